@@ -48,6 +48,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         together = (*scaler, *losses, *training, *((None, key) for key in block.keys))
         for n, call in enumerate(block.region.forwards):
             message = BESIDE if n else TRAINS if block.region.trains else MEASURES
+            if found.in_fp16 and message == TRAINS:
+                message += f" (fp16: {found.in_fp16})"
             yield Finding(
                 call,
                 message,

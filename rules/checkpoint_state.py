@@ -8,7 +8,7 @@ from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.precision.amp import amp
 from autofast.techniques.precision.blocks import KEY
-from autofast.techniques.precision.forgotten_state import forgotten
+from autofast.techniques.precision.scaler_state import forgotten
 from autofast.techniques.precision.scaling import Scaling
 
 ADDED = "a training that goes on from a checkpoint keeps the scale that its GradScaler had found"

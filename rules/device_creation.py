@@ -16,8 +16,7 @@ from autofast.techniques.transfers.factories import loops_of_steps
 from autofast.techniques.transfers.fixed import fixed
 from autofast.techniques.transfers.indices import indices
 from autofast.techniques.transfers.made_each_step import made_each_step
-from autofast.techniques.transfers.moving_helpers import for_helpers
-from autofast.techniques.transfers.told_where import told_where
+from autofast.techniques.transfers.moving_helpers import for_helpers, told_where
 
 DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
 ONCE = "its numbers are the same every time: make it once, with the model (`register_buffer`), and use it here"

@@ -15,17 +15,18 @@ from autofast.facts.parameter_loops import (
     modules,
     parameter_loops,
 )
+from autofast.flow.importers import Importers
+from autofast.flow.program import Flow
 from autofast.model.calls import is_method
 from autofast.model.contents import unwrapped
 from autofast.model.script import Script
-from autofast.model.source import at, parent_of, source_of
+from autofast.model.source import at, function_of, parent_of, source_of
 from autofast.model.syntax import is_attribute
 from autofast.rule import Effect, Finding, Options, Refusal, rule
-from autofast.techniques.optimizer.foreach import Op, is_symmetric, operations
-from autofast.techniques.optimizer.foreach_text import Writer
+from autofast.techniques.optimizer.foreach import Op, Writer, is_symmetric, operations
 from autofast.write.spelling import torch_in, uses_gpu
 
-SINCE = (2, 0)  # _foreach_lerp_, _foreach_clamp_min_
+SINCE = (2, 0)  # _foreach_lerp_
 SHARDED = (
     "torch.distributed.fsdp.FullyShardedDataParallel",
     "torch.distributed.fsdp.fully_shard",
@@ -114,6 +115,10 @@ def _update(script: Script, loop: ParameterLoop, done: list[Op]) -> tuple[str, d
     calls = list(loop.lists.values())
     if not any(has_parameters(script, call) for call in calls):
         raise Refusal("nothing shows that there is a parameter, and a list must not be empty")
+    given = (call.func.value for call in calls if is_method(call))
+    if any(map(script.analysis(Flow).is_given, given)):
+        if user := script.analysis(Importers).user(function_of(loop.node)):
+            raise Refusal(f"{user} uses it, too, and a list of parameters must not be empty")
     for other in calls[1:]:
         if not are_alike(script, calls[0], other):
             raise Refusal("nothing shows that both models have the same parameters")

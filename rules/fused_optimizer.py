@@ -13,9 +13,15 @@ from autofast.model.script import Script
 from autofast.model.source import statement_of
 from autofast.model.values import Ext
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.optimizer.fused import against, edits, home, is_decided, is_exact
-from autofast.techniques.optimizer.momentum import against_momentum
-from autofast.techniques.optimizer.named import named_in_settings
+from autofast.techniques.optimizer.fused import (
+    against,
+    against_momentum,
+    edits,
+    home,
+    is_decided,
+    is_exact,
+    named_in_settings,
+)
 from autofast.techniques.precision.amp import amp
 from autofast.techniques.precision.optional_apex import apex_option
 from autofast.techniques.precision.scaling import Scaling

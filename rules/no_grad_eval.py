@@ -9,9 +9,6 @@ from autofast.edit.edits import Around, Decorator, Edit, Rewrite
 from autofast.edit.order import Rank
 from autofast.facts.cost import gains
 from autofast.facts.forwards import is_measured, is_worth
-from autofast.facts.phases import evaluating_turns
-from autofast.facts.replicas import trained_replicas
-from autofast.facts.whole_functions import whole_function
 from autofast.flow.scopes import own_nodes
 from autofast.model.events import loops
 from autofast.model.names import OWNERS
@@ -22,7 +19,12 @@ from autofast.model.tensors import is_unknown_in, tensors_in
 from autofast.model.values import Ext, Ref
 from autofast.read.recover.evaluations import HOOKS
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.evaluation.neighbours import joined
+from autofast.techniques.evaluation.places import (
+    evaluating_turns,
+    joined,
+    trained_replicas,
+    whole_function,
+)
 from autofast.write.spelling import torch_in
 
 SINCE = (1, 9)  # inference_mode

@@ -8,8 +8,8 @@ from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.precision.amp import amp
 from autofast.techniques.precision.blocks import KEY
-from autofast.techniques.precision.forgotten_unscale import Known, forgotten
 from autofast.techniques.precision.scaling import Scaling
+from autofast.techniques.precision.unscale_places import Known, forgotten
 
 ADDED = "with a GradScaler, gradients are still scaled here: they are unscaled before anything clips or reads them"
 

@@ -475,20 +475,20 @@ def test_decorators_and_parameters() -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("", "n, o=None"),
-        ("a", "a, n, o=None"),
-        ("a, b=1", "a, b=1, o=None, *, n"),
-        ("a, *r, **k", "a, *r, n, o=None, **k"),
-        ("a, *, k", "a, n, o=None, *, k"),
-        ("a, /", "a, /, n, o=None"),
+        ("", "n=0, o=None"),
+        ("a", "a, n=0, o=None"),
+        ("a, b=1", "a, b=1, n=0, o=None"),
+        ("a, *r, **k", "a, *r, n=0, o=None, **k"),
+        ("a, *, k", "a, n=0, o=None, *, k"),
+        ("a, /", "a, /, n=0, o=None"),
         ("n", "n, o=None"),
-        ("\n    a,\n    b,\n", "\n    a,\n    b,\n    n,\n    o=None,\n"),
+        ("\n    a,\n    b,\n", "\n    a,\n    b,\n    n=0,\n    o=None,\n"),
     ],
 )
 def test_parameters_go_where_every_call_stays_right(before: str, after: str) -> None:
     def edits(s: Source) -> list[Edit]:
         return [
-            Parameter(stmt(s, "def"), "n", rule="a"),
+            Parameter(stmt(s, "def"), "n", "0", rule="a"),
             Parameter(stmt(s, "def"), "o", "None", rule="b"),
         ]
 
@@ -677,7 +677,7 @@ TWO: list[tuple[str, Edits]] = [
     (
         "def f(): pass",
         lambda s: [
-            Parameter(stmt(s, "def"), "n", rule="a"),
+            Parameter(stmt(s, "def"), "n", "0", rule="a"),
             Parameter(stmt(s, "def"), "n", "1", rule="b"),
         ],
     ),

@@ -94,6 +94,8 @@ class Meter:
         return f"average {self.avg:.4f}"
 """
 
+FORMATTED = METER.replace('f"average {self.avg:.4f}"', '"sum {total:.4f}".format(**self.__dict__)')
+
 
 # -------------------------------------------------------------------------------------- in training
 @pytest.mark.parametrize(
@@ -123,6 +125,8 @@ class Meter:
         ({"before": "losses = []", "batch": "losses.append(loss.detach())", "after": "print(torch.stack(losses).mean())"}, "mean_over_ranks("),
         ({"before": "seen = {'loss': [], 'n': 0}", "batch": "seen['loss'].append(loss.item())", "after": "print(seen['loss'][-1])"}, "mean_over_ranks"),
         ({"setup": METER, "start": "meter = Meter()", "batch": "meter.update(loss.item(), len(x))", "epoch": "print(meter, meter.avg)"}, "loss).item(), len(x))"),
+        ({"setup": FORMATTED, "start": "meter = Meter()", "batch": "meter.update(loss.item())", "epoch": "print(meter)"}, "loss).item())"),
+        ({"setup": METER, "start": "meter = Meter()", "batch": "meter.update(loss.detach())", "epoch": "print(str(getattr(meter, 'total')))"}, "over_ranks(getattr("),
         ({"batch": "norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)\nprint(norm.item())"}, "if RANK == 0:\n            print(norm.item())"),
         ({"epoch": "print(loss.item(), model[0].weight.norm().item(), optimizer.param_groups[0]['lr'])"}, "model[0].weight.norm().item()"),
     ],
@@ -203,6 +207,8 @@ def accuracy(output, target, topk=(1,)):
     ("parts", "reason"),
     [
         ({"batch": "print(out.max().item())"}, "the max of a batch"),
+        ({"setup": FORMATTED, "start": "meter = Meter()", "batch": "meter.update(loss.detach())", "epoch": "print(meter)"}, "made of attributes"),
+        ({"setup": METER.replace("f\"average {self.avg:.4f}\"", "str(vars(self))"), "start": "meter = Meter()", "batch": "meter.update(loss.detach())", "epoch": "print(meter)"}, "of which each process has its own"),
         ({"batch": "print(out[0])"}, "on line"),
         ({"before": "seen = []", "batch": "seen.extend(out.argmax(1).tolist())", "after": "print(np.mean(seen))"}, "single samples"),
         ({"batch": "print(out.std().item())"}, "no sum or mean over processes"),

@@ -99,6 +99,29 @@ def test_a_finding_needs_the_fixes_it_names_at_the_same_place() -> None:
     assert alone.texts() == {} and alone.hunks() == []
 
 
+class Whole:
+    """A decision."""
+
+
+@pytest.mark.parametrize("does", ["refuses", "finds nothing", "is too strong", "applies"])
+def test_who_does_nothing_decides_nothing(does: str) -> None:
+    def decides(of: Any, options: Options) -> Iterator[Finding]:
+        node = call(of.entry, "load")
+        edits = (Keyword(node, "whole", "True"),) * (does in ("is too strong", "applies"))
+        if does != "finds nothing":
+            yield Finding(node, "loads", edits=edits, refusal="" if edits else "it cannot")
+
+    def asks(of: Any, options: Options) -> Iterator[Finding]:
+        node = call(of.entry, "load")
+        edits = () if options.decides(Whole) else (Keyword(node, "part", "1"),)
+        yield Finding(node, "loads", edits=edits, refusal="" if edits else "loaded whole")
+
+    strong = Effect.RECIPE if does == "is too strong" else Effect.EXACT
+    first = Rule("whole", strong, "", decides, decides=Whole)
+    made = plan("load(1)\n", first, Rule("part", Effect.EXACT, "", asks, uses=("whole",)))
+    assert ("part" in made.applied) == (does != "applies")
+
+
 def test_what_is_needed_may_itself_be_refused() -> None:
     rules = [
         keyword("persistent", "True", key=1, needs=("z-workers",)),

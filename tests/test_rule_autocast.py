@@ -948,6 +948,7 @@ def test_data_parallel_is_fp16_with_a_scaler():
         in done.lines
     )
     assert 'scaler = torch.amp.GradScaler("cuda", enabled=device.type == "cuda")' in done.lines
+    assert "(fp16: DataParallel runs" in next(f.message for f in done.fixes if f.rule == "autocast")
 
 
 FP16 = 'with torch.autocast("cuda", dtype=torch.float16, enabled=device.type == "cuda"):'

@@ -559,6 +559,7 @@ BODY = {
     "calls print()": "print(x.shape)\n        x = self.a(x)",
     "calls random.random()": "import random\n        x = self.a(x) * random.random()",
     "calls time.time()": "import time\n        self_time = time.time()\n        x = self.a(x)",
+    "makes a layer": "x = self.a(nn.Linear(4, 4, device=x.device)(x))",
     "while loop": "n = 0\n        while n < 2:\n            n += 1\n        x = self.a(x)",
     "loops over a tensor": "x = torch.stack([self.a(row) for row in x.unbind(0)])",
     "TorchScript": "x = torch.jit.fork(self.a, x).wait()",
@@ -592,6 +593,11 @@ def test_forward_that_is_fine(body: str) -> None:
 
 
 USE = {
+    "sets `momentum`": [
+        ("self.b =", "self.norm = nn.BatchNorm1d(4)\n        self.b ="),
+        ("x = self.a(x)", "x = self.a(self.norm(x))"),
+        ("    for x, y in", "    model.norm.momentum = 0.1 / (epoch + 1)\n    for x, y in"),
+    ],
     "gradients of gradients": [("loss.backward()", "loss.backward(create_graph=True)")],
     "differentiates by torch.func": [
         ("model(x), y)", "model(x), y) + torch.func.grad(torch.sum)(x).sum()")

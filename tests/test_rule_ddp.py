@@ -809,6 +809,8 @@ model = Net()
         (changed("torch.optim.SGD(model.parameters(), lr=0.1)", "torch.optim.LBFGS(model.parameters())").replace("optimizer.step()", "optimizer.step(lambda: loss)"), "closure"),
         (changed("nn.Linear(16, 3))", "nn.Linear(16, 3))\nmodel = nn.DataParallel(model)"), "DataParallel"),
         (changed(STEP, "        try:\n            loss.backward()\n        except RuntimeError:\n            continue\n"), "is caught"),
+        (HEAD + LOOP + "with torch.no_grad():\n    print(sum((model(x).argmax(1) == y).sum().item() for x, y in loader))\n", "for each element"),
+        (changed("optimizer.step()\n", "optimizer.step()\n        print((loss / epoch).item() if epoch else 0.0)\n"), "not always"),
         (LOOP.join([HEAD, "for x, y in loader:\n    print(model(x))\n"]), "without training"),
     ],
 )  # fmt: skip

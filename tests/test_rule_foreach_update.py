@@ -85,7 +85,6 @@ EXACT = {  # a loop -> what stands in its place
     "t.data = torch.lerp(t.data, p.data, tau)": LERP,
     "t.data.copy_(p.data)": f"torch._foreach_copy_({T}, {P})",
     "t.data += p.data; t.data /= 2": f"targets = {T}; torch._foreach_add_(targets, {P}); torch._foreach_div_(targets, 2)",
-    "t.data.clamp_(-0.1, 0.2)": f"targets = {T}; torch._foreach_clamp_min_(targets, -0.1); torch._foreach_clamp_max_(targets, 0.2)",
 }
 ROUNDING = {
     "t.data *= 1 - tau; t.data += p.data * tau": MUL_ADD,
@@ -214,6 +213,15 @@ def test_left_alone(after: str, before: str, target: str, reason: str) -> None:
     assert not found.fixes and reason in found.refusals, found.findings
 
 
+def test_modules_without_parameters_of_others() -> None:
+    """A list must not be empty: a test of the project may average what has no parameters."""
+    average = COPIED + "\ndef average(a, b):\n    " + ZIP.replace("net.", "a.").replace("target.", "b.").replace("\n", "\n    ") + "t.data.lerp_(p.data, tau)"  # fmt: skip
+    assert made("average(net, target)", target=average).fixes
+    tested = "from train import average\n\ndef test_it():\n    average(nn.ReLU(), nn.ReLU())\n"
+    found = apply(RULE, script("average(net, target)", target=average), files={"test_it.py": tested})
+    assert not found.fixes and "must not be empty" in found.refusals
+
+
 OTHER = [
     "for p, t in zip(net.parameters(), target.parameters()):\n    t.data.mul_(p.data.mean()).add_(p.data)",
     "for p, t in zip(net.parameters(), target.parameters()):\n    t.data.copy_(tau * p.data + tau * t.data)",
@@ -239,6 +247,7 @@ def test_not_on_the_cpu() -> None:
 
 # ------------------------------------------------------------------------------------------- advice
 ADVISED = {
+    "for t in target.parameters():\n    t.data.clamp_(-0.1, 0.2)": "_foreach_lerp_",
     "for k, v in target.state_dict().items():\n    v.copy_(v * 0.9 + net.state_dict()[k] * 0.1)": "_foreach_lerp_",
     "for a, b in zip(target.state_dict().values(), net.state_dict().values()):\n    a.copy_(a * 0.9 + b * 0.1)": "_foreach_lerp_",
     "for p, t in zip(net.parameters(), target.parameters()):\n    old, new = t.data, p.data\n    t.data = average(old, new)": "_foreach_lerp_",

@@ -26,6 +26,7 @@ class Attention(nn.Module):
         super().__init__()
         self.heads, self.dropout = heads, drop
         self.scale = (width // heads) ** -0.5
+        self.seen = None
         self.temperature = (width // heads) ** 0.5
         self.to_q, self.to_k, self.to_v = (nn.Linear(width, width) for _ in range(3))
         self.drop, self.softmax = nn.Dropout(drop), nn.Softmax(dim=-1)
@@ -583,6 +584,19 @@ def test_scores_that_are_computed_in_float_and_a_triangle_of_infinities() -> Non
 near = torch.full((T, T), float("-inf")).triu(1)
 scores = q @ k.transpose(2, 3) * self.scale + near
 y = F.softmax(scores.float(), dim=-1).type_as(q) @ v
+"""
+    found = made(code)
+    assert call(found) == "(q, k, v, is_causal=True, scale=self.scale)"
+    same(found)
+
+
+def test_a_triangle_that_is_made_where_it_is_missing() -> None:
+    code = """
+if self.seen is None or self.seen.size(-1) < T:
+    self.seen = torch.tril(torch.ones(T, T)).view(1, 1, T, T).to(x.device)
+scores = q @ k.transpose(-2, -1) * self.scale
+scores = scores.masked_fill(self.seen[:, :, :T, :T] == 0, float("-inf"))
+y = F.softmax(scores, dim=-1) @ v
 """
     found = made(code)
     assert call(found) == "(q, k, v, is_causal=True, scale=self.scale)"

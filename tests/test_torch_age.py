@@ -103,6 +103,8 @@ def test_what_is_still_there_says_nothing(tmp_path: Path, code: str) -> None:
         ({"requirements.txt": "torchvision==0.2.1"}, None),
         ({"environment.yml": "dependencies:\n  - python=3.8.5"}, (2, 4)),
         ({"environment.yml": "dependencies:\n  - python<3.8"}, (1, 13)),
+        ({"saint_environment.yml": "dependencies:\n  - pytorch=1.8.1=py3.8_cuda11.1"}, (1, 8)),
+        ({"conda_gpu.yaml": "dependencies:\n  - pytorch=1.8.1"}, (1, 8)),
         ({"environment.yml": "dependencies:\n  - python=3"}, None),
         ({"setup.py": "setup(python_requires='>=3.6')"}, None),
         ({"requirements.txt": "torch>=1.4\n", "environment.yml": "- pytorch=1.10"}, (1, 10)),

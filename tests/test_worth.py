@@ -493,6 +493,13 @@ def test_tensors_made_once_an_epoch_are_left() -> None:
 def test_a_short_training_is_left_as_it_is(tmp_path: Path) -> None:
     """Flags that would save a part of each step save no second of a short training."""
     assert Cost(model_of(tmp_path, DIGITS)).updates == 14 * 938
+    for sampler, times in (
+        ("torch.utils.data.distributed.DistributedSampler(train_set)", 938),
+        ("torch.utils.data.RandomSampler(train_set)", 938),
+        ("torch.utils.data.RandomSampler(train_set, True, 10**9)", None),
+    ):
+        text = DIGITS.replace("shuffle=True)", f"sampler={sampler})")
+        assert Cost(model_of(tmp_path, text)).updates == (times and 14 * times)
     for text, applied in ((DIGITS, False), (LONG, True)):
         result = rewritten(tmp_path, text)
         assert ("fused-optimizer" in result.plan.applied) is applied

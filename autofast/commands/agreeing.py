@@ -40,7 +40,6 @@ class Sibling:
 
     @cached_property
     def _lines(self) -> frozenset[tuple[Path, int]]:
-        """The lines that it runs."""
         at = self._script.at
         return frozenset(
             (source_of(node).path, node.lineno)
@@ -118,7 +117,6 @@ class _Answers:
 
     @classmethod
     def of(cls, plan: Plan) -> _Answers:
-        """What a plan says."""
         by_key = defaultdict[object, list[Finding]](list)
         for finding in plan.fixes:
             by_key[finding.rule, finding.key].append(finding)

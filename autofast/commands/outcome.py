@@ -58,7 +58,6 @@ class Outcome:
     idle: bool
 
     def as_data(self) -> dict[str, Any]:
-        """For JSON."""
         return asdict(self)
 
     @classmethod

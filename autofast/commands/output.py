@@ -96,7 +96,6 @@ def _kept(result: Rewritten) -> Path | None:
 
 
 def _file(result: Rewritten, to: Destination) -> Delivery:
-    """The rewritten entry."""
     entry = result.script.entry
     data = result.bytes_of(entry)
     if to.path == STDOUT:

@@ -52,7 +52,6 @@ def plan(script: Script, config: Config) -> Plan:
 
 
 def chosen(config: Config) -> list[Rule]:
-    """The configured rules."""
     return select(config.select, config.ignore, config.given, config.extend_select)
 
 

@@ -78,7 +78,6 @@ class Rewritten:
         return source.encode(self.texts[source]) if source in self.texts else source.raw
 
     def diffs(self) -> list[FileDiff]:
-        """The changes, file by file."""
         changes: dict[Source, list[Change]] = {}
         for hunk in self.plan.hunks():
             changes.setdefault(hunk.source, []).append(Change(hunk.old, hunk.new, hunk.rules))

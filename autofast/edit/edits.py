@@ -179,13 +179,11 @@ class Decorator(Edit):
 
 @dataclass(frozen=True, eq=False)
 class Parameter(Edit):
-    """Adds a parameter to a function definition: after the last positional one, ``name`` or
-    ``name=default``.
-    """
+    """Adds a parameter to a function, after the last positional one: ``name=default``."""
 
     function: ast.FunctionDef | ast.AsyncFunctionDef
     name: str
-    default: str | None = None
+    default: str
 
 
 @dataclass(frozen=True, eq=False)

@@ -98,7 +98,6 @@ def _meant(names: frozenset[str], rule: str) -> frozenset[str]:
 
 
 def _rules(name: str) -> frozenset[str]:
-    """The rules that a name stands for."""
     of_group = frozenset(r.name for r in REGISTRY.values() if name in r.groups)
     return of_group or frozenset({name})
 

@@ -73,14 +73,12 @@ class Places:
 
     # -------------------------------------------------------------------------------- ast -> LibCST
     def statement(self, node: ast.stmt) -> Statement:
-        """The statement ``node``."""
         found = self._statements.get((node.lineno, self._column(node.lineno, node.col_offset)))
         if found is None:
             raise Unplaceable(f"{self.source.rel}:{node.lineno}: no such statement to edit")
         return found
 
     def expression(self, node: ast.expr) -> cst.BaseExpression:
-        """The expression ``node``."""
         known = self._found.get(id(node))
         if known is None:
             known = self._found[id(node)] = self._searched(node)

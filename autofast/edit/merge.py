@@ -168,7 +168,6 @@ def holes_of(edit: Edit) -> Mapping[str, ast.expr]:
 
 
 def file_of(edit: Edit) -> Source:
-    """The file that ``edit`` changes."""
     return edit.source if isinstance(edit, (Import, Helper)) else source_of(anchors(edit)[0])
 
 

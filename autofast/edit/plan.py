@@ -104,7 +104,7 @@ class Plan:
                 return cls._make(
                     script, options, rest, effect, line_length, documents, left, amended
                 )
-            without = _without_effect(every, found)
+            without = _without_effect(active, every, found)
             if not without:
                 break
             idle |= without  # nothing of what they decide is done: the others must not count on it
@@ -358,11 +358,16 @@ def _dated(script: Script, fix: Finding, renewing: Mapping[int, Finding]) -> Fin
 
 
 def _without_effect(
-    every: Iterable[tuple[Rule, Finding]], allowed: Iterable[Finding]
+    rules: Iterable[Rule], every: Iterable[tuple[Rule, Finding]], allowed: Iterable[Finding]
 ) -> frozenset[str]:
-    """The rules that decide something others may use, and of whose fixes none is allowed."""
-    deciding = {rule.name for rule, f in every if rule.decides is not None and f.edits}
-    return frozenset(deciding - {f.rule for f in allowed if f.edits})
+    """The rules that decide something others may use, and of whose fixes none is allowed; and those
+    that have none, if not on account of one of these, without which they may find more.
+    """
+    found = {rule.name for rule, f in every if f.edits}
+    applied = {f.rule for f in allowed if f.edits}
+    without = {r.name: r for r in rules if r.decides is not None and r.name not in applied}
+    waits = {name for name, r in without.items() if {*r.uses} & without.keys()}
+    return frozenset(without.keys() - (waits - found))
 
 
 def _stamped(finding: Finding, rule: str, deciding: Mapping[type, str]) -> Finding:

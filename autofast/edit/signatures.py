@@ -22,35 +22,22 @@ def replace_decorator(
 
 
 def add_parameter(
-    function: cst.FunctionDef, name: str, default: cst.BaseExpression | None
+    function: cst.FunctionDef, name: str, default: cst.BaseExpression
 ) -> cst.FunctionDef:
     """``function`` with one more parameter: the last that can be given by position, unless only a
-    keyword can follow the defaults.
+    keyword can follow (``*args``).
     """
     parameters = function.params
     every = [*parameters.posonly_params, *parameters.params, *parameters.kwonly_params]
     if any(p.name.value == name for p in every):
         return function
-    new = cst.Param(cst.Name(name), default=default, equal=_equal(default), star="")
-    positional = [*parameters.posonly_params, *parameters.params]
-    if isinstance(parameters.star_arg, cst.Param) or (
-        default is None and any(p.default is not None for p in positional)
-    ):
-        return function.with_changes(params=_keyword_only(parameters, new))
+    equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+    new = cst.Param(cst.Name(name), default=default, equal=equal, star="")
+    if isinstance(parameters.star_arg, cst.Param):
+        keyword_only = _appended(parameters.kwonly_params, new)
+        return function.with_changes(params=parameters.with_changes(kwonly_params=keyword_only))
     return function.with_changes(
         params=parameters.with_changes(params=_appended(parameters.params, new))
-    )
-
-
-def _keyword_only(parameters: cst.Parameters, new: cst.Param) -> cst.Parameters:
-    if isinstance(parameters.star_arg, (cst.Param, cst.ParamStar)):
-        star = parameters.star_arg
-    else:
-        star = cst.ParamStar()
-    if not isinstance(parameters.star_arg, (cst.Param, cst.ParamStar)) and parameters.params:
-        parameters = parameters.with_changes(params=_spaced(parameters.params))
-    return parameters.with_changes(
-        star_arg=star, kwonly_params=_appended(parameters.kwonly_params, new)
     )
 
 
@@ -70,15 +57,3 @@ def _appended(before: Sequence[cst.Param], new: cst.Param) -> list[cst.Param]:
             whitespace_after_param=last.whitespace_after_param,
         ),
     ]
-
-
-def _spaced(before: Sequence[cst.Param]) -> list[cst.Param]:
-    params = list(before)
-    params[-1] = params[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-    return params
-
-
-def _equal(default: cst.BaseExpression | None) -> cst.AssignEqual | cst.MaybeSentinel:
-    if default is None:
-        return cst.MaybeSentinel.DEFAULT
-    return cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))

@@ -35,7 +35,6 @@ class Style(NamedTuple):
 
     @classmethod
     def of(cls, source: Source, unit: str) -> Style:
-        """The style of a file."""
         seen: Counter[str] = Counter()
         for node in source.each(ast.Constant):
             if isinstance(node.value, str) and node.col_offset < len(source.lines[node.lineno - 1]):
@@ -70,7 +69,6 @@ class TemplateError(ValueError):
 
 
 def expression(template: str, style: Style, fill: Fill) -> cst.BaseExpression:
-    """The expression that ``template`` describes."""
     tree, names = _parsed(template, style, _as_expression)
     filled = _filled(tree, names, fill)
     assert isinstance(filled, cst.BaseExpression)
@@ -99,7 +97,6 @@ def block(code: str, style: Style) -> list[cst.BaseStatement]:
 
 
 def holes(template: str) -> frozenset[str]:
-    """The names of the holes in ``template``."""
     return frozenset(_split(template)[1].values())
 
 

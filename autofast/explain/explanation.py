@@ -68,7 +68,6 @@ class Explanation:
     rules: tuple[Verdict, ...] = ()
 
     def data(self) -> dict[str, object]:
-        """For programs."""
         return {"version": 1, **asdict(self)}
 
 

@@ -20,7 +20,6 @@ _COLOUR = {"fix": "green", "change": "green", "advice": "cyan", "refused": "yell
 
 
 def shown(found: Explanation, style: Style) -> str:
-    """The text."""
     return "".join(line + "\n" for line in _lines(found, style))
 
 

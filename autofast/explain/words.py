@@ -62,7 +62,6 @@ def values(found: Values) -> str:
 
 
 def thing(value: Thing) -> str:
-    """One value."""
     match value:
         case Const(value=constant):
             said = repr(constant)

@@ -9,7 +9,7 @@ import ast
 from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import parent_of
-from autofast.model.syntax import is_attribute, is_read
+from autofast.model.syntax import is_attribute, is_constant, is_read
 from autofast.model.values import Inst, Unknown
 
 
@@ -33,7 +33,7 @@ def lasting(script: Script, attribute: ast.Attribute) -> ast.expr | None:
     be written to.
 
     What may be the same object's counts: objects that are not known, names in strings
-    (``setattr``), calls of methods of the value.
+    (``setattr``), calls of methods of the value. None does not: what is read here is no None.
     """
     mine, name = _owners(script, attribute), attribute.attr
     for source in script.sources:
@@ -47,7 +47,7 @@ def lasting(script: Script, attribute: ast.Attribute) -> ast.expr | None:
                     continue
                 if _put(parent_of(node), name)[0] is not node.value and not _is_only_read(node):
                     return None
-    found = given(script, attribute)
+    found = [made for made in given(script, attribute) if not is_constant(made, None)]
     return found[0] if len(found) == 1 else None
 
 

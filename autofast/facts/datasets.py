@@ -43,6 +43,7 @@ from autofast.model.values import (
 )
 from autofast.ops import is_pointwise, reshapes
 from autofast.ops.families import ARITHMETIC
+from autofast.read.recover.item_code import short_name_of
 
 # `data` is a tensor (n, 28, 28) of bytes, `targets` a tensor.
 GREY = frozenset({"MNIST", "FashionMNIST", "KMNIST"})
@@ -373,7 +374,7 @@ def images(script: Script) -> dict[int, Images | str]:
 def _images(
     script: Script, call: ast.Call, things: list[Ext], loaders: list[Loader]
 ) -> Images | str:
-    name = _short(things[0])
+    name = short_name_of(things[0])
     transforms = {to_tensor(thing) for thing in things}
     if len(transforms) != 1 or (composed := transforms.pop()) is None:
         return "its transforms are not just ToTensor and Normalize"
@@ -434,7 +435,3 @@ def _leads_to(thing: Thing, things: list[Ext]) -> bool:
     return any(thing is t for t in things) or (
         isinstance(thing, Ext) and thing.name.startswith("torchvision.datasets.")
     )
-
-
-def _short(thing: Ext) -> str:
-    return thing.name.rsplit(".", 1)[-1]

@@ -251,7 +251,6 @@ def _opened(script: Script, call: ast.Call, name: str) -> str:
 
 
 def _argument(script: Script, call: ast.Call, name: str) -> Values:
-    """The values of a keyword argument."""
     for keyword in call.keywords:
         if keyword.arg == name:
             return script.values(keyword.value) or frozenset({Unknown("not read")})

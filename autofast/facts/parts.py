@@ -49,6 +49,5 @@ def _modules_in(thing: Thing) -> Iterable[Thing]:
 
 
 def trained_models(script: Script) -> list[Model]:
-    """The models that a training step calls."""
     sites = {id(site) for step in script.steps for site in step.forwards}
     return [m for m in script.models if any(id(site) in sites for site in m.forwards)]

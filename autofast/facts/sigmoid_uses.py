@@ -196,7 +196,6 @@ class Uses:
         raise Refusal(f"{at(attribute)} stands between the sigmoid and the loss")
 
     def _is_read_in(self, call: ast.Call, expr: ast.expr) -> bool:
-        """An argument of a call."""
         if self.losses.get(id(call)) is expr:
             return False
         found = self.script.values(call.func)

@@ -47,5 +47,4 @@ def bindings(statement: ast.stmt) -> Iterator[Binding]:
 
 
 def parsed(code: str) -> list[Binding]:
-    """What the import in ``code`` binds."""
     return [binding for statement in ast.parse(code).body for binding in bindings(statement)]

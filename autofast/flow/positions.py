@@ -119,7 +119,6 @@ def comes_before(
 
 
 def nodes_of(parts: Iterable[ast.AST]) -> set[int]:
-    """The ids of all nodes in ``parts``."""
     return {id(node) for part in parts for node in walk(part) if not isinstance(node, SHARED)}
 
 

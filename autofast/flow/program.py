@@ -34,7 +34,6 @@ class Flow:
         self._definitions: dict[int, DefUse] = {}
 
     def graph(self, node: ast.AST) -> Graph:
-        """The graph of the function that runs ``node``."""
         function = function_around(node)
         if id(function) not in self._graphs:
             self._graphs[id(function)] = Graph(function, self.swallows)

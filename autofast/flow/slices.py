@@ -45,7 +45,6 @@ class Slices:
             self._given[node.attr] += _put_into(node)
 
     def of(self, exprs: Iterable[ast.expr]) -> Slice:
-        """The backward slice of ``exprs``."""
         found, seen = Slice(), set[int]()
         todo: list[ast.expr] = [*exprs]
         while todo:

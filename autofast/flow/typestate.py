@@ -163,7 +163,6 @@ class _Walk(Generic[S, E]):
 
     # ------------------------------------------------------------------------------------ functions
     def function(self, function: Function, states: States) -> States:
-        """The states at the return of a function."""
         if not states or id(function) not in self.functions:
             return states
         if id(function) in self.active:

@@ -189,5 +189,4 @@ def expressions(script: Script, holds: Callable[[Values], bool]) -> Iterator[ast
 
 
 def first(reasons: Iterable[str]) -> str:
-    """The first reason that is one."""
     return next((why for why in reasons if why), "")

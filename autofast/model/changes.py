@@ -203,5 +203,4 @@ class Mutable(Numbered):
         object.__setattr__(self, name, value)
 
     def touch(self) -> None:
-        """It has changed."""
         self.__dict__["changed"] = CLOCK.tick(self.__dict__, "changed")

@@ -81,12 +81,10 @@ def is_small(path: Path | str, most: int) -> bool:
 
 
 def is_file(path: Path | str) -> bool:
-    """Whether there is such a file."""
     return _note("file", path, os.path.isfile(path))
 
 
 def is_folder(path: Path | str) -> bool:
-    """Whether there is such a folder."""
     return _note("folder", path, os.path.isdir(path))
 
 

@@ -188,7 +188,6 @@ def at(found: Sequence[P], nodes: Iterable[ast.AST]) -> list[P]:
 
 # ----------------------------------------------------------------------------------------- the file
 def text(scripts: Sequence[Facts]) -> str:
-    """The file for ``scripts``."""
     return (
         json.dumps({"version": VERSION, "scripts": [asdict(s) for s in scripts]}, indent=1) + "\n"
     )

@@ -513,7 +513,6 @@ class Script:
 
     @property
     def nodes(self) -> Iterator[ast.AST]:
-        """All nodes of all files."""
         return (node for source in self.sources for node in source.nodes)
 
     def each(self, kind: type[N]) -> Iterator[N]:

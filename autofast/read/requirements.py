@@ -125,7 +125,7 @@ def _of_line(place: str, line: str) -> Iterator[Said]:
 
 FILES = tuple(
     """requirement*.txt requirements/*.txt docker/requirements*.txt install/requirements*.txt
-    installation/requirements*.txt env/requirements*.txt pyproject.toml setup.cfg setup.py environment*.y*ml
+    installation/requirements*.txt env/requirements*.txt pyproject.toml setup.cfg setup.py *env*.y*ml conda*.y*ml
     Pipfile Dockerfile* docker/Dockerfile*""".split()
 )
 REQUIREMENT = (
@@ -189,7 +189,6 @@ class Requirements:
         self._limits: dict[str, tuple[tuple[str, str, Limit | None], ...]] = {}
 
     def limits(self, package: str) -> tuple[tuple[str, str, Limit | None], ...]:
-        """As :func:`limits`."""
         if package not in self._limits:
             name = re.escape(package).replace("\\-", "[-_]")
             name = NAMES.get(package, name)
@@ -200,7 +199,6 @@ class Requirements:
 
     @cached_property
     def in_words(self) -> tuple[list[Said], list[Said]]:
-        """As :func:`in_words`."""
         lines = list(_lines(self._folders, READ_ME))
         bounds, pins = said(lines)
         if self.limits("torch"):

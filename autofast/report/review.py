@@ -91,7 +91,6 @@ class _Said:
 
 
 def page(result: Rewritten) -> str:
-    """The page."""
     import jinja2
 
     environment = jinja2.Environment(

@@ -21,7 +21,6 @@ _MARKS = {"good": "🟢", "even": "⚪", "bad": "🔴", "open": "🟡", "none": 
 
 
 def markdown(v: Verification) -> str:
-    """The comment."""
     said = words.sentence(v)
     head = [
         f"### {_said(said)}" if len(said) <= 130 else f"**{_said(said)}**",

@@ -83,7 +83,6 @@ class Session:
         self._entries.clear()
 
     def put(self, file: Path, text: str) -> None:
-        """The text of an open file."""
         self.texts[file] = _encoded(text)
         if not any(file in known.stamps for known in self._known.values()):
             self._known.clear()  # it may have been left out of a script as it could not be read

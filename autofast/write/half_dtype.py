@@ -94,7 +94,6 @@ def in_module(
 
 
 def constant(script: Script, choice: Choice) -> str:
-    """The code of the constant for the script."""
     return choice.constant.replace(AVAILABLE, "") if requires_cuda(script) else choice.constant
 
 

@@ -12,9 +12,8 @@ the function passes it on, which may make it a parameter of the callers too::
 
 All calls must be known: a function that is also handed around as a value (a callback, the target of
 a process) is refused. Other scripts, tests and notebooks of the project, which call it as it was,
-go on to: the new parameter has a default, but in the entry script where nobody imports the
-function. Where the function can do nothing without the value, it is not changed when one of them
-uses it.
+go on to: the new parameter has a default. Where the function can do nothing without the value, it
+is not changed when one of them uses it.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from autofast.flow.graph import Function
 from autofast.flow.importers import Importers
 from autofast.flow.positions import in_main_guard
 from autofast.flow.scopes import Variable, variables_of
-from autofast.model import disk
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, at, function_of, nodes_in, parent_of, source_of
 from autofast.model.syntax import DEFS, FUNCTIONS
@@ -154,10 +152,7 @@ class Way:
         assert isinstance(scope, DEFS)
         self._names[id(scope)] = name  # before the callers: a function may call itself
         default, needed = self.plain(source_of(scope)) if callable(self.plain) else (self.plain, ())
-        if callable(self.plain) and self._is_only_called_here(scope):
-            self._edits[(id(scope),)], needed = Parameter(scope, name, None), ()
-        else:
-            self._edits[(id(scope),)] = Parameter(scope, name, default or "None")
+        self._edits[(id(scope),)] = Parameter(scope, name, default or "None")
         self._edits.update(((id(scope), -n), edit) for n, edit in enumerate(needed, 1))
         for call in self.graph.sites(scope):
             for callee in self.graph.callees(call):
@@ -168,17 +163,6 @@ class Way:
                 return None
             self._edits[(id(scope), id(call))] = Keyword(call, name, given)
         return name
-
-    def _is_only_called_here(self, scope: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-        """Whether a function of the entry script, all of whose calls are known, can do without a
-        default: no file of the project calls it, and the project is none that others install."""
-        args, importers = scope.args, self.script.analysis(Importers)
-        return (
-            source_of(scope) is self.script.entry
-            and not (args.defaults or args.vararg or args.kwonlyargs or args.kwarg)
-            and importers.user(scope) is None
-            and not disk.is_file(importers.root / "setup.py")
-        )
 
     def _against(self, scope: Function) -> str:
         """Why ``scope`` cannot get another parameter."""

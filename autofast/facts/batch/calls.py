@@ -187,7 +187,6 @@ class TorchCalls(Shapes):
             return False
 
     def _function(self, name: str, expr: ast.Call, run: Activation) -> Shape:
-        """A function of torch."""
         short = name.rsplit(".", 1)[-1]
         if name.startswith("builtins."):
             if short in ("float", "int", "range", "max", "min", "abs", "round") and self._all_free(

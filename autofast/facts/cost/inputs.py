@@ -9,7 +9,20 @@ from autofast.facts.input_shapes import CROPS
 from autofast.facts.transforms import steps_of
 from autofast.model.kinds import library_dataset
 from autofast.model.script import Dataset, Loader, Script
-from autofast.model.values import Arg, Ext, Given, Inst, Ref, Seq, Tensor, Thing, Values, const, one
+from autofast.model.values import (
+    Arg,
+    Const,
+    Ext,
+    Given,
+    Inst,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Values,
+    const,
+    one,
+)
 
 # torchvision's sets of equal images: channels and sides, and the images of their training sets
 NATIVE = {
@@ -25,6 +38,7 @@ NATIVE = {
     "STL10": (3, 96, 5_000),
 }
 SUBSET, SPLIT = "torch.utils.data.Subset", "torch.utils.data.random_split"
+ONCE = ("SequentialSampler", "SubsetRandomSampler", "DistributedSampler")
 SIZED = frozenset({"zeros", "ones", "rand", "randn", "empty"})
 # Transforms that leave the size of an image as it is.
 SAME_SIZE = frozenset(
@@ -84,11 +98,23 @@ def item(script: Script, dataset: Dataset) -> Shape | None:
 def batches(script: Script, loader: Loader) -> int | None:
     """How many batches a pass over a loader takes, at the most; None where that is not known."""
     size = batch_size(loader)
-    if not size or loader.args.get(3, "sampler") or loader.args.get(4, "batch_sampler"):
+    own = loader.args.get(3, "sampler") | loader.args.get(4, "batch_sampler")
+    if not size or not all(t == Const(None) or _takes_each_once(t) for t in own):
         return None
     held = [_held(script, loader, thing) for thing in loader.args.get(0, "dataset")]
     known = [n for n in held if n is not None]
     return -(-max(known) // size) if known and len(known) == len(held) else None
+
+
+def _takes_each_once(sampler: Thing) -> bool:
+    """Whether it is one of torch's that takes each item, or batch, of its data once at the most."""
+    if not isinstance(sampler, Ext):
+        return False
+    name = sampler.name.rsplit(".", 1)[-1]
+    if name == "BatchSampler":
+        return all(map(_takes_each_once, sampler.args.get(0, "sampler")))
+    drawn = sampler.args.get(1, "replacement") | sampler.args.get(2, "num_samples")
+    return name in ONCE or (name == "RandomSampler" and not drawn)
 
 
 def _held(script: Script, loader: Loader, thing: Thing) -> int | None:

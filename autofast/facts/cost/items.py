@@ -47,7 +47,6 @@ def _time(script: Script, function: ast.AST, depth: int) -> float:
 
 
 def _of(script: Script, callee: Thing, depth: int) -> float:
-    """One call of it."""
     match callee:
         case Ref(name=name) if name not in CHEAP:
             return SLOW.get(name, SECONDS.get(name.partition(".")[0], 0.0))

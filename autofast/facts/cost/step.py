@@ -67,7 +67,6 @@ class Estimate:
 
     @property
     def device(self) -> float:
-        """Seconds of the device."""
         return self.convolutions + self.products + self.memory
 
     def saved(

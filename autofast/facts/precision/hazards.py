@@ -9,7 +9,6 @@ import ast
 
 from autofast.facts.precision.activations import is_activation
 from autofast.facts.precision.algebra import algebra
-from autofast.facts.precision.alike import made_alike
 from autofast.facts.precision.banned import banned, error_of
 from autofast.facts.precision.between import structure
 from autofast.facts.precision.code import Code
@@ -20,7 +19,8 @@ from autofast.facts.precision.layers import dense_sizes, is_small
 from autofast.facts.precision.ratios import Ratios
 from autofast.facts.precision.whole_script import CHOSEN, complex_in
 from autofast.flow.positions import happens_in
-from autofast.model.calls import items_of
+from autofast.flow.program import Flow
+from autofast.model.calls import is_method, items_of
 from autofast.model.events import WithFrame
 from autofast.model.kinds import is_autocast, is_module
 from autofast.model.script import Script
@@ -28,6 +28,58 @@ from autofast.model.source import at, nodes_in, walk
 from autofast.model.syntax import is_attribute
 from autofast.model.tensors import is_dtype
 from autofast.model.values import Method, Seq, Tensor, Thing, Unknown, Values
+
+# ------------------------------------------------------------------- made with the dtype of another
+LIKE = frozenset("zeros_like ones_like empty_like full_like".split())
+NEW = frozenset("new_zeros new_ones new_empty new_full".split())
+MOVES = frozenset(  # methods whose result has the dtype of the tensor
+    """view reshape permute transpose t squeeze unsqueeze flatten unflatten contiguous expand
+    clone detach""".split()
+)
+STEPS = 8  # variables and methods that are followed
+
+
+def made_alike(script: Script, call: ast.AST) -> bool:
+    """Whether ``result.index_add_(dim, index, source)`` adds to what was made with the dtype of its
+    source: ``source.new_zeros(...)``.
+    """
+    if not is_method(call) or len(call.args) < 3:
+        return False
+    made = _definition(script, call.func.value)
+    if not isinstance(made, ast.Call) or any(k.arg in ("dtype", None) for k in made.keywords):
+        return False
+    if not isinstance(made.func, ast.Attribute):
+        return False
+    model = made.func.value if made.func.attr in NEW else None
+    if made.func.attr in LIKE and made.args:
+        model = made.args[0]
+    if model is None:
+        return False
+    mine, theirs = _origin(script, model), _origin(script, call.args[2])
+    return mine is not None and mine is theirs
+
+
+def _definition(script: Script, expr: ast.expr) -> ast.AST | None:
+    """What a variable holds, where one statement alone gives it its value; else the expression
+    itself.
+    """
+    if not isinstance(expr, ast.Name):
+        return expr
+    made = script.analysis(Flow).definition(expr)
+    return None if made is None else made.value or made.node
+
+
+def _origin(script: Script, expr: ast.AST | None) -> ast.AST | None:
+    """The parameter or expression that a tensor is, but for what only moves or shapes it."""
+    for _ in range(STEPS):
+        if isinstance(expr, ast.Name):
+            expr = _definition(script, expr)
+        elif is_method(expr) and expr.func.attr in MOVES:
+            expr = expr.func.value
+        else:
+            return expr
+    return None
+
 
 # Autocast brings the operands of none of these to one dtype, on no device; the index at which they
 # begin, in the method.

@@ -62,7 +62,6 @@ class Counter:
 
 
 def _plus(expr: ast.expr, base: Callable[[ast.expr], int | None], script: Script) -> int | None:
-    """What is added to ``base``."""
     if (known := base(expr)) is not None:
         return known
     if is_operation(expr, ast.Add, ast.Sub):

@@ -15,7 +15,6 @@ FEW = 8  # of more, the order is kept: large sets are asked for again and again
 
 
 def things(*found: Thing) -> Values:
-    """A set of things."""
     return frozenset(found)
 
 
@@ -124,5 +123,4 @@ def is_chosen(values: Values) -> bool:
 
 
 def expand(values: Values, kind: type) -> list[Any]:
-    """The things of one kind."""
     return [t for t in values if isinstance(t, kind)]

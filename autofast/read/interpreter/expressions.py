@@ -459,7 +459,6 @@ class Expressions(Binding):
     def dict_item(
         self, made: Dict, keys: Values, node: ast.DictComp, inner: Env, sure: bool
     ) -> None:
-        """One item of a dict comprehension."""
         key, found = const(keys), self.expr(node.value, inner)
         if isinstance(key, (str, int)):
             made.entries[key] = [Entry(found, None, node, sure)]
@@ -511,7 +510,6 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 
 
 def _has_walrus(node: ast.expr) -> bool:
-    """Whether there is a ``:=`` in it."""
     known: bool | None = getattr(node, "_af_has_walrus", None)
     if known is None:
         known = node._af_has_walrus = any(isinstance(n, ast.NamedExpr) for n in walk(node))  # type: ignore[attr-defined]

@@ -96,7 +96,6 @@ def _reduces(thing: Thing, args: Arguments) -> bool:
 
 
 def forward(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> Values:
-    """Calling a module."""
     given = [g.values for g in args.every]
     tensors = tensors_in(*given)
     depth = interp.__dict__.setdefault("_forwards", [])

@@ -298,7 +298,6 @@ def _option_of(interp: Core, written: ast.Call, name: str) -> Arg:
 
 
 def _parameter_of(default: ast.expr) -> str:
-    """The parameter that a default stands at."""
     spec = parent_of(default)
     if not isinstance(spec, ast.arguments):
         return ""

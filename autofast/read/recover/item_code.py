@@ -255,7 +255,6 @@ class Walk:
 
 
 def collating(interp: Core, found: Values) -> Walk:
-    """What a ``collate_fn`` does."""
     funcs: list[Func] = []
     for thing in found:
         if isinstance(thing, Partial):
@@ -305,13 +304,16 @@ def transform_randomness(interp: Core, transforms: Values) -> tuple[frozenset[st
 def _objects(found: Values) -> Iterator[Thing]:
     """Transforms inside Compose, lists, arguments."""
     for thing in opened(ordered(found), _composed):
-        is_drawn = isinstance(thing, Ext) and _short(thing) in ("RandomApply", "RandomChoice")
+        is_drawn = isinstance(thing, Ext) and short_name_of(thing) in (
+            "RandomApply",
+            "RandomChoice",
+        )
         if is_drawn or not isinstance(thing, (Const, Num, Seq)) and not _composes(thing):
             yield thing
 
 
 def _composes(thing: Thing) -> TypeGuard[Ext]:
-    return isinstance(thing, Ext) and _short(thing) in COMPOSERS
+    return isinstance(thing, Ext) and short_name_of(thing) in COMPOSERS
 
 
 def _composed(thing: Thing) -> Iterable[Thing]:
@@ -320,7 +322,7 @@ def _composed(thing: Thing) -> Iterable[Thing]:
     return thing.any() if isinstance(thing, Seq) else ()
 
 
-def _short(thing: Ext) -> str:
+def short_name_of(thing: Ext) -> str:
     return thing.name.rsplit(".", 1)[-1]
 
 

@@ -178,7 +178,6 @@ def _is_shown(node: ast.AST) -> bool:
 
 
 def _code(script: Script, iteration: Iteration) -> Iterator[ast.AST]:
-    """What runs in an iteration."""
     graph = script.analysis(CallGraph)
     functions = {
         id(f): f for n in ast.walk(iteration.loop) for e in graph.entered(n) for f in graph.runs(e)

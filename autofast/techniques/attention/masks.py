@@ -228,7 +228,7 @@ def _is_square(cut: ast.expr) -> bool:
     if any(not isinstance(p, ast.Slice) or p.step is not None for p in rest):
         return False
     cuts = [p for p in rest if isinstance(p, ast.Slice)]
-    if any(not _from_start(p) for p in cuts):
+    if any(not (p.lower is None or is_constant(p.lower, 0)) for p in cuts):
         return False
     ends = [p.upper for p in cuts]
     bounded = [n for n, end in enumerate(ends) if end is not None]
@@ -236,10 +236,6 @@ def _is_square(cut: ast.expr) -> bool:
         return True
     texts = {ast.dump(end) for end in ends if end is not None}
     return bounded == [len(ends) - 2, len(ends) - 1] and len(texts) == 1
-
-
-def _from_start(cut: ast.Slice) -> bool:
-    return cut.lower is None or is_constant(cut.lower, 0)
 
 
 def _number(script: Script, value: ast.expr) -> float | None:

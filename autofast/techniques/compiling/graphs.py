@@ -37,14 +37,10 @@ from autofast.model.values import Method, Ref, Tensor, const
 from autofast.write.spelling import torch_in
 
 
-def is_kept(script: Script, node: ast.expr, loop: ast.AST) -> bool:
+def _outlives(script: Script, holder: Holder, loop: ast.AST) -> bool:
     """Whether the tensor itself, not something computed from it, is put where it is still there in
     the next turn of the loop.
     """
-    return any(_outlives(script, h, loop) for h in script.analysis(Holders).ever(node))
-
-
-def _outlives(script: Script, holder: Holder, loop: ast.AST) -> bool:
     match holder.how, holder.node:
         case How.VARIABLE, ast.arg() as parameter:
             return isinstance(loop, LOOPS) and scope_of(parameter) is function_of(loop)
@@ -219,7 +215,7 @@ def _kept(script: Script, model: Model, step: Step) -> str:
     if gives_its_loss(script, site):
         return "it gives the loss itself, or several things"
     loop = step.loop if isinstance(step.loop, LOOPS) else loop_of(call)
-    if loop is None or is_kept(script, call, loop):
+    if loop is None or any(_outlives(script, h, loop) for h in script.analysis(Holders).ever(call)):
         return f"what it gives on {at(call)} is kept beyond the step"
     holders = script.analysis(Holders)
     for expr in holders.mentions(call):

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator
 
 from autofast.facts.model_objects import own_state
-from autofast.facts.parts import not_known
+from autofast.facts.parts import not_known, parts_of
 from autofast.facts.precision.code import Code, applied
 from autofast.flow.callgraph import code_of
 from autofast.model.calls import is_method, short_name
@@ -40,6 +40,9 @@ DETECTION = ("fasterrcnn", "maskrcnn", "keypointrcnn", "retinanet", "ssd", "fcos
 PADS = frozenset(
     """pad_sequence pack_sequence pad_packed_sequence max nested_tensor
     nested_tensor_from_tensor_list""".split()
+)
+WEIGHTS = tuple(
+    f"torch.nn.{layer}" for layer in ("Linear", "Bilinear", "Conv", "Embedding", *RECURRENT)
 )
 NOISY = tuple(
     """builtins.print builtins.open builtins.input logging. time. random. numpy.random.
@@ -77,6 +80,7 @@ def against(script: Script, model: Model, code: Code) -> str:
         _inputs,
         _shapes,
         _state,
+        _numbers,
         own_state,
         _effects,
         _control,
@@ -218,6 +222,27 @@ def _state(script: Script, model: Model, code: Code) -> str:
     return ""
 
 
+def _numbers(script: Script, model: Model, code: Code) -> str:
+    """Numbers of its parts that the training sets anew, ``norm.momentum = m``: each is part of
+    what is compiled.
+    """
+    mine = parts_of(model.thing)
+    loops = {id(f.node) for site in model.forwards for o in site for f in _turns(o.stack)}
+    read = {n.attr for part in code.parts for n in nodes_in(part, ast.Attribute)}
+    for site in script.log.of("set_attribute"):
+        for o in site if id(site.node) not in code.all else ():
+            again = any(id(f.node) in loops for f in _turns(o.stack)) and id(o.this) in mine
+            used = isinstance(o.this, Ext) or o.data.get("name") in read
+            settled = all(isinstance(t, (Const, Tensor)) or is_module(t) for t in o.result)
+            if again and used and not settled:
+                return f"{at(site.node)} sets `{o.data.get('name')}` again and again, and it is compiled anew for each value"
+    return ""
+
+
+def _turns(stack: Stack) -> list[LoopFrame]:
+    return [f for f in stack if isinstance(f, LoopFrame) and f.is_statement]
+
+
 def _building(node: ast.AST) -> bool:
     method = enclosing(node, ast.FunctionDef)
     in_class = method is not None and isinstance(parent_of(method), ast.ClassDef)
@@ -228,6 +253,9 @@ def _effects(script: Script, model: Model, code: Code) -> str:
     for site, occurrence in code.events("set_attribute", "set_elsewhere"):
         if id(site.node) in code.all and occurrence.this is not None and is_module(occurrence.this):
             return f"its forward pass sets `{ast.unparse(site.node)}` ({at(site.node)}), which compiled code may not repeat"
+    for kind, site in events_of(script, WEIGHTS):
+        if id(site.node) in code.all and site.call is not None:
+            return f"its forward pass makes a layer, {kind.removeprefix('torch.')}, with new weights ({at(site.node)})"
     for site, _ in code.events("sync"):
         if id(site.node) in code.all:
             return f"its forward pass reads a value on {at(site.node)}, where the graph breaks"

@@ -22,13 +22,13 @@ from autofast.facts.batch.losses_of_torch import Loss as KnownLoss
 from autofast.facts.batch.samples import Activation, Shape
 from autofast.flow.callgraph import code_of
 from autofast.flow.defuse import Definition
+from autofast.flow.effects import is_number
 from autofast.model.calls import unstarred
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Backward, Script
 from autofast.model.source import at, function_of, nodes_in, parent_of
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
-    Arg,
     Const,
     Dict,
     Ext,
@@ -37,8 +37,6 @@ from autofast.model.values import (
     Seq,
     Tensor,
     Thing,
-    Values,
-    certainly,
 )
 from autofast.rule import Refusal
 from autofast.techniques.ddp.samples import REDUCTIONS, TURNS, check_forward, first_dim, is_apart
@@ -84,7 +82,7 @@ class Loss(Losses):
     def _shape(self, expr: ast.expr, run: Activation) -> Shape:
         if isinstance(expr, ast.Constant):
             return Kind.NUMBER
-        if _is_plain(self.script.values(expr)):
+        if is_number(self.script.values(expr)):
             return self._number(expr, run)
         if isinstance(expr, ast.UnaryOp):
             return self.shape(expr.operand, run)
@@ -136,7 +134,7 @@ class Loss(Losses):
     def _by_values(self, expr: ast.expr) -> Kind:
         """What the reader knows of a value that comes from elsewhere."""
         found = self.script.values(expr)
-        if _is_plain(found):
+        if is_number(found):
             return Kind.NUMBER
         tensors = tensors_in(found)
         if not tensors or any(not isinstance(t, (Tensor, Seq, Dict, Const)) for t in found):
@@ -251,11 +249,6 @@ class Loss(Losses):
         if name in REDUCTIONS and kind is Kind.ROWS and first_dim(self.script, expr, args) is False:
             return Kind.ROWS
         return None
-
-
-def _is_plain(found: Values) -> bool:
-    """Constants, numbers and options: no gradient flows through them."""
-    return certainly(found, Const, Num, Arg)
 
 
 def _is_target(node: ast.AST) -> bool:

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import pairwise
 
 from autofast.edit.edits import After, Before, Edit, Helper, Rewrite, Wrap
-from autofast.flow.scopes import is_local, owner
+from autofast.flow.scopes import is_local, owner, scope_of
 from autofast.model.calls import arguments_of, call_of, root_of, short_name
 from autofast.model.events import CallFrame
 from autofast.model.script import Script
@@ -86,6 +87,7 @@ def edits(script: Script, ranks: Ranks, training: Training, host: Host, walk: Wa
             continue
         key = id(guard[0]), note.how, ast.unparse(note.expr)
         if key not in hoisted:
+            _check_once(note.expr, guard[0])
             hoisted[key] = _name_for(ranks, note, set(hoisted.values()))
             made.append(
                 Before(guard[0], f"{hoisted[key]} = {helper}({{value}})", {"value": note.expr})
@@ -94,6 +96,7 @@ def edits(script: Script, ranks: Ranks, training: Training, host: Host, walk: Wa
     for call in walk.hoists.values():
         guard = host.guard_of(call)
         assert guard is not None
+        _check_once(call, guard[0])
         name = ranks.fresh("result", besides=hoisted.values())
         hoisted[id(call), "call", ""] = name
         made += [Before(guard[0], f"{name} = {{value}}", {"value": call}), Rewrite(call, name)]
@@ -116,6 +119,22 @@ def edits(script: Script, ranks: Ranks, training: Training, host: Host, walk: Wa
             )
         )
     return made + words.edits
+
+
+def _check_once(expr: ast.expr, shown: ast.stmt) -> None:
+    """It may be computed before what shows it: not for each element, nor where a condition may keep
+    it from being computed at all.
+    """
+    around = [expr, *ancestors(expr)]
+    choices = (
+        inner is not (outer.test if isinstance(outer, ast.IfExp) else outer.values[0])
+        for inner, outer in pairwise(around[: around.index(statement_of(expr))])
+        if isinstance(outer, (ast.IfExp, ast.BoolOp))
+    )
+    if scope_of(expr) is not scope_of(shown) or (any(choices) and not isinstance(expr, VARIABLES)):
+        raise Refusal(
+            f"`{ast.unparse(expr)}` on {at(expr)} is computed for each element, or not always: put it into a variable first"
+        )
 
 
 def _check_followed(script: Script, host: Host, walk: Walk) -> None:

@@ -97,7 +97,6 @@ class Ranks:
         return name
 
     def torch(self, node: ast.AST) -> str:
-        """The name of ``torch``."""
         source = source_of(node)
         name, imports = torch_in(source)
         if imports:

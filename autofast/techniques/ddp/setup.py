@@ -366,7 +366,6 @@ def _numbered(script: Script, ranks: Ranks, expr: ast.expr) -> Iterator[Edit]:
 
 
 def made_at(thing: object) -> Happening | None:
-    """Where an object is made."""
     if isinstance(thing, (Ext, Inst)) and thing.node is not None:
         return thing.made, thing.node
     return None

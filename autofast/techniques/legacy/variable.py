@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from autofast.edit.edits import (
     Around,
@@ -142,7 +143,8 @@ def _use(
     script: Script, node: ast.AST, plain: Plainness, bound: dict[str, list[ast.ImportFrom]]
 ) -> Use:
     assert isinstance(node, VARIABLES)
-    by_import, reached = variable_name(node) in bound, script.reached(node)
+    reached = script.reached(node)
+    made = partial(Use, bound=variable_name(node) in bound, reached=reached)
     call = parent_of(node)
     if (
         isinstance(call, ast.Call)
@@ -153,36 +155,21 @@ def _use(
     ):
         message = "isinstance(x, Variable) asks for any tensor since torch 0.4"
         if torch := torch_name(source_of(node)):
-            return Use(node, by_import, reached, message, (Rewrite(node, f"{torch}.Tensor"),))
-        return Use(node, by_import, reached, message, refusal="torch has no name in this file")
+            return made(node, message=message, edits=(Rewrite(node, f"{torch}.Tensor"),))
+        return made(node, message=message, refusal="torch has no name in this file")
     if not isinstance(call, ast.Call) or call.func is not node:
-        return Use(
-            node,
-            by_import,
-            reached,
-            "Variable is an old name for a tensor",
-            refusal="it is used as a value here, not called",
-        )
+        message = "Variable is an old name for a tensor"
+        return made(node, message=message, refusal="it is used as a value here, not called")
     message = "a Variable is a tensor since torch 0.4: the call makes a second tensor object for the same values"
     if not reached:
-        return Use(call, by_import, False)
+        return made(call)
     if len(script.values(node)) > 1:
-        return Use(
-            call,
-            by_import,
-            reached,
-            message,
-            refusal=f"`{ast.unparse(node)}` may be something else here",
-        )
+        why = f"`{ast.unparse(node)}` may be something else here"
+        return made(call, message=message, refusal=why)
     given = _given(call)
     if given is None:
-        return Use(
-            call,
-            by_import,
-            reached,
-            message,
-            refusal="what it is given is not spelled out in the call",
-        )
+        why = "what it is given is not spelled out in the call"
+        return made(call, message=message, refusal=why)
     data, asks, volatile = given
     edits = _edits(script, call, data, asks, plain)
     advice = ""
@@ -196,7 +183,7 @@ def _use(
     graph = any(isinstance(t, Tensor) and t.grad for t in script.values(data))
     detached = any(isinstance(e, Rewrite) and ".detach()" in e.template for e in edits)
     worth = DETACHED if detached and not graph else volatile_gain if advice else gains.renaming
-    return Use(call, by_import, reached, message, edits, advice=advice, asks=worth)
+    return made(call, message=message, edits=edits, advice=advice, asks=worth)
 
 
 def _given(call: ast.Call) -> tuple[ast.expr, ast.expr | None, ast.expr | None] | None:

@@ -26,12 +26,10 @@ NAMES = {"columns": "RandomHorizontalFlip", "rows": "RandomVerticalFlip"}
 
 
 def name_of(made: Augmentation) -> str:
-    """What the function is called."""
     return "_and_".join(["crop"] * bool(made.size) + ["flip"] * bool(made.flips))
 
 
 def function_text(made: Augmentation, name: str, torch: str) -> str:
-    """The function."""
     lines = [
         f"def {name}(images):\n",
         f'    """{_said(made)} for a batch: each image by draws of its own."""\n',

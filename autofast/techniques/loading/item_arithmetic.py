@@ -101,7 +101,6 @@ class Names:
         return value
 
     def rank(self, items: Items) -> int | None:
-        """The dimensions of one item."""
         if not items.root:
             return items.more
         known = self.ranks.get(items.root)

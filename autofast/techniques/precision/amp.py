@@ -155,7 +155,7 @@ class Amp:
     scaling: the scaler, and ``makes``, the edits that make it; None, with ``no_scaler``, where
     there is none.
     torch: the oldest torch that runs the blocks. logits: the losses that are to take logits, which
-    they count on; None where they do not.
+    they count on; None where they do not. in_fp16: why they are in fp16 whatever the GPU can.
     """
 
     blocks: list[Block] = field(default_factory=list)
@@ -165,6 +165,7 @@ class Amp:
     no_scaler: str = ""
     torch: tuple[int, int] = DTYPE_SINCE
     logits: WithLogits | None = None
+    in_fp16: str = ""
 
 
 class _Made(dict[tuple[str, str, bool, bool], Amp]):
@@ -378,7 +379,7 @@ def _precision(
         scaling(script) if with_scaler else "the rule grad-scaler is not selected"
     )
     if isinstance(made, Scaling):
-        found.scaling = made
+        found.scaling, found.in_fp16 = made, fp16_anyway
         return Precision("fp16" if fp16_anyway or wanted == "fp16" else "auto", device)
     found.no_scaler = made
     if wanted == "fp16":

@@ -68,7 +68,6 @@ class Precision:
         return enabled_where_cuda(script, place) if self.device == "cuda" else ("", ())
 
     def scaler(self, script: Script, place: ast.stmt, scaling: Scaling) -> tuple[Edit, ...]:
-        """The edits that make the scaler."""
         torch, needed = torch_in(source_of(place))
         edits: tuple[Edit, ...] = needed
         enabled, imports = self._enabled(script, place)

@@ -1,5 +1,5 @@
 """Where gradients are unscaled: before what clips or reads them between a backward and its
-update.
+update; and what a script with a scaler does to gradients there.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Before, Edit
 from autofast.edit.order import Rank
-from autofast.facts.gradient_accesses import use_of
-from autofast.facts.gradient_events import clipped, optimizers_of
-from autofast.facts.scaler import Event
+from autofast.facts.gradient_accesses import accesses, owners, use_of
+from autofast.facts.gradient_events import clipped, clips, optimizers_of, stepped_together, zeros
+from autofast.facts.scaler import Event, Problems, problems
 from autofast.flow.positions import (
     block,
     comes_before,
@@ -22,10 +22,14 @@ from autofast.flow.positions import (
     nodes_of,
     statement_at,
 )
+from autofast.flow.typestate import Events
+from autofast.model.calls import receiver_of
 from autofast.model.events import BranchFrame, Occurrence, Site, inside
+from autofast.model.kinds import is_scaler
 from autofast.model.script import Script, Step, Update
 from autofast.model.source import at, function_of, source_of
-from autofast.rule import Refusal
+from autofast.model.values import Thing, Unknown
+from autofast.rule import Finding, Refusal
 
 Named = Callable[[ast.AST], str]  # what the scaler is called at a place; raises :class:`Refusal`
 
@@ -149,3 +153,150 @@ def _in_arm(occurrence: Occurrence, node: ast.AST, statement: ast.stmt) -> ast.s
     while depth < len(stack) and isinstance(f := stack[depth], BranchFrame) and f.known:
         depth += 1
     return statement_at(stack, node, depth) if depth > first else statement
+
+
+# ----------------------------------------------------------------- what a script with a scaler does
+# Problems of following the code, not of the code.
+UNSURE = ("unseen", "recursion", "generator", "many", "group")
+
+
+BUG = "a bug: the gradients are still multiplied by the scale here; unscaling them first changes training to what was meant"
+
+
+class Known:
+    """What a script with a scaler does to gradients."""
+
+    def __init__(self, script: Script):
+        self.script = script
+        self.clips = {id(e.node): e for e in clips(script, strict=False)}
+        touched, self.zeroed = accesses(script, strict=False)
+        steps = {id(u.node): u for s in script.steps for u in s.updates}
+        backwards = {id(b.node): b for s in script.steps for b in s.backwards}
+        self.updates = list(steps.values())
+        self.events = [*touched, *self.clips.values(), *zeros(script)]
+        self.events += [
+            Event("backward" if b.scaled else "plain", b.node) for b in backwards.values()
+        ]
+        self.events += [
+            Event("step" if u.scaled else "plain step", u.node, frozenset(map(id, u.things)))
+            for u in self.updates
+        ]
+        for site in script.methods("unscale_", "update"):
+            if not any(o.this is not None and is_scaler(o.this) for o in site):
+                continue
+            if site.kind == ".update":
+                self.events.append(Event("update", site.node))
+            else:
+                given = frozenset().union(
+                    *(o.args.get(0, "optimizer") for o in site if o.args is not None)
+                )
+                sure = bool(given) and not any(isinstance(t, Unknown) for t in given)
+                self.events.append(
+                    Event("unscale", site.node, frozenset(map(id, given)) if sure else None, sure)
+                )
+
+    def is_of(self, site: Site, things: list[Thing]) -> bool:
+        """Whether a place reads gradients that these optimizers use."""
+        if id(site.node) in self.clips:
+            mine = self.clips[id(site.node)].things
+        elif isinstance(site.node, ast.Attribute):
+            found = owners(self.script, site.node.value)
+            if use_of(site.node) != "read" or isinstance(found, str):
+                return False
+            mine = found
+        else:
+            return False
+        return mine is None or any(id(t) in mine for t in things)
+
+    def against(self, statement: ast.stmt, update: Update) -> str:
+        """What goes wrong on some way where gradients are unscaled before ``statement`` and did not
+        before.
+        """
+        wanted = frozenset(map(id, update.things))
+        for things in stepped_together(self.updates):
+            if not things & wanted:
+                continue
+            before = self._problems(things, [])
+            after = self._problems(things, [Event("unscale", statement, wanted)])
+            for key, (why, _) in after.items():
+                if key not in before or key[0] in UNSURE:
+                    return why
+        return ""
+
+    def _problems(self, things: frozenset[int], before: list[Event]) -> Problems:
+        events = Events(self.events, before, self.zeroed)
+        return problems(self.script, events, things, is_new=False)
+
+
+def forgotten(known: Known, step: Step) -> Iterator[Finding]:
+    """Clips between a scaled backward and ``scaler.step(optimizer)`` that no ``unscale_`` comes
+    before.
+    """
+    done: set[int] = set()  # updates whose gradients are unscaled
+    for site in as_they_run([*step.clips, *step.grad_reads], step):
+        edits: list[Edit] = []
+        refusal = ""
+        for update in step.updates:
+            if not update.scaled or id(update.node) in done or not known.is_of(site, update.things):
+                continue
+            why, edit = _missing(step, site, update)
+            if edit is not None:
+                why = known.against(edit.stmt, update)
+                edits.append(edit)
+            if why or edit is not None:
+                done.add(id(update.node))
+            refusal = refusal or why
+        if refusal:
+            yield Finding(site.node, BUG, refusal=refusal)
+        elif edits:
+            yield Finding(site.node, BUG, edits=tuple(edits))
+
+
+def _missing(step: Step, site: Site, update: Update) -> tuple[str, Before | None]:
+    """Why the gradients cannot be unscaled before ``site``, or the edit that does it; neither where
+    they are, or need not be.
+    """
+    for mine in site:
+        for theirs in update.site:
+            if not inside(mine.stack, step.loop) or not inside(theirs.stack, step.loop):
+                continue
+            statement, end, depth = in_common(mine, site.node, theirs, update.node)
+            here = block(end)
+            if not 0 <= index(here, statement) < index(here, end):
+                continue
+            scaled = [(o, b.node) for b in step.backwards if b.scaled for o in b.site]
+            if not any(comes_before(o, node, mine, site.node) for o, node in scaled):
+                continue
+            if any(
+                comes_before(o, s.node, theirs, update.node)
+                for s in step.unscales
+                for o in s
+                if _unscales(o, update)
+            ):
+                continue
+            if not is_sure(theirs, depth):
+                return (
+                    f"the step on {at(update.node)} depends on a condition that this does not",
+                    None,
+                )
+            scaler = receiver_of(update.node)
+            names = (ast.Name, ast.Attribute)
+            if (
+                function_of(statement) is not function_of(update.node)
+                or not isinstance(scaler, names)
+                or not isinstance(update.optimizer, names)
+            ):
+                return (
+                    f"scaler and optimizer are not at hand here, but on {at(update.node)}",
+                    None,
+                )
+            source = source_of(statement)
+            code = f"{source.segment(scaler)}.unscale_({source.segment(update.optimizer)})"
+            return "", Before(statement, code, rank=Rank.UNSCALE)
+    return "", None
+
+
+def _unscales(occurrence: Occurrence, update: Update) -> bool:
+    """Whether an ``unscale_`` is, or may be, one of the optimizer that ``update`` steps."""
+    given = occurrence.args.get(0, "optimizer") if occurrence.args is not None else frozenset()
+    return not given or any(isinstance(t, Unknown) or t is u for t in given for u in update.things)

@@ -71,7 +71,6 @@ def _planned(script: Script) -> WithLogits:
 
 
 def edits_of(script: Script, group: Group) -> list[Edit]:
-    """All edits of a group."""
     calls = [c for c in group.calls if c not in group.kept]
     called = [c for c in calls if not makes_layer(script, c)]
     edits: list[Edit] = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from functools import partial
 
 from autofast.edit.edits import Edit, Keyword, Wrap, literal
 from autofast.facts.updates.rates import counts_batches
@@ -122,35 +123,27 @@ def changed(script: Script, scheduler: Scheduler, count: str) -> Conversion:
     expr = spelled(call, given)
     if expr is not None and form.kind in ("times", "each") and counts_batches(script, expr):
         raise Refusal(f"`{ast.unparse(expr)}` on {at(expr)} counts batches already")
-    factor = literal(count)
+    factor, made = literal(count), partial(Conversion, scheduler, smooth=form.smooth)
     if expr is None:
         if given is not None or not form.default or args.dicts:
             raise Refusal(
                 f"`{form.name}` of {scheduler.name} does not stand in its call ({at(call)})"
             )
-        return Conversion(
-            scheduler, (Keyword(call, form.name, f"{form.default} * {count}"),), form.smooth, 1
-        )
+        return made(edits=(Keyword(call, form.name, f"{form.default} * {count}"),), uses=1)
     if form.kind == "times":
         if scheduler.name != "CosineAnnealingLR":
             _whole(script, expr)
-        return Conversion(scheduler, (Wrap(expr, f"{{}} * {factor}"),), form.smooth, 1)
+        return made(edits=(Wrap(expr, f"{{}} * {factor}"),), uses=1)
     if form.kind == "each":
         if isinstance(expr, SEQUENCES) and not has_star(expr.elts):
             for e in expr.elts:
                 _whole(script, e)
-            return Conversion(
-                scheduler,
-                tuple(Wrap(e, f"{{}} * {factor}") for e in expr.elts),
-                form.smooth,
-                len(expr.elts),
-            )
+            every = tuple(Wrap(e, f"{{}} * {factor}") for e in expr.elts)
+            return made(edits=every, uses=len(every))
         _whole(script, expr)
-        return Conversion(
-            scheduler, (Wrap(expr, f"[epoch * {factor} for epoch in {{}}]"),), form.smooth, 2
-        )
+        return made(edits=(Wrap(expr, f"[epoch * {factor} for epoch in {{}}]"),), uses=2)
     _positive(script, expr)
-    return Conversion(scheduler, (Wrap(expr, f"{{}} ** (1 / {factor})"),), form.smooth, 1)
+    return made(edits=(Wrap(expr, f"{{}} ** (1 / {factor})"),), uses=1)
 
 
 def _whole(script: Script, expr: ast.expr) -> None:

@@ -110,7 +110,6 @@ def peeled(expr: ast.expr) -> ast.expr:
 
 
 def by_statement(found: list[Read]) -> list[tuple[ast.stmt, list[Read]]]:
-    """The reads of each statement."""
     groups: dict[int, tuple[ast.stmt, list[Read]]] = {}
     for read in found:
         groups.setdefault(id(read.statement), (read.statement, []))[1].append(read)

@@ -14,8 +14,8 @@ from autofast.model.source import at
 from autofast.model.values import Const, Ext, Thing, const, one
 from autofast.read.requirements import rules_out
 from autofast.rule import Effect, Finding, Options
-from autofast.techniques.trainers.half import against_half, chosen, forwards
-from autofast.techniques.trainers.spots import Spot, flag, spot_of, takes
+from autofast.techniques.trainers.half import AMPERE, against_half, chosen, forwards
+from autofast.techniques.trainers.spots import Spot, changed, flag, spot_of, takes
 from autofast.write.imports import module_in
 
 FP32 = "the model computes in fp32: in bfloat16 its matrix products and convolutions run on tensor cores"
@@ -59,11 +59,7 @@ def _precision(script: Script, spot: Spot, options: Options) -> Iterator[Finding
         return
     if option is not None and const(option.default) == "no":
         if takes(option, "bf16"):
-            yield Finding(
-                spot.place,
-                FP32,
-                advice=f"run it with {flag(option)} bf16 where the GPU has bfloat16 (Ampere and newer)",
-            )
+            yield Finding(spot.place, FP32, advice=f"run it with {flag(option)} bf16 {AMPERE}")
         return
     os, imports = module_in(spot.source, "os")
     half, more = chosen(script, spot.source, options, '"bf16"', '"no"')
@@ -83,10 +79,7 @@ def _precision(script: Script, spot: Spot, options: Options) -> Iterator[Finding
         edits = "mixed_precision=None is written out: the launcher decides"
     else:
         edits = spot.add("mixed_precision", value, "str")
-    if isinstance(edits, str):
-        yield Finding(spot.place, FP32, refusal=edits)
-    else:
-        yield Finding(spot.place, FP32, edits=(*edits, *imports, *more))
+    yield changed(spot.place, FP32, edits, (*imports, *more))
 
 
 def _against(script: Script, spot: Spot, options: Options) -> str:
@@ -147,10 +140,7 @@ def _copies(script: Script, spot: Spot) -> Iterator[Finding]:
         name, more = _configuration(spot)
         edits = spot.add("dataloader_config", f"{name}(non_blocking=True)", "object")
         place = spot.place
-    if isinstance(edits, str):
-        yield Finding(place, COPIES, refusal=edits, effect=Effect.EXACT)
-    else:
-        yield Finding(place, COPIES, edits=(*edits, *more), effect=Effect.EXACT)
+    yield changed(place, COPIES, edits, more, Effect.EXACT)
 
 
 def _configuration(spot: Spot) -> tuple[str, tuple[Edit, ...]]:

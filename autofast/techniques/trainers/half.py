@@ -21,6 +21,8 @@ from autofast.read.recover.models import layers_of
 from autofast.rule import Options
 from autofast.write.half_dtype import HAS_BF16, in_module
 
+AMPERE = "where the GPU has bfloat16 (Ampere and newer)"
+
 
 def has_bf16(script: Script, source: Source) -> tuple[str, tuple[Edit, ...]]:
     """What says whether the GPU has bfloat16, for a file, and the edits that define it there."""

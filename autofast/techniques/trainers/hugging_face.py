@@ -20,8 +20,8 @@ from autofast.model.source import statement_of
 from autofast.model.values import Cls, Const, Ext, Inst, Thing, const
 from autofast.read.requirements import rules_out
 from autofast.rule import Effect, Finding, Options
-from autofast.techniques.trainers.half import against_half, forwards, has_bf16, methods
-from autofast.techniques.trainers.spots import Spot, flag, replaced, spot_of, takes
+from autofast.techniques.trainers.half import AMPERE, against_half, forwards, has_bf16, methods
+from autofast.techniques.trainers.spots import Spot, changed, flag, replaced, spot_of, takes
 from autofast.write.spelling import chooses_devices_late
 from autofast.write.worker_helper import against_starting, helper
 
@@ -123,22 +123,14 @@ def _bf16(script: Script, group: Group) -> Iterator[Finding]:
             and not spot.says("fp16", False)
         ):
             how = flag(option) if option.kind == "flag" else f"{flag(option)} True"
-            yield Finding(
-                spot.place,
-                FP32,
-                advice=f"run it with {how} where the GPU has bfloat16 (Ampere and newer)",
-            )
+            yield Finding(spot.place, FP32, advice=f"run it with {how} {AMPERE}")
         return
     if why := _against_bf16(script, group):
         yield Finding(spot.place, FP32, refusal=why)
     elif group.by_command_line:
         group.flags.append("--bf16 True")
     elif spot.fields:  # a default of True would clash with --fp16 on the command line
-        yield Finding(
-            spot.place,
-            FP32,
-            advice="run it with --bf16 True where the GPU has bfloat16 (Ampere and newer)",
-        )
+        yield Finding(spot.place, FP32, advice=f"run it with --bf16 True {AMPERE}")
     else:
         value, more = (
             ("True", ())
@@ -321,7 +313,4 @@ def _persistent(view: Script, group: Group, loaders: list[Loader], value: str) -
 def _added(
     spot: Spot, name: str, value: str, kind: str, message: str, more: tuple[Edit, ...] = ()
 ) -> Finding:
-    edits = spot.add(name, value, kind)
-    if isinstance(edits, str):
-        return Finding(spot.place, message, refusal=edits)
-    return Finding(spot.place, message, edits=(*edits, *more))
+    return changed(spot.place, message, spot.add(name, value, kind), more)

@@ -15,8 +15,8 @@ from autofast.model.values import Cls, Const, Inst, Thing, Values, const, one
 from autofast.read.library.frameworks import is_lightning
 from autofast.read.requirements import at_least, rules_out
 from autofast.rule import Finding, Options
-from autofast.techniques.trainers.half import against_half, chosen, methods
-from autofast.techniques.trainers.spots import Spot, flag, spot_of, takes
+from autofast.techniques.trainers.half import AMPERE, against_half, chosen, methods
+from autofast.techniques.trainers.spots import Spot, changed, flag, spot_of, takes
 from autofast.write.placement import forks
 
 FP32 = "Lightning trains in fp32: in 16 bits matrix products and convolutions run on tensor cores"
@@ -50,11 +50,7 @@ OWN_PRECISION = ("deepspeed", "fsdp", "xla", "colossalai", "bagua", "hpu", "ipu"
 def old_style(script: Script) -> Iterator[Finding]:
     """``Trainer.from_argparse_args``, of Lightning 1.x: the command line gives all arguments."""
     for site in script.calls("lightning.Trainer.from_argparse_args"):
-        yield Finding(
-            site.node,
-            FP32,
-            advice="run it with --precision bf16 where the GPU has bfloat16 (Ampere and newer)",
-        )
+        yield Finding(site.node, FP32, advice=f"run it with --precision bf16 {AMPERE}")
 
 
 def find(script: Script, trainer: Trainer, options: Options) -> Iterator[Finding]:
@@ -64,7 +60,7 @@ def find(script: Script, trainer: Trainer, options: Options) -> Iterator[Finding
         return
     if trainer.framework == "fabric":
         if trainer.args.given(4, "precision") is None and not trainer.args.open:
-            advice = 'pass precision="bf16-mixed" where the GPU has bfloat16 (Ampere and newer): loops of Fabric are not followed here'
+            advice = f'pass precision="bf16-mixed" {AMPERE}: loops of Fabric are not followed here'
             yield Finding(trainer.node, FP32, advice=advice)
         return
     spot = spot_of(script, trainer.things)
@@ -97,26 +93,14 @@ def _precision(script: Script, spot: Spot, options: Options) -> Finding:
     if isinstance(words, str):
         return Finding(spot.place, FP32, refusal=words)
     value, more = chosen(script, spot.source, options, *words)
-    edits = spot.add("precision", value, "str")
-    if isinstance(edits, str):
-        return Finding(spot.place, FP32, refusal=edits)
-    return Finding(spot.place, FP32, edits=(*edits, *more))
+    return changed(spot.place, FP32, spot.add("precision", value, "str"), more)
 
 
 def _advice(script: Script, spot: Spot, option: str, fits: bool) -> Finding:
     words = _words(script, set(spot.args.named))
     word = words[0].strip('"') if not isinstance(words, str) else "bf16-mixed"
-    if not fits:
-        return Finding(
-            spot.place,
-            FP32,
-            advice=f"let {option} take {word}, and pass it where the GPU has bfloat16 (Ampere and newer)",
-        )
-    return Finding(
-        spot.place,
-        FP32,
-        advice=f"run it with {option} {word} where the GPU has bfloat16 (Ampere and newer)",
-    )
+    how = f"run it with {option} {word}" if fits else f"let {option} take {word}, and pass it"
+    return Finding(spot.place, FP32, advice=f"{how} {AMPERE}")
 
 
 def _benchmark(script: Script, spot: Spot) -> Finding:
@@ -126,10 +110,7 @@ def _benchmark(script: Script, spot: Spot) -> Finding:
         return Finding(
             spot.place, THUMB, advice=f"pass benchmark=True if all batches have one shape: {why}"
         )
-    edits = spot.add("benchmark", "True", "bool")
-    if isinstance(edits, str):
-        return Finding(spot.place, THUMB, refusal=edits)
-    return Finding(spot.place, THUMB, edits=edits)
+    return changed(spot.place, THUMB, spot.add("benchmark", "True", "bool"))
 
 
 # --------------------------------------------------------------------------------- the command line
@@ -143,9 +124,7 @@ def _cli(script: Script, trainer: Trainer, options: Options) -> Iterator[Finding
             yield Finding(place, FP32, refusal=why or str(words))
         else:
             run = f"run it with --trainer.precision {words[0].strip(QUOTE)}"
-            yield Finding(
-                place, FP32, advice=f"{run} where the GPU has bfloat16 (Ampere and newer)"
-            )
+            yield Finding(place, FP32, advice=f"{run} {AMPERE}")
     if (
         options.target == "cuda"
         and _convolves(script)

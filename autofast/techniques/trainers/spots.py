@@ -27,6 +27,7 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.read.library.frameworks import COMMAND_LINE
+from autofast.rule import Effect, Finding
 from autofast.write.arguments import room, written
 
 
@@ -161,6 +162,19 @@ def flag(option: Arg) -> str:
     names = [a.value for a in option.node.args if is_text(a)]
     long = [n for n in names if n.startswith("--")]
     return (long or [n for n in names if n.startswith("-")] or [f"--{option.name}"])[0]
+
+
+def changed(
+    place: ast.AST,
+    message: str,
+    edits: tuple[Edit, ...] | str,
+    more: tuple[Edit, ...] = (),
+    effect: Effect | None = None,
+) -> Finding:
+    """A finding with its edits, or with the reason why there are none."""
+    if isinstance(edits, str):
+        return Finding(place, message, refusal=edits, effect=effect)
+    return Finding(place, message, edits=(*edits, *more), effect=effect)
 
 
 def takes(option: Arg, value: str) -> bool:

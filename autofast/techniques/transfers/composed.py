@@ -11,12 +11,13 @@ import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from autofast.flow.effects import is_number
 from autofast.model.calls import given_to, is_name, names_in
 from autofast.model.script import Script
 from autofast.model.source import block_of, nodes_in, within_statement
 from autofast.model.syntax import COMPREHENSIONS, SEQUENCES, is_attribute, is_read
 from autofast.model.tensors import is_dtype
-from autofast.model.values import Arg, Const, Num, Ref, Values, certainly, library_names
+from autofast.model.values import Ref, library_names
 
 Factory = Callable[[Script, ast.expr], "ast.Call | None"]
 
@@ -169,12 +170,7 @@ def _is_number(script: Script, expr: ast.expr) -> bool:
         return bool(expr.elts) and all(_is_number(script, e) for e in expr.elts)
     if isinstance(expr, ast.Starred):
         return False
-    return _are_numbers(script.values(expr))
-
-
-def _are_numbers(found: Values) -> bool:
-    # an option (`Arg`) of the command line is never a tensor
-    return certainly(found, Const, Num, Arg)
+    return is_number(script.values(expr))
 
 
 def _is_range(script: Script, over: ast.expr) -> bool:

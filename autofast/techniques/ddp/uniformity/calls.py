@@ -75,6 +75,15 @@ class LibraryCalls(Tensors):
         ):
             self.draws(node)
         first = args[0] if args else next(iter(named.values()), EQUAL)
+        if name in ("builtins.vars", "builtins.getattr", "dataclasses.asdict") and args:
+            asked = const(self.script.values(node.args[1])) if len(args) > 1 else None
+            known = [
+                self.state.get(("a", id(t), asked), EQUAL)
+                if isinstance(asked, str)
+                else self.contents(t, None)
+                for t in self.things(node.args[0])
+            ]
+            return joined(first, *known, *args[2:])
         if name == "builtins.len" and args:
             return self._length(node.args[0], first)
         if name == "builtins.enumerate":

@@ -5,12 +5,16 @@ comparisons and conditions make of that and of what all have.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
 from autofast.flow.callgraph import Callee
+from autofast.model.calls import is_method
+from autofast.model.source import at, nodes_in, parent_of
 from autofast.model.syntax import IDENTITY, SEQUENCES, is_operation
 from autofast.model.values import Ext, Func, Inst, Reason, Thing, Unknown, const
+from autofast.rule import Refusal
 from autofast.techniques.ddp.uniformity.calls import CLASSES, LibraryCalls
 from autofast.techniques.ddp.uniformity.kinds import (
     BATCH,
@@ -25,6 +29,7 @@ from autofast.techniques.ddp.uniformity.kinds import (
     over,
     times,
 )
+from autofast.techniques.ddp.uniformity.state import in_words
 from autofast.techniques.ddp.uniformity.tensors import is_tensor
 
 
@@ -152,6 +157,8 @@ class Parts(Operators):
         found: Kind | None = None
         for thing in self.things(node.value):
             mine = self.state.get(("a", id(thing), node.attr)) if isinstance(thing, Inst) else None
+            if node.attr == "__dict__":
+                mine = self.contents(thing, _fields(node))
             if isinstance(thing, Inst) and mine is None:
                 mine = self._property(thing, node.attr)
             if mine is not None:
@@ -182,7 +189,6 @@ class Parts(Operators):
         return replace(kind, zero=False, none=False)
 
     def _property(self, thing: Inst, name: str) -> Kind | None:
-        """What a property gives."""
         for func in thing.cls.find(name) or ():
             if isinstance(func, Func) and any(
                 getattr(t, "name", "").endswith("property") for d in func.decorators for t in d
@@ -264,8 +270,21 @@ class Parts(Operators):
         kind = self.ev(expr)
         texts = [self._own_text(t) for t in self.things(expr) if isinstance(t, Inst)]
         if texts:
-            return joined(*texts)
+            found = joined(*texts)
+            if found.name in ("batch", "other"):
+                raise Refusal(f"`{ast.unparse(expr)}` on {at(expr)} is {in_words(found)}")
+            return found
         return self._read_whole(expr, kind)
+
+    def contents(self, thing: Thing, among: set[str] | None) -> Kind:
+        """All attributes of an object at once, or those ``among`` some names."""
+        mine = [
+            kind.whole
+            for (what, of, name), kind in self.state.items()
+            if (what, of) == ("a", id(thing)) and (among is None or name in among)
+        ]
+        own = "made of attributes, of which each process has its own"
+        return EQUAL if all(k.same for k in mine) else other(own)
 
     def _own_text(self, thing: Inst) -> Kind:
         for name in ("__str__", "__repr__", "__format__"):
@@ -336,3 +355,14 @@ def _may_be_device(thing: Thing) -> bool:
         # A library's functions give no devices.
         return thing.reason not in (Reason.RESULT, Reason.METHOD)
     return isinstance(thing, Ext) and thing.name == "torch.device"
+
+
+def _fields(held: ast.Attribute) -> set[str] | None:
+    """The names in the text of ``"{val} ({avg})".format(**self.__dict__)``; None where ``held`` is
+    used for anything else.
+    """
+    given = parent_of(held)
+    call = parent_of(given) if isinstance(given, ast.keyword) else None
+    texts = nodes_in(call.func, ast.Constant) if is_method(call, "format") else ()
+    names = {n for t in texts for n in re.findall(r"{(\w+)", str(t.value))}
+    return names or None

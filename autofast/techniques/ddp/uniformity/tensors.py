@@ -76,6 +76,7 @@ class Followed:
     first_value: Callable[[ast.expr], None]
     kept: Callable[[ast.expr, Kind], Kind]
     draws: Callable[[ast.AST], None]
+    contents: Callable[[Thing, set[str] | None], Kind]
     met: Callable[[ast.expr, Kind], None]
     outside: Callable[[ast.Call], Kind | None]
     files: Callable[[ast.Call, str], None]

@@ -226,7 +226,6 @@ class Values(Parts):
         return self._opaque([receiver, *args, *named.values()], "what is made of a batch here")
 
     def _opaque(self, kinds: Iterable[Kind], why: str) -> Kind:
-        """A function that is not known."""
         kinds = [k.whole for k in kinds]
         if any(k.name in ("batch", "other", "mean", "sum", "per") for k in kinds):
             return next((k for k in kinds if k.name == "other"), other(why))

@@ -1,0 +1,211 @@
+"""What stands around evaluations: others beside them, loops that train in some of their runs
+(``if phase == "train": loss.backward()``), functions that are one loop, for which a decorator says
+what a block says for the loop, and DataParallel's threads, which know of ``no_grad`` but not of
+``inference_mode``.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from autofast.edit.edits import Around
+from autofast.edit.ignores import is_spared
+from autofast.facts.model_mode import trains_at
+from autofast.flow.scopes import stored_in
+from autofast.model import names
+from autofast.model.events import BranchFrame, Stack, below, inside
+from autofast.model.kinds import is_loss
+from autofast.model.names import LOADER
+from autofast.model.script import Evaluation, Script, Step
+from autofast.model.source import at, function_of, is_generator, nodes_in, parent_of, within
+from autofast.model.syntax import is_docstring
+from autofast.model.values import Func, Method, Ref, Seq, Tensor, Unknown, certainly
+from autofast.read.recover.evaluations import region_of
+from autofast.rule import Finding
+from autofast.write.neighbours import follows
+
+
+# ----------------------------------------------------------------------------------------- replicas
+def trained_replicas(script: Script, evaluation: Evaluation) -> str:
+    """Why an evaluation may not run under inference_mode; empty where nothing speaks against.
+
+    The replicas' buffers are copied under it, and their threads run outside of it: BatchNorm and
+    spectral_norm, which change buffers in training mode, raise there ("Inplace update to inference
+    tensor outside InferenceMode"). In evaluation mode they change none.
+    """
+    sites = script.calls("torch.nn.DataParallel", "torch.nn.parallel.DataParallel")
+    if not sites:
+        return ""
+    region = region_of(script, evaluation)  # training may run the same code
+    passes = [(s, o) for s in evaluation.forwards for o in s if region.meets(s, o)]
+    if passes and all(trains_at(script, o) is False for _, o in passes):
+        return ""
+    return f"threads of DataParallel ({at(sites[0].node)}) may change buffers of models that are not in evaluation mode"
+
+
+# ---------------------------------------------------------------------- functions that are one loop
+PLAIN = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.Assert, ast.Pass)
+# They make and keep no tensors.
+HARMLESS = (
+    *("builtins.", "numpy.", "random.", "time.", "math.", "logging.", "tqdm.", "cv2.", "PIL."),
+    *("os.", "json.", LOADER),
+)
+# Kinds of events in which a tensor, a network or something unknown takes part.
+ASKING = frozenset(
+    "forward loss sync move move_model inplace tensor_write grad_read closure call_unknown call_object".split()
+)
+MODES = frozenset({"eval", "train", "format", "append", "update", "dataset"})
+MOVES = frozenset({"to", "cuda"})
+
+
+def whole_function(script: Script, loop: ast.AST) -> ast.FunctionDef | None:
+    """The function whose only work with tensors is this loop; None where there may be more."""
+    function = parent_of(loop)
+    if (
+        not isinstance(loop, (ast.For, ast.While))
+        or not isinstance(function, ast.FunctionDef)
+        or function.decorator_list
+        or is_generator(function)
+        or not isinstance(parent_of(function), (ast.Module, ast.ClassDef))
+    ):
+        return None
+    for statement in function.body:
+        if statement is loop or is_docstring(statement):
+            continue
+        if not _is_plain(statement) or not all(_is_harmless(script, e) for e in _inside(statement)):
+            return None
+    return function
+
+
+def _is_plain(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.If):
+        return all(map(_is_plain, (*statement.body, *statement.orelse)))
+    return isinstance(statement, PLAIN)
+
+
+def _inside(statement: ast.stmt) -> Iterator[ast.expr]:
+    return (n for n in nodes_in(statement, ast.expr))
+
+
+def _is_harmless(script: Script, expr: ast.expr) -> bool:
+    """Neither a tensor nor a call that may make, keep or be given one."""
+    if any(isinstance(t, Tensor) for t in script.values(expr)):
+        return False
+    if isinstance(expr, ast.ListComp):
+        over = [script.values(g.iter) for g in expr.generators]
+        return all(certainly(o, Seq) for o in over)
+    if not isinstance(expr, ast.Call):
+        return not isinstance(expr, (ast.Await, ast.Lambda, ast.GeneratorExp))
+    callees = script.values(expr.func)
+    if callees and all(isinstance(t, Func) for t in callees):
+        return not script.unread and not _comes_to_torch(script, expr)
+    return bool(callees) and all(map(_is_known, callees))
+
+
+def _comes_to_torch(script: Script, call: ast.Call) -> bool:
+    """Whether what a function of the project runs asks anything of torch, or of what is not
+    known.
+    """
+    for (kind, _), site in script.log.each():
+        if kind.startswith(HARMLESS) or not any(inside(o.stack, call) for o in site):
+            continue
+        if "." in kind or kind in ASKING:
+            return True
+    return False
+
+
+def _is_known(callee: object) -> bool:
+    if isinstance(callee, Method):
+        moves = callee.name in MOVES and is_loss(callee.this)
+        return moves or (callee.name in MODES and not isinstance(callee.this, Unknown))
+    return isinstance(callee, Ref) and (
+        callee.name.startswith(HARMLESS) or names.is_loss(callee.name)
+    )
+
+
+# ------------------------------------------------------------------------------------------- phases
+ASKED = (ast.Name, ast.Attribute, ast.Constant, ast.Compare, ast.BoolOp, ast.UnaryOp)
+PARTS = (*ASKED, ast.expr_context, ast.cmpop, ast.boolop, ast.unaryop)
+
+
+def evaluating_turns(script: Script) -> Iterator[tuple[ast.expr, str]]:
+    """Forward passes with gradients on in front of a condition that all backwards of their loop
+    stand below, and the condition.
+
+    The condition is one of the whole loop: nothing in the loop changes what it asks for.
+    """
+    for step in script.steps:
+        gates = [_gates(script, step, o.stack) for b in step.backwards for o in b.site]
+        common = [g for g in gates[0] if all(_is_in(g, other) for other in gates)] if gates else []
+        for gate in common[:1]:
+            test = ast.unparse(gate.node.test)  # type: ignore[attr-defined]
+            for site in step.forwards:
+                before = function_of(site.node) is function_of(gate.node)
+                on = all(o.grad == "on" and o.data["outer"] for o in site)
+                if before and on and not within(site.node, gate.node):
+                    assert isinstance(site.node, ast.expr)
+                    yield site.node, test if gate.arm else f"not ({test})"
+
+
+def _gates(script: Script, step: Step, stack: Stack) -> list[BranchFrame]:
+    if not inside(stack, step.loop):
+        return []
+    return [
+        frame
+        for frame in below(stack, step.loop)
+        if isinstance(frame, BranchFrame) and _is_of_loop(script, frame, step.loop)
+    ]
+
+
+def _is_in(gate: BranchFrame, others: list[BranchFrame]) -> bool:
+    return any(o.node is gate.node and o.arm is gate.arm for o in others)
+
+
+def _is_of_loop(script: Script, gate: BranchFrame, loop: ast.AST) -> bool:
+    """Whether the condition holds in all turns of the loop or in none, and in some runs of the loop
+    does not.
+    """
+    if not isinstance(gate.node, ast.If) or not within(gate.node, loop):
+        return False
+    if gate.known and len(script.values(gate.node.test)) < 2:
+        return False
+    parts = list(ast.walk(gate.node.test))
+    names = {n.id for n in parts if isinstance(n, ast.Name)}
+    return all(isinstance(n, PARTS) for n in parts) and not names & stored_in(loop)
+
+
+def joined(found: Sequence[Finding], rule: str) -> list[Finding]:
+    """The findings of a rule, with one block for those whose statements stand beside each other:
+    under no_grad where one of them needs that.
+    """
+    runs: list[list[Around]] = []
+    blocks = [_block(finding, rule) for finding in found]
+    for block in blocks:
+        if block is not None:
+            run = next(
+                (r for r in runs if follows(r[-1], replace(block, header=r[-1].header))), None
+            )
+            if run is None:
+                runs.append(run := [])
+            run.append(block)
+    whole = {
+        id(b): replace(run[0], last=run[-1].last, header=max(x.header for x in run))
+        for run in runs
+        for b in run
+        if run[1:]
+    }
+    return [
+        replace(f, edits=(*(e for e in f.edits if e is not b), whole[id(b)]))
+        if id(b) in whole
+        else f
+        for f, b in zip(found, blocks, strict=True)
+    ]
+
+
+# `no_grad` comes behind `inference_mode` in the alphabet.
+def _block(finding: Finding, rule: str) -> Around | None:
+    """The block that a fix puts one evaluation in, which no comment keeps as it is."""
+    blocks = [e for e in finding.edits if isinstance(e, Around)]
+    return blocks[0] if blocks and not is_spared(blocks[0].first, rule) else None
