@@ -44,7 +44,7 @@ LISTS = {
 }
 SPACES = ("linalg", "fft", "special")  # of functions whose names in ATen begin so
 PROPERTIES = (
-    "functions methods functional init maybe_view always_view inplace_view pointwise reduces factory random syncs no_gradient out "
+    "functions methods functional modules init maybe_view always_view inplace_view pointwise reduces factory random syncs no_gradient out "
     "gives_integers gives_floats gives_complex other_dtype gives_reals gives_numbers with_indices maybe_with_indices "
     "autocast_lower autocast_fp32 autocast_promote"
 ).split()
@@ -77,6 +77,7 @@ def generate() -> Table:
     named: dict[str, set[str]] = {p: set() for p in PROPERTIES}
     mutates: dict[str, set[str]] = defaultdict(set)
     named["functions"], named["methods"], named["functional"] = _names()
+    named["modules"] = {n for n in vars(torch.nn) if not n.startswith("_")}
     named["init"] = {n for n in vars(torch.nn.init) if n.endswith("_") and not n.startswith("_")}
     known = named["functions"] | named["methods"] | named["functional"]
     for schema in torch._C._jit_get_all_schemas():

@@ -8,10 +8,12 @@ import ast
 from pathlib import Path
 
 import pytest
+import torch
 
 from autofast.model.tensors import is_unknown_in
 from autofast.model.values import Dict, Ext, Method
 from autofast.read.recover.models import layers_of
+from autofast.read.state.type_tests import LAYER
 from tests.amp import close
 from tests.onerule import apply, run
 from tests.reading import HEAD, read, shown
@@ -498,3 +500,77 @@ probe.show(table.parameters)
     assert [t.name for t in found if isinstance(t, Ext)] == ["torch.nn.Linear"]
     assert not any(isinstance(t, Dict) for t in found)
     assert any(isinstance(t, Method) for t in found)
+
+
+INITIALISED = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+class Scale(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.log = nn.Parameter(torch.zeros(4))
+
+    def forward(self, x):
+        return x * self.log.exp()
+
+model = nn.Sequential(nn.Linear(4, 4), Scale(), nn.Sequential(nn.Linear(4, 4), nn.ReLU6()))
+for module in model.modules():
+    if isinstance(module, {asked}):
+        reached = module.weight
+    else:
+        other = module
+"""
+
+
+def test_layers_that_are_asked_for_by_their_class(tmp_path: Path) -> None:
+    def modules(asked: str, arm: str) -> set[str]:
+        script = read(tmp_path, INITIALISED.format(asked=asked))
+        place = ast.Attribute if arm == "if" else ast.Name
+        for node in script.each(ast.Assign):
+            value = node.value.value if isinstance(node.value, ast.Attribute) else node.value
+            if isinstance(node.value, place) and isinstance(value, ast.Name):
+                if value.id == "module":
+                    return {getattr(t, "name", "Scale") for t in script.values(value)}
+        return set()
+
+    assert modules("nn.Linear", "if") == {"torch.nn.Linear", "torch.nn.ReLU6"}
+    assert "Scale" in modules("nn.Linear", "else")
+    assert "Scale" in modules("(nn.Linear, Scale)", "if")
+    assert "torch.nn.Linear" in modules("nn.Linear", "else")  # it may have been replaced
+    assert modules("nn.Embedding", "if")  # what is asked for may be in what is not known
+
+
+def test_no_layer_that_is_told_apart_extends_another() -> None:
+    layers = [c for n, c in vars(torch.nn).items() if LAYER.fullmatch(f"torch.nn.{n}")]
+    assert len(layers) > 30
+    assert not [(a, b) for a in layers for b in layers if a is not b and issubclass(a, b)]
+
+
+DATA = """
+import numpy as np
+from torch.utils.data import DataLoader, TensorDataset
+
+rows = np.linspace(0, 1, 256).astype("float32").reshape(64, 4)
+loader = DataLoader(TensorDataset(torch.from_numpy(rows)), batch_size=8, shuffle=True)
+for module in model.modules():
+    if isinstance(module, nn.Linear):
+        nn.init.orthogonal_(module.weight)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+losses = []
+for epoch in range(3):
+    for (x,) in loader:
+        loss = model(x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+"""
+
+
+def test_what_layers_begin_as_is_not_written_to_the_data() -> None:
+    text = INITIALISED.partition("for module")[0] + DATA
+    done = apply("batched-dataset", text)
+    assert done.fixes and run(done.text)["losses"] == run(text)["losses"]

@@ -56,6 +56,7 @@ RULES = "batched-dataset fused-optimizer gpu-data loss-item-sync"
         'setattr(optim, "SGD", Loud)',
         "setattr(optim, str(), Loud)",
         "torch.Tensor.item = item",
+        "nn.Linear = type('Own', (nn.Linear,), {})",
         "nn.Module.eval = lambda module: module",
         'mock.patch.object(torch.Tensor, "item", item).start()',
         'mock.patch("torch.nn.functional.relu", item).start()',
@@ -76,6 +77,7 @@ def test_nothing_is_changed(line: str) -> None:
         "torch._utils._rebuild = item",
         'mock.patch("time.time", item).start()',
         'setattr(torch.backends.cudnn, "benchmark", bool(CALLS))',
+        "nn.Loud = Loud",  # nothing of torch's has this name
     ],
 )
 def test_settings_and_what_only_loads_or_shows(line: str) -> None:

@@ -244,6 +244,55 @@ def test_a_sum_that_nothing_reads_is_left_and_says_so() -> None:
     assert not done.fixes and "the statement can go" in done.refusals
 
 
+UNREAD = """\
+def train(epochs, seen=None):
+    {declared}
+    for epoch in range(epochs):
+        {start}
+        steps = 0
+        for x, y in loader:
+            x, y = x.to(device), y.to(device)
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            {step}
+            steps += 1
+            optimizer.step()
+        {end}
+        print(steps, float(model[0].weight.detach().double().sum()))
+
+train(2)
+"""
+
+
+def unread(step: str = "total += loss.item()", start: str = "total = 0", **others: str) -> str:
+    lines = {"declared": "pass", "end": "pass", **others}
+    return HEAD + UNREAD.format(step=step, start=start, **lines)
+
+
+def test_a_sum_of_a_function_that_nothing_reads_goes() -> None:
+    done = same(unread())
+    assert done.fixes and "total" not in done.text
+    kept = same(unread(start="total = float(epochs)"))  # perhaps there is more to it than a number
+    assert "total = float(epochs)" in kept.text and ".item()" not in kept.text
+    two = same(unread(end="print(total)\n        total = 0"))
+    assert "total" in two.text
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"declared": "global total"},
+        {"end": "print(sorted(locals()))"},
+        {"step": "total += loss.item() * torch.rand(1).item()"},
+        {"declared": "def show(): print(total)", "end": "show()"},
+    ],
+)
+def test_a_sum_that_somebody_may_read_stays(others: dict[str, str]) -> None:
+    done = apply("loss-item-sync", unread(**others))
+    assert "total +=" in done.text or "total = 0" in done.text
+
+
 EVALUATION = """\
 def distance(a, b):
     return torch.mean(torch.norm(a - b, dim=1))

@@ -74,3 +74,25 @@ def test_what_is_taken_is_not_used(before: str, inside: str) -> None:
 )
 def test_other_places_are_no_matter(before: str, inside: str) -> None:
     assert refusals(before, inside) == ""
+
+
+LOSS = """
+import torch
+
+def one_hot(input, size):
+    return torch.zeros(len(input), size).to(input.device).scatter_(1, input, 1.0)
+
+model = torch.nn.Linear(4, 4).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in torch.utils.data.DataLoader([(torch.ones(4), torch.ones(1).long())] * 8):
+    loss = (model(x.cuda()) - one_hot(y.cuda(), 4)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_variable_that_has_a_name_of_python_is_meant() -> None:
+    assert apply("device-creation", LOSS).lines == [
+        "return torch.zeros(len(input), size, device=input.device).scatter_(1, input, 1.0)"
+    ]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from autofast.edit.edits import TEXTS, Edit, Helper, Import
 from autofast.edit.merge import anchors, file_of
-from autofast.model.source import Source, ancestors, children, nodes_in, walk
+from autofast.model.source import Source, ancestors, children, nodes_in, statement_of, walk
 from autofast.model.syntax import FUNCTIONS
 
 SCOPES = (*FUNCTIONS, ast.ClassDef)
@@ -32,11 +32,22 @@ def against(edits: Iterable[Edit], sources: Iterable[Source]) -> str:
             name
             for text in TEXTS
             for name in BUILTIN.findall(PROSE.sub("", getattr(edit, text, None) or ""))
-        }
+        } - _theirs(edit)
         for scope, source in _scopes(edit) if used else ():
             for name in sorted(used & set(_bound(scope, source, files))):
                 return f"`{name}` is not Python's own in {source.rel}"
     return ""
+
+
+def _theirs(edit: Edit) -> set[str]:
+    """The variables of the script that the new code names as the statement around it does, and does
+    not call: ``input`` in ``torch.zeros(shape).to(input.device)``.
+    """
+    if isinstance(edit, (Import, Helper)):
+        return set()
+    code = " ".join(getattr(edit, text, None) or "" for text in TEXTS)
+    around = nodes_in(statement_of(anchors(edit)[0]), ast.Name)
+    return {n.id for n in around if not re.search(rf"\b{n.id}\(", code)}
 
 
 def _scopes(edit: Edit) -> Iterator[tuple[ast.AST, Source]]:

@@ -6,6 +6,7 @@ from autofast.ops.ops import (
     by_element,
     draws,
     is_in_place,
+    is_new,
     is_pointwise,
     is_view,
     may_share,
@@ -14,6 +15,6 @@ from autofast.ops.ops import (
 )
 
 __all__ = [
-    "Op", "autocast", "by_element", "draws", "is_in_place", "is_pointwise", "is_view", "may_share", "op",
-    "reshapes"
+    "Op", "autocast", "by_element", "draws", "is_in_place", "is_new", "is_pointwise", "is_view", "may_share",
+    "op", "reshapes"
 ]  # fmt: skip

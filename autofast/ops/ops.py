@@ -96,6 +96,12 @@ def op(name: str) -> Op | None:
     return _op(name, keys) if keys else None
 
 
+def is_new(name: str) -> bool:
+    """Whether ``torch.nn`` has nothing of this name: what a program puts there is its own alone."""
+    space, _, short = name.rpartition(".")
+    return space == "torch.nn" and short not in _tables().names["modules"]
+
+
 def is_in_place(name: str, flags: bool = False) -> bool:
     """Whether a function or method writes to the numbers of its first argument (or to its
     ``flags``).

@@ -36,6 +36,7 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.model.values import things as values
+from autofast.ops import is_new
 from autofast.read.interpreter.lookup import Lookup
 from autofast.read.library import module_parts, protocols
 from autofast.read.library.containers import as_table
@@ -259,7 +260,8 @@ class Binding(Lookup):
 
     def set_in_library(self, thing: Ref, name: str, found: Values, node: ast.AST | None) -> None:
         """``thing.name = found`` where ``thing`` is a module or class of a library."""
-        self.emit("set_flag", node, thing, None, found, name=f"{thing.name}.{name}")
+        kind = "set_elsewhere" if is_new(f"{thing.name}.{name}") else "set_flag"
+        self.emit(kind, node, thing, None, found, name=f"{thing.name}.{name}")
         if any(isinstance(t, (Func, Bound, Cls, Partial, Inst)) for t in found):
             full = canonical(f"{thing.name}.{name}")
             self.keep(found, full)

@@ -387,7 +387,8 @@ class Statements(Binding):
             have = env.vars[name.id]
             keep = frozenset(t for t in have if is_one_of(t, asked) is not (positive is not truth))
             env.vars[name.id] = keep or have
-            return arm(have, keep)
+            # a model may hold more layers than are known
+            return Arm.POSSIBLE if any("." in a for a in asked) else arm(have, keep)
         return Arm.POSSIBLE
 
     def narrow_class(self, name: ast.expr, parent: ast.expr, env: Env) -> None:

@@ -5,6 +5,7 @@ variable may be in either arm.
 from __future__ import annotations
 
 import ast
+import re
 from enum import IntEnum
 
 from autofast.model.kinds import is_module
@@ -15,6 +16,11 @@ TYPES = {
     **dict.fromkeys(("torch.Tensor", "torch.is_tensor"), "tensor"),
     "torch.nn.Module": "module",
 }
+# Not those that extend or hold another one.
+LAYER = re.compile(
+    r"torch\.nn\.(Linear|(Conv|ConvTranspose|BatchNorm|InstanceNorm|Dropout|MaxPool|AvgPool)[123]d"
+    r"|GroupNorm|LayerNorm|Embedding|ReLU|LeakyReLU|Sigmoid|Tanh|GELU|Dropout|Identity|GRU|LSTM|Sequential|ModuleList)"
+)
 
 
 class Arm(IntEnum):
@@ -44,8 +50,8 @@ def tested(test: ast.expr) -> tuple[ast.Name, ast.expr, bool] | None:
 
 
 def kinds(found: Values) -> frozenset[str] | None:
-    """The types that are asked for: tuple, list, dict, tensor, module; None where others are among
-    them.
+    """The types that are asked for: tuple, list, dict, tensor, module, torch's layers by their
+    names; None where others are among them.
     """
     names: set[str] = set()
     for thing in found:
@@ -56,6 +62,8 @@ def kinds(found: Values) -> frozenset[str] | None:
             names.update(*(i for i in inner if i is not None))
         elif isinstance(thing, Ref) and thing.name in TYPES:
             names.add(TYPES[thing.name])
+        elif isinstance(thing, Ref) and LAYER.fullmatch(thing.name):
+            names.add(thing.name)
         else:
             return None
     return frozenset(names) or None
@@ -74,8 +82,17 @@ def is_one_of(thing: Thing, asked: frozenset[str]) -> bool | None:
     if isinstance(thing, Const):
         return type(thing.value).__name__ in asked
     if isinstance(thing, (Ext, Inst)) and is_module(thing) and not _is_container(thing):
-        return None if "module" in asked else False  # `type(x) is nn.Module` of no layer
+        return None if "module" in asked else _is_layer(thing, asked)  # `type(x) is nn.Module`
     return None
+
+
+def _is_layer(thing: Ext | Inst, asked: frozenset[str]) -> bool | None:
+    """No where a module is none of the layers that are asked for; None where it may be one, or
+    have been put in the place of one since.
+    """
+    names = thing.cls.external - {"torch.nn.Module"} if isinstance(thing, Inst) else {thing.name}
+    other = not names & asked and all(map(LAYER.fullmatch, names))
+    return False if other or not any(map(LAYER.fullmatch, asked)) else None
 
 
 def _is_container(thing: Ext | Inst) -> bool:

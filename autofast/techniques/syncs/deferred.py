@@ -28,6 +28,7 @@ from autofast.edit.order import Rank
 from autofast.flow.filled_lists import is_only_filled
 from autofast.flow.loops import Loop
 from autofast.flow.positions import block, index
+from autofast.flow.program import Flow
 from autofast.model.calls import root_of, short_name
 from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
@@ -45,6 +46,7 @@ from autofast.techniques.syncs.reads import Read, gives_the_same
 from autofast.techniques.syncs.running import summed
 from autofast.techniques.syncs.sinks import Sink
 from autofast.techniques.syncs.steps import first_in
+from autofast.techniques.syncs.summable import own_uses
 from autofast.techniques.syncs.swapping import swapped
 from autofast.write.spelling import is_taken, torch_in
 
@@ -73,7 +75,7 @@ def put_off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs) -> list
 def off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs, rounds: bool = False) -> Off:
     """The same; with ``rounds``, a sum of floats may be made by ``sum()``."""
     if not (needs.gates or needs.after or needs.moves):
-        raise Refusal("nothing reads what it comes to: the statement can go")
+        return Off(_unread(script, sinks))
     first, around = sinks[0].statement, _anchor(script, loop)
     if len(sinks) == 1:
         made = summed(script, sinks[0], loop, needs, around=around)
@@ -109,6 +111,25 @@ def off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs, rounds: boo
         edits.append(After(around, lists.replay(), rank=OUTERMOST))
     is_loop = lists.replay().startswith("for ") or ".item() for " in lists.replay()
     return Off(edits, is_loop * (len(needs.gates) + bool(needs.after)), lists.is_total)
+
+
+def _unread(script: Script, sinks: list[Sink]) -> list[Edit]:
+    """A sum of a function that nothing reads goes, and the number that it began as."""
+    gone: list[ast.stmt] = []
+    for sink in sinks:
+        own = own_uses(sink)
+        if not own or isinstance(function_of(sink.statement), ast.Module):
+            raise Refusal("nothing reads what it comes to: the statement can go")
+        if not all(gives_the_same(script, p) for p in sink.payload):
+            raise Refusal("nothing reads what it comes to, but it computes something")
+        flow = script.analysis(Flow).definitions(sink.statement)
+        gone.append(sink.statement)
+        for made in flow.reaching(own[0]):
+            match made.statement:
+                case ast.Assign(targets=[ast.Name()], value=ast.Constant()) as begin:
+                    if set(flow.uses(made)) <= set(own):
+                        gone.append(begin)
+    return [Remove(statement) for statement in gone]
 
 
 def _is_filled(script: Script, sink: Sink, loop: Loop, needs: Needs) -> bool:
