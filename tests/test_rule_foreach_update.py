@@ -218,7 +218,9 @@ def test_modules_without_parameters_of_others() -> None:
     average = COPIED + "\ndef average(a, b):\n    " + ZIP.replace("net.", "a.").replace("target.", "b.").replace("\n", "\n    ") + "t.data.lerp_(p.data, tau)"  # fmt: skip
     assert made("average(net, target)", target=average).fixes
     tested = "from train import average\n\ndef test_it():\n    average(nn.ReLU(), nn.ReLU())\n"
-    found = apply(RULE, script("average(net, target)", target=average), files={"test_it.py": tested})
+    found = apply(
+        RULE, script("average(net, target)", target=average), files={"test_it.py": tested}
+    )
     assert not found.fixes and "must not be empty" in found.refusals
 
 

@@ -92,7 +92,9 @@ main()
     done = same(
         script(loop, HEAD.replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n", ""))
     )
-    assert "def one(model, optimizer, x, y, scaler=torch.amp.GradScaler(enabled=False)):" in done.lines
+    assert (
+        "def one(model, optimizer, x, y, scaler=torch.amp.GradScaler(enabled=False)):" in done.lines
+    )
     assert 'sgd = build(model)\n    scaler = torch.amp.GradScaler("cpu")' in done.text
     assert "train(model, opt=sgd, batches=3, scaler=scaler)" in done.lines
 
