@@ -13,13 +13,13 @@ import ast
 from autofast.edit.edits import Before, Edit, Keyword, Rewrite, Wrap, literal
 from autofast.facts.loaders import Whole, given, plain_text, whole_batches
 from autofast.flow.loops import loop_of
-from autofast.flow.positions import computed_before
+from autofast.flow.positions import computed_before, is_always
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_local
 from autofast.model.calls import literal_of, short_name
 from autofast.model.script import Loader, Script
-from autofast.model.source import at, holds, parent_of, statement_of, within_statement
-from autofast.model.syntax import DEFS, FUNCTIONS, is_constant
+from autofast.model.source import at, holds, parent_of, statement_of
+from autofast.model.syntax import is_constant
 from autofast.model.values import Given, const
 from autofast.rule import Refusal
 from autofast.techniques.ddp.names import Ranks
@@ -66,13 +66,7 @@ def _at_call(
     script: Script, ranks: Ranks, loader: Loader, wanted: dict[str, Given | None]
 ) -> list[Edit]:
     call, statement = loader.node, statement_of(loader.node)
-    if any(
-        isinstance(
-            a, (*FUNCTIONS, ast.GeneratorExp, ast.ListComp, ast.DictComp, ast.IfExp, ast.BoolOp)
-        )
-        and not isinstance(a, DEFS)
-        for a in within_statement(call)
-    ):
+    if not is_always(call, statement):
         raise Refusal(
             f"the loader on {at(call)} is made inside an expression: make it in a statement of its own"
         )

@@ -8,12 +8,12 @@ from autofast.facts.loaders import given, whole_batches
 from autofast.flow.filled_lists import is_only_filled
 from autofast.flow.frequency import Frequency, frequency
 from autofast.flow.loops import Loop
+from autofast.flow.positions import is_always
 from autofast.flow.program import Flow
 from autofast.model.calls import is_call_of, is_name
 from autofast.model.script import Loader, Script
 from autofast.model.source import function_of, nodes_in, statement_of, within
 from autofast.model.syntax import SIMPLE, is_attribute, is_constant
-from autofast.techniques.syncs.common_reads import is_always
 from autofast.techniques.syncs.sinks import Sink
 
 ERRORS = ("ZeroDivisionError", "ArithmeticError")

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 
 from autofast.edit.edits import Before, Edit, Remove, Rewrite, literal
 from autofast.flow.loops import Loop, loop_of
-from autofast.flow.positions import block, index
+from autofast.flow.positions import block, index, is_always
 from autofast.flow.scopes import loaded_in
 from autofast.model.calls import is_method
 from autofast.model.script import Script
@@ -30,7 +30,6 @@ from autofast.ops import is_in_place
 from autofast.rule import Refusal
 from autofast.techniques.syncs.common_reads import (
     free_names,
-    is_always,
     is_number,
     may_move,
     one_number,
