@@ -63,16 +63,10 @@ def loader_expr(script: Script, loop: ast.For) -> ast.expr:
         found = script.values(expr)
         if found and all(is_loader(t) and id(t) in things for t in found):
             return expr
-        inner = {
-            id(t.args.positional[0].expr): t.args.positional[0].expr
-            for t in found
-            if isinstance(t, Ext) and t.args.positional
-        }
-        plain = all(isinstance(t, Ext) and t.name.startswith(cadence.BARS) for t in found)
-        (step,) = inner.values() if len(inner) == 1 else (None,)
-        if not found or not plain or step is None:
+        inner = cadence.inside_bar(found)
+        if inner is None:
             break
-        expr = step
+        expr = inner
     raise Refusal(f"what the loop on {at(loop)} goes over is not known")
 
 
