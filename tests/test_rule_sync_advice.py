@@ -87,19 +87,18 @@ def made(rule: str, body: str = "pass", end: str = "pass") -> Applied:
         ),
         ("mask = y > 0\nfound.append(out[mask].detach().mean())", "multiply by the mask"),
         ("found.append((out > 0).nonzero().size(0))", "multiply by the mask"),
-        (
-            "norm = 0\nfor p in model.parameters():\n    norm += math.pow(p.grad.norm(), 2)\nfound.append(norm)",
-            "clip_grad_norm_",
-        ),
-        (
-            "norm = 0\nfor p in model.parameters():\n    norm += p.grad.data.norm(2).item() ** 2\nfound.append(norm)",
-            "clip_grad_norm_",
-        ),
     ],
 )
 def test_waiting_that_is_reported(body: str, advice: str) -> None:
     found = made(ITEM, body)
     assert not found.fixes and advice in found.advice
+
+
+@pytest.mark.parametrize("norm", ["math.pow(p.grad.norm(), 2)", "p.grad.data.norm(2).item() ** 2"])
+def test_norms_one_by_one_get_one_answer(norm: str) -> None:
+    body = f"norm = 0\nfor p in model.parameters():\n    norm += {norm}\nfound.append(norm)"
+    found = made(f"{ITEM} foreach-update", body)
+    assert not found.fixes and found.advice.count("clip_grad_norm_") == 1
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ ALIKE = frozenset({"copy", "clip", "transpose", "round"})
 REDUCED = frozenset({"mean", "sum", "max", "min", "std"})  # along some dimensions
 JOINED = frozenset({"numpy.concatenate", "numpy.vstack", "numpy.hstack", "numpy.stack"})
 LOADED = frozenset({"numpy.load", "numpy.fromfile", "numpy.loadtxt", "numpy.genfromtxt"})
-GRIDS = frozenset({"numpy.mgrid", "numpy.ogrid"})
+GRIDS = frozenset({"numpy.mgrid", "numpy.ogrid", "numpy.r_", "numpy.c_"})
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from autofast.model.source import parent_of, source_of
 from autofast.model.tensors import device_kinds, is_device
 from autofast.model.values import (
     Arg,
+    Bound,
     Cls,
     Const,
     Ext,
@@ -27,6 +28,7 @@ from autofast.model.values import (
     Values,
     const,
 )
+from autofast.read.library.frameworks import is_lightning
 
 # the parameters of DataLoader that may be given by position
 POSITION = {
@@ -51,7 +53,7 @@ EPOCH_HOOKS = frozenset({"train_dataloader", "val_dataloader"})
 # the same of loaders that ``fit(model, ...)`` is given; before 1.5, one was called
 # ``train_dataloader``
 FITTED = ((("train_dataloaders", "train_dataloader"), 1), (("val_dataloaders",), 2))
-ONCE_HOOKS = frozenset({"test_dataloader", "predict_dataloader"})
+ONCE_HOOKS = {"test_dataloader": "test", "predict_dataloader": "predict"}
 PLAIN_ORDERS = "torch.utils.data.RandomSampler", "torch.utils.data.SequentialSampler"
 DEVICE_DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
 
@@ -134,7 +136,7 @@ def _numbers(asked: Given | None) -> list[int]:
 
 def counts(script: Script, loader: Loader) -> bool:
     """The loader takes part in training or evaluation."""
-    return bool(loader.uses or hooks(loader) or managed(script, loader)) and bool(
+    return bool(loader.uses or hooks(script, loader) or managed(script, loader)) and bool(
         script.steps or script.frameworks
     )
 
@@ -185,20 +187,25 @@ def cannot_pin(thing: Thing) -> bool:
 
 
 # --------------------------------------------------------------------------------------- frameworks
-def hooks(loader: Loader) -> set[str]:
-    """The Lightning methods that the loader is made for."""
-    names = {
-        f.func.name
-        for t in loader.things
-        for f in getattr(t, "made", ())
-        if isinstance(f, CallFrame)
-    }
-    return names & (EPOCH_HOOKS | ONCE_HOOKS)
+def hooks(script: Script, loader: Loader) -> set[str]:
+    """The Lightning methods that the loader is made for, of those that Lightning is told to call:
+    ``self.train_dataloader = self.training_loader`` says so of a method with another name.
+    """
+    frames = [f for t in loader.things for f in getattr(t, "made", ()) if isinstance(f, CallFrame)]
+    functions = {f.func for f in frames if is_lightning(f.func.owner)}
+    found = {f.func.name for f in frames}
+    for site in script.log.of("set_attribute") if functions else ():
+        for o in site:
+            if any(isinstance(t, Bound) and t.func in functions for t in o.result):
+                found.add(o.data["name"])
+    cli = any(t.framework == "lightning-cli" for t in script.trainers)
+    once = {name for name, call in ONCE_HOOKS.items() if cli or script.methods(call)}
+    return found & (EPOCH_HOOKS | once)
 
 
 def managed(script: Script, loader: Loader) -> bool:
     """A framework gets the loader and moves its batches to the device itself."""
-    if hooks(loader) and script.frameworks.keys() & {"lightning", "fabric"}:
+    if hooks(script, loader) and script.frameworks.keys() & {"lightning", "fabric"}:
         return True
     for site in script.methods(
         "prepare", "prepare_data_loader", "setup_dataloaders", "fit", "validate"
@@ -243,8 +250,8 @@ def again(script: Script, loader: Loader) -> bool:
     """Certainly iterated more than once, from the beginning each time."""
     if loader.loop is not None:
         return any(epochs_of_its_own(loader, use) for use in loader.uses)
-    if hooks(loader):
-        return hooks(loader) <= EPOCH_HOOKS and "lightning" in script.frameworks
+    if hooks(script, loader):
+        return hooks(script, loader) <= EPOCH_HOOKS and "lightning" in script.frameworks
     return (
         any(use.repeated and not use.is_next for use in loader.uses)
         or any(_in_loop(o.stack) for o in _restarts(script, loader))

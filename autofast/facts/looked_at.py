@@ -74,7 +74,7 @@ class LookedAt:
             if _is_there(self.script, over):
                 self.over[f"{OVER}{n}"] = over
                 self._join(f"{OVER}{n}", *(t.id for t in nodes_in(target, ast.Name)))
-                if not _is_tensor(self.script, over):
+                if not is_tensor(self.script, over):
                     self._stays.add(f"{OVER}{n}")
         for expr in live(loop):
             if isinstance(expr, ast.expr) and not within(expr, first):
@@ -124,7 +124,7 @@ class LookedAt:
         outside = [d for d in made if not within(d.node, self.loop)]
         if outside:
             self.uses.setdefault(name.id, []).append(name)
-            if len(outside) < len(made) or _is_shared(name) or not _is_tensor(self.script, name):
+            if len(outside) < len(made) or _is_shared(name) or not is_tensor(self.script, name):
                 self._stays.add(name.id)
 
     # ----------------------------------------------------------------------------------------- uses
@@ -214,7 +214,7 @@ def _is_there(script: Script, expr: ast.expr) -> bool:
     return any(isinstance(t, Tensor) and t.device != "cpu" for t in script.values(expr))
 
 
-def _is_tensor(script: Script, expr: ast.expr) -> bool:
+def is_tensor(script: Script, expr: ast.expr) -> bool:
     """Certainly a tensor, whoever calls the function."""
     made = script.analysis(Flow).reaching(expr) if isinstance(expr, ast.Name) else ()
     function = function_of(expr)

@@ -30,7 +30,7 @@ LISTS = (
 )
 NORMS_OF_ALL = (
     "torch._foreach_norm() takes those of a list at once; the norm of all is what clip_grad_norm_() "
-    "returns, or torch.nn.utils.get_total_norm()"
+    "returns (with a limit of infinity it clips nothing), or torch.nn.utils.get_total_norm(); read it once"
 )
 
 

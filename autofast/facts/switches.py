@@ -5,9 +5,19 @@ gated.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
-from autofast.flow.frequency import is_mostly_left_out, is_usual
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.frequency import (
+    Frequency,
+    frequency,
+    is_mostly_left_out,
+    is_usual,
+    rare_arms_around,
+)
+from autofast.flow.loops import Loop
 from autofast.flow.program import Flow
+from autofast.flow.scopes import own_nodes
 from autofast.model import names
 from autofast.model.events import (
     BranchFrame,
@@ -23,11 +33,13 @@ from autofast.model.events import (
     inside,
 )
 from autofast.model.script import Script
-from autofast.model.source import is_elif, nodes_in, parent_of
-from autofast.model.syntax import LOOPS, VARIABLES
+from autofast.model.source import function_of, is_elif, live, nodes_in, parent_of
+from autofast.model.syntax import DEFS, LOOPS, VARIABLES
 from autofast.model.values import Arg, Const, Setting
+from autofast.read.library.frameworks import ENGINE, batch_at, processes
 
 Branch = tuple[int, bool]
+ONCE = ("test_step", "predict_step")
 KINDS = frozenset({"builtins.isinstance", "torch.is_tensor"})
 
 
@@ -110,9 +122,25 @@ def _is_sure(frame: Frame) -> bool:
 
 def batch_loops(script: Script) -> list[ast.AST]:
     """The innermost loops that train, and those that evaluate, batch by batch; not those over
-    epochs or trials around them.
+    epochs or trials around them. Methods that a framework calls for each batch count, too.
     """
     return script.analysis(_batch_loops)
+
+
+def hooks(script: Script) -> dict[int, ast.AST]:
+    """What frameworks that own the loop call for each batch."""
+    found: dict[int, ast.AST] = {}
+    owned = not script.frameworks.keys().isdisjoint(names.OWNERS)
+    for _, site in script.log.each() if owned else ():
+        for frame in site.occurrences[-1].stack:
+            if isinstance(frame, CallFrame):
+                called = frame.func.name == "forward" and frame.node is frame.func.node
+                if called or batch_at(frame.func) is not None:
+                    found[id(frame.func.node)] = frame.func.node
+    for site in script.calls(ENGINE):
+        given = [t for o in site if o.args is not None for t in processes(o.args)]
+        found |= {id(t.node): t.node for t in given}
+    return found
 
 
 def _batch_loops(script: Script) -> list[ast.AST]:
@@ -137,14 +165,16 @@ def _batch_loops(script: Script) -> list[ast.AST]:
                 free = [f for f in _outside_of_models(o.stack) if isinstance(f, LoopFrame)]
                 over = [f for f in loops if f.loaders] or free[-1:]  # batches, users, a range
                 ways += [(o.stack, f.node) for f in over]
-    mine = {id(loop): loop for _, loop in ways if isinstance(loop, LOOPS)}
+    mine: dict[int, ast.AST] = {id(loop): loop for _, loop in ways if isinstance(loop, LOOPS)}
     outer = {
         id(f.node)
         for stack, loop in ways
         for f in stack[: len(stack) - len(below(stack, loop))]
         if f.node is not loop
     }
-    return [loop for key, loop in mine.items() if key not in (around if key in trains else outer)]
+    mine = {k: n for k, n in mine.items() if k not in (around if k in trains else outer)}
+    called = script.analysis(hooks).values()
+    return [*mine.values(), *(f for f in called if getattr(f, "name", "") not in ONCE)]
 
 
 def _outside_of_models(stack: Stack) -> Stack:
@@ -162,6 +192,8 @@ def goes_by_batch(script: Script, loop: ast.AST) -> bool:
     """Whether a loop that trains or evaluates takes one batch in each turn: it goes over a loader,
     asks one for its next, or stands inside another loop.
     """
+    if id(loop) in script.analysis(hooks):
+        return True
     if any(
         o.data.get("loaders") and inside(o.stack, loop) for s in script.log.of("next") for o in s
     ):
@@ -177,6 +209,34 @@ def goes_by_batch(script: Script, loop: ast.AST) -> bool:
         if here > 0 or (around and around[here].loaders):
             return True
     return False
+
+
+def is_often(script: Script, node: ast.AST, loop: Loop | None) -> bool:
+    """Whether a place runs in more than few iterations of its loop, or calls of its function."""
+    if loop is None:
+        return not rare_arms_around(node, None)
+    return frequency(script.analysis(Flow).graph(node), node, loop) in (
+        Frequency.EVERY,
+        Frequency.SOME,
+    )
+
+
+def often(
+    script: Script, kinds: type[ast.AST] | tuple[type[ast.AST], ...]
+) -> Iterator[tuple[ast.AST, ast.AST]]:
+    """The nodes of these kinds that run in more than few turns of loops over batches, each with its
+    loop: in it, and in functions that are called there.
+    """
+    calls = script.analysis(CallGraph)
+    for loop in batch_loops(script):
+        if isinstance(loop, (*LOOPS, *DEFS)) and goes_by_batch(script, loop):
+            around = loop if isinstance(loop, LOOPS) else None  # or what a framework calls
+            scope = function_of(loop) if around else loop
+            here = [n for n in live(loop) if isinstance(n, kinds) and n is not loop]
+            here = [n for n in here if function_of(n) is scope and is_often(script, n, around)]
+            there = [n for f in calls.run_in(loop, often=True) for n in own_nodes(f)]
+            there = [n for n in there if isinstance(n, kinds) and is_often(script, n, None)]
+            yield from ((loop, n) for n in (*here, *there))
 
 
 def about_hardware(node: ast.AST) -> bool:

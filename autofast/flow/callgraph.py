@@ -18,7 +18,7 @@ from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_static
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of, walk
-from autofast.model.syntax import is_read
+from autofast.model.syntax import LOOPS, is_read
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -374,16 +374,17 @@ class CallGraph:
         """
         return list(opened(functions, lambda f: map(function_of, self.entries(f))))
 
-    def run_in(self, loop: Loop, often: bool = False) -> list[Function]:
-        """The functions that iterations of a loop may run, through any number of calls that are
-        known.
+    def run_in(self, loop: Loop | Function, often: bool = False) -> list[Function]:
+        """The functions that iterations of a loop, or a call of a function, may run, through any
+        number of calls that are known.
 
         With ``often`` those that may be run by more than few of them: not only in the bodies of
         rare ``if`` statements.
         """
         found: dict[int, Function] = {}
+        here = loop if isinstance(loop, LOOPS) else None
         todo: list[tuple[Function, ast.AST, Loop | None]] = [
-            (f, n, loop) for n in walk(loop) for f in self.entered(n)
+            (f, n, here) for n in walk(loop) for f in self.entered(n)
         ]
         while todo:
             function, at, around = todo.pop()

@@ -271,7 +271,9 @@ def _is_kept(missing: str, gate: ast.If) -> bool:
         if isinstance(assign.value, (ast.Constant, ast.Dict))
         for target in assign.targets
     )
-    stored = (t for a in nodes_in(gate, ast.Assign) for t in a.targets)
+    called = {n.func.attr for n in nodes_in(gate, ast.Call) if isinstance(n.func, ast.Attribute)}
+    made = [f for f in source_of(gate).each(ast.FunctionDef) if f.name in called]
+    stored = (t for part in (gate, *made) for a in nodes_in(part, ast.Assign) for t in a.targets)
     return not emptied and any(ast.unparse(target) == missing for target in stored)
 
 

@@ -62,7 +62,7 @@ def against(script: Script, loader: Loader) -> str:
     """
     if script.processes:
         return f"the script starts processes of its own ({at(script.processes[0].node)}): share the cores between them by hand"
-    anew = loader.loop is not None and not hooks(loader) and not _each_epoch(script, loader)
+    anew = loader.loop is not None and not hooks(script, loader) and not _each_epoch(script, loader)
     if anew and not again(script, loader):
         return f"the loader is made again in the loop of {at(loader.loop)}: workers would be started every time"
     if (use := peeks(script, loader)) is not None:

@@ -45,7 +45,7 @@ class Time:
         self.ways: list[list[ast.AST]] = [
             [*(f.node for f in use.stack if isinstance(f, STARTS)), use.node] for use in loader.uses
         ]
-        if not self.ways and hooks(loader):
+        if not self.ways and hooks(script, loader):
             self.ways = [
                 [*(f.node for f in stack if isinstance(f, STARTS)), node]
                 for node, stack in fits(script)

@@ -45,6 +45,9 @@ from autofast.read.state.core import Core, join
 
 COMPUTED = Unknown("the attribute's name is computed", Reason.CHOSEN)
 MOST_MEMBERS = 12
+# Imported nearly everywhere, and meant by no name that somebody calls.
+PACKAGES = {"torch.nn", "torch.nn.functional", "torch.optim", "torch.utils.data", "os.path"}
+PACKAGES |= {"torchvision.transforms", "torchvision.models", "torch.optim.lr_scheduler"}
 # code whose numbers may depend on the gradient mode that it runs in
 OWN_GRADIENTS = re.compile(r"autograd|backward\(|_grad\b|\.grad\b")
 TARGETS = "_target_ _recursive_ _convert_ _partial_ _args_".split()
@@ -85,7 +88,8 @@ def any_member(module: Thing, name: Thing) -> Values:
     public = [v for key, v in module.env.vars.items() if key[:1] != "_" and fits.fullmatch(key)]
     found = [t for held in public for t in held if not isinstance(t, Module)]
     bases = {n for t in found if isinstance(t, Cls) for n in t.external}
-    found = [t for t in found if not (isinstance(t, Ref) and t.name in bases)]
+    bases |= PACKAGES
+    found = [t for t in found if not isinstance(t, Ref) or t.name not in bases and "." in t.name]
     if sum(not isinstance(t, (Const, Num)) for t in found) <= MOST_CALLEES:
         return join(frozenset(found))
     own = frozenset(t for t in found if _is_of(module, t))
@@ -166,7 +170,16 @@ def _imported(interp: Core, name: str, args: Arguments, node: ast.AST | None) ->
         text = text_of(thing)
         if name == "builtins.__import__" and "." in text and not args.get(3, "fromlist"):
             text = ""
-        found |= module_of(interp, text)
+        if text.startswith(".") and node is not None:  # `package=__package__`
+            folder = source_of(node).path.resolve().parent
+            inside = (b for b in interp.project.search if b.resolve() in folder.parents)
+            parts = next((folder.relative_to(b.resolve()).parts for b in inside), ())
+            text = ".".join(parts) + text if parts else ""
+        named = module_of(interp, text)
+        if "*" in text and node is not None:  # a file does not look for itself
+            own = source_of(node)
+            named = frozenset(t for t in named if not isinstance(t, Module) or t.source is not own)
+        found |= named
         if not isinstance(thing, (Const, Num)) or isinstance(thing, Setting):
             found |= values(COMPUTED)
     return found

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_loader
@@ -57,12 +60,13 @@ KINDS = {
 # Of transformers.Trainer.
 POSITIONS = {"model": 0, "args": 1, "data_collator": 2, "train_dataset": 3, "eval_dataset": 4}
 
+ENGINE = "ignite.engine.Engine"
 DATA_HOOKS = frozenset(
     {"train_dataloader", "val_dataloader", "test_dataloader", "predict_dataloader"}
 )
 
 
-def is_lightning(thing: Thing) -> bool:
+def is_lightning(thing: Thing | None) -> bool:
     """A LightningModule or LightningDataModule of the project, or its class."""
     cls = thing.cls if isinstance(thing, Inst) else thing
     return isinstance(cls, Cls) and any(
@@ -91,7 +95,14 @@ def run_hooks(interp: Core) -> None:
             models = [t for t in ordered(given(thing.args, "model")) if isinstance(t, Inst)]
             interp.__dict__.setdefault("_given_models", []).extend(models)
             found.update((id(t.cls), t.cls) for t in models)
-            _fetch(interp, thing.args)
+            with _within_limits(interp):
+                _fetch(interp, thing.args)
+        if isinstance(thing, Ext) and thing.name == ENGINE:
+            engine = Given(values(thing), None)
+            for func in processes(thing.args):
+                with _within_limits(interp):
+                    batch = Arguments(None, [engine, Given(values(BATCH), None)])
+                    interp.call_values(values(func), batch, func.node)
     for module in list(interp.modules.values()):
         for bound in module.env.vars.values():
             found.update(
@@ -109,20 +120,13 @@ def run_hooks(interp: Core) -> None:
             batch_of(interp, thing)
 
 
-def _fetch(interp: Core, args: Arguments) -> None:
-    """What the Trainer of Hugging Face fetches of its datasets and puts together."""
+@contextmanager
+def _within_limits(interp: Core) -> Iterator[None]:
     stack, interp.stack = interp.stack, []
     interp.limits.append(min(interp.limits[-1], interp.steps + FED))
     inside = interp.depths()
     try:
-        for name in ("train_dataset", "eval_dataset"):
-            if datasets := [t for t in ordered(given(args, name)) if t != Const(None)]:
-                items = sample_of(interp, *datasets)
-                if collate := frozenset(
-                    t for t in given(args, "data_collator") if t != Const(None)
-                ):
-                    gathered = Arguments(None, [Given(values(Seq(None, None, items)), None)])
-                    interp.call_values(collate, gathered, None)
+        yield
     except TooDeep:
         interp.unwind(inside)
     finally:
@@ -130,16 +134,48 @@ def _fetch(interp: Core, args: Arguments) -> None:
         interp.stack = stack
 
 
+def _fetch(interp: Core, args: Arguments) -> None:
+    """What the Trainer of Hugging Face fetches of its datasets and puts together."""
+    for name in ("train_dataset", "eval_dataset"):
+        if datasets := [t for t in ordered(given(args, name)) if t != Const(None)]:
+            items = sample_of(interp, *datasets)
+            if collate := frozenset(t for t in given(args, "data_collator") if t != Const(None)):
+                gathered = Arguments(None, [Given(values(Seq(None, None, items)), None)])
+                interp.call_values(collate, gathered, None)
+
+
+def processes(args: Arguments) -> list[Func]:
+    """The functions of the project that an Engine of ignite calls with each batch."""
+    return [t for t in ordered(args.get(0, "process_function")) if isinstance(t, Func)]
+
+
 def given(args: Arguments, name: str) -> Values:
     """An argument of the Trainer of Hugging Face."""
     return args.get(POSITIONS.get(name, -1), name)
 
 
+# Methods that are called for each batch, with the place of the batch behind `self`.
 STEPS = dict.fromkeys(
     "training_step validation_step test_step predict_step on_train_batch_start".split(), 0
 ) | dict.fromkeys(("on_train_batch_end", "on_validation_batch_end"), 1)
+HF_STEPS = {"compute_loss": 1, "training_step": 1, "prediction_step": 1}
+COMPOSER_STEPS = {"forward": 0, "eval_forward": 0, "loss": 1}
+COMPOSER_MODELS = re.compile(r"composer\.(\w+\.)*(ComposerModel|ComposerClassifier)")
 # Or a tuple or dict of tensors, which has these for its elements.
 BATCH = Tensor(device="dev", rank="?")
+
+
+def batch_at(func: Func) -> int | None:
+    """Which parameter behind `self` is the batch, of a method that a framework calls for each."""
+    cls = func.owner
+    if cls is None:
+        return None
+    if is_lightning(cls):
+        return STEPS.get(func.name)
+    if cls.external & set(HF_TRAINERS):
+        return HF_STEPS.get(func.name)
+    composed = any(COMPOSER_MODELS.fullmatch(n) for n in cls.external)
+    return COMPOSER_STEPS.get(func.name) if composed else None
 
 
 def fed(interp: Core, func: Func, param: ast.arg) -> Values:
@@ -150,14 +186,7 @@ def fed(interp: Core, func: Func, param: ast.arg) -> Values:
     names = [p.arg for p in (*spec.posonlyargs, *spec.args)][1:]
     if cls is None or param.arg not in names:
         return NOTHING
-    index = names.index(param.arg)
-    if STEPS.get(func.name) == index and is_lightning(cls):
-        return values(BATCH)
-    if (
-        func.name == "compute_loss"
-        and index == 1
-        and any(name in cls.external for name in HF_TRAINERS)
-    ):
+    if batch_at(func) == names.index(param.arg):
         return values(BATCH)
     if func.name == "forward" and any(
         t.cls is cls for t in interp.__dict__.get("_given_models", ())

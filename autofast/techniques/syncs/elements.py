@@ -12,11 +12,10 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Before, Edit, Rewrite
 from autofast.facts.looked_at import SIZES, LookedAt, Over, runs_here
-from autofast.facts.switches import batch_loops, goes_by_batch
+from autofast.facts.switches import often
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.positions import position
 from autofast.flow.program import Flow
-from autofast.flow.scopes import own_nodes
 from autofast.model.calls import is_name
 from autofast.model.script import Script
 from autofast.model.source import (
@@ -29,9 +28,9 @@ from autofast.model.source import (
     statement_of,
     within,
 )
-from autofast.model.syntax import LOOPS
+from autofast.model.syntax import COMPREHENSIONS
 from autofast.techniques.syncs.freshness import is_fresh
-from autofast.techniques.syncs.steps import is_often, is_step
+from autofast.techniques.syncs.steps import is_step
 
 
 def by_elements(script: Script) -> Iterator[tuple[Over, str, list[Edit]]]:
@@ -49,18 +48,10 @@ def by_elements(script: Script) -> Iterator[tuple[Over, str, list[Edit]]]:
 
 def _loops(script: Script) -> list[Over]:
     """The loops and comprehensions inside of steps, outer ones first."""
-    calls, found = script.analysis(CallGraph), dict[int, Over]()
-    for step in batch_loops(script):
-        if goes_by_batch(script, step) and isinstance(step, LOOPS):
-            mine = [n for n in live(step) if isinstance(n, Over) and n is not step]
-            mine = [n for n in mine if function_of(n) is function_of(step)]
-            # A lambda has no place for a statement.
-            run = (f for f in calls.run_in(step, often=True) if not isinstance(f, ast.Lambda))
-            others = [n for f in run for n in own_nodes(f)]
-            often = [n for n in mine if is_often(script, n, step)]
-            often += [n for n in others if isinstance(n, Over) and is_often(script, n, None)]
-            found |= {id(n): n for n in often}
-    return [n for n in found.values() if not is_step(script, n) and runs_here(n)]
+    found = {id(n): n for _, n in often(script, (ast.For, *COMPREHENSIONS))}
+    # A lambda has no place for a statement.
+    kept = [n for n in found.values() if not isinstance(function_of(n), ast.Lambda)]
+    return [n for n in kept if isinstance(n, Over) and not is_step(script, n) and runs_here(n)]
 
 
 def _copied(script: Script, found: LookedAt) -> tuple[list[str], list[Edit]]:

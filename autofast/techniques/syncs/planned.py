@@ -11,6 +11,7 @@ from autofast.edit.edits import Before, Edit
 from autofast.edit.ignores import is_spared
 from autofast.facts.cost import gains
 from autofast.facts.parameter_loops import parameter_loops
+from autofast.facts.switches import is_often
 from autofast.flow.loops import Loop, loop_of
 from autofast.flow.positions import block, index, is_always
 from autofast.flow.scopes import mentions
@@ -34,7 +35,7 @@ from autofast.techniques.syncs.liveness import Needs, needs_of
 from autofast.techniques.syncs.reads import Read, by_statement
 from autofast.techniques.syncs.returned import hand_on, results_of
 from autofast.techniques.syncs.sinks import Sink, sink_of
-from autofast.techniques.syncs.steps import is_often, is_step, runs_in_steps, works_between
+from autofast.techniques.syncs.steps import is_step, runs_in_steps, works_between
 from autofast.techniques.syncs.stores import stores
 from autofast.techniques.syncs.summable import is_summed
 from autofast.techniques.syncs.sums import grouped

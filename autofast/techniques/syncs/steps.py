@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from autofast.flow.frequency import Frequency, frequency, rare_arm, rare_arms_around
+from autofast.flow.frequency import rare_arm, rare_arms_around
 from autofast.flow.loops import Loop, common_loop
 from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame, CallFrame, Occurrence, loops
@@ -52,16 +52,6 @@ def runs_in_steps(script: Script, occurrences: Iterable[Occurrence], each: bool 
             if not each or not any(rare_arm(f.node) is f.arm for f in arms):  # type: ignore[arg-type]
                 return True
     return False
-
-
-def is_often(script: Script, node: ast.AST, loop: Loop | None) -> bool:
-    """Whether a place runs in more than few iterations of its loop, or calls of its function."""
-    if loop is None:
-        return not rare_arms_around(node, None)
-    return frequency(script.analysis(Flow).graph(node), node, loop) in (
-        Frequency.EVERY,
-        Frequency.SOME,
-    )
 
 
 def rare_branch(node: ast.AST, loop: Loop | None) -> ast.If | None:

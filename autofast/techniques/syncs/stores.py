@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from autofast.edit.edits import Before, Edit, Rewrite, Wrap
+from autofast.facts.switches import is_often
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.frequency import (
     is_mostly_left_out,
@@ -61,7 +62,7 @@ from autofast.techniques.syncs.handlers import catchers
 from autofast.techniques.syncs.reads import Read, by_statement
 from autofast.techniques.syncs.scalars import is_scalar
 from autofast.techniques.syncs.sinks import does_more, is_number
-from autofast.techniques.syncs.steps import is_often, is_step, runs_in_steps
+from autofast.techniques.syncs.steps import is_step, runs_in_steps
 from autofast.techniques.syncs.store_uses import Place, Use, Uses, Write, write_of
 from autofast.techniques.syncs.summable import EXACT, is_long, parts_of
 from autofast.write.spelling import is_taken, only_cuda, torch_in

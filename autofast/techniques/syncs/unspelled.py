@@ -8,19 +8,18 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autofast.facts.parameter_loops import ParameterLoop, parameter_loops
-from autofast.facts.switches import batch_loops, goes_by_batch, in_every_iteration
+from autofast.facts.switches import goes_by_batch, in_every_iteration, often
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.frequency import Frequency, frequency
+from autofast.flow.loops import loop_of
 from autofast.flow.program import Flow
 from autofast.flow.reflection import is_spelled
-from autofast.flow.scopes import own_nodes
-from autofast.model.calls import is_method, receiver_of
+from autofast.model.calls import receiver_of
 from autofast.model.contents import opened
 from autofast.model.events import Site
 from autofast.model.script import Script
-from autofast.model.source import function_of, live, nodes_in, parent_of, statement_of
+from autofast.model.source import function_of, parent_of, statement_of
 from autofast.model.syntax import LOOPS, TESTS, is_operation, is_read
 from autofast.model.values import Const, Num, Tensor, Thing, Values, const
 from autofast.rule import Finding
@@ -35,6 +34,10 @@ SHOWS = frozenset(
 COPIES = frozenset({"tolist", "numpy"})
 PICKS = frozenset(
     ".nonzero torch.nonzero .masked_select torch.masked_select .unique torch.unique torch.argwhere .argwhere".split()
+)
+SIZES = frozenset(
+    "builtins.range builtins.min builtins.max torch.zeros torch.ones torch.empty torch.rand torch.randn torch.arange torch.eye torch.linspace "
+    ".view .reshape .expand .repeat .narrow .new_zeros .new_ones torch.nn.functional.pad torch.nn.functional.interpolate".split()
 )
 CHOOSES = frozenset(
     {"gather", "index_select", "take_along_dim"}
@@ -80,9 +83,18 @@ READ = Wait(
     "reads a number from the device in every step, and waits for it",
     f"keep the tensor, detached, and read it where the number is shown, in few steps, below {FEW}",
 )
-NORMS = Wait(
-    "reads the norm of each gradient by itself in every step",
-    'take torch.nn.utils.clip_grad_norm_(model.parameters(), float("inf")), which gives the norm of all of them and clips nothing, and read it once',
+SIZED = Wait(
+    "takes numbers of the device for sizes, bounds or indices in every step, and waits for each",
+    "let them stay on the host from the beginning, or copy them there once, before (`lengths = lengths.tolist()`); "
+    "a mask needs no loop: `torch.arange(n, device=...)[None] < lengths[:, None]`",
+)
+COMPARED = Wait(
+    "compares a value of the device with Python's `min` or `max` in every step, and waits for it",
+    "take .clamp(), torch.minimum or torch.maximum where a tensor will do, or read the value once",
+)
+LOGGED = Wait(
+    "reads a number from the device in every step to log it, and waits for it",
+    "give Lightning the tensor, detached: it reads it when it shows or writes it",
 )
 COMPUTED = Wait(
     "computes with Python's math on a value of the device in every step, and waits for it",
@@ -90,25 +102,16 @@ COMPUTED = Wait(
 )
 
 
-def unspelled(script: Script) -> Iterator[tuple[ast.AST, Wait]]:
-    """Each statement that waits in every turn of a loop over batches, or in a function called
-    there, with the first reason.
-    """
-    said: set[int] = set()
-    found = [*_by_parameter(script), *_by_code(script), *_by_calls(script)]
-    # What is done with it says more.
-    for _, node, wait in sorted(found, key=lambda f: f[2] is READ):
-        if id(whole(node)) not in said:
-            said.add(id(whole(node)))
-            yield node, wait
-
-
 def findings(script: Script, answered: set[int]) -> Iterator[Finding]:
-    """What :func:`unspelled` finds, as advice; ``answered`` are ids of statements of which
-    something is said already.
+    """Advice for each statement that waits in every turn of a loop over batches, or in a function
+    called there, with the first reason; ``answered`` are ids of statements of which something is
+    said already.
     """
-    for node, wait in unspelled(script):
+    found = [*_by_code(script), *_by_calls(script)]
+    # What is done with it says more.
+    for node, wait in sorted(found, key=lambda f: f[1] is READ):
         if id(whole(node)) not in answered:
+            answered.add(id(whole(node)))
             yield Finding(node, wait.message, advice=wait.advice)
 
 
@@ -117,13 +120,13 @@ def whole(node: ast.AST) -> ast.AST:
     return node if isinstance(node, (ast.If, ast.While)) else statement_of(node)
 
 
-def _by_calls(script: Script) -> Iterator[tuple[ast.AST, ast.AST, Wait]]:
+def _by_calls(script: Script) -> Iterator[tuple[ast.AST, Wait]]:
     moved = {id(n) for move in moves(script).values() for n in ast.walk(move.statement)}
     for kind, site in ((k, s) for (k, _), s in script.log.each()):
         wait = _of_call(script, kind, site) if id(site.node) not in moved else None
         found = in_every_iteration(script, site, or_none=True) if wait is not None else None
         if wait is not None and found is not None and goes_by_batch(script, found[0]):
-            yield found[0], site.node, wait
+            yield site.node, wait
 
 
 def _of_call(script: Script, kind: str, site: Site) -> Wait | None:
@@ -141,6 +144,13 @@ def _of_call(script: Script, kind: str, site: Site) -> Wait | None:
         return wait if mine and not is_spelled(site.call) else None
     if kind == "move" and site.call:
         return _of_copy(script, site, site.call)
+    if kind in SIZES:
+        given = [v for o in site if o.args is not None for v in o.args.all()]
+        if kind in ("builtins.min", "builtins.max"):
+            several = site.call is not None and len(site.call.args) > 1
+            return COMPARED if several and any(map(_waits, given)) else None
+        sizes = given[1:] if ".functional." in kind else given
+        return SIZED if any(map(_waits, sizes)) else None
     if kind in PICKS:
         given = [v for o in site if o.args is not None for v in o.args.all()]
         if any(_on_device(t) for v in given for t in v) or any(_on_device(o.this) for o in site):
@@ -192,45 +202,15 @@ def _on_device(thing: Thing | None) -> bool:
     )
 
 
-def _by_code(script: Script) -> Iterator[tuple[ast.AST, ast.AST, Wait]]:
+def _by_code(script: Script) -> Iterator[tuple[ast.AST, Wait]]:
     """Tests and indices, which are no calls."""
-    flow, calls = script.analysis(Flow), script.analysis(CallGraph)
-    for loop in batch_loops(script):
-        if not isinstance(loop, LOOPS) or not goes_by_batch(script, loop):
-            continue
-        here = [n for n in live(loop) if isinstance(n, LOOKED_AT) and n is not loop]
-        mine = [n for n in here if function_of(n) is function_of(loop)]
-        others = [n for f in calls.run_in(loop, often=True) for n in own_nodes(f)]
-        always = [n for n in mine if frequency(flow.graph(loop), n, loop) is Frequency.EVERY]
-        for node in (*always, *others):
-            if (wait := _of_code(script, node)) is not None:
-                yield loop, node, wait
-
-
-def _by_parameter(script: Script) -> Iterator[tuple[ast.AST, ast.AST, Wait]]:
-    """``for p in net.parameters(): total += p.grad.norm().item() ** 2``"""
-    for loop in parameter_loops(script):
-        calls = list(nodes_in(loop.node, ast.Call))
-        norms = [n for n in calls if _norm_of(loop, n)]
-        if not norms or not any(_reads(script, n) for n in calls):
-            continue
-        for site in script.log.of(".norm", "torch.norm", "torch.linalg.vector_norm"):
-            found = in_every_iteration(script, site) if site.node in norms else None
-            if found is not None and goes_by_batch(script, found[0]):
-                yield found[0], site.node, NORMS
-
-
-def _norm_of(loop: ParameterLoop, call: ast.Call) -> bool:
-    """The norm of one gradient."""
-    if not is_method(call, "norm", "vector_norm"):
-        return False
-    found = [loop.element(e) for e in (call.func.value, *call.args[:1])]
-    return any(e is not None and e[1] == "grad" for e in found)
-
-
-def _reads(script: Script, call: ast.Call) -> bool:
-    names = {getattr(t, "name", "") for t in script.values(call.func)}
-    return names <= {"item", "builtins.float", "math.pow", "math.sqrt"} and bool(names)
+    flow = script.analysis(Flow)
+    for loop, node in often(script, LOOKED_AT):
+        if isinstance(loop, LOOPS) and loop_of(node) is loop:  # itself, no loop inside of it
+            if frequency(flow.graph(loop), node, loop) is not Frequency.EVERY:
+                continue
+        if (wait := _of_code(script, node)) is not None:
+            yield node, wait
 
 
 def _of_code(script: Script, node: ast.AST) -> Wait | None:
@@ -240,8 +220,10 @@ def _of_code(script: Script, node: ast.AST) -> Wait | None:
         filled = node.right.elts if isinstance(node.right, ast.Tuple) else []
         is_text = isinstance(const(script.values(node.left)), str)
         return SHOWN if is_text and any(_is_tensor(script, e) for e in filled) else None
+    if isinstance(node, ast.Subscript) and _is_bounded(script, node):
+        return SIZED
     if isinstance(node, ast.Subscript) and is_read(node):
-        picks = _is_tensor(script, node.value) and _is_mask(script, node.slice, 0)
+        picks = _is_tensor(script, node.value) and is_mask(script, node.slice, 0)
         return PICKED if picks else None
     return None
 
@@ -249,6 +231,14 @@ def _of_code(script: Script, node: ast.AST) -> Wait | None:
 def _is_tensor(script: Script, expr: ast.expr) -> bool:
     found = script.values(expr)
     return bool(found) and all(_on_device(t) for t in found)
+
+
+def _is_bounded(script: Script, node: ast.Subscript) -> bool:
+    """``mask[i, :n]`` and ``mask[i, n]``, of a number that is on the device."""
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    bounds = [e for p in parts if isinstance(p, ast.Slice) for e in (p.lower, p.upper) if e]
+    numbers = [p for p in parts if is_scalar(script, p) and not is_mask(script, p, 0)]
+    return any(_is_tensor(script, e) for e in (*bounds, *numbers))
 
 
 def _is_asked(script: Script, expr: ast.expr) -> bool:
@@ -282,19 +272,19 @@ def _is_there(script: Script, test: ast.expr) -> bool:
     return False
 
 
-def _is_mask(script: Script, expr: ast.expr, depth: int) -> bool:
+def is_mask(script: Script, expr: ast.expr, depth: int) -> bool:
     """Certainly made by a comparison of tensors."""
     match expr:
         case ast.Compare():
             return _is_tensor(script, expr)
         case ast.BinOp(op=ast.BitAnd() | ast.BitOr(), left=left):
-            return _is_mask(script, left, depth)
+            return is_mask(script, left, depth)
         case ast.UnaryOp(op=ast.Invert()):
             return _is_tensor(script, expr)
         case ast.Call(func=ast.Attribute(attr="to"), args=[kind]) if _is_bool(script, kind):
             return _is_tensor(script, expr)
         case ast.Call(func=ast.Attribute(attr=attr, value=inner)) if attr in SHAPED:
-            return _is_mask(script, inner, depth)
+            return is_mask(script, inner, depth)
         case ast.Call(func=ast.Attribute(attr=attr)):
             return attr in MASKS and _is_tensor(script, expr)
         case ast.Name() if depth < MOST_NAMES:
@@ -312,11 +302,11 @@ def _binds_mask(script: Script, made: Definition, depth: int) -> bool:
     it.
     """
     if not made.is_parameter:
-        return made.value is not None and _is_mask(script, made.value, depth)
+        return made.value is not None and is_mask(script, made.value, depth)
     match function_of(made.node):
         case ast.FunctionDef() as function:
             given = script.analysis(CallGraph).arguments(function, made.name)
             return bool(given) and all(
-                e is not None and _is_mask(script, e, depth) for _, e in given
+                e is not None and is_mask(script, e, depth) for _, e in given
             )
     return False

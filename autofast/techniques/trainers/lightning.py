@@ -267,7 +267,7 @@ def _of_shapes(script: Script, deterministic: bool) -> str:
     training = [
         x
         for x in script.loaders
-        if "train_dataloader" in hooks(x) or (managed(script, x) and not hooks(x))
+        if "train_dataloader" in hooks(script, x) or (managed(script, x) and not hooks(script, x))
     ]
     if not training:
         return "the loader it trains on is not in this project"

@@ -56,7 +56,7 @@ def buffers(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
         if id(node) not in copied:
             continue
         transfer = copied[id(node)]
-        if not any(again_and_again(script, o.stack, hot) for o in transfer.site):
+        if not any(again_and_again(o.stack, hot) for o in transfer.site):
             continue
         made = _set_by_constructor(script, node, copied)
         if made is None or id(made) in said or _is_written(script, transfer, made):

@@ -48,7 +48,7 @@ def moved(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
         where = device_of(transfer)
         if moved is None or where is None:
             continue
-        if not any(again_and_again(script, o.stack, hot) for o in transfer.site):
+        if not any(again_and_again(o.stack, hot) for o in transfer.site):
             continue
         call, gate = factory(script, moved), None
         if call is None and (bound := held_by(script, transfer, moved)) is not None:

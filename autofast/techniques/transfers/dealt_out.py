@@ -74,7 +74,7 @@ def _splits(script: Script, creation: Creation, hot: frozenset[int]) -> str:
             around = any(
                 inside(o.stack, f.node) for c in creation.site for f in c.stack if id(f.node) in hot
             )
-            repeated = again_and_again(script, o.stack, hot)
+            repeated = again_and_again(o.stack, hot)
             shuffles = repeated and site.kind != "torch.utils.data.random_split"  # of each epoch
             if around and not shuffles or (o.order > first and not repeated):
                 return f"what {line} deals out depends on how many numbers the host has drawn"

@@ -43,7 +43,7 @@ def from_numpy(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
         if (
             len(names) != 1
             or names[0] not in DRAWS
-            or not any(again_and_again(script, o.stack, hot) for o in site)
+            or not any(again_and_again(o.stack, hot) for o in site)
         ):
             continue
         if (

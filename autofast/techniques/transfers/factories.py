@@ -8,6 +8,7 @@ import ast
 from dataclasses import dataclass
 
 from autofast.edit.edits import Edit
+from autofast.facts.switches import hooks
 from autofast.flow.callgraph import Callee, CallGraph
 from autofast.flow.frequency import is_first_time
 from autofast.flow.scopes import parameters
@@ -43,8 +44,6 @@ KEEPS = frozenset(  # methods that do the same on every device
     + ["permute", "transpose", "t", "contiguous", "clone", "fill_", "zero_"]
 )
 DATA = frozenset({"tensor", "normal", "bernoulli"})  # made from data: only where these are numbers
-# What Lightning calls for each batch.
-HOOKS = frozenset({"training_step", "validation_step", "test_step", "forward"})
 
 
 # what reads a tensor among its arguments as a number
@@ -70,27 +69,22 @@ class Creation:
 
 
 def loops_of_steps(script: Script) -> frozenset[int]:
-    """The loops around training steps and evaluations, those over epochs too."""
+    """The loops around training steps and evaluations, those over epochs too, and what frameworks
+    call for each batch.
+    """
     stacks = [o.stack for step in script.steps for b in step.backwards for o in b.site]
     stacks += [o.stack for e in script.evaluations for site in e.forwards for o in site]
-    return frozenset(
+    loops = {
         id(f.node) for stack in stacks for f in stack if isinstance(f, LoopFrame) and f.is_statement
-    )
+    }
+    return frozenset(loops | script.analysis(hooks).keys())
 
 
-def again_and_again(script: Script, stack: Stack, hot: frozenset[int]) -> bool:
+def again_and_again(stack: Stack, hot: frozenset[int]) -> bool:
     """Whether a way runs in many steps, and not only where what is kept is missing."""
     if any(isinstance(f, BranchFrame) and is_first_time(f) for f in stack):
         return False
-    if any(id(f.node) in hot for f in stack):
-        return True
-    calls = [f.func for f in stack if isinstance(f, CallFrame)]
-    return (
-        "lightning" in script.frameworks
-        and bool(calls)
-        and calls[0].name in HOOKS
-        and calls[0].owner is not None
-    )
+    return any(id(f.func.node if isinstance(f, CallFrame) else f.node) in hot for f in stack)
 
 
 def factory(script: Script, expr: ast.expr) -> ast.Call | None:

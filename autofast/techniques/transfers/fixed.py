@@ -31,7 +31,7 @@ def fixed(script: Script, hot: frozenset[int]) -> Iterator[ast.expr]:
             data is not None
             and transfer.how in ("to", "cuda", "type_as")
             and not transfer.kinds <= {"cpu"}
-            and any(again_and_again(script, o.stack, hot) for o in transfer.site)
+            and any(again_and_again(o.stack, hot) for o in transfer.site)
             and _is_of_numbers(script, data)
         ):
             yield transfer.node

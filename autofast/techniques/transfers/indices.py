@@ -29,7 +29,7 @@ def indices(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
     """
     for site in script.log.of(*MAKES):
         call = site.call
-        if call is None or not any(again_and_again(script, o.stack, hot) for o in site):
+        if call is None or not any(again_and_again(o.stack, hot) for o in site):
             continue
         indexed = _indexed(script, call)
         if indexed is None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
-from autofast.facts.switches import batch_loops
+from autofast.facts.arrays import array_of
+from autofast.facts.switches import batch_loops, often
 from autofast.flow.frequency import is_mostly_left_out, is_rare
 from autofast.flow.program import Flow
 from autofast.model.calls import arguments_of
@@ -25,6 +26,7 @@ from autofast.model.values import (
     Ref,
     Seq,
     Tensor,
+    const,
     library_names,
 )
 from autofast.techniques.transfers.factories import KEEPS
@@ -32,6 +34,7 @@ from autofast.techniques.transfers.fixed import DATA
 
 THERE = "make it on the device: `device=` in the call that makes it, also where it is drawn"
 KEPT = "it is the same in every step: make it a buffer (`self.register_buffer(...)`), which moves with the module, and is not copied here"
+INDEX = "an index of the host is copied to the device in every step: rows beside each other are a slice, and what never changes can be a buffer"
 STRIPPED = KEEPS | {"type_as", "detach", "type", "to"}
 SAMPLES = frozenset({"sample", "rsample"})
 READ = ("numpy.load", "numpy.fromfile", "numpy.genfromtxt", "numpy.loadtxt", "numpy.asarray", "numpy.array", "numpy.stack", "numpy.concatenate")  # fmt: skip
@@ -52,6 +55,40 @@ def made_each_step(script: Script, known: Collection[int]) -> Iterator[tuple[ast
             if id(node) not in said | set(known):
                 said.add(id(node))
                 yield node, advice
+    for part in (p for _, n in often(script, ast.Subscript) for p in _on_host(script, n)):
+        if id(part) not in said:
+            said.add(id(part))
+            yield part, INDEX
+
+
+def _on_host(script: Script, node: ast.AST) -> Iterator[ast.expr]:
+    """The lists and arrays of the host among the indices of a tensor of the device."""
+    match node:
+        case ast.Subscript(value=value, slice=ast.Tuple(elts=parts)):
+            several = True
+        case ast.Subscript(value=value, slice=part):
+            several, parts = False, [part]
+        case _:
+            return
+    of = script.values(value)
+    if of and all(isinstance(t, Tensor) and t.device == "dev" for t in of):
+        yield from (p for p in parts if _is_list(script, p, several))
+
+
+def _is_list(script: Script, index: ast.expr, several: bool) -> bool:
+    """Certainly many numbers of the host: a list, an array, among other indices a tuple, too."""
+    made = index.value if isinstance(index, ast.Subscript) else index
+    if isinstance(made, ast.Call) and script.library_function(made).startswith("numpy."):
+        return True
+    found, array = script.values(index), array_of(script, index)
+    kinds = ("list", "tuple") if several else ("list",)
+    rows = all(
+        t.kind in kinds
+        if isinstance(t, Seq)
+        else several and isinstance(const(frozenset({t})), tuple)
+        for t in found
+    )
+    return bool(array and not array.tensor) or bool(found) and rows
 
 
 def _often(script: Script, transfer: Transfer) -> ast.AST | None:

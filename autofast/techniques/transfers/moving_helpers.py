@@ -48,7 +48,7 @@ def told_where(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
         callees = graph.callees(call)
         if len(callees) != 1 or graph.may_run_others(call) or spreads(call):
             continue
-        if not any(again_and_again(script, o.stack, hot) for o in transfer.site):
+        if not any(again_and_again(o.stack, hot) for o in transfer.site):
             continue
         function = callees[0].function
         if id(function) not in plans:
@@ -200,7 +200,7 @@ def _is_hot(script: Script, transfer: Transfer, call: ast.Call, hot: frozenset[i
     """Whether the move that this call leads to happens in each step."""
     return any(
         any(isinstance(f, CallFrame) and f.node is call for f in o.stack)
-        and again_and_again(script, o.stack, hot)
+        and again_and_again(o.stack, hot)
         for o in transfer.site
     )
 
