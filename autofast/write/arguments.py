@@ -21,6 +21,7 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.importers import Importers
 from autofast.flow.scopes import defaults, is_parameter, variables_of
 from autofast.model.calls import call_of, is_method
+from autofast.model.contents import each_once
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import DEFS, is_stored
@@ -178,12 +179,7 @@ def reach(
     if not todo:
         return f"the dict of {at(home)} is not known"
     uses = script.analysis(_uses)
-    seen: set[int] = set()
-    while todo:
-        thing = todo.pop()
-        if id(thing) in seen:
-            continue
-        seen.add(id(thing))
+    for thing in each_once(todo):
         for use in uses.get(id(thing), ()):
             next_dicts = _flows(script, use, name, calls, found)
             if next_dicts is None:
