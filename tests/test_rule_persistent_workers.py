@@ -815,7 +815,7 @@ def test_batches_that_are_taken_before_the_epochs(before: str, epoch: str, stays
 
 
 def test_composer_takes_no_loader_whose_workers_have_stayed() -> None:
-    """Its DataSpec raises a ValueError where the loader has an iterator: two Trainers, one loader."""
+    """Its DataSpec raises a ValueError where a loader has an iterator: one for two Trainers."""
     text = script("DataLoader(Files(), batch_size=4, num_workers=4)")
     assert "persistent_workers=True" in apply(RULE, text).text
     trained = "import composer\n" + text + "composer.Trainer(train_dataloader=loader).fit()\n"
