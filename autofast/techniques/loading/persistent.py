@@ -18,10 +18,9 @@ from autofast.model.syntax import is_attribute
 from autofast.model.tensors import is_unknown_in, things_in
 from autofast.model.values import Cls, Ext, Inst, Ref, Thing, const
 from autofast.rule import Finding, Options
-from autofast.techniques.loading.workers import NAME as WORKERS
-from autofast.techniques.loading.workers import together
-from autofast.write.arguments import Home, written
-from autofast.write.loader_arguments import Wish
+from autofast.techniques.loading.few_workers import NAME as WORKERS
+from autofast.techniques.loading.few_workers import together
+from autofast.write.arguments import Home, Wish, written
 
 NAME = "persistent_workers"
 SINCE = (1, 7)
@@ -174,6 +173,8 @@ def against(script: Script, loader: Loader) -> str:
     """Why workers must not stay between epochs; empty where nothing speaks against."""
     if source_of(loader.node).is_notebook:
         return "an interrupted cell of a notebook would leave them running"
+    if "composer" in script.frameworks:  # its DataSpec raises a ValueError
+        return "a second Trainer of Composer takes no loader whose workers have stayed"
     if (use := _drops(script, loader)) is not None:
         return f"{at(use.node)} takes one batch and drops the iterator, and all workers fetch ahead for it"
     if _never_ends(loader):

@@ -21,11 +21,10 @@ from autofast.ops import is_in_place
 from autofast.rule import Refusal
 from autofast.techniques.syncs.floats import holds_floats, is_float
 from autofast.techniques.syncs.freshness import is_fresh
-from autofast.techniques.syncs.handlers import catchers
 from autofast.techniques.syncs.reads import Read, gives_the_same
 from autofast.techniques.syncs.scalars import is_scalar
 from autofast.techniques.syncs.sinks import Sink
-from autofast.techniques.syncs.steps import works_between
+from autofast.techniques.syncs.steps import catchers, works_between
 from autofast.techniques.syncs.swapping import swapped
 from autofast.write.spelling import torch_in
 

@@ -36,10 +36,9 @@ from autofast.techniques.syncs.common_reads import (
     several_gpus,
 )
 from autofast.techniques.syncs.floats import kind_of
-from autofast.techniques.syncs.handlers import catchers
 from autofast.techniques.syncs.reads import Read, gives_the_same
 from autofast.techniques.syncs.sinks import Sink, sink_of
-from autofast.techniques.syncs.steps import works_between
+from autofast.techniques.syncs.steps import catchers, works_between
 from autofast.techniques.syncs.swapping import swapped
 from autofast.write.spelling import only_cuda, torch_in
 
