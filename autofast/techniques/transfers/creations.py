@@ -158,11 +158,9 @@ def _made_there(
         if cast_behind is not None:
             node, dtype = cast_behind
             edits += [Keyword(call, "dtype", dtype), Rewrite(node, "{made}", {"made": kept})]
-        if cast_behind is not None and moved is call:
-            pass  # the copy went with the cast
-        elif alone:
+        if alone:
             edits.append(Remove(whole))
-        else:
+        elif cast_behind is None or moved is not call:  # else the copy goes with the cast
             edits.append(Rewrite(transfer.node, "{made}", {"made": moved}))
     elif (cast := cast_to(transfer)) is not None:
         edits += _only_cast(transfer.node, moved, call, cast, script)
