@@ -77,8 +77,8 @@ def made(rule: str, body: str = "pass", end: str = "pass") -> Applied:
         ("found.extend(out.argmax(1).tolist())", "copy them once after the loop"),
         ("found.append((out > 0).cpu().numpy().sum())", "copy them once after the loop"),
         ("found.append(out.detach().cpu())", "copy them once after the loop"),
-        ("found.append(data.tensors[0][y.cpu()])", "put the table that they choose from"),
-        ("found.append(data.tensors[1].gather(0, y.cpu()))", "put the table that they choose"),
+        ("found.append(data.tensors[0][y.cpu()])", "copy them once after the loop"),
+        ("found.append(data.tensors[1].gather(0, y.cpu()))", "copy them once after the loop"),
         ("found.append(out.detach().to('cpu'))", "copy them once after the loop"),
         ("found.append(loss.detach().cpu())", "keep the tensor, detached"),
         (

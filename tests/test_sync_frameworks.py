@@ -102,17 +102,6 @@ def test_numbers_of_another_kind_are_logged_as_they_are() -> None:
 HOOKS = [
     (
         """
-        from ignite.engine import Engine
-        def step(engine, batch):
-            x, y = batch[0].to(device), batch[1].to(device)
-            good = x[y == 1]
-            return good.mean()
-        Engine(step).run(loader)
-        """,
-        "good = x[y == 1]",
-    ),
-    (
-        """
         from composer import Trainer
         from composer.models import ComposerModel
         class Net(ComposerModel):
@@ -188,8 +177,6 @@ final = [p.detach().clone() for p in model.parameters()], [int(k) for k in kept]
         ("longest = max(lengths)\nx[:, longest:] = 0", ["longest = lengths.max()"]),
         ("x[:, : min(lengths)] = 0", ["x[:, : lengths.min()] = 0"]),
         ("kept.append(sum(guess == y))", ["kept.append((guess == y).sum(0))"]),
-        ("if any(guess == y):\n    x = 2 * x", ["if (guess == y).any():"]),
-        ("kept.append(all(lengths > 1))", ["kept.append(bool((lengths > 1).all()))"]),
     ],
 )
 def test_torch_takes_all_elements_at_once(body: str, lines: list[str]) -> None:
@@ -224,7 +211,7 @@ def test_what_is_no_tensor_is_no_matter(body: str) -> None:
         ("for i in range(len(x)):\n    x[i, lengths[i] :] = x.mean()", "sizes, bounds or indices"),
         ("n = (y == 1).sum()\nx = x + torch.zeros(n, device=device).sum()", "sizes, bounds"),
         ("n = (y == 1).sum()\nx = F.pad(x, (0, n))[:, :4]", "sizes, bounds"),
-        ("n = min(lengths.max(), 4)", "Python's `min` or `max`"),
+        ("n = min(lengths.max(), 4)", "Python's functions"),
     ],
 )
 def test_numbers_of_the_device_as_sizes(body: str, advice: str) -> None:
@@ -287,9 +274,9 @@ trainer.fit(Net(), datamodule=Data())
 
 
 def test_loaders_under_another_name_and_for_a_test_that_is_never_run() -> None:
-    assert [f.node.lineno for f in apply("pin-memory", DATA).fixes] == [13]
+    assert [f.node.lineno for f in apply("pin-memory", DATA).fixes] == [12]
     tested = DATA + "trainer.test(datamodule=Data())\n"
-    assert [f.node.lineno for f in apply("pin-memory", tested).fixes] == [13, 16]
+    assert [f.node.lineno for f in apply("pin-memory", tested).fixes] == [12, 15]
 
 
 def test_a_network_in_a_file_that_an_option_names() -> None:

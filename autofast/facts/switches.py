@@ -36,7 +36,7 @@ from autofast.model.script import Script
 from autofast.model.source import function_of, is_elif, live, nodes_in, parent_of
 from autofast.model.syntax import DEFS, LOOPS, VARIABLES
 from autofast.model.values import Arg, Const, Setting
-from autofast.read.library.frameworks import ENGINE, batch_at, processes
+from autofast.read.library.frameworks import batch_at
 
 Branch = tuple[int, bool]
 ONCE = ("test_step", "predict_step")
@@ -89,6 +89,12 @@ def in_every_iteration(
     return None
 
 
+def in_every_batch(script: Script, site: Site) -> bool:
+    """Whether each turn of a loop over batches comes to this place, at least in some runs."""
+    found = in_every_iteration(script, site, or_none=True)
+    return found is not None and goes_by_batch(script, found[0])
+
+
 def in_every_epoch(script: Script, site: Site) -> bool:
     """Whether each turn of a loop around one that trains comes to this place, in front of that loop
     or below it.
@@ -137,9 +143,6 @@ def hooks(script: Script) -> dict[int, ast.AST]:
                 called = frame.func.name == "forward" and frame.node is frame.func.node
                 if called or batch_at(frame.func) is not None:
                     found[id(frame.func.node)] = frame.func.node
-    for site in script.calls(ENGINE):
-        given = [t for o in site if o.args is not None for t in processes(o.args)]
-        found |= {id(t.node): t.node for t in given}
     return found
 
 

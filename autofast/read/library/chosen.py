@@ -45,9 +45,6 @@ from autofast.read.state.core import Core, join
 
 COMPUTED = Unknown("the attribute's name is computed", Reason.CHOSEN)
 MOST_MEMBERS = 12
-# Imported nearly everywhere, and meant by no name that somebody calls.
-PACKAGES = {"torch.nn", "torch.nn.functional", "torch.optim", "torch.utils.data", "os.path"}
-PACKAGES |= {"torchvision.transforms", "torchvision.models", "torch.optim.lr_scheduler"}
 # code whose numbers may depend on the gradient mode that it runs in
 OWN_GRADIENTS = re.compile(r"autograd|backward\(|_grad\b|\.grad\b")
 TARGETS = "_target_ _recursive_ _convert_ _partial_ _args_".split()
@@ -88,8 +85,7 @@ def any_member(module: Thing, name: Thing) -> Values:
     public = [v for key, v in module.env.vars.items() if key[:1] != "_" and fits.fullmatch(key)]
     found = [t for held in public for t in held if not isinstance(t, Module)]
     bases = {n for t in found if isinstance(t, Cls) for n in t.external}
-    bases |= PACKAGES
-    found = [t for t in found if not isinstance(t, Ref) or t.name not in bases and "." in t.name]
+    found = [t for t in found if not (isinstance(t, Ref) and t.name in bases)]
     if sum(not isinstance(t, (Const, Num)) for t in found) <= MOST_CALLEES:
         return join(frozenset(found))
     own = frozenset(t for t in found if _is_of(module, t))

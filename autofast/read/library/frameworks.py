@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_loader
@@ -60,7 +58,6 @@ KINDS = {
 # Of transformers.Trainer.
 POSITIONS = {"model": 0, "args": 1, "data_collator": 2, "train_dataset": 3, "eval_dataset": 4}
 
-ENGINE = "ignite.engine.Engine"
 DATA_HOOKS = frozenset(
     {"train_dataloader", "val_dataloader", "test_dataloader", "predict_dataloader"}
 )
@@ -95,14 +92,7 @@ def run_hooks(interp: Core) -> None:
             models = [t for t in ordered(given(thing.args, "model")) if isinstance(t, Inst)]
             interp.__dict__.setdefault("_given_models", []).extend(models)
             found.update((id(t.cls), t.cls) for t in models)
-            with _within_limits(interp):
-                _fetch(interp, thing.args)
-        if isinstance(thing, Ext) and thing.name == ENGINE:
-            engine = Given(values(thing), None)
-            for func in processes(thing.args):
-                with _within_limits(interp):
-                    batch = Arguments(None, [engine, Given(values(BATCH), None)])
-                    interp.call_values(values(func), batch, func.node)
+            _fetch(interp, thing.args)
     for module in list(interp.modules.values()):
         for bound in module.env.vars.values():
             found.update(
@@ -120,33 +110,25 @@ def run_hooks(interp: Core) -> None:
             batch_of(interp, thing)
 
 
-@contextmanager
-def _within_limits(interp: Core) -> Iterator[None]:
+def _fetch(interp: Core, args: Arguments) -> None:
+    """What the Trainer of Hugging Face fetches of its datasets and puts together."""
     stack, interp.stack = interp.stack, []
     interp.limits.append(min(interp.limits[-1], interp.steps + FED))
     inside = interp.depths()
     try:
-        yield
+        for name in ("train_dataset", "eval_dataset"):
+            if datasets := [t for t in ordered(given(args, name)) if t != Const(None)]:
+                items = sample_of(interp, *datasets)
+                if collate := frozenset(
+                    t for t in given(args, "data_collator") if t != Const(None)
+                ):
+                    gathered = Arguments(None, [Given(values(Seq(None, None, items)), None)])
+                    interp.call_values(collate, gathered, None)
     except TooDeep:
         interp.unwind(inside)
     finally:
         interp.limits.pop()
         interp.stack = stack
-
-
-def _fetch(interp: Core, args: Arguments) -> None:
-    """What the Trainer of Hugging Face fetches of its datasets and puts together."""
-    for name in ("train_dataset", "eval_dataset"):
-        if datasets := [t for t in ordered(given(args, name)) if t != Const(None)]:
-            items = sample_of(interp, *datasets)
-            if collate := frozenset(t for t in given(args, "data_collator") if t != Const(None)):
-                gathered = Arguments(None, [Given(values(Seq(None, None, items)), None)])
-                interp.call_values(collate, gathered, None)
-
-
-def processes(args: Arguments) -> list[Func]:
-    """The functions of the project that an Engine of ignite calls with each batch."""
-    return [t for t in ordered(args.get(0, "process_function")) if isinstance(t, Func)]
 
 
 def given(args: Arguments, name: str) -> Values:

@@ -34,12 +34,9 @@ def logged(script: Script, reads: list[Read]) -> Iterator[tuple[Read, Edit | Non
 def _is_logged(script: Script, node: ast.expr) -> bool:
     """``self.log(name, node)``, ``self.log_dict({name: node})``"""
     outer = parent_of(node)
-    name = "log_dict" if isinstance(outer, ast.Dict) else "log"
-    if isinstance(outer, (ast.Dict, ast.keyword)):
-        outer = parent_of(outer)
-    if not is_method(outer, name):
+    call = parent_of(outer) if isinstance(outer, (ast.Dict, ast.keyword)) else outer
+    if not is_method(call, "log_dict" if isinstance(outer, ast.Dict) else "log"):
         return False
-    found = script.values(outer.func.value)
-    return bool(found) and all(
-        isinstance(t, Inst) and is_lightning(t) and not t.cls.find(name) for t in found
-    )
+    found = script.values(call.func.value)
+    own = any(isinstance(t, Inst) and t.cls.find(call.func.attr) for t in found)
+    return bool(found) and all(map(is_lightning, found)) and not own

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autofast.facts.switches import goes_by_batch, in_every_iteration, often
+from autofast.facts.switches import in_every_batch, often
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.frequency import Frequency, frequency
@@ -19,7 +19,7 @@ from autofast.model.calls import receiver_of
 from autofast.model.contents import opened
 from autofast.model.events import Site
 from autofast.model.script import Script
-from autofast.model.source import function_of, parent_of, statement_of
+from autofast.model.source import function_of, statement_of
 from autofast.model.syntax import LOOPS, TESTS, is_operation, is_read
 from autofast.model.values import Const, Num, Tensor, Thing, Values, const
 from autofast.rule import Finding
@@ -39,9 +39,6 @@ SIZES = frozenset(
     "builtins.range builtins.min builtins.max torch.zeros torch.ones torch.empty torch.rand torch.randn torch.arange torch.eye torch.linspace "
     ".view .reshape .expand .repeat .narrow .new_zeros .new_ones torch.nn.functional.pad torch.nn.functional.interpolate".split()
 )
-CHOOSES = frozenset(
-    {"gather", "index_select", "take_along_dim"}
-)  # with the indices behind the dimension
 LOOKED_AT = (*TESTS, ast.Subscript, ast.BinOp)
 SHAPED = frozenset("flatten view reshape squeeze unsqueeze detach".split())
 MOST_NAMES = 8  # followed behind a mask
@@ -71,10 +68,6 @@ COPIED = Wait(
     "keep them on the device in a list, detached, and copy them once after the loop with torch.cat, if memory allows; or count there; "
     "what the host needs at once, lengths say, had better stay on the host",
 )
-LOOKED_UP = Wait(
-    "copies indices to the host in every step, and waits for them",
-    "put the table that they choose from on the device, once, and choose from it there",
-)
 PICKED = Wait(
     "picks elements by a mask in every step: how many there are is asked of the device",
     "where only a sum or mean of them is needed, multiply by the mask, or take torch.where or masked_fill",
@@ -88,16 +81,12 @@ SIZED = Wait(
     "let them stay on the host from the beginning, or copy them there once, before (`lengths = lengths.tolist()`); "
     "a mask needs no loop: `torch.arange(n, device=...)[None] < lengths[:, None]`",
 )
-COMPARED = Wait(
-    "compares a value of the device with Python's `min` or `max` in every step, and waits for it",
-    "take .clamp(), torch.minimum or torch.maximum where a tensor will do, or read the value once",
-)
 LOGGED = Wait(
     "reads a number from the device in every step to log it, and waits for it",
     "give Lightning the tensor, detached: it reads it when it shows or writes it",
 )
 COMPUTED = Wait(
-    "computes with Python's math on a value of the device in every step, and waits for it",
+    "computes with Python's functions on a value of the device in every step, and waits for it",
     "take torch's function of that name, and read the result where it is shown",
 )
 
@@ -124,8 +113,7 @@ def _by_calls(script: Script) -> Iterator[tuple[ast.AST, Wait]]:
     moved = {id(n) for move in moves(script).values() for n in ast.walk(move.statement)}
     for kind, site in ((k, s) for (k, _), s in script.log.each()):
         wait = _of_call(script, kind, site) if id(site.node) not in moved else None
-        found = in_every_iteration(script, site, or_none=True) if wait is not None else None
-        if wait is not None and found is not None and goes_by_batch(script, found[0]):
+        if wait is not None and in_every_batch(script, site):
             yield site.node, wait
 
 
@@ -148,7 +136,7 @@ def _of_call(script: Script, kind: str, site: Site) -> Wait | None:
         given = [v for o in site if o.args is not None for v in o.args.all()]
         if kind in ("builtins.min", "builtins.max"):
             several = site.call is not None and len(site.call.args) > 1
-            return COMPARED if several and any(map(_waits, given)) else None
+            return COMPUTED if several and any(map(_waits, given)) else None
         sizes = given[1:] if ".functional." in kind else given
         return SIZED if any(map(_waits, sizes)) else None
     if kind in PICKS:
@@ -177,17 +165,7 @@ def _of_copy(script: Script, site: Site, node: ast.Call) -> Wait | None:
     if not to_host or any(k.arg == "non_blocking" for k in node.keywords):
         return None
     core = receiver_of(node) or node
-    return READ if is_scalar(script, core) else LOOKED_UP if _is_index(node) else COPIED
-
-
-def _is_index(copy: ast.expr) -> bool:
-    """``table.gather(-1, t.cpu())``, ``table[t.cpu()]``"""
-    match parent_of(copy):
-        case ast.Subscript(slice=part):
-            return part is copy
-        case ast.Call(func=ast.Attribute(attr=name), args=args):
-            return name in CHOOSES and copy in args[1:]
-    return False
+    return READ if is_scalar(script, core) else COPIED
 
 
 def _waits(values: Values) -> bool:

@@ -8,11 +8,10 @@ import ast
 from collections.abc import Collection, Iterator
 
 from autofast.facts.arrays import array_of
-from autofast.facts.switches import batch_loops, often
-from autofast.flow.frequency import is_mostly_left_out, is_rare
+from autofast.facts.switches import in_every_iteration, often
 from autofast.flow.program import Flow
-from autofast.model.calls import arguments_of
-from autofast.model.events import BranchFrame, CallFrame, below, inside
+from autofast.model.calls import arguments_of, items_of
+from autofast.model.events import inside
 from autofast.model.kinds import is_module
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Script, Transfer
@@ -46,63 +45,36 @@ def made_each_step(script: Script, known: Collection[int]) -> Iterator[tuple[ast
     """Each place, with what to write there; those whose nodes are ``known`` have an answer."""
     said: set[int] = set()
     for transfer in script.transfers:
-        loop, core = _often(script, transfer), getattr(transfer.node.func, "value", None)
-        if loop is None or core is None or not _leaves_the_host(transfer):
+        found = in_every_iteration(script, transfer.site, or_none=True)
+        core = getattr(transfer.node.func, "value", None)
+        if found is None or core is None or not _leaves_the_host(transfer):
             continue
         if any(id(n) in known for n in ast.walk(transfer.node) if hasattr(n, "lineno")):
             continue
-        for node, advice in _made(script, core, loop):
+        for node, advice in _made(script, core, found[0]):
             if id(node) not in said | set(known):
                 said.add(id(node))
                 yield node, advice
-    for part in (p for _, n in often(script, ast.Subscript) for p in _on_host(script, n)):
-        if id(part) not in said:
-            said.add(id(part))
-            yield part, INDEX
+    for _, index in often(script, ast.Subscript):
+        yield from ((part, INDEX) for part in _on_host(script, index))
 
 
 def _on_host(script: Script, node: ast.AST) -> Iterator[ast.expr]:
-    """The lists and arrays of the host among the indices of a tensor of the device."""
-    match node:
-        case ast.Subscript(value=value, slice=ast.Tuple(elts=parts)):
-            several = True
-        case ast.Subscript(value=value, slice=part):
-            several, parts = False, [part]
-        case _:
-            return
-    of = script.values(value)
+    """The lists and arrays of the host among the indices of a tensor of the device; a tuple is one
+    where it stands among others.
+    """
+    assert isinstance(node, ast.Subscript)
+    several = isinstance(node.slice, ast.Tuple)
+    of = script.values(node.value)
     if of and all(isinstance(t, Tensor) and t.device == "dev" for t in of):
-        yield from (p for p in parts if _is_list(script, p, several))
-
-
-def _is_list(script: Script, index: ast.expr, several: bool) -> bool:
-    """Certainly many numbers of the host: a list, an array, among other indices a tuple, too."""
-    made = index.value if isinstance(index, ast.Subscript) else index
-    if isinstance(made, ast.Call) and script.library_function(made).startswith("numpy."):
-        return True
-    found, array = script.values(index), array_of(script, index)
-    kinds = ("list", "tuple") if several else ("list",)
-    rows = all(
-        t.kind in kinds
-        if isinstance(t, Seq)
-        else several and isinstance(const(frozenset({t})), tuple)
-        for t in found
-    )
-    return bool(array and not array.tensor) or bool(found) and rows
-
-
-def _often(script: Script, transfer: Transfer) -> ast.AST | None:
-    """The loop over batches around the copy, whose turns do not mostly leave it out."""
-    flow = script.analysis(Flow)
-    for loop in batch_loops(script):
-        for occurrence in transfer.site:
-            if inside(occurrence.stack, loop):
-                rest = below(occurrence.stack, loop)
-                ways = [*(f.node for f in rest if isinstance(f, CallFrame)), transfer.node]
-                rare = any(isinstance(f, BranchFrame) and is_rare(f) for f in rest)
-                if not rare and not any(is_mostly_left_out(flow.graph(n), n) for n in ways):
-                    return loop
-    return None
+        for part in items_of(node.slice):
+            array, found = array_of(script, part), script.values(part)
+            made = part.value if isinstance(part, ast.Subscript) else part
+            rows = [t for t in found if isinstance(t, Seq) and (several or t.kind == "list")]
+            tuples = several and isinstance(const(found), tuple)
+            drawn = script.library_function(made).startswith("numpy.")
+            if drawn or tuples or (array and not array.tensor) or len(rows) == len(found) > 0:
+                yield part
 
 
 def _leaves_the_host(transfer: Transfer) -> bool:
