@@ -71,7 +71,6 @@ def test_plain(tmp_path: Path) -> None:
     assert record.precision == ("forward float32", "gradient float32")
     assert [call.step for call in record.calls] == list(range(8))
     assert len({step.random for step in record.steps}) == 8, "dropout draws in every step"
-    assert list(record.masked) == ["0/2"] and len(record.masked["0/2"]) == 2
     assert record.calls[0].order["0"] != 0.0 and not record.calls[1].order
     assert record.dropouts == ("0/2",) and record.modules["0/2"] == "Dropout(p=0.1, inplace=False)"
     drawn = [index for chosen, _ in record.passes[0].items for index in chosen]

@@ -57,11 +57,15 @@ class Watch:
 
     def after_backward(self, scale: Any) -> None:
         """Gradients as this backward left them. ``scale``: of the losses, or None."""
+        found: dict[tuple[int, ...], Any] = {}  # of optimizers that hold the same parameters, once
         with torch.no_grad():
             for optimizer in self.known:
-                held = [parameter.grad for parameter in parameters(optimizer)]
-                left = norm([grad.detach() for grad in held if grad is not None])
-                self.left[optimizer] = left if scale is None else left / scale.detach().clone()
+                held = parameters(optimizer)
+                key = tuple(map(id, held))
+                if key not in found:
+                    left = norm([one.grad.detach() for one in held if one.grad is not None])
+                    found[key] = left if scale is None else left / scale.detach().clone()
+                self.left[optimizer] = found[key]
 
     def before(self, optimizer: Any, extras: dict[str, Any]) -> None:
         """Gradients as the step will use them. A fused optimizer gets them scaled from GradScaler,

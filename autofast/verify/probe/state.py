@@ -152,7 +152,7 @@ class State:
     def perturb_tensor(self, tensor: Any) -> None:
         if id(tensor) in self.perturbed or not tensor.is_floating_point():
             return
-        generator = torch.Generator()
+        generator = torch._C.Generator()
         torch._C.Generator.manual_seed(generator, 30_011 + len(self.perturbed))
         self.perturbed[id(tensor)] = tensor
         noise = torch.rand(tensor.shape, generator=generator, dtype=torch.float64) * 2 - 1
