@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from autofast.facts.cost import gains
+from autofast.facts.loaders import split_after
 from autofast.facts.normalised import in_other_ways, normalised, reads_bias
-from autofast.facts.splits import split_after
 from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame
 from autofast.model.script import Script

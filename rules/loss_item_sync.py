@@ -12,7 +12,7 @@ from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.syncs.code_motion import NAME
 from autofast.techniques.syncs.elements import by_elements
-from autofast.techniques.syncs.extended import extended
+from autofast.techniques.syncs.filled import extended
 from autofast.techniques.syncs.planned import (
     in_functions,
     in_loops,

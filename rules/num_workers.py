@@ -10,10 +10,9 @@ from autofast.facts.cost import gains
 from autofast.facts.loaders import counts, given
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.loading.few_workers import NONE, raised
+from autofast.techniques.loading.few_workers import NAME, NONE, raised, refusal, wish
 from autofast.techniques.loading.resident import left
-from autofast.techniques.loading.workers import NAME, refusal, wish
-from autofast.write.loader_arguments import added
+from autofast.write.arguments import added
 from autofast.write.worker_helper import Helped
 
 

@@ -21,8 +21,7 @@ from autofast.techniques.loading.persistent import (
     workers_of,
 )
 from autofast.techniques.loading.resident import left
-from autofast.write.arguments import Home, others_may_give
-from autofast.write.loader_arguments import Wish, added
+from autofast.write.arguments import Home, Wish, added, others_may_give
 
 MESSAGE = "the worker processes are stopped and started again at every epoch"
 

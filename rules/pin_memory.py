@@ -13,9 +13,8 @@ from autofast.model.source import statement_of
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.loading.pinned import Pinned, against, is_given, written_off
 from autofast.techniques.loading.resident import left
-from autofast.write.arguments import Home
+from autofast.write.arguments import Home, Wish, added
 from autofast.write.cuda_flag import enabled_where_cuda
-from autofast.write.loader_arguments import Wish, added
 
 MESSAGE = "batches are in pageable memory, which a GPU can only fetch by way of a copy"
 

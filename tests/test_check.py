@@ -46,7 +46,7 @@ def test_a_file_that_others_import_is_read_with_them(split: Path) -> None:
 
 
 def test_which_scripts_are_started(project: Path) -> None:
-    from autofast.commands.entries import Entries
+    from autofast.commands.discover import Entries
 
     tree = {
         "pkg/__init__.py": "",

@@ -14,6 +14,7 @@ from autofast.flow.cfg import Graph, graph_of
 from autofast.flow.defuse import DefUse
 from autofast.flow.frequency import Frequency, frequency, rare_arms_around
 from autofast.flow.loops import loops_around
+from autofast.flow.positions import is_always
 from autofast.flow.program import Flow, function_around
 from autofast.flow.scopes import (
     binds,
@@ -595,3 +596,29 @@ def test_live_before_and_origins():
     assert isinstance(result, ast.Return) and isinstance(result.value, ast.Name)
     assert {d.node.lineno for d in flow.reaching(result.value)} == {11}
     assert {d.node.lineno for d in flow.origins(result.value)} == {2, 5, 11}
+
+
+@pytest.mark.parametrize(
+    ("statement", "always"),
+    [
+        ("print(it, other)", True),
+        ("print(a if it else b)", True),
+        ("print(it if a else b)", False),
+        ("print(it or b)", True),
+        ("print(a or it)", False),
+        ("print(a < it < b)", True),
+        ("print(a < b < it)", False),
+        ("print(sum(x for x in it))", True),
+        ("print(sum(it for x in xs))", False),
+        ("print(sum(x for x in xs if it))", False),
+        ("print([y for x in xs for y in it])", False),
+        ("show(lambda: it)", False),
+        ("assert it, text", True),
+        ("assert a, it", False),
+        ("while it: go()", False),
+    ],
+)
+def test_what_a_statement_computes_once_whenever_it_runs(statement: str, always: bool) -> None:
+    tree = Source(Path("/train.py"), "train.py", f"{statement}\n".encode()).tree
+    it = next(n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == "it")
+    assert is_always(it, tree.body[0]) is always

@@ -643,9 +643,30 @@ def test_epochs_that_are_counted_in_batches():
     assert advice(text.replace("T_max=EPOCHS", "T_max=EPOCHS * len(loader)")) == ""
 
 
+def test_batches_that_are_counted_in_epochs():
+    one = "scheduler = lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, steps_per_epoch=len(loader), epochs=EPOCHS)\n"
+    assert "once an epoch" in advice(script(one))
+    assert advice(script(one).replace("    scheduler.step()", "        scheduler.step()")) == ""
+    assert "once an epoch" in advice(
+        script(
+            one.replace(
+                "steps_per_epoch=len(loader), epochs=EPOCHS", "total_steps=len(loader) * EPOCHS"
+            )
+        )
+    )
+    assert (
+        advice(
+            script(one.replace("steps_per_epoch=len(loader), epochs=EPOCHS", "total_steps=EPOCHS"))
+        )
+        == ""
+    )
+
+
 def test_a_horizon_in_batches_that_is_stepped_once_an_epoch():
     text = script("total = EPOCHS * len(loader)\n" + MADE.replace("T_max=EPOCHS", "T_max=total"))
-    assert "counts batches already" in refused(text)
+    assert "`T_max=total` counts batches" in advice(text) and "counts batches already" in refused(
+        text
+    )
 
 
 def test_the_plot_is_up_to_date():

@@ -10,11 +10,9 @@ from typing import Any
 import click
 
 from autofast import DISTRIBUTION
-from autofast.cli.group import Fault, cli
-from autofast.cli.options import facts_option, flag, input_options
-from autofast.cli.parameters import complete_files, complete_rules
+from autofast.cli.group import Fault, cli, out
+from autofast.cli.options import complete_files, complete_rules, facts_option, flag, input_options
 from autofast.cli.project import ProjectCommand, configured, root_of
-from autofast.cli.streams import out
 from autofast.model.source import BadInput
 
 

@@ -10,11 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from autofast.cli.group import cli
-from autofast.cli.options import also, facts_option, flag, input_options, stdin_option
-from autofast.cli.parameters import Named, complete_files
+from autofast.cli.group import cli, counted, out, say
+from autofast.cli.options import (
+    Named,
+    also,
+    complete_files,
+    facts_option,
+    flag,
+    input_options,
+    stdin_option,
+)
 from autofast.cli.project import STDIN, ProjectCommand, configured, entry_of, root_of
-from autofast.cli.streams import counted, out, say
 from autofast.model.source import BadInput
 
 if TYPE_CHECKING:
@@ -140,7 +146,7 @@ def _presented(request: CheckRequest, result: Checked, given: dict[str, Any]) ->
 
     fixes = None
     if given["output_format"] == "sarif":
-        from autofast.commands.suggesting import of_request
+        from autofast.commands.fixing import of_request
 
         fixes = of_request(request)
     return present(

@@ -1,12 +1,16 @@
-"""The group of commands: what went wrong in any of them is one line and the right exit code."""
+"""The group of commands: what went wrong in any of them is one line and the right exit code.
+
+Standard output carries the product alone, standard error all that is said about it.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import click
@@ -15,6 +19,31 @@ from autofast import __version__
 from autofast.faults import REPORT, PostConditionError, internal
 from autofast.model.source import BadInput
 from autofast.nearest import hint
+
+Tell = Callable[[int, int, str], None]
+
+
+def say(errors: Iterable[str], warnings: Iterable[str], notes: Iterable[str] = ()) -> None:
+    for kind, lines in (("", errors), ("warning: ", warnings), ("", notes)):
+        for line in lines:
+            click.echo(f"autofast: {kind}{line}", err=True)
+
+
+def out(product: bytes | str) -> None:
+    """Standard output in bytes: a script keeps its own encoding and line ends. Names of files need
+    be no text.
+    """
+    if isinstance(product, str):
+        product = product.encode("utf-8", "backslashreplace")
+    click.echo(product, nl=False)
+
+
+def counted(given: dict[str, Any]) -> AbstractContextManager[Tell | None]:
+    """Shows how far work has come that takes long, but for ``--quiet``."""
+    from autofast.report.progress import counted as shown
+
+    return contextlib.nullcontext() if given["quiet"] else shown()
+
 
 HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())  # of click 8.2 and newer
 FULL = (errno.ENOSPC, errno.EIO, errno.EFBIG)  # of a file: those of a stream have no name

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from autofast.cli.group import Fault, cli
+from autofast.cli.group import Fault, cli, out, say
 from autofast.cli.options import (
     PATH,
     chosen,
@@ -22,7 +22,6 @@ from autofast.cli.options import (
     run_options,
 )
 from autofast.cli.project import SETTINGS, ProjectCommand, configured, root_of
-from autofast.cli.streams import out, say
 
 if TYPE_CHECKING:
     from autofast.verify.request import Request

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from autofast.cli.parameters import Steps
+from autofast.cli.options import Steps
 from autofast.config import Config, find_root, load, settings
 from autofast.model.disk import real
 from autofast.model.source import BadInput

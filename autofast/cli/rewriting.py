@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from autofast import DISTRIBUTION
-from autofast.cli.group import Fault, cli
+from autofast.cli.group import Fault, cli, counted, out, say
 from autofast.cli.options import (
+    Named,
     chosen,
+    complete_files,
     facts_option,
     file,
     flag,
@@ -20,9 +22,7 @@ from autofast.cli.options import (
     output_options,
     stdin_option,
 )
-from autofast.cli.parameters import Named, complete_files
 from autofast.cli.project import STDIN, ProjectCommand, configured, entry_of, root_of
-from autofast.cli.streams import counted, out, say
 from autofast.faults import PostConditionError, internal
 from autofast.model.disk import real
 from autofast.model.source import BadInput

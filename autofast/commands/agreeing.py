@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from autofast.commands.discover import excluded
-from autofast.commands.entries import Entries
+from autofast.commands.discover import Entries, excluded
 from autofast.commands.planning import chosen, plan_by, read
 from autofast.config import Config
 from autofast.edit.edits import TEXTS, Edit

@@ -8,8 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from autofast.commands.cache import Cache, folder
-from autofast.commands.discover import NOTHING, excluded, idle, scripts
-from autofast.commands.entries import Entries
+from autofast.commands.discover import NOTHING, Entries, excluded, idle, scripts
 from autofast.commands.informing import stale
 from autofast.commands.outcome import Outcome, Unused, agreed, unused_by_all
 from autofast.config import Config

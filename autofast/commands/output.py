@@ -65,7 +65,7 @@ def deliver(result: Rewritten, to: Destination, style: Style) -> Delivery:
     if to.mode == "patch":
         return _patch(result, to)
     if to.mode == "patches":
-        from autofast.commands.splitting import write_patches
+        from autofast.commands.committing import write_patches
 
         return Delivery(written=write_patches(result, Path(to.path), force=to.force))
     if to.mode == "commits":

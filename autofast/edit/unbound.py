@@ -14,6 +14,7 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.graph import Function
 from autofast.flow.program import Flow, function_around
 from autofast.flow.scopes import Variable, bound_by, variables_of
+from autofast.model.contents import each_once
 from autofast.model.script import Script
 from autofast.model.source import Source, statement_of
 from autofast.model.syntax import FUNCTIONS, is_read
@@ -101,12 +102,8 @@ class _File:
         others, too.
         """
         graph = self.new.analysis(CallGraph)
-        todo, seen = [function_around(load)], set()
-        while todo:
-            function = todo.pop()
-            if id(function) in seen:
-                continue
-            seen.add(id(function))
+        todo = [function_around(load)]
+        for function in each_once(todo):
             for node in graph.entries(function):
                 if node is function or (outer := function_around(node)) is function:
                     continue

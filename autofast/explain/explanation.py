@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from autofast.commands.entries import Entries
+from autofast.commands.discover import Entries
 from autofast.commands.rewriting import Rewritten, rewrite
 from autofast.config import Config
 from autofast.depth import deeply

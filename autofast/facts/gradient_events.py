@@ -11,7 +11,7 @@ from autofast.facts.parts import parts_of
 from autofast.facts.scaler import Event
 from autofast.flow.defuse import bound_to
 from autofast.flow.program import Flow
-from autofast.model.contents import unwrapped
+from autofast.model.contents import each_once, unwrapped
 from autofast.model.events import Occurrence, Site
 from autofast.model.kinds import is_optimizer
 from autofast.model.script import Script, Update
@@ -120,12 +120,7 @@ def parameter_owners(script: Script, expr: ast.expr) -> list[Thing] | None:
     """
     found: list[Thing] = []
     todo: list[ast.expr] = [expr]
-    seen: set[int] = set()
-    while todo:
-        part = todo.pop()
-        if id(part) in seen:
-            continue
-        seen.add(id(part))
+    for part in each_once(todo):
         match part:
             case ast.Call(func=ast.Attribute(value=model, attr="parameters" | "named_parameters")):
                 things = script.values(model)

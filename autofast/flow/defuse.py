@@ -15,6 +15,7 @@ from autofast.flow.cfg import Graph, graph_of
 from autofast.flow.graph import PLACES, Function, Node
 from autofast.flow.scopes import STAR, Variable, variables_of
 from autofast.flow.solve import Problem, solve
+from autofast.model.contents import each_once
 from autofast.model.source import parent_of, statement_of, walk
 from autofast.model.syntax import COMPREHENSIONS
 
@@ -172,12 +173,7 @@ class DefUse:
             self.graph.entry,
             *(n for node in removed if node in self.graph.live for n in self.graph.out(node)),
         ]
-        seen: set[Node] = set()
-        while todo:
-            node = todo.pop()
-            if node in seen:
-                continue
-            seen.add(node)
+        for node in each_once(todo):
             if node in ends:
                 return True
             through = True
@@ -251,12 +247,7 @@ class DefUse:
             for n in self.graph.out(start)
         ]
         found: set[int] = set()
-        seen: set[Node] = set()
-        while todo:
-            node = todo.pop()
-            if node in seen:
-                continue
-            seen.add(node)
+        for node in each_once(todo):
             lost = False
             for access, other in self._accesses.get(node, ()):
                 if other == variable and access.kind is not Kind.USE:

@@ -14,6 +14,7 @@ from autofast.flow.cfg import Graph
 from autofast.flow.graph import Node
 from autofast.flow.loops import Loop, loops_around
 from autofast.model.calls import names_in
+from autofast.model.contents import each_once
 from autofast.model.events import BranchFrame
 from autofast.model.source import function_of, nodes_in, outwards, source_of
 from autofast.model.syntax import FUNCTIONS
@@ -82,12 +83,8 @@ def _walk(
     behind edges that are closed.
     """
     begin, head = way
-    seen, todo = set(), [begin]
-    while todo:
-        node = todo.pop()
-        if node in seen:
-            continue
-        seen.add(node)
+    todo = [begin]
+    for node in each_once(todo):
         yield node
         if node is not head and node not in wanted:
             todo += [n for n in graph.succ.get(node, ()) if (node, n) not in closed]

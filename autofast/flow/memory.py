@@ -16,7 +16,7 @@ from autofast.flow.defuse import bound_to
 from autofast.flow.program import Flow
 from autofast.flow.scopes import own_nodes
 from autofast.model.calls import arguments_of, is_name
-from autofast.model.contents import opened
+from autofast.model.contents import each_once, opened
 from autofast.model.script import Script
 from autofast.model.source import parent_of
 from autofast.model.syntax import is_read, is_stored
@@ -146,12 +146,8 @@ class Memory:
         memory; None where these are not known.
         """
         found: set[int] = set()
-        todo, seen = [expr], set[int]()
-        while todo:
-            node = todo.pop()
-            if id(node) in seen:
-                continue
-            seen.add(id(node))
+        todo = [expr]
+        for node in each_once(todo):
             if self.is_fresh(node):
                 found.add(id(node))
             elif isinstance(node, ast.Name) and is_read(node):

@@ -22,6 +22,7 @@ from autofast.model.source import (
     block_of,
     function_of,
     nodes_in,
+    outwards,
     statement_of,
     walk,
     within,
@@ -171,3 +172,28 @@ def computed_before(expr: ast.expr) -> Iterator[ast.expr]:
         first = (node.lineno, node.col_offset) < (expr.lineno, expr.col_offset)
         if first and id(node) not in around:
             yield node
+
+
+def is_always(expr: ast.expr, statement: ast.stmt) -> bool:
+    """Whether an expression is computed exactly once when its statement runs: not for each element,
+    nor under a condition.
+    """
+    for inner, outer in outwards(expr):
+        if outer is statement:
+            return not isinstance(statement, (ast.While, ast.Try)) and not (
+                isinstance(statement, ast.Assert) and inner is statement.msg
+            )
+        match outer:
+            case ast.IfExp(test=first) | ast.BoolOp(values=[first, *_]):
+                computed = inner is first
+            case ast.Compare(left=left, comparators=[right, *_]):
+                computed = inner in (left, right)
+            case ast.comprehension(iter=first):
+                computed = inner is first
+            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                computed = inner is outer.generators[0]
+            case _:
+                computed = not isinstance(outer, ast.Lambda)
+        if not computed:
+            return False
+    return False

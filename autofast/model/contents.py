@@ -50,6 +50,16 @@ def opened(roots: Iterable[T], opens: Callable[[T], Iterable[T]] = elements) -> 
             todo.extend(opens(thing))
 
 
+def each_once(todo: list[T]) -> Iterator[T]:
+    """What a list holds, from its end, each thing once; what is added meanwhile, too."""
+    seen: set[int] = set()
+    while todo:
+        here = todo.pop()
+        if id(here) not in seen:
+            seen.add(id(here))
+            yield here
+
+
 def unwrapped(thing: Thing) -> list[Thing]:
     """The modules inside DDP, DataParallel, torch.compile, however many are around them."""
     return [t for t in opened([thing], _inner) if not is_wrapper(t)]

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from autofast.commands import planning, rewriting
-from autofast.commands.discover import scripts
-from autofast.commands.entries import Entries
+from autofast.commands.discover import Entries, scripts
 from autofast.config import Config, find_root, load
 from autofast.depth import deeply
 from autofast.edit.amend import Key, key_of

@@ -7,24 +7,29 @@ are decided here, from the values that the reader found, for all rules that set 
 
     if isinstance(homes := written(script, args, "num_workers", calls), str): ...  # the reason why
     it cannot be changed edits = tuple(home.set("num_workers", "4") for home in homes)
+
+Arguments of loaders: one finding for each place where one is to be written.
 """
 
 from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from autofast.edit.edits import After, DictItem, Edit, Keyword, Rewrite, literal
+from autofast.facts.settings import beside
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.importers import Importers
 from autofast.flow.scopes import defaults, is_parameter, variables_of
 from autofast.model.calls import call_of, is_method
-from autofast.model.script import Script
+from autofast.model.contents import each_once
+from autofast.model.script import Loader, Script
 from autofast.model.source import at, function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import DEFS, is_stored
 from autofast.model.values import Arguments, Bound, Cls, Dict, Func, Given, Ref, certainly, const
+from autofast.rule import Effect, Finding, Need
 
 DICTS = frozenset({"builtins.dict", "collections.OrderedDict"})
 READERS = frozenset({"get", "pop", "setdefault"})
@@ -178,12 +183,7 @@ def reach(
     if not todo:
         return f"the dict of {at(home)} is not known"
     uses = script.analysis(_uses)
-    seen: set[int] = set()
-    while todo:
-        thing = todo.pop()
-        if id(thing) in seen:
-            continue
-        seen.add(id(thing))
+    for thing in each_once(todo):
         for use in uses.get(id(thing), ()):
             next_dicts = _flows(script, use, name, calls, found)
             if next_dicts is None:
@@ -302,3 +302,47 @@ def _uses(script: Script) -> Mapping[int, list[ast.expr]]:
         for thing in _dicts(script, node):
             found[id(thing)].append(node)
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class Wish:
+    """A loader that an argument should be added to."""
+
+    loader: Loader
+    # The value at a home, and what else it needs there.
+    make: Callable[[Home], tuple[str, tuple[Edit, ...]]]
+    effect: Effect | None = None
+    needs: tuple[Need, ...] = ()  # rules without whose fix at ``key`` this would be wrong
+    key: ast.AST | None = None  # the place of that fix; None for the home itself
+    home: Home | None = None  # where it is written already, otherwise; None where it is not
+
+
+def added(script: Script, name: str, message: str, wishes: list[Wish]) -> Iterator[Finding]:
+    """One finding for each place where the argument is to be written: a call, or a dict that
+    several of the loaders share.
+    """
+    calls = [wish.loader.node for wish in wishes]
+    homes: dict[int, tuple[Home, list[Wish]]] = {}
+    for wish in wishes:
+        home = wish.home or room(script, wish.loader.args, name, calls)
+        if isinstance(home, str) and (where := beside(wish.loader.args)):
+            yield Finding(
+                wish.loader.node, message, advice=f"set {name} beside the arguments of {where}"
+            )
+        elif isinstance(home, str):
+            yield Finding(wish.loader.node, message, refusal=home)
+        else:
+            homes.setdefault(id(home.node), (home, []))[1].append(wish)
+    for home, members in homes.values():
+        value, more = members[0].make(home)
+        effect = max((w.effect for w in members if w.effect is not None), default=None)
+        needs = tuple(dict.fromkeys(rule for w in members for rule in w.needs))
+        key = members[0].key or home.node
+        yield Finding(
+            home.node,
+            message,
+            edits=(home.set(name, value) if home.expr is None else home.replace(value), *more),
+            effect=effect,
+            key=key,
+            needs=needs,
+        )

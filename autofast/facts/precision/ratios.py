@@ -14,6 +14,7 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import Flow, function_around
 from autofast.model.calls import is_method
+from autofast.model.contents import each_once
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
 from autofast.model.source import nodes_in
@@ -55,12 +56,7 @@ class Ratios:
             todo = [call.func.value]
         else:
             return
-        seen: set[int] = set()
-        while todo:
-            expr = todo.pop()
-            if id(expr) in seen:
-                continue
-            seen.add(id(expr))
+        for expr in each_once(todo):
             match expr:
                 case ast.BinOp(left=a, op=ast.Sub(), right=b):
                     yield a, b
@@ -75,12 +71,7 @@ class Ratios:
         """
         from_outside = False
         todo: list[ast.AST] = [expr]
-        seen: set[int] = set()
-        while todo:
-            node = todo.pop()
-            if id(node) in seen:
-                continue
-            seen.add(id(node))
+        for node in each_once(todo):
             if id(node) in self.passes:
                 return True
             if isinstance(node, ast.Name):

@@ -16,7 +16,7 @@ from autofast.model.kinds import is_loader, is_scheduler
 from autofast.model.script import Scheduler, Script, Tick
 from autofast.model.source import ancestors, at, nodes_in, outwards, parent_of, statement_of, within
 from autofast.model.syntax import LOOPS, TESTS, is_attribute, is_constant, is_read, is_stored
-from autofast.model.values import Arg, Bound, Cls, Const, Func, Ref, Values
+from autofast.model.values import Arg, Bound, Cls, Const, Func, Given, Ref, Values
 from autofast.rule import Refusal
 
 SHOWS = ("get_last_lr", "get_lr", "print_lr")  # the rate of now
@@ -162,26 +162,52 @@ def _decides(script: Script, node: ast.expr) -> ast.AST | None:
 
 
 # -------------------------------------------------------------------------------------------- units
+HORIZONS = {
+    "StepLR": (1, "step_size"),
+    "CosineAnnealingLR": (1, "T_max"),
+    "CosineAnnealingWarmRestarts": (1, "T_0"),
+    "LinearLR": (3, "total_iters"),
+    "PolynomialLR": (1, "total_iters"),
+}
+TOO_SHORT = {
+    "CosineAnnealingLR": "the rate goes up and down again and again",
+    "PolynomialLR": "the rate ends in the first epochs",
+}
 
 
 def counted_wrong(script: Script, tick: Tick, schedulers: list[Scheduler]) -> str:
-    """A horizon in epochs of a scheduler that is stepped in every iteration, in words."""
+    """A horizon in epochs of a scheduler that is stepped in every iteration, or the other way
+    round, in words.
+    """
     for scheduler in schedulers:
-        if scheduler.own or scheduler.name != "CosineAnnealingLR":
+        if scheduler.own:
             continue
-        given = scheduler.args.given(1, "T_max")
-        if (
-            tick.unit == "update"
-            and not tick.given
-            and given is not None
-            and given.expr is not None
-            and _is_number_of_epochs(script, given.values, tick)
-        ):
+        once = f"but the step on {at(tick.node)} is made once an epoch: the rate hardly moves"
+        if scheduler.name == "OneCycleLR" and tick.unit == "epoch":
+            each = scheduler.args.given(4, "steps_per_epoch")
+            total = scheduler.args.given(2, "total_steps")
+            if each is not None and each.values != {Const(1)} or _in_batches(script, total):
+                return f"OneCycleLR is made for a step after every update, {once}"
+        if scheduler.name not in HORIZONS:
+            continue
+        index, name = HORIZONS[scheduler.name]
+        given = scheduler.args.given(index, name)
+        if given is None or given.expr is None:
+            continue
+        told = f"`{name}={ast.unparse(given.expr)}`"
+        if tick.unit == "epoch" and _in_batches(script, given):
+            return f"{told} counts batches, {once}; count epochs, or step after every update"
+        short = TOO_SHORT.get(scheduler.name) if tick.unit == "update" and not tick.given else None
+        if short and _is_number_of_epochs(script, given.values, tick):
             return (
-                f"`T_max={ast.unparse(given.expr)}` is the number of epochs, but the step on {at(tick.node)} is made in every iteration: "
-                "the rate goes up and down again and again; multiply it by the length of the loader, or step once an epoch"
+                f"{told} is the number of epochs, but the step on {at(tick.node)} is made in every iteration: "
+                f"{short}; multiply it by the length of the loader, or step once an epoch"
             )
     return ""
+
+
+def _in_batches(script: Script, given: Given | None) -> bool:
+    return given is not None and given.expr is not None and counts_batches(script, given.expr)
 
 
 def _is_number_of_epochs(script: Script, values: Values, tick: Tick) -> bool:

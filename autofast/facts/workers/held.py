@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from autofast.facts.splits import SPLITS
+from autofast.facts.loaders import SPLITS
 from autofast.facts.workers.loader_code import Side, ever_bound, holds
 from autofast.flow.defuse import bound_to
 from autofast.flow.effects import Effects

@@ -7,9 +7,8 @@ import ast
 from autofast.facts.cost import measured
 from autofast.facts.cost.items import worth_a_worker
 from autofast.facts.datasets import Images, images
-from autofast.facts.loaders import again, given, hooks, made_elsewhere, peeks
+from autofast.facts.loaders import again, given, hooks, made_elsewhere, peeks, split_after
 from autofast.facts.parts import held_by
-from autofast.facts.splits import split_after
 from autofast.facts.workers.seeding import seeded_anew, seeded_by_workers
 from autofast.facts.workers.shared_state import (
     changed_by_items,

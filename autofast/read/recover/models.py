@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from autofast.model import names
-from autofast.model.contents import unwrapped
+from autofast.model.contents import each_once, unwrapped
 from autofast.model.kinds import foreign_bases, is_loss, is_module
 from autofast.model.script import Model, Script
 from autofast.model.values import Dict, Ext, Inst, Seq, Thing, Unknown, const
@@ -58,12 +58,7 @@ def layers_of(thing: Thing) -> tuple[frozenset[str], str, list[ast.ClassDef]]:
     classes: dict[int, ast.ClassDef] = {}
     unknown = ""
     todo: list[Thing] = [thing]
-    seen: set[int] = set()
-    while todo:
-        part = todo.pop()
-        if id(part) in seen:
-            continue
-        seen.add(id(part))
+    for part in each_once(todo):
         if isinstance(part, Inst):
             classes[id(part.cls.node)] = part.cls.node
             for base in part.cls.bases:

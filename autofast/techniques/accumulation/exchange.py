@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from autofast.edit.edits import Edit, literal
 from autofast.model.script import Script
 from autofast.rule import Finding, Need, Options, Refusal
-from autofast.techniques.accumulation import accumulated, existing, no_sync
+from autofast.techniques.accumulation import accumulated, existing
 
 EXCHANGE = "the processes exchange gradients after every batch, and the last of a window is enough"
 
@@ -35,7 +35,7 @@ def quiet(
             if planned is not None and planned.window is not None and planned.iteration is not None:
                 condition = literal(planned.window.is_last)
                 backwards = [e.node for e in planned.iteration.of("backward")]
-                edits = no_sync.no_sync(
+                edits = accumulated.no_sync(
                     planned.iteration.loop,
                     backwards,
                     condition,

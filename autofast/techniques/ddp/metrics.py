@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from itertools import pairwise
 
 from autofast.edit.edits import After, Before, Edit, Helper, Rewrite, Wrap
+from autofast.flow.positions import is_always
 from autofast.flow.scopes import is_local, owner, scope_of
 from autofast.model.calls import arguments_of, call_of, root_of, short_name
 from autofast.model.events import CallFrame
@@ -125,13 +125,8 @@ def _check_once(expr: ast.expr, shown: ast.stmt) -> None:
     """It may be computed before what shows it: not for each element, nor where a condition may keep
     it from being computed at all.
     """
-    around = [expr, *ancestors(expr)]
-    choices = (
-        inner is not (outer.test if isinstance(outer, ast.IfExp) else outer.values[0])
-        for inner, outer in pairwise(around[: around.index(statement_of(expr))])
-        if isinstance(outer, (ast.IfExp, ast.BoolOp))
-    )
-    if scope_of(expr) is not scope_of(shown) or (any(choices) and not isinstance(expr, VARIABLES)):
+    is_there = isinstance(expr, VARIABLES) and scope_of(expr) is scope_of(shown)
+    if not is_there and not is_always(expr, statement_of(expr)):
         raise Refusal(
             f"`{ast.unparse(expr)}` on {at(expr)} is computed for each element, or not always: put it into a variable first"
         )

@@ -16,8 +16,7 @@ from autofast.techniques.ddp import (
     agreement,
     batch_size,
     data,
-    epochs,
-    host,
+    guards,
     metrics,
     model,
     setup,
@@ -28,7 +27,7 @@ from autofast.techniques.ddp.loss import Loss
 from autofast.techniques.ddp.model import Trained
 from autofast.techniques.ddp.names import Ranks, Training
 from autofast.techniques.ddp.setup import Extent, Happening
-from autofast.techniques.ddp.uniformity.follow import followed
+from autofast.techniques.ddp.uniformity.walk import followed
 
 FRAMEWORKS = {
     "accelerate": "Accelerate distributes it: start it with `accelerate launch --num_processes N`",
@@ -80,12 +79,12 @@ def edits_for(
     wrappers, wrapped = wrapping.edits(script, ranks, models, options, seeds=True)
     training = _training(script, models, loaders, extent, wrapped, reductions)
     outside, walk = followed(script, training)
-    edits += host.edits(script, ranks, outside)  # first: who downloads stands before the dataset
+    edits += guards.edits(script, ranks, outside)  # first: who downloads stands before the dataset
     edits += metrics.edits(script, ranks, training, outside, walk)
     edits += wrappers
     for loader in loaders:
         edits += sharing.share(script, ranks, loader)
-        edits += epochs.another_order(script, ranks, loader)
+        edits += sharing.another_order(script, ranks, loader)
     edits += _sums(script, ranks, reductions)
     return [*edits, *ranks.edits], _note(models, options), wrapped
 
@@ -151,7 +150,7 @@ def _training(
 ) -> Training:
     stacks = [(s, o.stack) for s in script.steps for b in s.backwards for o in b.site]
     outer: dict[int, ast.AST] = {
-        id(e): e for s, stack in stacks if (e := epochs.epochs_of(s, stack)) is not None
+        id(e): e for s, stack in stacks if (e := sharing.epochs_of(s, stack)) is not None
     }
     return Training(
         steps=script.steps,

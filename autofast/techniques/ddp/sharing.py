@@ -4,6 +4,8 @@ batch size.
 With ``W`` processes that divide the batch, batch ``i`` of all processes together holds the same
 samples as batch ``i`` of one process that goes through the same order; an epoch has the same number
 of batches. The sampler repeats a few samples where the dataset does not divide.
+
+Each epoch of a loader that is shared out goes through the samples in another order.
 """
 
 from __future__ import annotations
@@ -12,17 +14,21 @@ import ast
 
 from autofast.edit.edits import Before, Edit, Keyword, Rewrite, Wrap, literal
 from autofast.facts.loaders import Whole, given, plain_text, whole_batches
+from autofast.facts.updates import cadence
 from autofast.flow.loops import loop_of
-from autofast.flow.positions import computed_before
+from autofast.flow.positions import computed_before, is_always
 from autofast.flow.program import Flow
-from autofast.flow.scopes import is_local
+from autofast.flow.scopes import is_local, stored_in
 from autofast.model.calls import literal_of, short_name
-from autofast.model.script import Loader, Script
-from autofast.model.source import at, holds, parent_of, statement_of, within_statement
-from autofast.model.syntax import DEFS, FUNCTIONS, is_constant
-from autofast.model.values import Given, const
+from autofast.model.events import LoopFrame, Stack
+from autofast.model.kinds import is_loader
+from autofast.model.script import Loader, Script, Step
+from autofast.model.source import at, function_of, holds, parent_of, statement_of
+from autofast.model.syntax import is_constant
+from autofast.model.values import Ext, Given, const
 from autofast.rule import Refusal
 from autofast.techniques.ddp.names import Ranks
+from autofast.write.reach import Reach
 from autofast.write.spelling import spelled
 
 SAMPLER = "torch.utils.data.distributed", "DistributedSampler"
@@ -66,13 +72,7 @@ def _at_call(
     script: Script, ranks: Ranks, loader: Loader, wanted: dict[str, Given | None]
 ) -> list[Edit]:
     call, statement = loader.node, statement_of(loader.node)
-    if any(
-        isinstance(
-            a, (*FUNCTIONS, ast.GeneratorExp, ast.ListComp, ast.DictComp, ast.IfExp, ast.BoolOp)
-        )
-        and not isinstance(a, DEFS)
-        for a in within_statement(call)
-    ):
+    if not is_always(call, statement):
         raise Refusal(
             f"the loader on {at(call)} is made inside an expression: make it in a statement of its own"
         )
@@ -248,3 +248,133 @@ def _own(call: ast.Call, value: Given, name: str) -> ast.expr:
             f"`{name}` of the loader on {at(call)} is given in a way that cannot be changed"
         )
     return expr
+
+
+def epochs_of(step: Step, stack: Stack) -> ast.AST | None:
+    """The loop around a training loop, across calls."""
+    loops = [f for f in stack if isinstance(f, LoopFrame) and not f.unrolled]
+    mine = next((n for n, f in enumerate(loops) if f.node is step.loop), None)
+    return loops[mine - 1].node if mine else None
+
+
+def another_order(script: Script, ranks: Ranks, loader: Loader) -> list[Edit]:
+    """Another order in every epoch: DistributedSampler draws it from a seed and the epoch."""
+    shuffle, whole = given(loader, "shuffle"), whole_batches(loader)
+    if not (
+        whole.random
+        if whole is not None
+        else shuffle is not None and const(shuffle.values) is not False
+    ):
+        return []
+    sampler = "sampler" if whole is None else "sampler.sampler"
+    edits: list[Edit] = []
+    for step in script.steps:
+        if not any(t is x for t in step.loaders for x in loader.things):
+            continue
+        stacks = [
+            o.stack
+            for b in step.backwards
+            for o in b.site
+            if any(f.node is step.loop for f in o.stack)
+        ]
+        outer = {id(e): e for s in stacks if (e := epochs_of(step, s)) is not None}
+        if not outer:
+            continue
+        assert isinstance(step.loop, ast.For)
+        edits += _by_number(
+            script, ranks, loader, step, stacks, list(outer.values()), sampler
+        ) or _by_count(script, ranks, step, sampler)
+    return edits
+
+
+def loader_expr(script: Script, loop: ast.For) -> ast.expr:
+    """The loader in what a loop goes over, without counters and bars."""
+    things = {id(t) for x in script.loaders for t in x.things}
+    expr: ast.expr = loop.iter
+    for _ in range(5):
+        found = script.values(expr)
+        if found and all(is_loader(t) and id(t) in things for t in found):
+            return expr
+        inner = cadence.inside_bar(found)
+        if inner is None:
+            break
+        expr = inner
+    raise Refusal(f"what the loop on {at(loop)} goes over is not known")
+
+
+def _by_number(
+    script: Script,
+    ranks: Ranks,
+    loader: Loader,
+    step: Step,
+    stacks: list[Stack],
+    outer: list[ast.AST],
+    sampler: str,
+) -> list[Edit]:
+    """``sampler.set_epoch(epoch)`` at the beginning of the loop over epochs, where both are to be
+    had; else nothing.
+    """
+    loop = outer[0]
+    if (
+        len(outer) != 1
+        or not isinstance(loop, ast.For)
+        or not isinstance(loop.target, ast.Name)
+        or not _counts(script, loop.iter)
+    ):
+        return []
+    if set(loop.target.id) == {"_"}:
+        return []
+    assert isinstance(step.loop, ast.For)
+    expr = loader_expr(script, step.loop)
+    scope = function_of(loop)
+    if function_of(step.loop) is scope and plain_text(expr):
+        name = ast.unparse(expr)
+    else:
+        reach = Reach(script, "loader", expr, loader.things, stacks)
+        try:
+            name = reach.to(scope)
+        except Refusal:
+            return []
+        if reach.edits:
+            return []
+    if (
+        name.split(".")[0].split("[")[0] in stored_in(loop)
+        or not name.isidentifier()
+        and "." not in name
+    ):
+        return []
+    return [
+        Before(
+            loop.body[0],
+            f"if {ranks.world(loop)} > 1:\n    {name}.{sampler}.set_epoch({loop.target.id})",
+        )
+    ]
+
+
+def _counts(script: Script, expr: ast.expr) -> bool:
+    """``range(...)``, perhaps in a progress bar."""
+    match expr:
+        case ast.Call(func=ast.Name("range")):
+            return True
+        case ast.Call(args=[inner, *_]):
+            names = [t.name for t in script.values(expr) if isinstance(t, Ext)]
+            bar = bool(names) and all(n.startswith("tqdm.") for n in names)
+            return bar and _counts(script, inner)
+    return False
+
+
+def _by_count(script: Script, ranks: Ranks, step: Step, sampler: str) -> list[Edit]:
+    """The sampler counts: its epoch grows by one before each pass."""
+    assert isinstance(step.loop, ast.For)
+    expr = loader_expr(script, step.loop)
+    name = plain_text(expr)
+    if not name:
+        raise Refusal(
+            f"the loader in `{ast.unparse(expr)}` on {at(step.loop)} has no name: put it into a variable"
+        )
+    place = f"{name}.{sampler}"
+    return [
+        Before(
+            step.loop, f"if {ranks.world(step.loop)} > 1:\n    {place}.set_epoch({place}.epoch + 1)"
+        )
+    ]

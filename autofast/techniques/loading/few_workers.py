@@ -1,12 +1,15 @@
-"""Numbers of workers that are too small for most machines."""
+"""Numbers of workers that are too small for most machines.
+
+Workers for loaders that have none: the argument, and what other arguments wish for beside it.
+"""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from autofast.edit.edits import Rewrite
+from autofast.edit.edits import Edit, Rewrite
 from autofast.facts.cost import gains
 from autofast.facts.cost.cells import goes_along_sequences
 from autofast.facts.loaders import POSITION, counts, given
@@ -18,17 +21,61 @@ from autofast.model.script import Loader, Script
 from autofast.model.source import at, parent_of, source_of
 from autofast.model.values import Given, const
 from autofast.rule import Finding, Options
-from autofast.techniques.loading.workers import NAME
-from autofast.write.arguments import Home, written
+from autofast.write.arguments import Home, Wish, room, written
 from autofast.write.worker_helper import (
     FEW,
     MOST,
+    Helped,
     against_starting,
     as_beside,
     as_cores,
     helper,
     several_ranks,
 )
+
+NAME = "num_workers"
+
+
+def refusal(script: Script, loader: Loader) -> str:
+    """Why a loader without workers does not get any; empty where it does."""
+    return against(script, loader) or cheap(script, loader) or against_starting(script)
+
+
+def wish(script: Script, loader: Loader, options: Options, template: str = "{}") -> Wish:
+    def make(home: Home) -> tuple[str, tuple[Edit, ...]]:
+        own = home.node is loader.node and not options.workers
+        beside = as_beside(script, loader.node) if own else None
+        source = source_of(home.node)
+        served = [x for x in _served(script) if source_of(x.node) is source]
+        rooms = [room(script, x.args, NAME, [x.node for x in served]) for x in served]
+        alone = len({id(r.node) for r in rooms if not isinstance(r, str)}) < 2
+        helped = beside or helper(script, source, options, alone)
+        code = template.format(helped.code)
+        return ("True" if template != "{}" and helped.some else code), helped.edits
+
+    return Wish(loader, make, effect_of(script, loader))
+
+
+def together(script: Script, loader: Loader, options: Options, template: str) -> Wish | None:
+    """What another rule wishes for a loader with workers by this one; ``{}`` is their number."""
+    if not options.decides(Helped) or refusal(script, loader):
+        return None
+    home = room(script, loader.args, NAME, [x.node for x in _served(script)])
+    if isinstance(home, str):
+        return None
+    return replace(
+        wish(script, loader, options, template), effect=None, needs=(Helped,), key=home.node
+    )
+
+
+def _served(script: Script) -> list[Loader]:
+    """The loaders that get workers."""
+    return [
+        x
+        for x in script.loaders
+        if counts(script, x) and given(x, NAME) is None and not refusal(script, x)
+    ]
+
 
 NONE = "batches are made in the main process, and training waits for them"
 

@@ -18,10 +18,9 @@ from autofast.model.syntax import is_attribute
 from autofast.model.tensors import is_unknown_in, things_in
 from autofast.model.values import Cls, Ext, Inst, Ref, Thing, const
 from autofast.rule import Finding, Options
-from autofast.techniques.loading.workers import NAME as WORKERS
-from autofast.techniques.loading.workers import together
-from autofast.write.arguments import Home, written
-from autofast.write.loader_arguments import Wish
+from autofast.techniques.loading.few_workers import NAME as WORKERS
+from autofast.techniques.loading.few_workers import together
+from autofast.write.arguments import Home, Wish, written
 
 NAME = "persistent_workers"
 SINCE = (1, 7)

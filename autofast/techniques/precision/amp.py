@@ -39,8 +39,7 @@ from autofast.model.script import Script, Step
 from autofast.model.source import at, nodes_in
 from autofast.model.tensors import tensors_in
 from autofast.rule import Options
-from autofast.techniques.precision.blocks import Block, block_edits, joined
-from autofast.techniques.precision.casts import cast_of
+from autofast.techniques.precision.blocks import Block, block_edits, cast_of, joined
 from autofast.techniques.precision.forms import DTYPE_SINCE, Precision, shared
 from autofast.techniques.precision.optional_apex import (
     apex_option,

@@ -25,9 +25,8 @@ from autofast.model.syntax import is_read
 from autofast.model.values import Const, Dict, Func, Inst, Num, Ref, Seq, Tensor, Thing, certainly
 from autofast.ops import is_in_place, op
 from autofast.techniques.syncs.freshness import is_fresh, writes
-from autofast.techniques.syncs.handlers import catchers
 from autofast.techniques.syncs.sinks import not_a_keeper
-from autofast.techniques.syncs.steps import is_step, rare_branch, works_between
+from autofast.techniques.syncs.steps import catchers, is_step, rare_branch, works_between
 
 NAME = "loss-item-sync"
 PLAIN = (

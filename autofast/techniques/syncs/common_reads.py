@@ -10,48 +10,23 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Before, Edit, Remove, Rewrite, literal
 from autofast.flow.loops import loop_of
-from autofast.flow.positions import block, index, position
+from autofast.flow.positions import block, index, is_always, position
 from autofast.flow.program import Flow
 from autofast.flow.scopes import declared, loaded_in, mentions, stored_in
 from autofast.model.calls import is_method, is_path, short_name
 from autofast.model.script import Script
-from autofast.model.source import Source, ancestors, function_of, source_of, within
+from autofast.model.source import Source, function_of, source_of, within
 from autofast.model.values import Const, Tensor
 from autofast.ops import is_in_place
 from autofast.rule import Refusal
 from autofast.techniques.syncs.floats import holds_floats, is_float
 from autofast.techniques.syncs.freshness import is_fresh
-from autofast.techniques.syncs.handlers import catchers
 from autofast.techniques.syncs.reads import Read, gives_the_same
 from autofast.techniques.syncs.scalars import is_scalar
 from autofast.techniques.syncs.sinks import Sink
-from autofast.techniques.syncs.steps import works_between
+from autofast.techniques.syncs.steps import catchers, works_between
 from autofast.techniques.syncs.swapping import swapped
 from autofast.write.spelling import torch_in
-
-SOMETIMES = (
-    ast.IfExp,
-    ast.BoolOp,
-    ast.Lambda,
-    ast.ListComp,
-    ast.SetComp,
-    ast.DictComp,
-    ast.GeneratorExp,
-)
-
-
-def is_always(read: ast.expr, statement: ast.stmt) -> bool:
-    """Whether an expression is computed exactly once when its statement runs."""
-    here: ast.AST = read
-    for outer in ancestors(read):
-        if outer is statement:
-            return not isinstance(statement, (ast.While, ast.Try)) and not (
-                isinstance(outer, ast.Assert) and here is outer.msg
-            )
-        if isinstance(outer, SOMETIMES) or (isinstance(outer, ast.Compare) and len(outer.ops) > 1):
-            return False
-        here = outer
-    return False
 
 
 # ---------------------------------------------------------------------------------- the same tensor

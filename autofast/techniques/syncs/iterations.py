@@ -5,15 +5,16 @@ from __future__ import annotations
 import ast
 
 from autofast.facts.loaders import given, whole_batches
+from autofast.facts.updates.cadence import inside_bar
 from autofast.flow.filled_lists import is_only_filled
 from autofast.flow.frequency import Frequency, frequency
 from autofast.flow.loops import Loop
+from autofast.flow.positions import is_always
 from autofast.flow.program import Flow
-from autofast.model.calls import is_call_of, is_name
+from autofast.model.calls import is_name
 from autofast.model.script import Loader, Script
 from autofast.model.source import function_of, nodes_in, statement_of, within
 from autofast.model.syntax import SIMPLE, is_attribute, is_constant
-from autofast.techniques.syncs.common_reads import is_always
 from autofast.techniques.syncs.sinks import Sink
 
 ERRORS = ("ZeroDivisionError", "ArithmeticError")
@@ -66,8 +67,8 @@ def _raises_without(script: Script, sink: Sink, node: ast.AST, loop: ast.For) ->
 def _is_empty_without(script: Script, sink: Sink, sized: ast.expr, loop: ast.For) -> bool:
     """``loader``, ``loader.dataset``, or ``losses``, a list that the loop alone fills."""
     over, flow = loop.iter, script.analysis(Flow)
-    while is_call_of(over, "enumerate", "tqdm", "track") and over.args:
-        over = over.args[0]
+    while (inner := inside_bar(script.values(over))) is not None:
+        over = inner
     if is_attribute(sized, "dataset"):
         loaders = [x for x in script.loaders if any(use.node is loop for use in x.uses)]
         whole = bool(loaders) and all(_gives_all(x) for x in loaders)

@@ -29,9 +29,8 @@ from autofast.model.syntax import is_attribute, is_read, is_stored
 from autofast.model.values import Bound, Const, Dict, Ext, Func, Inst, Seq, Thing
 from autofast.rule import Refusal
 from autofast.techniques.syncs.code_motion import Move, move_around
-from autofast.techniques.syncs.handlers import catchers
 from autofast.techniques.syncs.sinks import PURE, Sink
-from autofast.techniques.syncs.steps import rare_branch
+from autofast.techniques.syncs.steps import catchers, rare_branch
 from autofast.techniques.syncs.store_uses import holders_of
 from autofast.techniques.syncs.summable import is_summed
 from autofast.techniques.syncs.unspelled import WHERE_SHOWN

@@ -12,14 +12,14 @@ from autofast.edit.ignores import is_spared
 from autofast.facts.cost import gains
 from autofast.facts.parameter_loops import parameter_loops
 from autofast.flow.loops import Loop, loop_of
-from autofast.flow.positions import block, index
+from autofast.flow.positions import block, index, is_always
 from autofast.flow.scopes import mentions
 from autofast.model.calls import is_method, only_target, put_into
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, statement_of, within
 from autofast.rule import Effect, Finding, Question, Refusal
 from autofast.techniques.syncs.code_motion import NAME, moves
-from autofast.techniques.syncs.common_reads import Repeated, is_always, read_once, read_together
+from autofast.techniques.syncs.common_reads import Repeated, read_once, read_together
 from autofast.techniques.syncs.deferred import Off, may_keep_once, off
 from autofast.techniques.syncs.delayed import (
     Variable,

@@ -57,11 +57,10 @@ from autofast.techniques.syncs.code_motion import moves
 from autofast.techniques.syncs.common_reads import several_gpus
 from autofast.techniques.syncs.floats import kind_of
 from autofast.techniques.syncs.freshness import kept, without_graph
-from autofast.techniques.syncs.handlers import catchers
 from autofast.techniques.syncs.reads import Read, by_statement
 from autofast.techniques.syncs.scalars import is_scalar
 from autofast.techniques.syncs.sinks import does_more, is_number
-from autofast.techniques.syncs.steps import is_often, is_step, runs_in_steps
+from autofast.techniques.syncs.steps import catchers, is_often, is_step, runs_in_steps
 from autofast.techniques.syncs.store_uses import Place, Use, Uses, Write, write_of
 from autofast.techniques.syncs.summable import EXACT, is_long, parts_of
 from autofast.write.spelling import is_taken, only_cuda, torch_in

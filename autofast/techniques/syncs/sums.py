@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 
 from autofast.edit.edits import Before, Edit, Remove, Rewrite, literal
 from autofast.flow.loops import Loop, loop_of
-from autofast.flow.positions import block, index
+from autofast.flow.positions import block, index, is_always
 from autofast.flow.scopes import loaded_in
 from autofast.model.calls import is_method
 from autofast.model.script import Script
@@ -30,17 +30,15 @@ from autofast.ops import is_in_place
 from autofast.rule import Refusal
 from autofast.techniques.syncs.common_reads import (
     free_names,
-    is_always,
     is_number,
     may_move,
     one_number,
     several_gpus,
 )
 from autofast.techniques.syncs.floats import kind_of
-from autofast.techniques.syncs.handlers import catchers
 from autofast.techniques.syncs.reads import Read, gives_the_same
 from autofast.techniques.syncs.sinks import Sink, sink_of
-from autofast.techniques.syncs.steps import works_between
+from autofast.techniques.syncs.steps import catchers, works_between
 from autofast.techniques.syncs.swapping import swapped
 from autofast.write.spelling import only_cuda, torch_in
 

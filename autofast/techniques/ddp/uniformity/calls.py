@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 from autofast.facts.batch.calls import reduction_of
 from autofast.facts.batch.losses_of_torch import Loss, loss_called
@@ -20,6 +21,7 @@ from autofast.techniques.ddp.uniformity.kinds import (
     NONE,
     SIZE,
     SUM,
+    Called,
     Kind,
     add,
     join,
@@ -62,11 +64,8 @@ CLASSES = (Seq, Dict)
 class LibraryCalls(Tensors):
     """Functions, methods and modules of libraries."""
 
-    def _function(
-        self, name: str, node: ast.Call, args: list[Kind], named: dict[str, Kind]
-    ) -> Kind:
-        kinds = [*args, *named.values()]
-        wholes = [k.whole for k in kinds]
+    def _function(self, name: str, call: Called) -> Kind:
+        node, args, wholes = call.node, call.args, call.wholes
         last = name.rsplit(".", 1)[-1]
         if name.startswith((*RANDOM, "random.", "numpy.random.")) or name in (
             "builtins.next",
@@ -74,7 +73,7 @@ class LibraryCalls(Tensors):
             "torchinfo.summary",
         ):
             self.draws(node)
-        first = args[0] if args else next(iter(named.values()), EQUAL)
+        first = next(iter(call.kinds), EQUAL)
         if name in ("builtins.vars", "builtins.getattr", "dataclasses.asdict") and args:
             asked = const(self.script.values(node.args[1])) if len(args) > 1 else None
             known = [
@@ -106,13 +105,13 @@ class LibraryCalls(Tensors):
         if name == "builtins.sum" and args:
             return self.element(node.args[0], first)
         if name.startswith((*RANDOM, *FILLED)) and not name.endswith("_like"):
-            return self._filled(name, node, wholes)
+            return self._filled(name, call)
         if name.startswith(DRAWN):
-            return NEAR if all(k.same for k in wholes) else self._scaled_call(node, wholes)
+            return NEAR if all(k.same for k in wholes) else self._scaled_call(call)
         if name.startswith("torch.") or (
             name.startswith("numpy.") and any(not k.same for k in wholes)
         ):
-            return self._torch(name, last, node, args, named)
+            return self._torch(name, last, call)
         if ASKS.fullmatch(name) or READS.fullmatch(name):
             # The first process may have made the file by now.
             asks = NEAR if ASKS.fullmatch(name) else EQUAL
@@ -122,11 +121,12 @@ class LibraryCalls(Tensors):
         if all(k.same or k.name == "loader" for k in wholes):
             return NEAR if any(k.name == "near" for k in wholes) else EQUAL
         if name.startswith(("builtins.", "math.")):
-            return self._scaled_call(node, wholes)
+            return self._scaled_call(call)
         return self._opaque(wholes, f"what {name}() makes of a batch")
 
-    def _filled(self, name: str, node: ast.Call, wholes: list[Kind]) -> Kind:
+    def _filled(self, name: str, call: Called) -> Kind:
         """A new tensor: with a row for each sample where its first size is that of a batch."""
+        node, wholes = call.node, call.wholes
         if any(k.name == "per" for k in wholes):
             return other("a new tensor of a number of this process")
         if all(k.same for k in wholes):
@@ -145,11 +145,10 @@ class LibraryCalls(Tensors):
             return BATCH
         return other("the shapes are not known")
 
-    def _scaled_call(self, node: ast.Call, wholes: list[Kind]) -> Kind:
+    def _scaled_call(self, call: Called) -> Kind:
         """A function of numbers: those of all processes are meant."""
-        parts = arguments_of(node)
         found = EQUAL
-        for part, kind in zip(parts, wholes, strict=True):
+        for part, kind in zip(arguments_of(call.node), call.wholes, strict=True):
             read = self._read_whole(part, kind)
             found = join(found, read) if read.same else read
         return found
@@ -167,14 +166,12 @@ class LibraryCalls(Tensors):
     def _surely_rows(self, expr: ast.expr) -> bool:
         return all(isinstance(t, Tensor) for t in self.things(expr))
 
-    def _torch(
-        self, name: str, last: str, node: ast.Call, args: list[Kind], named: dict[str, Kind]
-    ) -> Kind:
-        wholes = [k.whole for k in (*args, *named.values())]
+    def _torch(self, name: str, last: str, call: Called) -> Kind:
+        args, wholes = call.args, call.wholes
         if all(k.same or k.name == "loader" for k in wholes):
             return NEAR if any(k.name == "near" for k in wholes) else EQUAL
         if (loss := loss_called(Ref(name))) is not None:
-            return self._loss(*loss, node, wholes)
+            return self._loss(*loss, call)
         if last in ("add", "sub", "subtract") and len(args) == 2:
             return add(*args)
         if last in ("mul", "multiply") and len(args) == 2:
@@ -183,7 +180,7 @@ class LibraryCalls(Tensors):
             return over(*args)
         if last in ("cat", "concat", "stack", "hstack", "vstack", "concatenate") and args:
             inner = args[0].whole
-            dims = self._dims(node, 1)
+            dims = self._dims(call.node, 1)
             if inner.name == "batch":
                 if last != "stack" and dims in (None, 0):
                     return inner
@@ -192,57 +189,42 @@ class LibraryCalls(Tensors):
         if last in ("clip_grad_norm_", "clip_grad_value_"):
             return EQUAL
         if args:
-            return self._tensor(
-                last,
-                node,
-                args[0].whole
-                if not args[0].whole.same
-                else joined(*(w for w in wholes if not w.same)),
-                args[1:],
-                named,
-                shift=1,
-            )
+            first = args[0].whole
+            kind = joined(*(w for w in wholes if not w.same)) if first.same else first
+            return self._tensor(last, kind, replace(call, args=args[1:], shift=1))
         return self._opaque(wholes, f"what {name}() makes of a batch")
 
-    def _loss(self, known: Loss, made: Ext | None, node: ast.Call, wholes: list[Kind]) -> Kind:
+    def _loss(self, known: Loss, made: Ext | None, call: Called) -> Kind:
         """What a loss function makes of a batch, by its reduction."""
-        if any(k.name in ("other", "mean", "sum") for k in wholes):
-            return next(
-                (k for k in wholes if k.name == "other"), other("a loss of parts of numbers")
-            )
+        parts = [k for k in call.wholes if k.name in ("other", "mean", "sum")]
+        if parts:
+            unknown = (k for k in parts if k.name == "other")
+            return next(unknown, other("a loss of parts of numbers"))
         try:
-            reduction, _ = reduction_of(self.script, known, made, node)
+            reduction, _ = reduction_of(self.script, known, made, call.node)
         except Refusal as why:
             return other(f"not put together again over processes: {why}")
         return REDUCED.get(reduction, other("how the loss is reduced is not known"))
 
-    def _module(self, thing: Ext, node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Kind:
+    def _module(self, thing: Ext, call: Called) -> Kind:
         """A layer, a loss or a model of a library."""
-        wholes = [k.whole for k in (*args, *named.values())]
+        wholes = call.wholes
         short = thing.name.rsplit(".", 1)[-1]
         if self.training.trains(thing):
-            return self._forward(node, [*args, *named.values()])
+            return self._forward(call)
         if all(k.same for k in wholes):
             return NEAR if is_module(thing) or any(k.name == "near" for k in wholes) else EQUAL
         if (loss := loss_called(thing)) is not None:
-            return self._loss(*loss, node, wholes)
+            return self._loss(*loss, call)
         if thing.name.startswith("torch.nn.") and short.endswith("Loss"):
             return other(f"how {short} goes together over processes is not known")
         if is_module(thing):
-            return self._forward(node, [*args, *named.values()])
+            return self._forward(call)
         return self._opaque(wholes, f"what {thing.name} makes of a batch")
 
-    def _method(
-        self,
-        this: Thing,
-        name: str,
-        node: ast.Call,
-        args: list[Kind],
-        named: dict[str, Kind],
-        receiver: Kind,
-    ) -> Kind:
+    def _method(self, this: Thing, name: str, call: Called) -> Kind:
+        node, receiver, kinds = call.node, call.receiver, call.kinds
         whole = receiver.whole
-        kinds = [*args, *named.values()]
         if isinstance(this, Ext) and this.name.startswith(("numpy.random.", "random.")):
             self.draws(node)
         if isinstance(this, Ext) and name == "step" and "lr_scheduler" in this.name:
@@ -269,10 +251,10 @@ class LibraryCalls(Tensors):
             self.happens(node)
             return NONE
         if name in ADDERS and isinstance(this, (Seq, Dict, Unknown)):
-            self._put(node, args)
+            self._put(call)
             return NONE
         if whole.name in ("batch", "mean", "sum"):
-            return self._tensor(name, node, whole, args, named)
+            return self._tensor(name, whole, call)
         if whole.name == "iter":
             return receiver
         if isinstance(this, Inst) and is_module(this):

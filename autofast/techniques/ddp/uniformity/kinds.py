@@ -16,7 +16,10 @@ differs; ``why`` says what ``loader`` what gives batches that are shared out ===
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass, replace
+
+from autofast.model.calls import arguments_of
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,33 @@ class Kind:
 
 # What a call is given: the kinds of its arguments, by the id of their expressions.
 Given = dict[int, Kind]
+
+
+@dataclass(frozen=True)
+class Called:
+    """A call, and the kinds of what it is given; ``shift`` is 1 where ``args`` are without the
+    first, as of a function that stands for a method of it.
+    """
+
+    node: ast.Call
+    args: list[Kind]
+    named: dict[str, Kind]
+    receiver: Kind
+    shift: int = 0
+
+    @property
+    def kinds(self) -> list[Kind]:
+        return [*self.args, *self.named.values()]
+
+    @property
+    def wholes(self) -> list[Kind]:
+        return [k.whole for k in self.kinds]
+
+    @property
+    def given(self) -> Given:
+        parts = arguments_of(self.node)
+        return {id(expr): kind for expr, kind in zip(parts, self.kinds, strict=True)}
+
 
 EQUAL = Kind("equal")
 ZERO = Kind("equal", zero=True)

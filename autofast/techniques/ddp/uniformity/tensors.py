@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from autofast.flow.callgraph import Callee, CallGraph
-from autofast.model.calls import is_method, receiver_of, spread_out
+from autofast.model.calls import is_method, keyword_of, receiver_of, spread_out
 from autofast.model.script import Script
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import Tensor, Thing, const
@@ -21,6 +21,7 @@ from autofast.techniques.ddp.uniformity.kinds import (
     NONE,
     PER_ROW,
     SIZE,
+    Called,
     Given,
     Kind,
     add,
@@ -85,29 +86,18 @@ class Followed:
     element: Callable[[ast.expr, Kind], Kind]
     _read_whole: Callable[[ast.expr, Kind], Kind]
     _text: Callable[[Iterable[ast.expr]], Kind]
-    _forward: Callable[[ast.Call, list[Kind]], Kind]
+    _forward: Callable[[Called], Kind]
     _opaque: Callable[[Iterable[Kind], str], Kind]
-    _put: Callable[[ast.Call, list[Kind]], None]
-
-    def _keywords(self, node: ast.Call) -> dict[str, ast.expr]:
-        return {k.arg: k.value for k in node.keywords if k.arg}
+    _put: Callable[[Called], None]
 
 
 class Tensors(Followed):
     """Methods of tensors, and the functions of the same names."""
 
-    def _tensor(
-        self,
-        name: str,
-        node: ast.Call,
-        kind: Kind,
-        args: list[Kind],
-        named: dict[str, Kind],
-        shift: int = 0,
-    ) -> Kind:
-        """A method of a tensor (``shift`` is 1 for the function of the same name)."""
-        receiver = node.args[0] if shift else receiver_of(node)
-        kinds = [k.whole for k in (*args, *named.values())]
+    def _tensor(self, name: str, kind: Kind, call: Called) -> Kind:
+        """A method of a tensor, or the function of the same name."""
+        node, args, kinds = call.node, call.args, call.wholes
+        receiver = node.args[0] if call.shift else receiver_of(node)
         if worse := next((k for k in (kind, *kinds) if k.name == "other"), None):
             return worse
         if name in ("item", "tolist") or (name == "numpy" and kind.name != "batch"):
@@ -115,7 +105,7 @@ class Tensors(Followed):
             return self._read_whole(receiver, kind)
         if name in ALIKE or name in ("size", "numel", "nelement", "stride"):
             return self._size(name, node, kind)
-        if name in COMPUTES and args and not shift:
+        if name in COMPUTES and args and not call.shift:
             found = COMPUTES[name](kind, args[0])
             if name.endswith("_") and receiver is not None and not isinstance(receiver, ast.Call):
                 self.store(receiver, found)
@@ -127,7 +117,7 @@ class Tensors(Followed):
             return other(f"`{name}` of a part of a larger number")
         if any(k.name in ("mean", "sum") for k in kinds) and name not in SIZED:
             return other("samples and a part of a number are mixed")
-        return self._of_batch(name, node, kind, args, named, shift)
+        return self._of_batch(name, kind, call)
 
     def _size(self, name: str, node: ast.Call, kind: Kind) -> Kind:
         if kind.name != "batch":
@@ -151,33 +141,21 @@ class Tensors(Followed):
         found = self.things(node.func.value) if is_method(node) else []
         return bool(found) and all(isinstance(t, Tensor) and t.rank == "4d" for t in found)
 
-    def _of_batch(
-        self,
-        name: str,
-        node: ast.Call,
-        kind: Kind,
-        args: list[Kind],
-        named: dict[str, Kind],
-        shift: int,
-    ) -> Kind:
+    def _of_batch(self, name: str, kind: Kind, call: Called) -> Kind:
+        node, args, shift = call.node, call.args, call.shift
         if kind.shape:
             return other("the shape of a batch")
         if name in ("sum", "mean", "nanmean", *PER_ROW) and not (
             name in ("max", "min") and any(k.whole.name == "batch" for k in args)
         ):
             position = 1 if name in ("topk", "norm") else 0
-            return reduced(
-                name,
-                kind,
-                self._dims(node, position + shift),
-                const(self.script.values(self._keywords(node)["keepdim"])) is True
-                if "keepdim" in self._keywords(node)
-                else False,
-            )
+            keepdim = keyword_of(node, "keepdim")
+            keeps = keepdim is not None and const(self.script.values(keepdim)) is True
+            return reduced(name, kind, self._dims(node, position + shift), keeps)
         if name == "masked_select":
             return replace(kind, axis="some")
         if name in ("view", "reshape", "flatten"):
-            return self._reshaped(name, node, kind, args, shift)
+            return self._reshaped(name, kind, node.args[shift:])
         if name in ("t", "T"):
             return replace(kind, axis={0: 1, 1: 0}.get(kind.axis, "?"))  # type: ignore[call-overload]
         if name in ("expand_as", "view_as", "reshape_as") and args:
@@ -218,7 +196,7 @@ class Tensors(Followed):
         """The dimension that a call is given: None, a number, a tuple; ``...`` where it is not
         known.
         """
-        expr = self._keywords(node).get("dim", self._keywords(node).get("axis"))
+        expr = keyword_of(node, "dim") or keyword_of(node, "axis")
         if expr is None and len(node.args) > position:
             expr = node.args[position]
         if expr is None:
@@ -227,10 +205,8 @@ class Tensors(Followed):
             return tuple(const(self.script.values(e)) for e in expr.elts)
         return const(self.script.values(expr))
 
-    def _reshaped(
-        self, name: str, node: ast.Call, kind: Kind, args: list[Kind], shift: int
-    ) -> Kind:
-        given = spread_out(node.args[shift:])
+    def _reshaped(self, name: str, kind: Kind, args: list[ast.expr]) -> Kind:
+        given = spread_out(args)
         dims = [const(self.script.values(g)) for g in given]
         if name == "flatten":
             start = dims[0] if dims else 0

@@ -37,7 +37,7 @@ from autofast.techniques.ddp.uniformity.kinds import (
     NEAR,
     NONE,
     ZERO,
-    Given,
+    Called,
     Kind,
     joined,
     of,
@@ -168,11 +168,10 @@ class Values(Parts):
             return self._text(arguments_of(node))
         args = [self.ev(a) for a in node.args]
         named = {k.arg or f"**{n}": self.ev(k.value) for n, k in enumerate(node.keywords)}
+        call = Called(node, args, named, receiver)
         if effect is not None and effect.kind in ("read", "ask", "file", "download"):
             self.files(node, effect.kind)
-        results = [self._call_thing(t, node, args, named, receiver) for t in _different(found)] or [
-            self._unresolved(node, args, named, receiver)
-        ]
+        results = [self._call_thing(t, call) for t in _different(found)] or [self._unresolved(call)]
         return joined(*results) if len(results) > 1 else results[0]
 
     def _effect(self, node: ast.Call, name: str) -> Kind:
@@ -189,41 +188,35 @@ class Values(Parts):
         self.files(node, "guard")
         return NONE
 
-    def _call_thing(
-        self, thing: Thing, node: ast.Call, args: list[Kind], named: dict[str, Kind], receiver: Kind
-    ) -> Kind:
+    def _call_thing(self, thing: Thing, call: Called) -> Kind:
         match thing:
             case Bound(func=func, this=this) if (
                 func.name == "forward" and is_module(this) and self._is_model(this)
             ):
-                return self._forward(node, [*args, *named.values()])
+                return self._forward(call)
             case Func() | Bound():
-                return self.call_function(code_of(thing)[0], node, _given(node, args, named))
+                return self.call_function(code_of(thing)[0], call.node, call.given)
             case Cls():
-                return self._make(thing, node, args, named)
+                return self._make(thing, call)
             case Inst():
-                return self._call_instance(thing, node, args, named)
+                return self._call_instance(thing, call)
             case Partial():
-                return self._opaque(
-                    [*args, *named.values()], "what a partial function makes of a batch"
-                )
+                return self._opaque(call.kinds, "what a partial function makes of a batch")
             case Ref():
-                return self._function(thing.name, node, args, named)
+                return self._function(thing.name, call)
             case Method(this=this, name=name):
-                return self._method(this, name, node, args, named, receiver)
+                return self._method(this, name, call)
             case Ext():
-                return self._module(thing, node, args, named)
-        return self._unresolved(node, args, named, receiver)
+                return self._module(thing, call)
+        return self._unresolved(call)
 
-    def _unresolved(
-        self, node: ast.Call, args: list[Kind], named: dict[str, Kind], receiver: Kind
-    ) -> Kind:
-        name = method_name(node)
-        if receiver.whole.name in ("batch", "mean", "sum"):
-            return self._tensor(name, node, receiver.whole, args, named)
+    def _unresolved(self, call: Called) -> Kind:
+        name, whole = method_name(call.node), call.receiver.whole
+        if whole.name in ("batch", "mean", "sum"):
+            return self._tensor(name, whole, call)
         if name in ADDERS:
-            self._put(node, args)
-        return self._opaque([receiver, *args, *named.values()], "what is made of a batch here")
+            self._put(call)
+        return self._opaque([call.receiver, *call.kinds], "what is made of a batch here")
 
     def _opaque(self, kinds: Iterable[Kind], why: str) -> Kind:
         kinds = [k.whole for k in kinds]
@@ -234,24 +227,20 @@ class Values(Parts):
     def _is_model(self, thing: Thing) -> bool:
         return self.training.trains(thing) or any(m.thing is thing for m in self.script.models)
 
-    def _call_instance(
-        self, thing: Inst, node: ast.Call, args: list[Kind], named: dict[str, Kind]
-    ) -> Kind:
+    def _call_instance(self, thing: Inst, call: Called) -> Kind:
         if is_module(thing) and self.training.trains(thing):
-            return self._forward(node, [*args, *named.values()])
+            return self._forward(call)
         for callee in code_of(thing)[:1]:
-            return self.call_function(callee, node, _given(node, args, named))
-        return self._opaque(
-            [*args, *named.values()], f"what {thing.cls.node.name} objects make of a batch"
-        )
+            return self.call_function(callee, call.node, call.given)
+        return self._opaque(call.kinds, f"what {thing.cls.node.name} objects make of a batch")
 
-    def _forward(self, node: ast.Call, kinds: list[Kind]) -> Kind:
+    def _forward(self, call: Called) -> Kind:
         """A model gives a row for each sample; where a loss function is part of it, it is not known
         what it gives.
         """
+        node, wholes = call.node, call.wholes
         if id(node) in self.passes:
             self.happens(node)
-        wholes = [k.whole for k in kinds]
         if any(isinstance(t, Tensor) and t.loss for t in self.things(node)) and any(
             not k.same for k in wholes
         ):
@@ -267,21 +256,19 @@ class Values(Parts):
             return other("the batch is not the first dimension")
         return NEAR
 
-    def _make(self, cls: Cls, node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Kind:
-        for thing in self.things(node):
+    def _make(self, cls: Cls, call: Called) -> Kind:
+        for thing in self.things(call.node):
             if isinstance(thing, Inst) and thing.cls is cls:
                 for func in cls.find("__init__") or ():
                     if isinstance(func, Func):
-                        self.call_function(Callee(func, thing), node, _given(node, args, named))
-        kinds = [k.whole for k in (*args, *named.values())]
-        if all(k.same or k.name == "loader" for k in kinds):
+                        self.call_function(Callee(func, thing), call.node, call.given)
+        if cls.find("__init__") or all(k.same or k.name == "loader" for k in call.wholes):
             return EQUAL
-        if cls.find("__init__"):
-            return EQUAL
-        return self._opaque(kinds, "an object that holds a batch")
+        return self._opaque(call.kinds, "an object that holds a batch")
 
-    def _put(self, node: ast.Call, args: list[Kind]) -> None:
+    def _put(self, call: Called) -> None:
         """``losses.append(x)``: the list holds it from now on, whatever it is called."""
+        node, args = call.node, call.args
         if not args:
             return
         self.changes(node)
@@ -301,11 +288,6 @@ class Values(Parts):
 
     def hold(self, container: ast.expr, what: Kind) -> None:
         raise NotImplementedError
-
-
-def _given(node: ast.Call, args: list[Kind], named: dict[str, Kind]) -> Given:
-    given = arguments_of(node)
-    return {id(expr): kind for expr, kind in zip(given, (*args, *named.values()), strict=True)}
 
 
 def _different(found: list[Thing]) -> list[Thing]:

@@ -7,6 +7,9 @@ becomes one of the host: there a mean or a sum over processes is taken, which al
 come to equally often. So whatever decides about that must be the same in all: a condition on
 numbers that may differ in their last bits (an evaluation) is decided by the first process for all,
 one on anything else is refused.
+
+The walk through a training in which all that the processes decide together, and do together, is
+known from the start.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 
+from autofast.facts.host_io import effects
 from autofast.flow.callgraph import Callee
 from autofast.flow.scopes import Variable, variables_of
 from autofast.model.script import Script
@@ -21,6 +25,8 @@ from autofast.model.source import at, nodes_in
 from autofast.model.syntax import has_star
 from autofast.model.values import Thing, const
 from autofast.rule import Refusal
+from autofast.techniques.ddp.guards import Host
+from autofast.techniques.ddp.names import Training
 from autofast.techniques.ddp.uniformity.kinds import (
     EQUAL,
     NEAR,
@@ -388,3 +394,26 @@ def _is_loader(script: Script, expr: ast.expr) -> bool:
         for n in names
         if n
     )
+
+
+def followed(script: Script, training: Training) -> tuple[Host, Walk]:
+    """The effects of a script, and the walk that knows what becomes of them; raises
+    :class:`Refusal`.
+    """
+    decided: dict[int, ast.expr] = {}
+    hoists: dict[int, ast.Call] = {}
+    splits: frozenset[int] = frozenset()
+    every = list(effects(script))
+    for _ in range(16):
+        before = set(decided), set(hoists), splits
+        host = Host(script, every, splits)
+        walk = Walk(script, training, host, decided, hoists)
+        try:
+            walk.run()
+        except Refusal:
+            if (set(decided), set(hoists), splits | walk.splits) == before:
+                raise
+        splits |= walk.splits
+        if (set(decided), set(hoists), splits) == before:
+            return host, walk
+    raise Refusal("what the processes must decide together is not known")
