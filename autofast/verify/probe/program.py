@@ -136,7 +136,7 @@ def torch_arrived(
         from .gradients import Watch
 
         steps.watch = Watch()
-        steps.constructed.append(steps.watch.made)
+        steps.constructed.append(steps.watch.used)
     if steps is not None and wanted.state:
         from . import averages, draws, inputs, masks, own, precision, sizes
 
