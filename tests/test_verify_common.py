@@ -318,7 +318,8 @@ torch.manual_seed(0)
 np.random.seed(0)
 model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3))
 teacher = copy.deepcopy(model)
-optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+gain = torch.ones(1, requires_grad=True)  # of no module
+optimizer = torch.optim.Adam([*model.parameters(), gain], lr=0.01)
 x = torch.randn(96, 6)
 y = x[:, :3].argmax(1)
 kept = np.arange(96)
@@ -334,7 +335,7 @@ for step in range(60):
     rows = torch.from_numpy(np.random.choice(kept, 16, p=np.full(len(kept), 1 / len(kept))))
     waiting.append((rows, target(rows)))
     for rows, goal in waiting:
-        out = model(x[rows] + 0.1 * torch.randn(len(rows), 6))
+        out = gain * model(x[rows] + 0.1 * torch.randn(len(rows), 6))
         loss = F.cross_entropy(out, y[rows]) + 0.1 * F.cross_entropy(out, goal)
         optimizer.zero_grad()
         loss.backward()

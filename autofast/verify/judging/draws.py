@@ -149,8 +149,8 @@ def _put_off(ev: Evidence) -> Check | None:
     """Calls without gradients that the original makes before most steps (to act, or for targets)
     are made before a few, for as many samples: by other weights. Not of what never moves."""
     start, end = ev.a.record.start, ev.a.record.model
-    moved = {int(k.partition("/")[0]) for k, v in start.items() if k in end and end[k].sha != v.sha}
-    for model in sorted(_models(ev.a) & _models(ev.b) & moved):
+    moved = {k.partition("/")[0] for k, v in start.items() if k in end and end[k].sha != v.sha}
+    for model in sorted(m for m in _models(ev.a) & _models(ev.b) if str(m) in moved):
         rows = [[{e.step: e.samples for e in _of(pair[k], model)} for pair in ev.pairs] for k in (0, 1)]  # fmt: skip
         until = min((max(one, default=0) for some in rows for one in some), default=0)
         cut = [[{s: n for s, n in one.items() if s <= until} for one in some] for some in rows]
