@@ -499,6 +499,7 @@ optimizer = Scheduled(torch.optim.SGD(model.parameters(), lr=0.1))""",
             ),
             "fp16 cannot hold -1e+09",
         ),
+        (changed("CrossEntropyLoss()", 'CrossEntropyLoss(reduction="sum")'), "is a sum"),
     ],
 )
 def test_refused(text: str, why: str):
@@ -510,6 +511,12 @@ def test_numbers_beside_what_autocast_computes_in_fp32():
     done = amp(
         changed("criterion(model(x), y)", "model(x).pow(2).sum(dim=1).clamp(min=1e-12).mean()")
     )
+    assert {"autocast", "grad-scaler"} <= {f.rule for f in done.fixes}, done.refusals
+
+
+def test_a_sum_that_is_divided_is_no_large_loss():
+    text = changed("CrossEntropyLoss()", 'CrossEntropyLoss(reduction="sum")')
+    done = amp(text.replace("criterion(model(x), y)", "criterion(model(x), y) / len(y)"))
     assert {"autocast", "grad-scaler"} <= {f.rule for f in done.fixes}, done.refusals
 
 

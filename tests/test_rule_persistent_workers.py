@@ -812,3 +812,12 @@ def test_batches_that_are_taken_before_the_epochs(before: str, epoch: str, stays
     assert ("persistent_workers=True" in found.text) is stays
     assert ("takes one batch" in found.refusals) is not stays
     assert ("keep one iterator" in found.advice) is not stays
+
+
+def test_composer_takes_no_loader_whose_workers_have_stayed() -> None:
+    """Its DataSpec raises a ValueError where a loader has an iterator: one for two Trainers."""
+    text = script("DataLoader(Files(), batch_size=4, num_workers=4)")
+    assert "persistent_workers=True" in apply(RULE, text).text
+    trained = "import composer\n" + text + "composer.Trainer(train_dataloader=loader).fit()\n"
+    done = apply(RULE, trained)
+    assert "persistent" not in done.text and "Composer" in done.refusals, done.refusals

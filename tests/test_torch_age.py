@@ -101,6 +101,12 @@ def test_what_is_still_there_says_nothing(tmp_path: Path, code: str) -> None:
         ({"requirements.txt": "torchvision==0.14.1"}, (1, 13)),
         ({"requirements.txt": "torchvision<0.17"}, (2, 1)),
         ({"requirements.txt": "torchvision==0.2.1"}, None),
+        ({"requirements.txt": "torchtext==0.9.1"}, (1, 8)),
+        ({"requirements.txt": "torchtext==0.6.0"}, None),
+        ({"requirements.txt": "torchaudio==0.13.1+cu117"}, (1, 13)),
+        ({"requirements.txt": "torchaudio==2.0.2"}, (2, 0)),
+        ({"requirements.txt": "pytorch-lightning==1.5.6"}, None),  # nothing is given a scheduler
+        ({"docs/INSTALL.md": "Tested with PyTorch 1.4."}, (1, 4)),
         ({"environment.yml": "dependencies:\n  - python=3.8.5"}, (2, 4)),
         ({"environment.yml": "dependencies:\n  - python<3.8"}, (1, 13)),
         ({"saint_environment.yml": "dependencies:\n  - pytorch=1.8.1=py3.8_cuda11.1"}, (1, 8)),
@@ -525,6 +531,60 @@ def test_one_version_in_a_readme(
         assert not found.newest
     else:
         assert found.rules_out((newest[0], newest[1] + 1)) and not found.rules_out(newest)
+
+
+@pytest.mark.parametrize(
+    ("code", "newest"),
+    [
+        ("x = 1\n# PyTorch 1.8 has SiLU, but we support PyTorch 1.7.\n", (1, 7)),
+        ('def f():\n    """We still support torch 1.9 and 1.10."""\n', (1, 9)),
+        ("x = 1  # we support PyTorch 1.4\n", (1, 7)),  # what anybody installs today
+        ("# Tested with PyTorch 1.1.\n", (1, 1)),
+        ('"""Trains a model.\n\nThis code was tested on PyTorch 1.4.\n"""\n', (1, 4)),
+        ('"""Trains a model; requires torch >= 1.8."""\n', (1, 8)),
+        ('x = 1\n\n\ndef f():\n    """Requires torch >= 1.8."""\n', None),  # that function alone
+        ("# since PyTorch 1.1 the scheduler comes after the optimizer\n", None),
+        ("# PyTorch 1.4 has no such layer\n", None),
+        ("# not tested with PyTorch 1.4\n", None),
+        ("print('tested with PyTorch 1.4')\n", None),
+    ],
+)
+def test_remarks_in_the_code(tmp_path: Path, code: str, newest: tuple[int, int] | None) -> None:
+    found = age(tmp_path, "import torch\nimport layers", {"layers.py": code})
+    if newest is None:
+        assert not found.rules_out((9, 9))
+    else:
+        assert found.rules_out((newest[0], newest[1] + 1)).startswith("layers.py:")
+        assert not found.rules_out(newest)
+
+
+def test_remarks_say_nothing_beside_what_is_installed(tmp_path: Path) -> None:
+    code = "# we support PyTorch 1.7\nimport torch"
+    assert not age(tmp_path, code, {"requirements.txt": "torch==2.4\n"}).rules_out((2, 4))
+
+
+@pytest.mark.parametrize(
+    ("requirement", "scheduler", "is_old"),
+    [
+        ("pytorch-lightning==1.5.6", "ExponentialLR(o, 0.9)", True),
+        ("pytorch_lightning<1.8", "StepLR(o, 2)", True),
+        ("lightning==1.8.3", "StepLR(o, 2)", True),
+        ("pytorch-lightning==1.8.4", "StepLR(o, 2)", False),
+        ("pytorch-lightning>=1.5", "StepLR(o, 2)", False),
+        ("pytorch-lightning==1.5.6", "ReduceLROnPlateau(o)", False),
+    ],
+)
+def test_a_lightning_that_takes_no_scheduler_of_torch_2(
+    tmp_path: Path, requirement: str, scheduler: str, is_old: bool
+) -> None:
+    code = f"""
+    import torch
+
+    o = torch.optim.SGD(torch.nn.Linear(3, 1).parameters(), 0.1)
+    s = torch.optim.lr_scheduler.{scheduler}
+    """
+    found = age(tmp_path, code, {"requirements.txt": requirement + "\n"})
+    assert bool(found.rules_out((2, 0))) is is_old and not found.rules_out((1, 13))
 
 
 def test_what_a_readme_says_is_left_out(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Jupyter notebooks: their code cells are read as one script, and only the cells that change are
 written back.
 
-Outputs, metadata and the layout of the JSON stay as they are. Places in messages are a code cell
-and a line in it.
+Outputs, metadata and the layout of the JSON stay as they are, whatever wrote it. Places in messages
+are a code cell and a line in it.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from autofast.model.source import BadInput, Source, shown_path
 
 CELL = "# %% cell "  # stands before each code cell in the text
 MAGIC = re.compile(r"^(\s*)(%|!|\?)|^\s*[\w.]+\?\??\s*$|^\s*\w+\s*=\s*!")
 HIDDEN = "#autofast-magic# "
+DECODER = json.JSONDecoder()
 
 
 class Notebook(Source):
@@ -26,17 +28,21 @@ class Notebook(Source):
     is_notebook = True
 
     def __init__(self, path: Path, rel: str, raw: bytes):
-        self.data, self.style = _load(raw, shown_path(path) if path.is_absolute() else rel)
-        self.cells = [c for c in self.data["cells"] if c.get("cell_type") == "code"]
-        text = "".join(f"{CELL}{n}\n{_hide(_text(cell))}\n" for n, cell in enumerate(self.cells))
-        self.json_lines = _line_numbers(raw.decode("utf-8"), text, self.cells)
-        self.heads = [n for n, row in enumerate(text.split("\n"), 1) if row.startswith(CELL)]
-        super().__init__(path, rel, text.encode("utf-8"))
+        self.json, cells = _load(raw, shown_path(path) if path.is_absolute() else rel)
+        self.cells = [cell for cell in cells if cell.is_code]
+        texts = (f"{CELL}{n}\n{_hide(cell.text)}\n" for n, cell in enumerate(self.cells))
+        super().__init__(path, rel, "".join(texts).encode("utf-8"))
+        self.heads = [n for n, row in enumerate(self.lines, 1) if row.startswith(CELL)]
         self.raw = raw
 
     def shown(self, line: int) -> int:
         """The line of the ``.ipynb`` file where line ``line`` of the script stands."""
-        return self.json_lines[min(line, len(self.json_lines)) - 1] if self.json_lines else 1
+        number = bisect_right(self.heads, line)
+        if not number:
+            return 1
+        cell, inner = self.cells[number - 1], line - self.heads[number - 1] - 1
+        starts = [cell.source[0], *(start for start, _ in cell.rows)]
+        return self.json.count("\n", 0, starts[min(inner + 1, len(starts) - 1)]) + 1
 
     def cell(self, line: int) -> tuple[int, int] | None:
         """The code cell, counted from 1 as in the notebook, and the line in it."""
@@ -49,23 +55,64 @@ class Notebook(Source):
         lead, found = parts[0], dict(zip(map(int, parts[1::2]), parts[2::2], strict=True))
         if lead.strip() or sorted(found) != list(range(len(self.cells))):
             raise BadInput(f"{self.rel}: the change does not fit into the notebook's cells")
+        out, end = [], 0
         for number, cell in enumerate(self.cells):
-            new = _show(found[number].removesuffix("\n"))
-            if new != _text(cell):
-                cell["source"] = (
-                    new.splitlines(keepends=True) if isinstance(cell["source"], list) else new
-                )
-        return _dump(self.data, self.style)
+            if (new := _show(found[number].removesuffix("\n"))) != cell.text:
+                out += [self.json[end : cell.source[0]], cell.written(new, self.json)]
+                end = cell.source[1]
+        return "".join([*out, self.json[end:]]).encode("utf-8")
 
 
-def _load(raw: bytes, rel: str) -> tuple[dict[str, Any], tuple[Any, bool, str]]:
+@dataclass
+class Cell:
+    """A cell, and where it stands in the file's JSON.
+
+    Attributes:
+        is_code: it holds code.
+        source: where the value of ``"source"`` begins and ends.
+        value: the strings of which its text is made, one a line as Jupyter writes them.
+        rows: where these stand; none where the value is one string, and no list.
+    """
+
+    is_code: bool
+    source: tuple[int, int]
+    value: list[str]
+    rows: list[tuple[int, int]]
+
+    @property
+    def text(self) -> str:
+        return "".join(self.value).replace("\r\n", "\n").replace("\r", "\n")
+
+    def written(self, text: str, file: str) -> str:
+        """The JSON of this cell's source with another text: laid out as it was in the file, and the
+        lines that stay as they are written there.
+        """
+        if "\r\n" in "".join(self.value):
+            text = text.replace("\n", "\r\n")
+        if file[self.source[0]] != "[":
+            return json.dumps(text, ensure_ascii=file.isascii())
+        known = {row: file[a:b] for row, (a, b) in zip(self.value, self.rows, strict=True)}
+        lines = [
+            known.get(row) or json.dumps(row, ensure_ascii=file.isascii())
+            for row in text.splitlines(keepends=True)
+        ]
+        if not self.rows:
+            return f"[{', '.join(lines)}]"
+        begin, end = self.source
+        before, behind = file[begin : self.rows[0][0]], file[self.rows[-1][1] : end]
+        several = len(self.rows) > 1
+        between = file[self.rows[0][1] : self.rows[1][0]] if several else f",{before[1:] or ' '}"
+        return before + between.join(lines) + behind
+
+
+def _load(raw: bytes, rel: str) -> tuple[str, list[Cell]]:
+    """The text of a notebook, and its cells."""
     try:
-        data = json.loads(raw.decode("utf-8"))
-        cells = data["cells"]
-        assert isinstance(cells, list) and all(
-            isinstance(c, dict) and isinstance(c.get("source", ""), (str, list)) for c in cells
-        )
-    except (ValueError, KeyError, TypeError, AssertionError) as error:
+        text = raw.decode("utf-8")
+        json.loads(text.removeprefix("\ufeff"))
+        parts = dict(_members(text, len(text) - len(text.removeprefix("\ufeff"))))
+        return text, [_cell(text, *span) for span in _elements(text, parts["cells"][0])]
+    except (ValueError, KeyError, TypeError) as error:
         line = error.lineno if isinstance(error, json.JSONDecodeError) else 1
         if isinstance(error, ValueError):
             why = "its JSON breaks off or is not valid here"
@@ -74,26 +121,57 @@ def _load(raw: bytes, rel: str) -> tuple[dict[str, Any], tuple[Any, bool, str]]:
         raise BadInput(
             f"{rel}:{line}: not a Jupyter notebook of format 4 ({why}); open and save it with Jupyter"
         ) from None
-    indent = re.match(rb"\{\r?\n([ \t]+)", raw)
-    width: Any = indent[1].decode() if indent else None
-    end = "\n" if raw.endswith(b"\n") else ""
-    for ascii_only in (False, True):
-        style = (width, ascii_only, end)
-        if _dump(data, style) == raw:
-            return data, style
-    raise BadInput(
-        f"{rel}:1: this notebook's JSON is not laid out as Jupyter writes it; open and save it with Jupyter first"
-    )
 
 
-def _dump(data: dict[str, Any], style: tuple[Any, bool, str]) -> bytes:
-    indent, ascii_only, end = style
-    return (json.dumps(data, indent=indent, ensure_ascii=ascii_only) + end).encode("utf-8")
+def _cell(text: str, start: int, end: int) -> Cell:
+    found = {key: (*span, json.loads(text[slice(*span)])) for key, span in _members(text, start)}
+    begin, end, value = found.get("source", (end, end, ""))
+    rows = [] if isinstance(value, str) else list(_elements(text, begin))
+    value = [value] if isinstance(value, str) else value
+    "".join(value)  # strings, all of them
+    is_code = "source" in found and found.get("cell_type", ("",))[-1] == "code"
+    return Cell(is_code, (begin, end), value, rows)
 
 
-def _text(cell: dict[str, Any]) -> str:
-    source = cell.get("source", "")
-    return "".join(source) if isinstance(source, list) else str(source)
+def _members(text: str, at: int) -> Iterator[tuple[str, tuple[int, int]]]:
+    """The keys of a JSON object, and where their values begin and end."""
+    at = _opened(text, at, "{")
+    while text[at] != "}":
+        key, at = DECODER.raw_decode(text, at)
+        start = _behind(text, _behind(text, at) + 1)
+        _, end = DECODER.raw_decode(text, start)
+        yield key, (start, end)
+        at = _next(text, end)
+
+
+def _elements(text: str, at: int) -> Iterator[tuple[int, int]]:
+    """Where the elements of a JSON array begin and end."""
+    at = _opened(text, at, "[")
+    while text[at] != "]":
+        _, end = DECODER.raw_decode(text, at)
+        yield at, end
+        at = _next(text, end)
+
+
+def _opened(text: str, at: int, bracket: str) -> int:
+    """Behind the bracket with which an object or array begins."""
+    at = _behind(text, at)
+    if text[at] != bracket:
+        raise TypeError(f"no {bracket}")
+    return _behind(text, at + 1)
+
+
+def _next(text: str, at: int) -> int:
+    """Where the next element begins, or the bracket that closes."""
+    at = _behind(text, at)
+    return _behind(text, at + 1) if text[at] == "," else at
+
+
+def _behind(text: str, at: int) -> int:
+    """Behind the white space at a place."""
+    while text[at] in " \t\r\n":
+        at += 1
+    return at
 
 
 def _hide(code: str) -> str:
@@ -109,32 +187,3 @@ def _hide(code: str) -> str:
 
 def _show(code: str) -> str:
     return "\n".join(line.removeprefix(HIDDEN) for line in code.split("\n"))
-
-
-def _line_numbers(raw: str, text: str, cells: list[dict[str, Any]]) -> list[int]:
-    """For each line of ``text`` the line of the JSON where it stands (cells in order, as Jupyter
-    writes one string a line).
-    """
-    rows = [row.strip().rstrip(",") for row in raw.split("\n")]
-    numbers: list[int] = []
-    at = 0
-    for cell in cells:
-        at = next(
-            (
-                n
-                for n in range(at, len(rows))
-                if rows[n].startswith('"cell_type"') and '"code"' in rows[n]
-            ),
-            at,
-        )
-        numbers.append(at + 1)
-        lines = _text(cell).split("\n")
-        last = max(len(lines) - (lines[-1] == ""), 1) - 1  # nothing stands behind a last line end
-        start = next((n for n in range(at, len(rows)) if rows[n].startswith('"source"')), at)
-        several = isinstance(cell.get("source"), list)
-        numbers.extend(
-            start + 2 + min(n, last) if several else start + 1 for n in range(len(lines))
-        )
-        at = start + 1
-    count = text.count("\n")
-    return (numbers + [numbers[-1] if numbers else 1] * count)[: max(count, 1)]

@@ -1,9 +1,10 @@
 """Which versions of a package a project allows: what its requirement files rule out; where there
-is none, what its README says.
+is none, what its README and the pages on installing it say, or else remarks in its code.
 
 "PyTorch 1.1", a badge, a row of a table, ``torch-0.4.0-cp27``: one version in words is the one that
 the project runs with, the newest where several are named. "1.10+" or "1.4 or later" is a lower
-bound, and so open above.
+bound, and so open above. A remark counts where it speaks of the project ("we support", "tested
+with", at the head of a file "requires"): another may speak of one function.
 """
 
 from __future__ import annotations
@@ -18,10 +19,15 @@ from urllib.parse import unquote
 
 from autofast.model import disk
 from autofast.model.script import Script
+from autofast.model.source import Source
+from autofast.model.syntax import is_docstring
 from autofast.model.torch_age import Limit, Version, version_of
 from autofast.read.torch_versions import CUDAS, PYTHONS
 
-READ_ME = ("README*.md", "README*.rst", "README*.txt", "README", "readme*.md")
+READ_ME = tuple(
+    """README*.md README*.rst README*.txt README readme*.md INSTALL*.md docs/*INSTALL*.md docs/*install*.md
+    docs/*get*started*.md""".split()
+)
 
 _BETWEEN = (  # "](https://pytorch.org) **version**: "
     r"(?:\]\(https?:[^)\s]*\)|\]\[[^\]]*\]|[\s*_`\])(|:,=~<>≥≤!/-]|\b(?:code|install|tested|on|with|under|using|ver|version|versions|release"
@@ -49,6 +55,18 @@ DENIED_BEHIND = re.compile(
     r"\s+(?:supported|compatible|recommended)\b"
 )
 BELOW = re.compile(r"[<≤](=?)\s*v?$")
+_OF_PROJECT = (
+    r"(?i)(?:^\W*|[.;:(]\s*|\b(?:this|the|our)\s+(?:code|script|repo|repository|implementation|project|package"
+    r"|library|program)\s+(?:(?:is|was|has\s+been|only)\s+)*)"
+)
+_ENDS = r"\s+(?:(?:at\s+least|only|the|version|versions)\s+)*$"
+SUPPORTS = re.compile(r"(?i)\bwe\s+(?:\w+\s+)?support" + _ENDS)
+TESTED = re.compile(
+    _OF_PROJECT
+    + r"(?:tested|developed|written|implemented)\s+(?:with|on|under|in|for|using)"
+    + _ENDS
+)
+REQUIRES = re.compile(_OF_PROJECT + r"(?:requires?|needs?)" + _ENDS)
 PYTHON = re.compile(
     r"(?i)\bpython[\s*_`\])(|:,=v-]*([23])(?:\.\d+)*(\+?)(?:[\s,/&]|or|and)*([23])?"
 )
@@ -58,17 +76,24 @@ NEWEST_TORCH = (3,)
 
 @dataclass(frozen=True)
 class Said:
-    """What a line says; ``oldest`` is a lower bound, ``limit`` a pin."""
+    """What a line says; ``oldest`` is a lower bound (that ``binds`` however old), ``limit`` a
+    pin.
+    """
 
     place: str
     why: str
     oldest: Version = ()
     limit: Limit | None = None
+    binds: bool = False
 
 
 def said(lines: Iterable[tuple[str, str]]) -> tuple[list[Said], list[Said]]:
     """The lower bounds of a README, and its pin: none beside a lower bound."""
     found = [s for place, line in lines for s in _of_line(place, unquote(line))]
+    return _weighed(found)
+
+
+def _weighed(found: list[Said]) -> tuple[list[Said], list[Said]]:
     bounds = [s for s in found if s.limit is None]
     return bounds, ([] if bounds else _newest(found))
 
@@ -103,24 +128,50 @@ def _newest(found: list[Said]) -> list[Said]:
 
 
 def _of_line(place: str, line: str) -> Iterator[Said]:
-    for match in NAMED.finditer(line):
-        named = [version_of(v) for v in re.findall(_VERSION, match["version"] + match["more"])]
-        known = [v for v in named if v < NEWEST_TORCH]
-        start, rest = line[: match.start()], line[match.end() :]
-        denied = DENIED_BEFORE.search(start) or DENIED_BEHIND.search(rest)
-        if not known or denied or "!=" in match["between"]:
+    found = (_of_match(place, line, match) for match in NAMED.finditer(line))
+    return (said for said in found if said is not None)
+
+
+def _of_match(place: str, line: str, match: re.Match[str], least: bool = False) -> Said | None:
+    """What one name of torch says; with ``least`` a lower bound."""
+    named = [version_of(v) for v in re.findall(_VERSION, match["version"] + match["more"])]
+    known = [v for v in named if v < NEWEST_TORCH]
+    start, rest = line[: match.start()], line[match.end() :]
+    denied = DENIED_BEFORE.search(start) or DENIED_BEHIND.search(rest)
+    if not known or denied or "!=" in match["between"]:
+        return None
+    open_above = BEFORE.search(start) or WITHIN.search(match["between"]) or BEHIND.search(rest)
+    if open_above or least:
+        why = f"asks for torch >={'.'.join(map(str, min(known)))}"
+        return Said(place, why, min(known), binds=least)
+    below = BELOW.search(match["between"])
+    words = re.sub(r"\]?\(https?:\S*\)|[*_`\[\](|:]", " ", match[0])
+    return Said(
+        place,
+        f"says {' '.join(words.split())}",
+        limit=Limit(max(known), included=below is None or bool(below[1])),
+    )
+
+
+def _remarked(source: Source) -> Iterator[Said]:
+    """What comments and docstrings say of the project: what "we support" binds, however old."""
+    first = next((s for s in source.tree.body if not is_docstring(s)), None)
+    documents = {n for stmt in source.each(ast.Expr) if is_docstring(stmt) for n in _numbers(stmt)}
+    for number, line in enumerate(source.text.splitlines(), 1):
+        if "orch" not in line or ("#" not in line and number not in documents):
             continue
-        open_above = BEFORE.search(start) or WITHIN.search(match["between"]) or BEHIND.search(rest)
-        if open_above:
-            yield Said(place, f"asks for torch >={'.'.join(map(str, min(known)))}", min(known))
-            continue
-        below = BELOW.search(match["between"])
-        words = re.sub(r"\]?\(https?:\S*\)|[*_`\[\](|:]", " ", match[0])
-        yield Said(
-            place,
-            f"says {' '.join(words.split())}",
-            limit=Limit(max(known), included=below is None or bool(below[1])),
-        )
+        remark = line if number in documents else line.partition("#")[2]
+        for match in NAMED.finditer(remark):
+            start = remark[: match.start()]
+            supports = bool(SUPPORTS.search(start))
+            requires = REQUIRES.search(start) and (first is None or number < first.lineno)
+            if supports or requires or TESTED.search(start):
+                found = _of_match(source.place(number), remark, match, least=supports)
+                yield from (found,) if found is not None else ()
+
+
+def _numbers(stmt: ast.stmt) -> range:
+    return range(stmt.lineno, (stmt.end_lineno or stmt.lineno) + 1)
 
 
 FILES = tuple(
@@ -185,6 +236,7 @@ class Requirements:
 
     def __init__(self, script: Script):
         self._folders = _folders(script)
+        self._sources = script.sources
         self._is_for_python_3 = next(script.each(ast.JoinedStr), None) is not None
         self._limits: dict[str, tuple[tuple[str, str, Limit | None], ...]] = {}
 
@@ -203,6 +255,8 @@ class Requirements:
         bounds, pins = said(lines)
         if self.limits("torch"):
             return bounds, []
+        if not bounds and not pins:
+            bounds, pins = _weighed([s for source in self._sources for s in _remarked(source)])
         if not bounds and not pins:
             pins = of_cuda([*self._code, *lines])
             if not self.limits("python") and not self._is_for_python_3:

@@ -17,18 +17,21 @@ from autofast.read.extensions import extensions
 from autofast.read.old_tensors import broken_views, byte_masks, differences, old_numbers
 from autofast.read.requirements import PACKAGE, in_words, limits, lower
 from autofast.read.torch_versions import (
-    FIRST_PAIRED,
+    ANY_LIGHTNING,
     GONE,
     GONE_KEYWORDS,
+    LIGHTNING,
     LIVING,
     METHODS,
     MODULES,
     MOVED,
     NEW,
     NEW_KEYWORDS,
+    PAIRED,
     PYTHONS,
     RENAMED,
     SINCE_PYTHON,
+    TAKES_SCHEDULERS,
 )
 
 
@@ -66,10 +69,12 @@ def _pins(script: Script) -> Iterator[Newest]:
     for said in in_words(script)[1]:
         if said.limit is not None:
             yield Newest(said.place, said.why, said.limit)
-    for place, spec, limit in limits(script, "torchvision"):
-        if limit is not None and len(limit.newest) > 1 and limit.newest >= FIRST_PAIRED:
-            paired = Limit(_paired(limit.newest), limit.included)
-            yield Newest(place, f"asks for torchvision {spec}", paired)
+    for package, first in PAIRED.items():
+        for place, spec, limit in limits(script, package):
+            if limit is not None and len(limit.newest) > 1 and limit.newest >= first:
+                paired = Limit(_paired(package, limit.newest), limit.included)
+                yield Newest(place, f"asks for {package} {spec}", paired)
+    yield from _schedulers(script)
     for place, spec, limit in limits(script, "python"):
         for python, torch in PYTHONS.items():
             if limit is not None and limit.is_below((*python[:-1], python[-1] + 1)):
@@ -86,13 +91,29 @@ def _asked(script: Script) -> Iterator[Oldest]:
             oldest = version if limit is not None else max(version, least)
             yield Oldest(place, f"asks for torch {spec}", oldest, binds=place.startswith(PACKAGE))
     for bound in in_words(script)[0]:
-        yield Oldest(bound.place, bound.why, max(bound.oldest, least))
+        yield Oldest(bound.place, bound.why, max(bound.oldest, least), binds=bound.binds)
 
 
-def _paired(vision: Version) -> Version:
-    """The torch that a torchvision is made for: 0.14 for 1.13, 0.15 for 2.0."""
-    minor = vision[1]
-    return (1, minor - 1) if vision[0] == 0 and minor < 15 else (2, minor - 15)
+def _schedulers(script: Script) -> Iterator[Newest]:
+    """A Lightning that takes no scheduler of torch 2.0, and one that it is given."""
+    names = (name for name in GONE_KEYWORDS if name.startswith("torch.optim.lr_scheduler."))
+    if not script.calls(*(n for n in names if not n.endswith(ANY_LIGHTNING))):
+        return
+    for package in LIGHTNING:
+        for place, spec, limit in limits(script, package):
+            if limit is not None and limit.is_below(TAKES_SCHEDULERS):
+                words = f"asks for {package} {spec}, which takes no scheduler of torch 2.0"
+                yield Newest(place, words, Limit((1, 13)))
+
+
+def _paired(package: str, version: Version) -> Version:
+    """The torch that a package is made for: torchvision and torchtext 0.14 for 1.13, 0.15 for 2.0;
+    torchaudio 0.13 and 2.0 for the same.
+    """
+    minor = version[1]
+    if package == "torchaudio":
+        return (max(1, version[0]), minor)
+    return (1, minor - 1) if version[0] == 0 and minor < 15 else (2, minor - 15)
 
 
 # ------------------------------------------------------------------------------------- what is gone

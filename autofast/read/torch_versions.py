@@ -31,7 +31,15 @@ LIVING = SINCE_PYTHON[3, 9]
 CUDAS: dict[str, Version] = {
     "75": (0, 4), "80": (1, 0), "90": (1, 1), "91": (0, 4), "92": (1, 7), "100": (1, 4), "101": (1, 8),
 }  # fmt: skip
-FIRST_PAIRED = (0, 3)  # torchvision: older ones take any torch
+# Packages of which each release runs with one torch (`_paired` in torch_age.py says which), and the
+# first of theirs that asks for it: older ones take any. By the tables of versions in the READMEs of
+# pytorch/vision and pytorch/text, and in the installation page of pytorch/audio.
+PAIRED: dict[str, Version] = {"torchvision": (0, 3), "torchtext": (0, 9), "torchaudio": (0, 3)}
+# Lightning takes schedulers of torch 2.0, whose base has another name, since 1.8.4: its change log,
+# and issue 15912 of Lightning-AI/pytorch-lightning. Until then all but this one are an error.
+LIGHTNING = ("pytorch-lightning", "lightning")
+TAKES_SCHEDULERS: Version = (1, 8, 4)
+ANY_LIGHTNING = "ReduceLROnPlateau"
 
 _SCIPY = "since SciPy 1.3, and older ones want Python 3.7"
 _SKIMAGE = "since scikit-image 0.18, and older ones want Python 3.8"

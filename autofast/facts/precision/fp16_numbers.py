@@ -1,14 +1,18 @@
-"""Numbers in the code that fp16 cannot hold."""
+"""Numbers in the code, and sizes of gradients, that fp16 cannot hold."""
 
 from __future__ import annotations
 
 import ast
+from contextlib import suppress
 
+from autofast.facts.batch.calls import reduction_of
+from autofast.facts.batch.losses_of_torch import loss_called
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.full_outputs import FullOutputs
 from autofast.model.calls import receiver_of, taker_of
-from autofast.model.source import parent_of, source_of, walk
+from autofast.model.source import at, parent_of, source_of, walk
 from autofast.model.values import Cls, Ext, Ref, Thing, const
+from autofast.rule import Refusal
 
 FP16_MOST = 65504.0
 FP16_LEAST = 6e-8  # what is smaller becomes 0 in fp16
@@ -21,6 +25,24 @@ def not_fp16(code: Code) -> str:
             if isinstance(node, ast.expr) and (value := _constant(code, node)) is not None:
                 if abs(value) > FP16_MOST or 0 < abs(value) < FP16_LEAST:
                     return f"fp16 cannot hold {value:g} ({source_of(node).rel}:{node.lineno})"
+    return ""
+
+
+def summed(code: Code) -> str:
+    """A loss that is a sum over a batch, in words; empty where there is none.
+
+    What a GradScaler begins with, 65536 times gradients of such a loss, is too much for fp16, and
+    each step until the scale has been halved often enough is skipped.
+    """
+    script = code.script
+    for call in (n for part in code.parts for n in walk(part) if isinstance(n, ast.Call)):
+        operation = parent_of(call)
+        if isinstance(operation, ast.BinOp) and isinstance(operation.op, ast.Div):
+            continue
+        for known, made in filter(None, map(loss_called, script.values(call.func))):
+            with suppress(Refusal):
+                if reduction_of(script, known, made, call)[0] == "sum":
+                    return f"the loss on {at(call)} is a sum: scaled, its gradients do not fit fp16 at first, and those steps would be skipped"
     return ""
 
 

@@ -375,7 +375,9 @@ class Core:
                     turns.append(frame.turn)
             elif isinstance(frame, CallFrame):
                 below = False
-        full = (kind, key, tuple(turns), self.summaries.context(self.stack))
+        # What a function is, its scope says: calls that share one must not each make another.
+        way = () if kind is Func else self.summaries.context(self.stack)
+        full = (kind, key, tuple(turns), way)
         found = self.things.get(full)
         if found is None:
             found = self.things[full] = make()

@@ -29,7 +29,7 @@ from autofast.facts.forwards_alone import forwards_alone
 from autofast.facts.precision.banned import banned, error_of
 from autofast.facts.precision.between import between
 from autofast.facts.precision.code import Code
-from autofast.facts.precision.fp16_numbers import not_fp16
+from autofast.facts.precision.fp16_numbers import not_fp16, summed
 from autofast.facts.precision.half_values import Half
 from autofast.facts.precision.hazards import against, has_autocast, ratio
 from autofast.facts.precision.layers import recurrent
@@ -368,7 +368,7 @@ def _precision(
     """The precision to write; a reason where there is none. Sets ``scaling`` or ``no_scaler``."""
     device, wanted = options.target, options.precision
     fp16_anyway = _in_fp16_anyway(script, code) if device == "cuda" else ""
-    too_wide = next(filter(None, map(not_fp16, code)), "")
+    too_wide = next(filter(None, (f(c) for f in (not_fp16, summed) for c in code)), "")
     if wanted == "bf16" or (device == "cpu" and wanted == "auto"):
         found.no_scaler = "bf16 has the range of fp32 and needs no scaler"
         if fp16_anyway:
