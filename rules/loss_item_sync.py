@@ -10,11 +10,9 @@ from autofast.facts.recorded_graphs import overwritten
 from autofast.model.names import OWNERS
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.syncs.built_in import built_in
 from autofast.techniques.syncs.code_motion import NAME
 from autofast.techniques.syncs.elements import by_elements
 from autofast.techniques.syncs.filled import extended
-from autofast.techniques.syncs.logged import logged
 from autofast.techniques.syncs.planned import (
     in_functions,
     in_loops,
@@ -24,7 +22,7 @@ from autofast.techniques.syncs.planned import (
     in_stores,
 )
 from autofast.techniques.syncs.reads import reads
-from autofast.techniques.syncs.unspelled import LOGGED, findings, whole
+from autofast.techniques.syncs.unspelled import findings, whole
 from autofast.write.spelling import uses_gpu
 
 
@@ -39,11 +37,6 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     found: list[Finding] = []
     every = reads(script)
     if owned:
-        for read, edit in logged(script, every):
-            advice = "" if edit else LOGGED.advice
-            answered.add(id(read.statement))
-            made = (edit,) if edit else ()
-            yield Finding(read.node, LOGGED.message, edits=made, advice=advice)
         yield from _everywhere(script, answered)
         return
     if script.unread:
@@ -79,12 +72,6 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
 
 def _everywhere(script: Script, answered: set[int]) -> Iterator[Finding]:
     """What does not ask whose loop it is: the script's, or a framework's that calls it."""
-    for call, name, edit in built_in(script):
-        answered.add(id(whole(call)))
-        message = f"takes a tensor of the device apart with Python's `{name}` in every step"
-        advice = "" if edit else f"take torch's `{name}`, which takes all elements at once"
-        made = (edit,) if edit else ()
-        yield Finding(call, message, edits=made, advice=advice, asks=gains.elements)
     for loop, names, edits in by_elements(script):
         answered |= {id(n) for n in ast.walk(loop)} | {id(whole(loop))}
         message = f"reads {names} from the device element by element in every step"

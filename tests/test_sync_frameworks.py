@@ -9,7 +9,6 @@ import textwrap
 from collections.abc import Iterator
 
 import pytest
-import torch
 
 from tests.harness import STANDINS
 from tests.onerule import apply, run
@@ -59,15 +58,9 @@ def standins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("body", "lines"),
     [
-        ('self.log("loss", loss.item())', ['self.log("loss", loss.detach().float())']),
-        ('self.log("loss", value=float(loss))', ['self.log("loss", value=loss.detach().float())']),
         (
             "for p, t in zip(out.argmax(1), y):\n    if p == t:\n        self.right += 1",
             ["for p, t in zip(out.argmax(1).cpu(), y.cpu()):"],
-        ),
-        (
-            "self.right += sum(out.argmax(1) == y).item()",
-            ["self.right += (out.argmax(1) == y).sum(0).item()"],
         ),
     ],
 )
@@ -81,7 +74,6 @@ def test_what_lightning_calls_for_each_batch(standins: None, body: str, lines: l
 @pytest.mark.parametrize(
     ("body", "advice"),
     [
-        ('self.log("out", out[0, 0].item())', "give Lightning the tensor"),
         ("seen = out.detach().cpu().numpy()", "keep them on the device"),
         ("if torch.isnan(loss): raise ValueError", "decides something"),
         ("good = out[out.argmax(1) == y]", "multiply by the mask"),
@@ -91,12 +83,6 @@ def test_advice_where_lightning_has_the_loop(body: str, advice: str) -> None:
     found = apply(RULE, LIGHTNING.replace("{body}", body))
     assert not found.fixes
     assert any(advice in f.advice or advice in f.message for f in found.findings)
-
-
-def test_numbers_of_another_kind_are_logged_as_they_are() -> None:
-    text = LIGHTNING.replace("{body}", 'self.log("loss", loss.item())')
-    text = text.replace("torch.manual_seed(0)", "torch.set_default_dtype(torch.float64)")
-    assert not apply(RULE, text).fixes
 
 
 HOOKS = [
@@ -169,35 +155,6 @@ for epoch in range(2):
         optimizer.step()
 final = [p.detach().clone() for p in model.parameters()], [int(k) for k in kept]
 """
-
-
-@pytest.mark.parametrize(
-    ("body", "lines"),
-    [
-        ("longest = max(lengths)\nx[:, longest:] = 0", ["longest = lengths.max()"]),
-        ("x[:, : min(lengths)] = 0", ["x[:, : lengths.min()] = 0"]),
-        ("kept.append(sum(guess == y))", ["kept.append((guess == y).sum(0))"]),
-    ],
-)
-def test_torch_takes_all_elements_at_once(body: str, lines: list[str]) -> None:
-    found = apply(RULE, SCRIPT.replace("{body}", body.replace("\n", "\n        ")))
-    assert found.lines == lines
-    before, after = run(found.before)["final"], run(found.text)["final"]
-    assert all(map(torch.equal, before[0], after[0])) and before[1] == after[1]
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "kept.append(max(x[:, 0]))",  # NaN decides otherwise
-        "kept.append(sum(x[:, 0]))",  # added in another order
-        "longest = max(lengths)\nlongest += 1",  # writes to `lengths`
-        "longest = max(lengths)\nlongest.mul_(2)",
-    ],
-)
-def test_what_would_come_out_otherwise_is_advice(body: str) -> None:
-    found = apply(RULE, SCRIPT.replace("{body}", body.replace("\n", "\n        ")))
-    assert not found.fixes and "which takes all elements at once" in found.advice
 
 
 @pytest.mark.parametrize("body", ["m = max(len(x), 3)", "m = max([len(x)])", "m = sum([1, 2])"])
@@ -318,7 +275,7 @@ def test_a_network_in_a_file_that_an_option_names() -> None:
 
     parser = ArgumentParser()
     parser.add_argument("--name", default="small_net")
-    args = pl.Trainer.add_argparse_args(parser).parse_args()
+    args = parser.parse_args()
     pl.Trainer().fit(Net(**vars(args)))
     """
     files = {"model/__init__.py": "", "model/interface.py": interface, "model/small_net.py": small}

@@ -44,7 +44,6 @@ __all__ = ["Again", "Interpreter", "TooDeep", "values"]
 FIRST = (
     *"__init__ setup prepare_data configure_optimizers".split(),
     *"train_dataloader val_dataloader".split(),
-    # what these call (`forward`) is not called by nobody
     *"training_step validation_step test_step predict_step".split(),
 )
 

@@ -102,14 +102,6 @@ def _space(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Va
     return values(space)
 
 
-@gives("lightning.Trainer.add_argparse_args")
-def _with_trainer(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    parsers = args.get(0, "parent_parser")
-    for parser in ordered(parsers):
-        interp.open_attributes(parser, "it has Lightning's options, too")
-    return parsers
-
-
 @gives(*TYPER)
 def _of_typer(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
     given = args.given(0, "default")

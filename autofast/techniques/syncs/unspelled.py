@@ -81,10 +81,6 @@ SIZED = Wait(
     "let them stay on the host from the beginning, or copy them there once, before (`lengths = lengths.tolist()`); "
     "a mask needs no loop: `torch.arange(n, device=...)[None] < lengths[:, None]`",
 )
-LOGGED = Wait(
-    "reads a number from the device in every step to log it, and waits for it",
-    "give Lightning the tensor, detached: it reads it when it shows or writes it",
-)
 COMPUTED = Wait(
     "computes with Python's functions on a value of the device in every step, and waits for it",
     "take torch's function of that name, and read the result where it is shown",
@@ -135,8 +131,7 @@ def _of_call(script: Script, kind: str, site: Site) -> Wait | None:
     if kind in SIZES:
         given = [v for o in site if o.args is not None for v in o.args.all()]
         if kind in ("builtins.min", "builtins.max"):
-            several = site.call is not None and len(site.call.args) > 1
-            return COMPUTED if several and any(map(_waits, given)) else None
+            return COMPUTED if any(map(_waits, given)) else None
         sizes = given[1:] if ".functional." in kind else given
         return SIZED if any(map(_waits, sizes)) else None
     if kind in PICKS:
