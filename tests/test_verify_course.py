@@ -92,6 +92,17 @@ def test_steps_that_are_lost_or_gained_for_no_such_reason() -> None:
     assert longer.verdict is Sameness.BROKEN and "more than chance" in longer.text
 
 
+def test_steps_that_are_now_and_then_more_and_never_fewer() -> None:
+    """As by batches that wait for the next epoch: less than what seeds make of the number."""
+    runs = [trained("original", LENGTHS[0])]
+    for seed in range(8):
+        length = LENGTHS[seed]
+        runs.append(trained("original", length, seed))
+        runs.append(trained("rewritten", length + (0, 2, 4, 2)[seed % 4], seed, 1e-7))
+    check = found(course.steps(gather("unknown", runs)))
+    assert check.verdict is Sameness.UNCLEAR and "--seeds" in check.text
+
+
 def test_unequal_runs_are_compared_as_far_as_both_go() -> None:
     whole = evidence(8)
     ev = shared(whole)
