@@ -4,6 +4,9 @@ decay or a part that is no longer trained need not show in the loss or in the no
 The mean log of a tensor's norm must agree to within 10 %, or within what the seeds cannot tell
 apart at a risk of one in a thousand for all tensors together (Bonferroni). Tensors are matched by
 name and shape.
+
+Where not a bit differs in what is seen of a training, its evaluations and what it saves, no
+rounding has moved anything: models that end elsewhere were given other weights afterwards.
 """
 
 from __future__ import annotations
@@ -12,13 +15,16 @@ import math
 from collections.abc import Sequence
 
 from autofast.verify.estimates import difference
+from autofast.verify.evidence import course
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.numbered import plain
 from autofast.verify.evidence.record import Run, TensorPrint
+from autofast.verify.judging.exact import state_apart
 from autofast.verify.judging.seeded import LEAST, PART_LEVEL
 from autofast.verify.result import Check
 
 RISK = 1e-3  # that any one of the tensors of two equal scripts is off
+FAR = 3e-3  # of the norm of all parameters: averages of them may be taken in another order
 BEGIN, END = "tensors at the first step over seeds", "tensors at the end over seeds"
 
 
@@ -65,6 +71,36 @@ def _check(ev: Evidence, at_end: bool) -> Check | None:
         more = f"; so {len(wrong) - 1} more of {len(norms)}" if len(wrong) > 1 else ""
         return Check(name, False, wrong[0] + more)
     return Check(name, True, f"{len(norms)} of like size") if norms else None
+
+
+def loaded(ev: Evidence) -> Check | None:
+    """Of every pair that is the same to the bit until the last step, also in evaluation."""
+    name, alike = "weights after the last step", 0
+    whole = ev.uncut or ev
+    for a, b in whole.pairs or ((whole.a, whole.b),):
+        steps = course.made(a)
+        same = course.together(a, b) == course.made(b) == steps > 0
+        if ev.effect == "recipe" or not same or _until(a, steps) != _until(b, steps):
+            continue
+        alike += 1
+        if (far := state_apart(a, b, buffers=False)) > FAR:
+            text = f"all steps, evaluations and saves before are the same to the bit, and the weights at the end {far:.2g} of their norm apart"
+            return Check(name, False, f"{text}: others were loaded, or kept (seed {a.seed})")
+    return Check(name, True, f"as in the original, in {alike} runs") if alike else None
+
+
+def _until(run: Run, steps: int) -> tuple[object, ...]:
+    """What is seen of a run beside its steps, before the last of them."""
+    record = run.record
+    return (
+        [e for e in record.evaluations if e.step < steps],
+        [(c.model, c.samples, c.sums, c.step) for c in record.calls if c.step < steps],
+        [
+            (s.step, {k: v.sha for k, v in s.tensors.items()})
+            for s in record.saves
+            if s.step < steps
+        ],
+    )
 
 
 def checks(ev: Evidence) -> list[Check]:
