@@ -85,11 +85,15 @@ def _pins(script: Script) -> Iterator[Newest]:
 def _asked(script: Script) -> Iterator[Oldest]:
     python = max((lower(spec) for _, spec, _ in limits(script, "python")), default=(0,))
     least = max((torch for since, torch in SINCE_PYTHON.items() if since <= python), default=(0,))
+    asked: dict[str, tuple[Version, str, str, Limit | None]] = {}
     for place, spec, limit in limits(script, "torch"):
-        if (version := lower(spec)) != (0,):
-            version = (*version, 0) if len(version) == 1 else version
-            oldest = version if limit is not None else max(version, least)
-            yield Oldest(place, f"asks for torch {spec}", oldest, binds=place.startswith(PACKAGE))
+        file = place.partition(":")[0]  # of several bounds, by Pythons, the lowest
+        if (version := lower(spec)) != (0,) and version <= asked.get(file, (version,))[0]:
+            asked[file] = version, place, spec, limit
+    for version, place, spec, limit in asked.values():
+        version = (*version, 0) if len(version) == 1 else version
+        oldest = version if limit is not None else max(version, least)
+        yield Oldest(place, f"asks for torch {spec}", oldest, binds=place.startswith(PACKAGE))
     for bound in in_words(script)[0]:
         yield Oldest(bound.place, bound.why, max(bound.oldest, least), binds=bound.binds)
 

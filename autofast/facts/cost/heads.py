@@ -4,6 +4,7 @@ narrow layers alone. Asked where sizes are not known.
 
 from __future__ import annotations
 
+import ast
 import re
 
 from autofast.facts.by_default import not_by_default
@@ -101,6 +102,34 @@ def _only_embeds(model: Model) -> bool:
         and not repeated
         and any({f.node for f in loops(t.made)} - around for t in dense)
     )
+
+
+def mostly_convolves(script: Script) -> bool:
+    """Whether convolutions of images outnumber dense layers in each model that is trained, and all
+    layers are known: what positions multiply with each other besides is little beside them.
+    """
+    models = _usual_models(script)
+    return bool(models) and all(_mostly_convolves(script, m) for m in models)
+
+
+def _mostly_convolves(script: Script, model: Model) -> bool:
+    parts = [t for t in parts_of(model.thing).values() if isinstance(t, Ext)]
+    images = [t for t in parts if re.fullmatch(r"torch\.nn\.Conv(?:Transpose)?[23]d", t.name)]
+    dense = [t for t in parts if not PLAIN.match(t.name.rsplit(".", 1)[-1])]
+    dense = [t for t in dense if t.name not in WRAPPERS]
+    around = {f.node for f in loops(getattr(model.thing, "made", ()))}
+    few = (len(images), len(dense)), (_repeated(images, around), _repeated(dense, around))
+    return (
+        _is_known(model)
+        and bool(images)
+        and all(t.name == "torch.nn.Linear" and _weights(script, [t]) <= LARGE for t in dense)
+        and all(some >= MANY * others for some, others in few)
+    )
+
+
+def _repeated(layers: list[Ext], around: set[ast.AST]) -> int:
+    """How many of these layers a loop makes, that is not around the whole model."""
+    return sum(bool({f.node for f in loops(t.made)} - around) for t in layers)
 
 
 def is_small_head(script: Script) -> bool:
