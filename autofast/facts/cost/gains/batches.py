@@ -234,7 +234,7 @@ def fetching(script: Script, options: Options, finding: Finding, beside: Finding
     """
     if gain := loader_once(script, finding, rarely=False):
         return gain
-    made = images(script)
+    made = script.analysis(images)
     mine = loaders_of(script, finding.node)
     if mine and (few := max(batches(script, x) or FEW + 1 for x in mine)) <= FEW:
         return Gain(0.0, f"workers take longer to start than the {few} batches of a pass")
