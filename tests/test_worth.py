@@ -394,40 +394,6 @@ args = parser.parse_args()
     assert bool(apply("pin-memory", text, min_gain=0.01).fixes) is worth
 
 
-SAMPLERS = """
-import argparse
-
-
-class Even:
-    def weights(self, x):
-        return x.new_ones(len(x), 1)
-
-
-class Drawn(Even):
-    width = 1
-
-    def weights(self, x):
-        return torch.ones(len(x), self.width).to(device)
-
-
-parser = argparse.ArgumentParser()
-parser.add_argument("--sampler", default="even")
-parser.add_argument("--cuda", action="store_true")
-args = parser.parse_args()
-"""
-
-
-@pytest.mark.parametrize(
-    ("test", "worth"),
-    [('args.sampler == "drawn"', False), ('args.sampler == "even"', True), ("args.cuda", True)],
-)
-def test_methods_of_what_no_default_makes_are_left(test: str, worth: bool) -> None:
-    made = SAMPLERS + f"if {test}:\n    sampler = Drawn()\nelse:\n    sampler = Even()\n"
-    text = ROWS.replace("for epoch", made.lstrip() + "for epoch", 1)
-    text = text.replace("model(x), y)", "sampler.weights(x) * model(x), y)")
-    assert bool(apply("device-creation", text, min_gain=0.01).fixes) is worth
-
-
 @pytest.mark.parametrize(
     ("made", "worth"),
     [

@@ -4,7 +4,6 @@ narrow layers alone. Asked where sizes are not known.
 
 from __future__ import annotations
 
-import ast
 import re
 
 from autofast.facts.by_default import not_by_default
@@ -93,14 +92,12 @@ def only_embeds(script: Script) -> bool:
 def _only_embeds(model: Model) -> bool:
     parts = [t for t in parts_of(model.thing).values() if isinstance(t, Ext)]
     convolutions = [t for t in parts if t.name.startswith("torch.nn.Conv")]
-    around = {f.node for f in loops(getattr(model.thing, "made", ()))}
-    repeated = [t for t in convolutions if {f.node for f in loops(t.made)} - around]
     dense = [t for t in parts if t.name in DENSE]
     return (
         not any(DEEP.match(t.name) for t in parts)
         and len(convolutions) <= EMBEDDING
-        and not repeated
-        and any({f.node for f in loops(t.made)} - around for t in dense)
+        and not _repeated(model, convolutions)
+        and _repeated(model, dense) > 0
     )
 
 
@@ -117,8 +114,7 @@ def _mostly_convolves(script: Script, model: Model) -> bool:
     images = [t for t in parts if re.fullmatch(r"torch\.nn\.Conv(?:Transpose)?[23]d", t.name)]
     dense = [t for t in parts if not PLAIN.match(t.name.rsplit(".", 1)[-1])]
     dense = [t for t in dense if t.name not in WRAPPERS]
-    around = {f.node for f in loops(getattr(model.thing, "made", ()))}
-    few = (len(images), len(dense)), (_repeated(images, around), _repeated(dense, around))
+    few = (len(images), len(dense)), (_repeated(model, images), _repeated(model, dense))
     return (
         _is_known(model)
         and bool(images)
@@ -127,8 +123,9 @@ def _mostly_convolves(script: Script, model: Model) -> bool:
     )
 
 
-def _repeated(layers: list[Ext], around: set[ast.AST]) -> int:
+def _repeated(model: Model, layers: list[Ext]) -> int:
     """How many of these layers a loop makes, that is not around the whole model."""
+    around = {f.node for f in loops(getattr(model.thing, "made", ()))}
     return sum(bool({f.node for f in loops(t.made)} - around) for t in layers)
 
 
@@ -147,7 +144,6 @@ def _has_small_head(script: Script, model: Model) -> bool:
     recurrent = [t for t in parts if t.name.removeprefix("torch.nn.") in RECURRENT]
     known = (dense, deep, convolutions, recurrent)
     others = [t for t in parts if not any(t in few for few in known)]
-    around = {f.node for f in loops(getattr(model.thing, "made", ()))}
     return (
         _is_known(model)
         and (
@@ -158,7 +154,7 @@ def _has_small_head(script: Script, model: Model) -> bool:
         )
         and all(PLAIN.match(t.name.rsplit(".", 1)[-1]) for t in others)
         and all(_weights(script, [t]) <= LARGE for t in dense)
-        and not any({f.node for f in loops(t.made)} - around for t in dense)
+        and not _repeated(model, dense)
     )
 
 

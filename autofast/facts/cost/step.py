@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -194,8 +194,8 @@ class Cost(Often):
     @cached_property
     def multiplies_outside(self) -> bool:
         """The same of code that is in no class of a part of the models that are trained."""
-        parts = (t for m in trained_models(self.script) for t in parts_of(m.thing).values())
-        within = frozenset(id(t.cls.node) for t in parts if isinstance(t, Inst))
+        parts = {t for m in trained_models(self.script) for t in parts_of(m.thing).values()}
+        within = {id(t.cls.node) for t in parts if isinstance(t, Inst)}
         return bool(self._computes(HEAVY - OTHERWISE, within))
 
     @cached_property
@@ -207,7 +207,7 @@ class Cost(Often):
         convolutions = sum(name in CONVOLUTIONS for name in names)
         return convolutions >= max(1, names.count("linear"))
 
-    def _computes(self, functions: frozenset[str], within: frozenset[int] = frozenset()) -> str:
+    def _computes(self, functions: frozenset[str], within: Set[int] = frozenset()) -> str:
         for (kind, _), site in self.script.log.each():
             if id(parent_of(function_of(site.node))) in within:
                 continue

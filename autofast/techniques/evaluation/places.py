@@ -116,8 +116,7 @@ def _is_harmless(script: Script, expr: ast.expr) -> bool:
     if callees and all(isinstance(t, Func) for t in callees):
         return not script.unread and not _comes_to_torch(script, expr)
     if not callees and isinstance(expr.func, ast.Name):  # never reached
-        name = expr.func.id
-        return hasattr(builtins, name) and not is_taken(source_of(expr), name)
+        return hasattr(builtins, expr.func.id) and not is_taken(source_of(expr), expr.func.id)
     return bool(callees) and all(map(_is_known, callees))
 
 
