@@ -395,7 +395,7 @@ def sized(begun: float, ended: float, late: float = 0.0) -> Evidence:
     ("change", "passed"),
     [
         ({}, False),
-        ({"model": {"0/w": TensorPrint((4,), "float32", "b", 2.0, (1.0,) * 15 + (1.001,))}}, True),
+        ({"model": {"0/w": TensorPrint((4,), "float32", "b", 2.0, (1.0,) * 15 + (1.001,))}}, None),
         ({"evaluations": (Evaluation(0, 2, 1, 8, {}, 0, 0, 0.7),)}, None),  # summed otherwise
         ({"saves": (Saved("best.pt", 2, {"w": TensorPrint((4,), "float32", "c", 2.0)}, {}),)}, None),
         ({"off": 1e-7}, None),
