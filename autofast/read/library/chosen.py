@@ -173,8 +173,7 @@ def _imported(interp: Core, name: str, args: Arguments, node: ast.AST | None) ->
             text = ".".join(parts) + text if parts else ""
         named = module_of(interp, text)
         if "*" in text and node is not None:  # a file does not look for itself
-            own = source_of(node)
-            named = frozenset(t for t in named if not isinstance(t, Module) or t.source is not own)
+            named = frozenset(t for t in named if getattr(t, "source", 0) is not source_of(node))
         found |= named
         if not isinstance(thing, (Const, Num)) or isinstance(thing, Setting):
             found |= values(COMPUTED)
