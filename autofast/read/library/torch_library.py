@@ -30,6 +30,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    const,
     one,
     result_of,
 )
@@ -70,7 +71,8 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
             return values(thing.but(grad=thing.grad and name != "data", dtype=dtype))
         if name == "grad":
             interp.emit("grad_read", node, thing)
-            return values(Tensor(param="grad" if thing.param else "", device=thing.device))
+            param = "grad" if thing.param else ""
+            return values(Tensor(param=param, device=thing.device, rank="?"))  # None at first
         if name == "device":
             kind = values(Const({"cpu": "cpu", "dev": "accel"}.get(thing.device, "?")))
             device = Ext("torch.device", None, Arguments(None), {"kind": kind})
@@ -118,10 +120,10 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
         if (computed := distributions.attribute(thing, name)) is not None:
             return computed
         if is_module(thing) and name in ("weight", "bias"):
-            return values(Tensor(param="param", grad=True))
+            return values(Tensor(param="param", grad=True, rank=_rank_of(thing, name)))
         if thing.name == "torch.utils.data.TensorDataset" and name == "tensors":
             return values(
-                Seq(None, None, NOTHING.union(*(g.values for g in thing.args.positional)))
+                Seq(None, None, NOTHING.union(*(g.values for g in thing.args.positional)), "tuple")
             )
     if isinstance(thing, Method) and thing.name == name:
         return values(thing)  # `node = node.next`: of what is not known, once and for all
@@ -131,6 +133,17 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
             methods[name] = values(Method(thing, name))
         return methods[name]
     return values(Method(thing, name))
+
+
+def _rank_of(layer: Ext, name: str) -> str:
+    """What is known of a layer's parameter: ``?`` where the layer may be made without it."""
+    short, args = layer.name.rpartition(".")[2], layer.args
+    if name == "weight" and "Norm" not in short:
+        return ""
+    switches = [args.get(-1, key) for key in ("bias", "affine", "elementwise_affine")]
+    plain = len(args.positional) < (8 if "Conv" in short else 3) and args.loose is None
+    sure = plain and not args.open and not short.startswith("InstanceNorm")
+    return "" if sure and all(not g or const(g) is True for g in switches) else "?"
 
 
 def _is_part(name: str, node: ast.AST | None) -> bool:
