@@ -13,10 +13,10 @@ from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.loading.batched import (
     against,
+    as_tensors,
     is_batched,
     only_collects,
     sampler_of_batches,
-    subclass,
 )
 from autofast.techniques.loading.resident import Kept, edits, left, made_resident
 from autofast.techniques.loading.windows import cuts
@@ -36,7 +36,7 @@ BY_HAND = "with rows of tensors as items, or with a __getitems__, batches could 
     relieves={"data": 2, "evaluation": 3},
     asks=gains.together(0.3, "waits for data, item by item"),
     uses=("gpu-data", "gpu-augmentation", "ddp", "dataparallel-to-ddp"),
-    torch=(2, 0),
+    torch=(1, 2),
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Take whole batches out of memory at once instead of making and collating them item by
@@ -53,13 +53,13 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         elif isinstance(made := sampler_of_batches(script, loader), str):
             yield Finding(loader.node, ITEMS, refusal=made)
         else:
-            yield Finding(loader.node, ITEMS, edits=made, torch=(1, 2))  # batch_size=None
+            yield Finding(loader.node, ITEMS, edits=made)
     kept = {id(x): edits(script, plan) for x, plan in made_resident(script, options)}
-    for image_set in images(script).values():
+    for image_set in script.analysis(images).values():
         if not isinstance(image_set, Images):
             continue
-        if any(x in loaders for x in image_set.loaders):
-            yield Finding(image_set.call, OBJECTS, edits=subclass(image_set))
+        if all(x in loaders for x in image_set.loaders):
+            yield Finding(image_set.call, OBJECTS, edits=as_tensors(image_set))
         elif mine := [e for x in image_set.loaders for e in kept.get(id(x), ())]:
             yield Finding(image_set.call, OBJECTS, edits=tuple(mine), needs=(Kept,))
     for cut in cuts(script):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.loaders import FILES, script
-from tests.onerule import Applied, apply, same, same_runs
+from tests.onerule import Applied, apply, run, same, same_runs
 
 torch = pytest.importorskip("torch")
 RULE = "batched-dataset"
@@ -325,8 +325,7 @@ def test_digits(digits: Path, transform: str, loader: str) -> None:
     found = checked(
         f"data = datasets.MNIST('data', transform={transform})\nloader = {loader}", IMPORTS
     )
-    assert "class MNIST(datasets.MNIST):" in found.text
-    assert "data=MNIST('data'" in "".join(found.text.split()).replace('"', "'")
+    assert "DataLoader(as_tensors(data)," in found.text.replace("(\n    ", "(")
 
 
 def test_digits_split_at_random(digits: Path) -> None:
@@ -352,22 +351,22 @@ def test_colour_images() -> None:
             more=f"t = {transform}",
         ),
     ).text
-    assert "class BatchedCIFAR10(datasets.CIFAR10):" in text
-    scope: dict[str, Any] = {"__name__": "module"}
-    exec(compile(text, "train.py", "exec"), scope)
+    scope: dict[str, Any] = {"torch": torch, "TensorDataset": torch.utils.data.TensorDataset}
+    exec(text[text.index("def as_tensors") : text.index("\n\n\n", text.index("def as_t"))], scope)
+    cls = torchvision.datasets.CIFAR10
+    data = cls.__new__(cls)
+    data.data = np.random.RandomState(0).randint(0, 256, (30, 32, 32, 3), dtype=np.uint8)
+    data.targets, data.target_transform = list(range(30)), None
+    data.transform = eval(transform, {"transforms": torchvision.transforms})
     batches = []
-    for cls in (torchvision.datasets.CIFAR10, scope["BatchedCIFAR10"]):
-        data = cls.__new__(cls)
-        data.data = np.random.RandomState(0).randint(0, 256, (30, 32, 32, 3), dtype=np.uint8)
-        data.targets, data.target_transform = list(range(30)), None
-        data.transform = eval(transform, {"transforms": torchvision.transforms})
+    for one in (data, scope["as_tensors"](data)):
         torch.manual_seed(0)
         batches.append(
             [
                 b
                 for workers in (0, 2)
                 for b in torch.utils.data.DataLoader(
-                    data, batch_size=8, shuffle=True, num_workers=workers
+                    one, batch_size=8, shuffle=True, num_workers=workers
                 )
             ]
         )
@@ -398,7 +397,8 @@ def plain(
         plain(f"{COMPOSED}, target_transform=lambda y: y"),
         plain(more="data.targets = data.targets % 2"),
         plain(loader="DataLoader(data, batch_size=8, collate_fn=list)"),
-        plain(imports=IMPORTS + "MNIST = 3\n"),
+        plain(more="data.targets[0] = 3"),
+        plain().replace("    for epoch", "    print(loader.dataset.classes)\n    for epoch"),
         plain(more="torch.set_default_dtype(torch.float64)"),
         plain().replace("for epoch in range(3):", "if True:"),
         plain(imports=IMPORTS, loader="DataLoader(torch.utils.data.ConcatDataset([data, data]), batch_size=8)"),
@@ -408,9 +408,28 @@ def test_other_images_are_left_alone(text: str) -> None:
     assert not apply(RULE, text).fixes
 
 
+def test_bytes_do_not_become_floats_twice(digits: Path) -> None:
+    """The images that are made into tensors at once are not to be scaled on the device as well."""
+    text = plain("transforms.ToTensor()", more="losses, seen = [], []")
+    text = text.replace("loss = (model(x)", "x = x.flatten(1)[:, :4]; loss = (model(x)").replace(
+        "loss.backward()", "seen.append(x); losses.append(loss.item()); loss.backward()"
+    )
+    text = text.replace("def main():\n", "").replace("\n    ", "\n")
+    text = text[: text.index('if __name__ == "__main__"')]
+    found = apply(f"{RULE} uint8-transfer", text)
+    assert "as_tensors(data)" in found.text and "/ 255" not in found.text
+    assert "see batched-dataset" in found.refusals
+    assert (
+        "/ 255" in apply("uint8-transfer", text.replace("datasets.MNIST", "datasets.EMNIST")).text
+    )
+    torch.manual_seed(0)
+    one = run(text)["seen"]
+    same(one, run(found.text)["seen"])
+
+
 def test_workers_are_not_added_where_batches_are_made_at_once() -> None:
     assert "whole batches at once" in apply("num-workers", plain()).refusals
-    assert "whole batches at once" in apply("num-workers", apply(RULE, plain()).text).refusals
+    assert "read out of memory" in apply("num-workers", apply(RULE, plain()).text).refusals
 
 
 @pytest.mark.parametrize("other", ["num-workers", "pin-memory", "persistent-workers"])

@@ -50,7 +50,7 @@ def made(make: str, before: str = "") -> Applied:
     ("make", "expected", "effect"),
     [
         ("z = torch.zeros(3, 4).to(device)", ["z = torch.zeros(3, 4, device=device)"], Effect.EXACT),
-        ("z = torch.ones(3, 4).long().to(device=device).float()", ["z = torch.ones(3, 4, device=device).long().float()"], Effect.EXACT),
+        ("z = torch.ones(3, 4).long().to(device=device).float()", ["z = torch.ones(3, 4, device=device, dtype=torch.long).float()"], Effect.EXACT),
         ("z = torch.full((3, 4), 2.0).to(device, non_blocking=True)", ["z = torch.full((3, 4), 2.0, device=device)"], Effect.EXACT),
         ("z = torch.eye(3, 4).to(device, torch.float64)", ["z = torch.eye(3, 4, device=device).to(torch.float64)"], Effect.EXACT),
         ("z = torch.zeros(3, 4).to(device, dtype=torch.float64)", ["z = torch.zeros(3, 4, device=device, dtype=torch.float64)"], Effect.EXACT),
@@ -75,8 +75,8 @@ def made(make: str, before: str = "") -> Applied:
         ("z = torch.ones(x.size(0), 1).type_as(x)", ["z = x.new_ones(x.size(0), 1)"], Effect.EXACT),
         ("z = torch.ones(x.size(0), 1).to(x)", ["z = x.new_ones(x.size(0), 1)"], Effect.EXACT),
         ("z = torch.zeros((3, 4)).type_as(x)", ["z = x.new_zeros((3, 4))"], Effect.EXACT),
-        ("z = torch.zeros(3, 4).float().to(device)", ["z = torch.zeros(3, 4, device=device).float()"], Effect.EXACT),
-        ("z = torch.zeros([3, 4]).float().to(device).contiguous()", ["z = torch.zeros([3, 4], device=device).float().contiguous()"], Effect.EXACT),
+        ("z = torch.zeros(3, 4).float().to(device)", ["z = torch.zeros(3, 4, device=device, dtype=torch.float)"], Effect.EXACT),
+        ("z = torch.zeros([3, 4]).float().to(device).contiguous()", ["z = torch.zeros([3, 4], device=device, dtype=torch.float).contiguous()"], Effect.EXACT),
         ("z = torch.zeros(3, 4, dtype=torch.long).float().to(device)", ["z = torch.zeros(3, 4, dtype=torch.long, device=device).float()"], Effect.EXACT),
         ("z = torch.ones(3, 4, dtype=torch.float64).to(x)", ["z = torch.ones(3, 4, dtype=torch.float64, device=x.device).to(x)"], Effect.EXACT),
         ("z = torch.zeros(x.shape).to(x.device).to(x.dtype)", ["z = torch.zeros(x.shape, device=x.device).to(x.dtype)"], Effect.EXACT),
@@ -707,6 +707,14 @@ def test_indices_that_stay_on_the_host(make: str) -> None:
         (
             "z = torch.arange(4).view(1, 4).expand(3, 4).float()\nz = Variable(z, requires_grad=False)\nif x.is_cuda:\n    z = z.cuda()",
             ['z = torch.arange(4, device=x.device).view(1, 4).expand(3, 4).float()'],
+        ),
+        (
+            "z = Variable(torch.ones(3, 4)).double()\nz = z.to(device)",
+            ["z = Variable(torch.ones(3, 4, device=device, dtype=torch.double))"],
+        ),
+        (
+            "z = torch.zeros(3, 4).float()\nif x.is_cuda:\n    z = z.cuda()",
+            ["z = torch.zeros(3, 4, device=x.device, dtype=torch.float)"],
         ),
         (
             "z = Variable(torch.ones(3, 4), requires_grad=False).to(device)",

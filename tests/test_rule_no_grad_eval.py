@@ -1626,6 +1626,38 @@ def test_what_numpy_prepares_stands_below_the_decorator() -> None:
     assert "with torch." not in done.text
 
 
+@pytest.mark.parametrize("score", ["row.upper().replace('-', '')", "torch.tensor(row)"])
+def test_work_with_texts_stands_below_the_decorator(score: str) -> None:
+    more = f"""
+def named(rows):
+    found = set()
+    for row in rows:
+        found = found.union({score})
+    return sorted(found)
+
+
+def measure(name, rows):
+    if name == "dev":
+        count = len(rows)
+    else:
+        print("no such set", name)
+        exit(1)
+    model.eval()
+    found = []
+    for k in range(count):
+        found.append(model(data.tensors[0][k : k + 1].to(device)).argmax(1).item())
+    return found, named(rows)
+
+
+"""
+    measured = "    print(measure('dev', [line for line in open(__file__)]))\n"
+    is_text = "torch" not in score
+    text = HEAD + more + TRAIN + measured
+    done = apply("no-grad-eval", text)
+    assert ("@torch.inference_mode()" in done.text) is is_text
+    assert ("with torch.inference_mode():" in done.text) is not is_text
+
+
 def test_what_comes_to_torch_gets_no_decorator() -> None:
     measured = "    print(infer(data.tensors[0].tolist(), [1, 2]))\n"
     more = "* float(torch.ones(1).sum())"

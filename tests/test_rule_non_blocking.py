@@ -101,6 +101,14 @@ def test_an_option_is_no_mps_where_the_script_does_not_speak_of_it(
     assert run(done.text)["losses"] == run(done.before)["losses"]
 
 
+def test_the_device_of_another_tensor_is_none_that_the_script_names() -> None:
+    """``z.to(x.device)`` asks for no accelerator."""
+    move = "x = x.to(args.device)\ny = y.to(args.device)\nz = torch.zeros(1).to(x.device)"
+    done = apply(RULE, OPTION + script(move=move, device="args.device"))
+    assert done.lines == [f"{v} = {v}.to(args.device, non_blocking=True)" for v in "xy"]
+    assert run(done.text)["losses"] == run(done.before)["losses"]
+
+
 FILES = """
 class Files(torch.utils.data.Dataset):
     def __len__(self):

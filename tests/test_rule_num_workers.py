@@ -1264,9 +1264,9 @@ def test_workers_in_a_notebook(tmp_path: Path) -> None:
     is not.
     """
     text = script(
-        "DataLoader(MNIST('data', transform=ToTensor()), batch_size=4, shuffle=True)",
+        "DataLoader(ImageFolder('data', transform=ToTensor()), batch_size=4, shuffle=True)",
         guard=False,
-        dataset="from torchvision.datasets import MNIST\nfrom torchvision.transforms import ToTensor\n",
+        dataset="from torchvision.datasets import ImageFolder\nfrom torchvision.transforms import ToTensor\n",
     )
     own = script(PLAIN, guard=False)
     for code, forks in [(text, False), (own, True)]:

@@ -248,3 +248,158 @@ def test_what_a_step_is_made_of(
         assert found.verdict in (*FINE, Sameness.UNCLEAR), found
     else:
         assert found.verdict is verdict, found
+
+
+KINDS = {
+    "RandomState": ("np.random.RandomState(3)", "rng.random_sample()", "rng.normal(size=(len(rows), 6))"),
+    "Random": ("random.Random(3)", "rng.random()", "np.array([rng.gauss(0, 1) for _ in range(6 * len(rows))]).reshape(-1, 6)"),
+    "Generator": ("torch.Generator().manual_seed(3)", "torch.rand(1, generator=rng)", "torch.randn(len(rows), 6, generator=rng).numpy()"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("edits", "same"),
+    [([], True), ([("0.01 * out.pow(2)", "0.02 * out.pow(2)")], False)],
+    ids=["no more", "a weight of the loss"],
+)
+def test_generators_of_its_own(
+    tmp_path: Path, kind: str, edits: list[tuple[str, str]], same: bool
+) -> None:
+    """Of which one number more is drawn, before the first weights."""
+    made, more, noise = KINDS[kind]
+    own = (
+        ("import numpy", "import random\nimport numpy"),
+        ("np.random.default_rng(3)", made),
+        ("rng.normal(size=(len(rows), 6))", noise),
+    )
+    early = ("model = nn.Seq", f"{more}\ntorch.rand(1)\nmodel = nn.Seq")
+    found = with_items(tmp_path, early, *edits, made=own)
+    assert found.summary.startswith(COMMON), found
+    assert found.verdict is (Sameness.EQUIVALENT if same else Sameness.DIFFERENT), found
+
+
+@pytest.mark.parametrize(
+    ("edits", "same"),
+    [([], True), ([("total / 6", "total / 5.98")], False)],
+    ids=["no more", "what is printed"],
+)
+def test_every_pass_of_persistent_workers(
+    tmp_path: Path, edits: list[tuple[str, str]], same: bool
+) -> None:
+    persistent = (WORKERS[0], f"{WORKERS[1][:-1]}, persistent_workers=True)")
+    found = with_items(tmp_path, persistent, *edits)
+    assert found.summary.startswith(COMMON), found
+    assert found.verdict is (Sameness.EQUIVALENT if same else Sameness.DIFFERENT), found
+
+
+def seen(folder: Path, text: str, *edits: tuple[str, str]) -> Parity:
+    (folder / "project").mkdir()
+    (folder / "project" / "train.py").write_text(text)
+    bench = Bench(folder, folder / "project")
+    found = bench.judge(Case("", "train", "unknown", edits, folder=folder / "project"))
+    bench.close()
+    return found
+
+
+def test_one_draw_for_the_batch_by_a_generator_of_its_own(tmp_path: Path) -> None:
+    found = seen(tmp_path, SCRIPT, ("size=(len(rows), 6)", "size=(1, 6)"))
+    assert found.verdict is Sameness.DIFFERENT and "draws of 96 numbers less" in found.summary
+
+
+FOLLOWING = """
+import copy
+import numpy as np
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+torch.manual_seed(0)
+np.random.seed(0)
+model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3))
+teacher = copy.deepcopy(model)
+gain = torch.ones(1, requires_grad=True)  # of no module
+optimizer = torch.optim.Adam([*model.parameters(), gain], lr=0.01)
+x = torch.randn(96, 6)
+y = x[:, :3].argmax(1)
+kept = np.arange(96)
+
+
+def target(rows):
+    with torch.no_grad():
+        return teacher(x[rows] + 0.1 * torch.randn(len(rows), 6)).softmax(1)
+
+
+waiting = []
+for step in range(60):
+    rows = torch.from_numpy(np.random.choice(kept, 16, p=np.full(len(kept), 1 / len(kept))))
+    waiting.append((rows, target(rows)))
+    for rows, goal in waiting:
+        out = gain * model(x[rows] + 0.1 * torch.randn(len(rows), 6))
+        loss = F.cross_entropy(out, y[rows]) + 0.1 * F.cross_entropy(out, goal)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            for s, p in zip(teacher.parameters(), model.parameters()):
+                s.lerp_(p, 0.1)
+    waiting.clear()
+"""
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (
+            ("    for rows, goal in waiting:\n", "    if step % 6 < 5:\n        continue\n    for rows, goal in waiting:\n"),
+            "without gradients before",
+        ),
+        (("kept = np.arange(96)", "kept = np.arange(94)"), "drawn among others"),
+    ],
+    ids=["targets ahead of the steps", "rows of fewer"],
+)  # fmt: skip
+def test_what_seeds_do_not_tell(tmp_path: Path, edit: tuple[str, str], said: str) -> None:
+    found = seen(tmp_path, FOLLOWING, edit)
+    assert found.verdict is Sameness.DIFFERENT and said in found.summary, found
+
+
+SAMPLED = (
+    ("x = torch.randn(96, 6)\n", "x = torch.randn(96, 6)\nrare = torch.ones(96)\nrare[::2] = 3\n"),
+    ("    order = torch.randperm(96)\n", ""),
+    ("    for rows in order.split(16):\n", "    for rows in DataLoader(Rows(), 16, sampler=WeightedRandomSampler(rare, 96)):\n"),
+    ("for epoch in range(4):", """from torch.utils.data import DataLoader, Dataset, WeightedRandomSampler
+
+
+class Rows(Dataset):
+    def __len__(self):
+        return 96
+
+    def __getitem__(self, i):
+        return torch.tensor([i, i])
+
+
+for epoch in range(4):"""),
+    ("    model.train()\n", "    model.train()\n"),
+    ("        noise = torch", "        rows = rows[:, 0]\n        noise = torch"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (("sampler=WeightedRandomSampler(rare, 96)", "shuffle=True"), "come again in it"),
+        (("(rare, 96)", "(rare * 0 + 1, 96)"), "more or less often"),
+        (("(rare, 96)", "(rare * 2, 96)"), ""),
+    ],
+    ids=["shuffled", "all alike", "the same"],
+)
+def test_items_that_are_drawn_more_often(tmp_path: Path, edit: tuple[str, str], said: str) -> None:
+    text = SCRIPT
+    for old, new in SAMPLED:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    found = seen(tmp_path, text, edit)
+    if said:
+        assert found.verdict is Sameness.DIFFERENT and said in found.summary, found
+    else:
+        assert found.verdict in FINE, found

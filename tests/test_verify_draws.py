@@ -21,11 +21,19 @@ from tests.test_verify_judge import LOSSES, MOVED, made
 from tests.verify_runs import record, run
 
 OWN = "rng = default_rng(0)"
-SIZES = {"before": 100, "sequence": 7, "numbers 60": 24, "numbers 2560": 48, "choices 20": 24}
+SIZES = {
+    "before": 100,
+    "all": 130000,
+    "sequence": 7,
+    "numbers 60": 24,
+    "numbers 2560": 48,
+    "choices 20": 24,
+}
 
 
 def sized(arm: str = "original", more: dict[str, Any] | None = None, **other: Any) -> Run:
-    drawn = {"sizes": {**SIZES, **(more or {})}}
+    sentences = dict.fromkeys((f"numbers {n}" for n in range(40, 52)), 2)
+    drawn = {"sizes": {**SIZES, **(sentences if other.pop("many", False) else {}), **(more or {})}}
     losses = LOSSES if arm == "original" else (1.01, 0.9, 0.8, 0.7)
     return made(arm, losses, drawn=drawn, states=tuple(f"{arm}{i}" for i in range(4)), **other)
 
@@ -43,6 +51,8 @@ def sized(arm: str = "original", more: dict[str, Any] | None = None, **other: An
         ({"numbers 60": 0, "numbers 30": 48}, {}, None),  # halves of the batches
         ({"numbers 60": 0, "numbers 2560": 0, "numbers 2620": 48}, {}, None),  # both at once
         ({"numbers 60": 0, "before": 2000}, {}, None),  # for all steps before the first
+        ({"numbers 60": 0, "before": 2000, "all": 3000}, {}, False),  # once, and not again
+        ({f"numbers {n}": 0 for n in range(40, 52)}, {"many": True}, False),  # of sentences
         ({"numbers 60": 0, "choices 20": 48}, {}, None),  # a category in another way
         ({"numbers 60": 0, "numbers 1": 1440}, {}, None),  # each by itself
         ({"numbers 60": 0}, {"masks": (60,) * 4}, None),  # by dropout
@@ -55,6 +65,7 @@ def test_draws_of_one_size(
     more: dict[str, int], other: dict[str, Any], passed: bool | str | None
 ) -> None:
     script = {"script": ("a.py", OWN)} if "changed" in other and passed is False else {}
+    script |= {"many": True} if "many" in other else {}
     runs = [sized(seed=seed, **script) for seed in (0, 0, 1)]
     runs += [sized("rewritten", more, seed=seed, **other) for seed in (0, 1)]
     check = draws.check(gather("unknown", runs))
@@ -115,7 +126,8 @@ def test_sizes_of_draws_of_a_run(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(DRAWING)
     ran = probing.run(tmp_path, str(tmp_path / "train.py"), detail=FULL)
     sizes = dict(ran.record.drawn["sizes"])
-    assert sizes.pop("sequence")
+    assert sizes.pop("sequence") and sizes.pop("among")
+    assert sizes.pop("all") > sizes["before"]
     before = sizes.pop("before")  # the layer's own, and the first step's
     assert sizes == {"numbers 24": 3, "choices 6": 3, "numbers 5": 3, "numbers 1": 3, "numbers 10": 3, "choices 1": 3, "numbers 12": 2, "numbers 8": 1}  # fmt: skip
     assert before >= 7 + 24 + 5 + 8 + 11

@@ -71,7 +71,6 @@ def test_plain(tmp_path: Path) -> None:
     assert record.precision == ("forward float32", "gradient float32")
     assert [call.step for call in record.calls] == list(range(8))
     assert len({step.random for step in record.steps}) == 8, "dropout draws in every step"
-    assert list(record.masked) == ["0/2"] and len(record.masked["0/2"]) == 2
     assert record.calls[0].order["0"] != 0.0 and not record.calls[1].order
     assert record.dropouts == ("0/2",) and record.modules["0/2"] == "Dropout(p=0.1, inplace=False)"
     drawn = [index for chosen, _ in record.passes[0].items for index in chosen]
@@ -192,6 +191,51 @@ def test_gradients_are_seen_before_they_are_clipped(tmp_path: Path) -> None:
     assert left[1][0] == left[0][0] > 0.1
     # The first half of the sum was clipped before the second came to it.
     assert left[2][0] < 0.75 * left[1][0]
+
+
+MANY = """
+import copy
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+shared = nn.Sequential(*[nn.Linear(4, 4) for _ in range(10)])
+counts, clients, norm = [0], [], torch.linalg.vector_norm
+
+
+def counted(*args, **kwargs):
+    counts[-1] += 1
+    return norm(*args, **kwargs)
+
+
+for client in range(60):
+    model = copy.deepcopy(shared)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    clients.append((model, optimizer))
+    for step in range(2):
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).sum().backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+        counts.append(0)
+        torch.linalg.vector_norm = counted
+        optimizer.step()
+        model(torch.ones(2, 4)).sum().backward()
+        torch.linalg.vector_norm = norm
+print(counts[60], counts[-1])
+"""
+
+
+def test_an_optimizer_for_each_of_many_clients(tmp_path: Path) -> None:
+    """What is asked at a step does not grow with them, and each step has what its backward left."""
+    (tmp_path / "train.py").write_text(MANY)
+    ran = run(tmp_path, str(tmp_path / "train.py"), detail=FULL)
+    assert ran.code == 0, ran.stderr
+    halfway, last = map(int, ran.stdout.split())
+    assert 0 < last == halfway
+    for step in ran.record.steps:
+        assert step.left_norm and step.grad_norm == pytest.approx(0.01, rel=1e-3)
+        assert step.left_norm > 0.1
 
 
 @pytest.mark.parametrize("how", [[], ["unscale"], ["fused"]], ids=["plain", "unscale", "fused"])

@@ -324,7 +324,8 @@ def test_min_gain_is_a_share_of_the_training(tmp_path: Path) -> None:
 
 
 def test_a_second_rewrite_finds_nothing(tmp_path: Path) -> None:
-    for text in (DIGITS, DIGITS + FINAL, ROWS):
+    scaled = "Compose([transforms.ToTensor(), transforms.Normalize((0.1307,), (0.3081,))])"
+    for text in (DIGITS, DIGITS.replace("ToTensor()", scaled), DIGITS + FINAL, ROWS):
         first = rewritten(tmp_path, text)
         (new,) = first.texts.values()
         again = rewritten(tmp_path, new)
@@ -393,6 +394,56 @@ args = parser.parse_args()
     assert bool(apply("pin-memory", text, min_gain=0.01).fixes) is worth
 
 
+SAMPLERS = """
+import argparse
+
+
+class Even:
+    def weights(self, x):
+        return x.new_ones(len(x), 1)
+
+
+class Drawn(Even):
+    width = 1
+
+    def weights(self, x):
+        return torch.ones(len(x), self.width).to(device)
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--sampler", default="even")
+parser.add_argument("--cuda", action="store_true")
+args = parser.parse_args()
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "worth"),
+    [('args.sampler == "drawn"', False), ('args.sampler == "even"', True), ("args.cuda", True)],
+)
+def test_methods_of_what_no_default_makes_are_left(test: str, worth: bool) -> None:
+    made = SAMPLERS + f"if {test}:\n    sampler = Drawn()\nelse:\n    sampler = Even()\n"
+    text = ROWS.replace("for epoch", made.lstrip() + "for epoch", 1)
+    text = text.replace("model(x), y)", "sampler.weights(x) * model(x), y)")
+    assert bool(apply("device-creation", text, min_gain=0.01).fixes) is worth
+
+
+def test_copies_of_evaluations_are_left_where_training_copies_more() -> None:
+    """A few batches an epoch: the copies of the training are what is worth a line."""
+    test = """
+    with torch.no_grad():
+        for a, b in DataLoader(data, batch_size=32, num_workers=2, pin_memory=True):
+            a, b = a.to(device), b.to(device)
+            print(nn.functional.mse_loss(model(a), b))
+"""
+    text = ROWS.replace("shuffle=True", "num_workers=2, pin_memory=True") + test.rstrip() + "\n"
+    text = text.replace("torch.randn(256, 64)", "torch.randn(256, 640)")
+    text = text.replace("nn.Linear(64, 512)", "nn.Linear(640, 512)")
+    done = apply("non-blocking", text, min_gain=0.01)
+    assert any("x, y = x.to(device, non_blocking=True)" in line for line in done.lines)
+    assert not any("a.to(device, non_blocking=True)" in line for line in done.lines)
+
+
 def test_workers_that_are_written_pin_ahead(tmp_path: Path) -> None:
     text = ROWS.replace("data = TensorDataset(torch.randn(256, 64), torch.randn(256, 1))", FILES)
     result = rewritten(tmp_path, text)
@@ -415,6 +466,19 @@ def test_a_read_beside_one_that_stays_is_left() -> None:
         "total += loss.item()\n        if epoch % 5 == 4:\n            print(loss)",
     )
     assert apply("loss-item-sync", seldom, min_gain=0.01).fixes
+
+
+@pytest.mark.parametrize(
+    ("other", "worth"), [("print(sum(parts.values()))", False), ("total += 1", True)]
+)
+def test_a_read_in_a_loop_over_losses_is_in_the_step_around_it(other: str, worth: bool) -> None:
+    parts = """parts, read = {"one": loss, "two": loss * 2}, {}
+        for name, part in parts.items():
+            read[name] = part.item()
+        """
+    text = ROWS.replace("total += loss.item()", parts + other)
+    text += '    print(read["one"], read["two"])\n'
+    assert bool(apply("loss-item-sync", text, min_gain=0.01).fixes) is worth
 
 
 @pytest.mark.parametrize("turn", ["", "    if epoch % 5:\n        return\n"])

@@ -14,6 +14,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from autofast.facts.loader_uses import uses
 from autofast.facts.loaders import DEVICE_DEFAULTS, again, given
 from autofast.facts.transforms import pipeline, short_name
 from autofast.flow.callgraph import CallGraph
@@ -23,12 +24,13 @@ from autofast.flow.memory import FACTORIES
 from autofast.flow.program import Flow, function_around
 from autofast.flow.provenance import assigned
 from autofast.model.calls import root_of
-from autofast.model.events import Occurrence, Site
+from autofast.model.events import Occurrence, Site, loops
 from autofast.model.names import LEGACY_TENSORS
 from autofast.model.script import Dataset, Loader, Script
-from autofast.model.source import Source, at, holds, is_switched, live, live_block, source_of
-from autofast.model.syntax import SEQUENCES, is_stored
+from autofast.model.source import at, holds, is_switched, live, live_block, parent_of, source_of
+from autofast.model.syntax import SEQUENCES, is_attribute, is_stored
 from autofast.model.values import (
+    Arguments,
     Ext,
     Inst,
     Ref,
@@ -49,6 +51,7 @@ from autofast.read.recover.item_code import short_name_of
 GREY = frozenset({"MNIST", "FashionMNIST", "KMNIST"})
 # `data` is an array (n, 32, 32, 3) of bytes, `targets` a list.
 COLOUR = frozenset({"CIFAR10", "CIFAR100"})
+STORED = frozenset("data targets train_data train_labels test_data test_labels".split())
 KINDS = frozenset(f"torchvision.datasets.{name}" for name in GREY | COLOUR)
 SPLIT = "torch.utils.data.random_split"
 EXACT_METHODS = frozenset(
@@ -312,33 +315,19 @@ def _sets(site: Site, thing: Thing, name: str) -> bool:
 @dataclass(frozen=True, eq=False)
 class Images:
     """A call like ``datasets.MNIST(...)``; ``composed`` says whether its transforms are in a
-    ``Compose``.
+    ``Compose``, ``readers`` where loaders and splits take it.
     """
 
     call: ast.Call
     name: str
     composed: bool
     loaders: list[Loader]
+    readers: list[ast.expr]
 
     @property
-    def source(self) -> Source:
-        return source_of(self.call)
-
-    @property
-    def kind(self) -> tuple[Source, str, bool]:
-        """All of one kind share a subclass."""
-        return self.source, self.name, self.composed
-
-    @property
-    def colour(self) -> bool:
-        return self.name in COLOUR
-
-    @property
-    def subclass(self) -> str:
-        """What a subclass must be called: MNIST and its like keep their files in a folder of the
-        class's name.
-        """
-        return self.source.fresh(f"Batched{self.name}") if self.colour else self.name
+    def kind(self) -> tuple[bool, bool]:
+        """What all of one kind are made into tensors by."""
+        return self.name in COLOUR, self.composed
 
 
 def images(script: Script) -> dict[int, Images | str]:
@@ -360,44 +349,71 @@ def images(script: Script) -> dict[int, Images | str]:
         key: _images(script, calls[key], things[key], users[key]) for key in calls
     }
     eligible = {key: one_set for key, one_set in found.items() if isinstance(one_set, Images)}
-    trained = {
-        i.kind for i in eligible.values() if any(x.trains and again(script, x) for x in i.loaders)
-    }
+    trained = any(x.trains and again(script, x) for i in eligible.values() for x in i.loaders)
     for key, one_set in eligible.items():
-        if one_set.kind not in trained:
+        beside = {id(getattr(t, "node", None)) for e in one_set.readers for t in script.values(e)}
+        others = [eligible.get(k) for k in beside]
+        if not trained:
             found[key] = "no training loop goes through it again and again"
-        elif (*one_set.kind[:2], not one_set.composed) in trained:
-            found[key] = f"another {one_set.name} of this file has other transforms"
+        elif any(other is None or other.kind != one_set.kind for other in others):
+            found[key] = "one place reads it and other data"
     return found
 
 
 def _images(
     script: Script, call: ast.Call, things: list[Ext], loaders: list[Loader]
 ) -> Images | str:
-    name = short_name_of(things[0])
     transforms = {to_tensor(thing) for thing in things}
     if len(transforms) != 1 or (composed := transforms.pop()) is None:
         return "its transforms are not just ToTensor and Normalize"
     if any(_is_given(thing, 3, "target_transform") for thing in things):
         return "it has a target_transform"
-    if any(t != Ref(things[0].name) for t in script.values(call.func)) or not is_imported(call):
+    if any(t != Ref(things[0].name) for t in script.values(call.func)):
         return "which dataset it is depends on the run"
-    if name in GREY and source_of(call).fresh(name) != name:
-        return f"the name {name} is taken in this file, and a subclass must be called so to find its files"
-    if source_of(call).is_notebook:
-        return "workers could not import a class that is defined in a cell"
     if sites := script.calls(*DEVICE_DEFAULTS, "torch.set_default_dtype"):
         return f"{at(sites[0].node)} changes what new tensors are"
     for site in script.log.of("set_attribute"):
         if any(o.this is thing for o in site for thing in things):
             return f"{at(site.node)} changes the dataset"
+    for node in script.nodes:
+        if isinstance(node, ast.Attribute) and node.attr in STORED:
+            if any(t is thing for t in script.values(node.value) for thing in things):
+                return f"{at(node)} takes its `{node.attr}`, which may be changed there"
+    readers: dict[int, ast.expr] = {}
     for loader in loaders:
         for argument in ("collate_fn", "batch_sampler"):
             if (value := given(loader, argument)) is not None and const(value.values) is not None:
                 return f"the loader of {at(loader.node)} has a {argument} of its own"
-        if not all(_leads_to(t, things) for t in loader.args.get(0, "dataset")):
+        for use in uses(script, loader):
+            if is_attribute(use.node, "dataset") and not _is_measured(script, use.node):
+                return f"{at(use.node)} takes the dataset of a loader, which would be another"
+        if any(loops(getattr(t, "made", ())) for t in loader.things):
+            return f"the loader of {at(loader.node)} is made in a loop, and with it all images"
+        taken = _readers(loader.args, things)
+        if taken is None:
             return f"the loader of {at(loader.node)} reads it through something else"
-    return Images(call, name, composed, loaders)
+        readers |= {id(expr): expr for expr in taken}
+    return Images(call, short_name_of(things[0]), composed, loaders, list(readers.values()))
+
+
+def _readers(arguments: Arguments, things: list[Ext]) -> list[ast.expr] | None:
+    """The expressions by which a loader, or a split that it reads, takes the dataset; None where
+    it is wrapped in something else.
+    """
+    given_ = arguments.given(0, "dataset")
+    if given_ is None or given_.expr is None or given_.via:
+        return None
+    found: list[ast.expr] = []
+    for thing in given_.values:
+        if any(thing is t for t in things):
+            found.append(given_.expr)
+        elif isinstance(thing, Ext) and thing.name in (SPLIT, "torch.utils.data.Subset"):
+            if (inner := _readers(thing.args, things)) is None:
+                return None
+            found += inner
+        elif not (isinstance(thing, Ext) and thing.name.startswith("torchvision.datasets.")):
+            return None
+    return found
 
 
 def to_tensor(thing: Ext) -> bool | None:
@@ -414,9 +430,7 @@ def to_tensor(thing: Ext) -> bool | None:
 
 
 def is_imported(call: ast.Call) -> bool:
-    """The class is spelled with a name that an import at the top of the file binds, so a subclass
-    can be written there.
-    """
+    """The class is spelled with a name that an import at the top of the file binds."""
     root = root_of(call.func)
     return isinstance(root, ast.Name) and any(
         b.bound == root.id for stmt in source_of(call).tree.body for b in bindings(stmt)
@@ -428,10 +442,7 @@ def _is_given(thing: Ext, index: int, name: str) -> bool:
     return bool(thing.args.open) or (value is not None and const(value.values) is not None)
 
 
-def _leads_to(thing: Thing, things: list[Ext]) -> bool:
-    """The dataset itself, or a part of it that passes whole batches on."""
-    if isinstance(thing, Ext) and thing.name in (SPLIT, "torch.utils.data.Subset"):
-        return all(_leads_to(t, things) for t in thing.args.get(0, "dataset"))
-    return any(thing is t for t in things) or (
-        isinstance(thing, Ext) and thing.name.startswith("torchvision.datasets.")
-    )
+def _is_measured(script: Script, node: ast.AST) -> bool:
+    """``len(loader.dataset)``."""
+    call = parent_of(node)
+    return isinstance(call, ast.Call) and script.values(call.func) == {Ref("builtins.len")}

@@ -123,7 +123,8 @@ def may_be_mps(script: Script, kinds: Set[str]) -> bool:
     """
     if requires_cuda(script) or not kinds & NOT_CUDA:
         return False
-    knows = bool({"mps", "accel"} & devices(script)) or bool(script.frameworks)
+    own = {kind for kind, derived in script.analysis(_named) if not derived}
+    knows = bool({"mps", "accel"} & own) or bool(script.frameworks)
     asks = script.calls("torch.backends.mps.is_available", "torch.backends.mps.is_built")
     return bool(kinds & {"mps", "accel"}) or knows or bool(asks) or _is_left_open(script, kinds)
 

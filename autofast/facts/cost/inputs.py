@@ -37,6 +37,7 @@ NATIVE = {
     "SVHN": (3, 32, 73_257),
     "STL10": (3, 96, 5_000),
 }
+TENSORS = "torch.utils.data.TensorDataset"
 SUBSET, SPLIT = "torch.utils.data.Subset", "torch.utils.data.random_split"
 ONCE = ("SequentialSampler", "SubsetRandomSampler", "DistributedSampler")
 SIZED = frozenset({"zeros", "ones", "rand", "randn", "empty"})
@@ -83,8 +84,8 @@ def _most(given: Given | None) -> int | None:
 
 def item(script: Script, dataset: Dataset) -> Shape | None:
     """The shape of what a model is given of one item; None where that is not known."""
-    thing = dataset.thing
-    if dataset.kind == "tensors" and isinstance(thing, Ext) and thing.args.positional:
+    thing = _pictured(script, dataset)
+    if isinstance(thing, Ext) and thing.name == TENSORS and thing.args.positional:
         return _row(script, thing.args.positional[0].values)
     name = library_name_of(thing)
     if name in NATIVE and isinstance(thing, (Ext, Inst)):
@@ -129,15 +130,27 @@ def _held(script: Script, loader: Loader, thing: Thing) -> int | None:
         known = [n for n in lengths if n is not None]
         return max(known) if known and len(known) == len(lengths) else None
     mine = [d for d in loader.datasets if d.thing is thing]
-    return _items(mine[0]) if mine else None
+    return _items(script, mine[0]) if mine else None
 
 
-def _items(dataset: Dataset) -> int | None:
+def _items(script: Script, dataset: Dataset) -> int | None:
     """How many items a dataset holds, at the most; None where that is not known, and of random
     tensors, which stand in for data.
     """
-    name = library_name_of(dataset.thing)
+    name = library_name_of(_pictured(script, dataset))
     return NATIVE[name][2] if name in NATIVE else None
+
+
+def _pictured(script: Script, dataset: Dataset) -> Thing:
+    """The image set whose labels stand beside its images in a TensorDataset; else the dataset."""
+    thing = dataset.thing
+    beside = thing.args.positional[1:] if isinstance(thing, Ext) and thing.name == TENSORS else ()
+    for node in (n for g in beside if g.expr is not None for n in ast.walk(g.expr)):
+        if isinstance(node, ast.Attribute) and node.attr == "targets":
+            owner = one(script.values(node.value))
+            if owner is not None and library_name_of(owner) in NATIVE:
+                return owner
+    return thing
 
 
 def library_name_of(thing: Thing) -> str:

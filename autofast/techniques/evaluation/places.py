@@ -7,6 +7,7 @@ what a block says for the loop, and DataParallel's threads, which know of ``no_g
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -19,12 +20,21 @@ from autofast.model.events import BranchFrame, Stack, below, inside
 from autofast.model.kinds import is_loss
 from autofast.model.names import LOADER
 from autofast.model.script import Evaluation, Script, Step
-from autofast.model.source import at, function_of, is_generator, nodes_in, parent_of, within
+from autofast.model.source import (
+    at,
+    function_of,
+    is_generator,
+    nodes_in,
+    parent_of,
+    source_of,
+    within,
+)
 from autofast.model.syntax import is_docstring
 from autofast.model.values import Func, Method, Ref, Seq, Tensor, Unknown, certainly
 from autofast.read.recover.evaluations import region_of
 from autofast.rule import Finding
 from autofast.write.neighbours import follows
+from autofast.write.spelling import is_taken
 
 
 # ----------------------------------------------------------------------------------------- replicas
@@ -58,6 +68,8 @@ ASKING = frozenset(
 )
 MODES = frozenset({"eval", "train", "format", "append", "update", "dataset"})
 MOVES = frozenset({"to", "cuda"})
+OF_TENSORS = {".add", ".sort", ".split", ".values"}  # too
+OF_PYTHON = {f".{name}" for kind in (str, list, dict, set) for name in dir(kind)} - OF_TENSORS
 
 
 def whole_function(script: Script, loop: ast.AST) -> ast.FunctionDef | None:
@@ -101,6 +113,9 @@ def _is_harmless(script: Script, expr: ast.expr) -> bool:
     callees = script.values(expr.func)
     if callees and all(isinstance(t, Func) for t in callees):
         return not script.unread and not _comes_to_torch(script, expr)
+    if not callees and isinstance(expr.func, ast.Name):  # never reached
+        name = expr.func.id
+        return hasattr(builtins, name) and not is_taken(source_of(expr), name)
     return bool(callees) and all(map(_is_known, callees))
 
 
@@ -109,7 +124,9 @@ def _comes_to_torch(script: Script, call: ast.Call) -> bool:
     known.
     """
     for (kind, _), site in script.log.each():
-        if kind.startswith(HARMLESS) or not any(inside(o.stack, call) for o in site):
+        if kind in OF_PYTHON or kind.startswith(HARMLESS):
+            continue
+        if not any(inside(o.stack, call) for o in site):
             continue
         if "." in kind or kind in ASKING:
             return True

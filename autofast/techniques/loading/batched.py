@@ -10,7 +10,7 @@ from autofast.facts.datasets import SPLIT, Images, held, in_order
 from autofast.facts.loader_uses import ITERATING, KEEPING, is_known, uses
 from autofast.facts.loaders import given, managed
 from autofast.flow.memory import Memory
-from autofast.model.calls import receiver_of, short_name
+from autofast.model.calls import receiver_of, short_name, taker_of
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import at, first_line, function_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES
@@ -195,43 +195,37 @@ def _contiguous(script: Script, dataset: Dataset) -> list[Edit] | str:
     return edits
 
 
-BYTES = """\
-class {name}({base}):{remark}
-    def __getitems__(self, indices):  # a whole batch at once
-        rows = {torch}.as_tensor(indices)
-        images = self.data[rows].unsqueeze(1).float().div(255)
-{rest}        return list(zip(images, self.targets[rows]))
+TENSORS = """\
+def {name}(dataset):
+    \"\"\"All images at once, as its transforms make them one by one.\"\"\"
+    images = {images}.float().div(255)
+{rest}    return {dataset}(images, {labels})
 """
-
-
-COLOUR = """\
-class {name}({base}):
-    def __getitems__(self, indices):  # a whole batch at once
-        images = {torch}.from_numpy(self.data[indices]).permute(0, 3, 1, 2)
-        images = images.contiguous().float().div(255)
-{rest}        return list(zip(images, [self.targets[i] for i in indices]))
-"""
-
-
 COMPOSED = """\
-        for transform in self.transform.transforms[1:]:
-            images = transform(images)
+    for transform in dataset.transform.transforms[1:]:
+        images = transform(images)
 """
 
 
-def subclass(image_set: Images) -> tuple[Edit, ...]:
-    """A subclass that makes whole batches, in place of the class itself."""
-    source = image_set.source
-    torch, imports = torch_in(source)
-    code = (COLOUR if image_set.colour else BYTES).format(
-        name=image_set.subclass,
-        base=source.segment(image_set.call.func),
-        remark="  # its files are in a folder of this name",
-        torch=torch,
-        rest=COMPOSED if image_set.composed else "",
-    )
-    return (
-        *imports,
-        Helper(source, image_set.subclass, code),
-        Rewrite(image_set.call.func, image_set.subclass),
-    )
+def as_tensors(image_set: Images) -> tuple[Edit, ...]:
+    """Where a loader takes the image set, all of its images as a TensorDataset."""
+    edits: list[Edit] = []
+    for expr in image_set.readers:
+        source, taker = source_of(expr), taker_of(expr)
+        assert taker is not None  # a loader, or a split that it reads
+        torch, imports = torch_in(source)
+        dataset, more = _spelled(taker, "TensorDataset")
+        colour, composed = image_set.kind
+        name = source.fresh("as_tensors")
+        code = TENSORS.format(
+            name=name,
+            images=f"{torch}.from_numpy(dataset.data).permute(0, 3, 1, 2).contiguous()"
+            if colour
+            else "dataset.data.unsqueeze(1)",
+            rest=COMPOSED if composed else "",
+            dataset=dataset,
+            labels=f"{torch}.tensor(dataset.targets)" if colour else "dataset.targets",
+        )
+        edits += [*(imports if colour else ()), *more, Helper(source, name, code)]
+        edits.append(Wrap(expr, f"{name}({{}})"))
+    return tuple(edits)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from autofast.edit.edits import DropElement, Edit, Remove, Rewrite
 from autofast.facts.arrays import Channels
 from autofast.facts.byte_values import is_picture
+from autofast.facts.datasets import Images, images
 from autofast.facts.transforms import pipeline, short_name
 from autofast.flow.program import Flow
 from autofast.model.calls import spreads
@@ -135,6 +136,8 @@ def pictures_of(script: Script, loaders: Sequence[Loader]) -> list[Pictures]:
             pictures.sets.append(thing)
             transforms = thing.args.get(SETS[thing.name], "transform")
             why = _of_set(thing)
+            if isinstance(script.analysis(images).get(id(thing.node)), Images):
+                why = "all of its images are made into tensors at once: see batched-dataset"
         elif dataset.kind == "project" and getitem is not None:
             made = _transformed(script, getitem)
             if made is None:

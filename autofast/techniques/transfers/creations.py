@@ -153,17 +153,24 @@ def _made_there(
             and ast.unparse(stmt.targets[0]) == ast.unparse(moved)
         )
         whole = gate if gate is not None and gate.body == [stmt] else stmt
-        cast_behind = _cast_behind(script, transfer.node, call) if moved is call else None
+        kept = moved if moved is call else _wrapped(script, call)
+        cast_behind = _cast_behind(script, transfer.node if moved is call else kept, call)
         if cast_behind is not None:
             node, dtype = cast_behind
-            edits += [Keyword(call, "dtype", dtype), Rewrite(node, "{made}", {"made": moved})]
-        elif alone:
+            edits += [Keyword(call, "dtype", dtype), Rewrite(node, "{made}", {"made": kept})]
+        if alone:
             edits.append(Remove(whole))
-        else:
+        elif cast_behind is None or moved is not call:  # else the copy goes with the cast
             edits.append(Rewrite(transfer.node, "{made}", {"made": moved}))
     elif (cast := cast_to(transfer)) is not None:
         edits += _only_cast(transfer.node, moved, call, cast, script)
     yield replace(creation, edits=tuple(edits))
+
+
+def _wrapped(script: Script, call: ast.Call) -> ast.Call:
+    """A factory's call with the Variable around it."""
+    around = parent_of(call)
+    return around if script.is_call(around, "torch.autograd.Variable") else call
 
 
 def _cast_behind(script: Script, move: ast.Call, call: ast.Call) -> tuple[ast.Call, str] | None:

@@ -128,9 +128,16 @@ def redrawn(ev: Evidence) -> bool:
     """
     workers = any(p.workers for run in (ev.a, ev.b) for r in run.records for p in r.passes)
     # Streams of which some are used by chance may meet again.
-    counted = [run.record.drawn.get("sizes") for run in (ev.a, ev.b)]
+    counted = [{**run.record.drawn.get("sizes", {}), "among": 0} for run in (ev.a, ev.b)]
     alike = drawn_alike(ev.a, ev.b) and counted[0] == counted[1]
     return alike and not workers and not throughout(ev)
+
+
+def drawn_among(ev: Evidence) -> bool:
+    """In the first steps the orders, choices and whole numbers are drawn among as many, as far as
+    the original does so in all its runs."""
+    *known, now = (run.record.drawn.get("sizes", {}).get("among") for run in (*ev.originals, ev.b))
+    return now in known or len(set(known)) > 1
 
 
 def drawn_alike(a: Run, b: Run) -> bool:

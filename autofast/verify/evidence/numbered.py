@@ -80,7 +80,6 @@ def aligned(record: Record, original: Record) -> Record:
         model=entries(record.model),
         start=entries(record.start),
         modules=entries(record.modules),
-        masked=entries(record.masked),
         dropouts=tuple(map(named, record.dropouts)),
         trainable_unused=tuple(map(named, record.trainable_unused)),
         calls=tuple(

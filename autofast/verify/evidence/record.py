@@ -290,7 +290,7 @@ class Record:
             ("autocast cpu bfloat16", "forward float32", "gradient float32", "TF32 matmul"). lines:
             by file, relative to the script's folder. written: texts that were opened for writing in
             the working folder. dropouts: modules of dropout that were called in training mode, by
-            name; masked: the smallest size of each dimension that they were given. masks: sizes of
+            name. masks: sizes of
             the masks of dropout, of modules and functions, that were drawn with gradients in the
             first steps (None: not recorded); mask_rates: the share that each drops; idle_masks: how
             many were drawn without. fed: passes
@@ -298,7 +298,8 @@ class Record:
             loader gave. evaluations: see ``Evaluation``. drawn: by model, "calls" in training, and
             of the first ones those in which it "drew"; under "sizes" how often numbers (and orders,
             or choices among many) were drawn in the first steps, by how many at a time, how
-            many "before", and a digest of the "sequence" of these calls.
+            many "before" and in "all", and digests of the "sequence" of these calls and of what
+            they drew "among".
             scalars: what TensorBoard was given: name, step (None: none was given), value.
             All of these only with ``Detail.state``.
         watched: what probe/watch.py gives, as lists and numbers; only with ``Detail.facts``.
@@ -341,7 +342,6 @@ class Record:
     lines: Mapping[str, Lines] = field(default_factory=dict)
     written: tuple[str, ...] = ()
     dropouts: tuple[str, ...] = ()
-    masked: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     scalars: tuple[tuple[str, int | None, float], ...] = ()
     masks: tuple[int, ...] | None = None
     mask_rates: tuple[float, ...] = ()

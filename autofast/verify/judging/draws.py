@@ -14,7 +14,7 @@ does in the other script.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from autofast.verify.estimates import gap
 from autofast.verify.evidence import alike
@@ -27,6 +27,8 @@ from autofast.verify.result import Check, unclear
 NAME = "random numbers and evaluation"
 AGAIN = 1e-6  # sums of the same data in other batches
 LEAST = 3  # evaluations
+FIRST = 24  # steps in which draws are counted by their size
+Drawn = Mapping[str, int]
 OFTEN = 6  # draws of one size
 # What draws unseen: generators of a script's own, and code that no longer runs as Python.
 UNSEEN = "default_rng RandomState random.Random( CUDAGraph cuda.graph jit. vmap compile(".split()
@@ -38,7 +40,7 @@ def check(ev: Evidence) -> Check | None:
     """
     if any(run.record.moments.compiling for run in (ev.a, ev.b)):
         return None
-    lost = None if _of_no_effect(ev) else _sizes(ev)
+    lost = None if _of_no_effect(ev) else _sizes(ev) or _put_off(ev)
     if lost is not None:
         return lost
     for number in (evaluated := sorted(_models(ev.a) & _models(ev.b))):
@@ -78,28 +80,55 @@ def _sizes(ev: Evidence) -> Check | None:
     return Check(NAME, False, f"{text}: lost, or one for several samples or steps")
 
 
-def _less(a: Run, b: Run, steady: set[str]) -> tuple[int, int, int, float] | None:
+def _less(a: Run, b: Run, steady: set[str]) -> tuple[str, int, int, float] | None:
     """The largest size that is missing, how often; all numbers missing; those in their place."""
     one, two = (run.record.drawn.get("sizes", {}) for run in (a, b))
     workers = [{p.workers for p in run.record.passes if p.training} for run in (a, b)]
     if not one or not two or workers[0] != workers[1]:
         return None
-    fewer: dict[int, int] = {}
-    gained = float(max(0, two["before"] - one["before"]))
-    for key in {*one, *two} - {"before", "sequence"}:
-        kind, size = key.split()
-        missing = one.get(key, 0) - two.get(key, 0)
-        plainly = one.get(key, 0) >= OFTEN and (2 * missing >= one[key] or key in steady)
-        if kind == "choices" and missing < 0:
-            return None
-        if kind == "numbers" and (missing < 0 or plainly):
-            fewer[int(size)] = missing
-    gained -= sum(size * n for size, n in fewer.items() if n < 0)
-    lost = {size: n for size, n in fewer.items() if n > 0}
-    if not lost or sum(b.record.masks or ()) > sum(a.record.masks or ()):
+    if sum(b.record.masks or ()) > sum(a.record.masks or ()):
         return None
-    total = sum(size * n for size, n in lost.items())
-    return (max(lost), lost[max(lost)], total, gained) if 4 * gained < total else None
+    stretches = max(1.0, len(a.record.steps) / FIRST)
+    return _lost(one, two, steady, stretches, 1) or _lost(one, two, steady, stretches, 2)
+
+
+def _lost(
+    one: Drawn, two: Drawn, steady: set[str], stretches: float, base: int
+) -> tuple[str, int, int, float] | None:
+    """``base``: 1 for sizes as they are, 2 for those between two powers of 2 together, as batches
+    of sentences have many."""
+    rows = [_by_size(some, base) for some in (one, two)]
+    lost: dict[int, int] = {}
+    total, gained = 0, 0.0
+    for key in {*rows[0], *rows[1]}:
+        (times, numbers), (now, left) = (some.get(key, (0, 0)) for some in rows)
+        kind, size = key
+        plainly = times >= OFTEN and (2 * (times - now) >= times or f"{kind} {size}" in steady)
+        if kind == "choices" and now > times:
+            return None
+        if kind == "numbers" and left > numbers:
+            gained += left - numbers
+        elif kind == "numbers" and plainly and times > now:
+            lost[size] = times - now
+            total += numbers - left
+    # What is drawn before the first step is for later ones if about as much is drawn in all.
+    if 2 * (one.get("all", 0) - two.get("all", 0)) <= total * stretches:
+        gained += max(0, two["before"] - one["before"])
+    if not lost or 4 * gained >= total:
+        return None
+    return f"{'about ' * (base > 1)}{max(lost)}", lost[max(lost)], total, gained
+
+
+def _by_size(drawn: Drawn, base: int) -> dict[tuple[str, int], tuple[int, int]]:
+    """By kind and size: how many draws, and of how many numbers in all."""
+    found: dict[tuple[str, int], tuple[int, int]] = {}
+    for key, n in drawn.items():
+        kind, _, text = key.partition(" ")
+        if text:
+            size = int(text) if base == 1 else 1 << int(text).bit_length()
+            times, numbers = found.get((kind, size), (0, 0))
+            found[kind, size] = times + n, numbers + n * int(text)
+    return found
 
 
 def _models(run: Run) -> set[int]:
@@ -114,6 +143,29 @@ def _drawn(run: Run, model: int) -> tuple[bool, bool]:
     """In its calls; between calls of whatever model."""
     inside = any(one.drew for one in _of(run, model))
     return inside, any(one.between for one in run.record.evaluations)
+
+
+def _put_off(ev: Evidence) -> Check | None:
+    """Calls without gradients that the original makes before most steps (to act, or for targets)
+    are made before a few, for as many samples: by other weights. Not of what never moves."""
+    start, end = ev.a.record.start, ev.a.record.model
+    moved = {k.partition("/")[0] for k, v in start.items() if k in end and end[k].sha != v.sha}
+    for model in sorted(m for m in _models(ev.a) & _models(ev.b) if str(m) in moved):
+        rows = [[{e.step: e.samples for e in _of(pair[k], model)} for pair in ev.pairs] for k in (0, 1)]  # fmt: skip
+        until = min((max(one, default=0) for some in rows for one in some), default=0)
+        cut = [[{s: n for s, n in one.items() if s <= until} for one in some] for some in rows]
+        if not all(one.keys() == some[0].keys() for some in cut for one in some) or not ev.pairs:
+            continue
+        (before, *_), (after, *_) = cut
+        if len(before) < OFTEN or not after.keys() < before.keys() or 2 * len(after) > len(before):
+            continue
+        if sum(after.values()) > 0.8 * sum(before.values()):
+            often = (
+                f"before {len(after)} of {until + 1} steps, before {len(before)} in the original"
+            )
+            text = f"for as many samples model {model} is called without gradients {often}"
+            return Check(NAME, False, f"{text}: put off, or made ahead, by other weights")
+    return None
 
 
 def _evaluated(ev: Evidence, model: int) -> Check | None:

@@ -26,7 +26,7 @@ def wrong(ev: Evidence) -> str:
     if isinstance(drawn, str):
         return drawn
     known = drawn is not None and len(ev.pairs) >= LEAST
-    return (known and (_rates(ev) or _left_out(ev))) or _shared_masks(a, b)
+    return (known and (_rates(ev) or _left_out(ev))) or ""
 
 
 def _masks(ev: Evidence) -> str | bool | None:
@@ -123,18 +123,3 @@ def _parts_alike(a: Record, b: Record) -> bool:
     """
     sizes = [max((c.samples for c in record.calls), default=0) for record in (a, b)]
     return max(sizes) < 1.5 * min(sizes)
-
-
-def _shared_masks(a: Record, b: Record) -> str:
-    """A module of dropout draws once along a dimension in which the original draws for every entry:
-    one mask for the whole batch.
-    """
-    if not _parts_alike(a, b):
-        return ""
-    after = {plain(key): shape for key, shape in b.masked.items()}
-    for key, shape in a.masked.items():
-        now = after.get(plain(key), ())
-        if len(now) == len(shape) and any(y == 1 < x for x, y in zip(shape, now, strict=True)):
-            sizes = [" x ".join(map(str, one)) for one in (now, shape)]
-            return f"{key} draws masks of {sizes[0]}, of {sizes[1]} in the original"
-    return ""

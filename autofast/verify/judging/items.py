@@ -6,13 +6,12 @@ with itself in the other passes of its
 run: what remains, its *deviation*, is what was drawn for it. Four questions, each by the numbers
 that the probe keeps of an item:
 
-    level    the mean of an item is that of the original's amount   deviations scatter as much as in
-    the original together deviations of one batch belong together no more than in the original. A
-    flip for the whole batch moves every item by its
-             own amount in its own direction, so pairs of items are taken that met in two batches:
-             the product of their deviations has the same sign both times
+    level    the mean of an item is that of the original's
+    amount   deviations scatter as much as in the original
+    together deviations of one batch belong together no more than in the original (what moves each
+             item by its own amount in its own direction: together.py)
     anew     deviations at the same place of the next pass, or of the next batch, are not those of
-    before (worker seeds)
+             before (worker seeds)
 
 A difference counts beyond CRITICAL standard errors and beyond a least size that matters.
 """
@@ -36,7 +35,6 @@ CRITICAL = 6.0
 AMOUNT = 0.1  # least difference of the log of the scatter, LEAST of a correlation
 LEAST = 0.1
 FEW = 0.02  # share of the items
-MOST_PAIRS = 150_000
 NAMES = ("weighted sum", "sum of squares", "sum")
 T = TypeVar("T")
 Key = tuple[int, int]  # loader, number of the row
@@ -199,51 +197,6 @@ def _correlated(
     return (one, two) if abs(two - one) > seen else None
 
 
-def _batches(some: Sequence[Items]) -> list[list[tuple[int, float]]]:
-    found = []
-    for one in some:
-        by: dict[tuple[int, int], list[tuple[int, float]]] = {}
-        for (number, batch, _), entry in one.deviations.items():
-            by.setdefault((number, batch), []).append(entry)
-        found += list(by.values())
-    return found
-
-
-def _common(some: Sequence[Items]) -> tuple[float, int]:
-    """Mean correlation of two deviations of one batch, and from how many batches."""
-    found = []
-    for batch in _batches(some):
-        n = len(batch)
-        if n > 1:
-            total, squares = sum(z for _, z in batch), sum(z * z for _, z in batch)
-            found.append((total * total - squares) / (n * (n - 1)))
-    return (fmean(found), len(found)) if found else (0.0, 0)
-
-
-def _met(some: Sequence[Items]) -> tuple[float, int]:
-    """Mean product of the products of two deviations in two batches where the same items met, and
-    of how many.
-    """
-    total, count, pairs = 0.0, 0, 0
-    for one in some:
-        sums: dict[tuple[int, int], tuple[float, float, int]] = {}
-        for batch in _batches([one]):
-            entries = sorted(batch)[:64]
-            pairs += len(entries) ** 2 // 2
-            if pairs > MOST_PAIRS:
-                break
-            for place, (i, z) in enumerate(entries):
-                for j, other in entries[place + 1 :]:
-                    product = z * other
-                    s, q, n = sums.get((i, j), (0.0, 0.0, 0))
-                    sums[i, j] = (s + product, q + product * product, n + 1)
-        for s, q, n in sums.values():
-            if n > 1:
-                total += (s * s - q) / 2
-                count += n * (n - 1) // 2
-    return (total / count, count) if count else (0.0, 0)
-
-
 def _repeated(some: Sequence[Items], ahead: tuple[int, int]) -> tuple[float, int]:
     """Mean product of deviations with those at the same place ``ahead`` passes and batches, of
     other items.
@@ -283,18 +236,6 @@ def _different(key: Key, before: Sequence[Items], after: Sequence[Items]) -> str
             return text
     if not any(x.scale for x in before) or not any(x.scale for x in after):
         return ""
-    # The mean over pairs of a batch has the variance 2 / n^2 of its items; the number of items is
-    # at least two.
-    if found := _correlated(_common, before, after, 0.5):
-        return (
-            f"what is drawn for the items of a batch is correlated by {found[1]:.2f}, by {found[0]:.2f} in the original: "
-            "one draw for the batch in place of one for each item, or the other way round"
-        )
-    if found := _correlated(_met, before, after, 3.0):
-        return (
-            f"items that meet again change together (by {found[1]:.2f}, by {found[0]:.2f} in the original): "
-            "one draw for the batch in place of one for each item, or the other way round"
-        )
     for ahead, words in (((1, 0), "pass"), ((0, 1), "batch")):
         if found := _correlated(partial(_repeated, ahead=ahead), before, after, 2.0):
             return f"what is drawn comes again in the next {words} (correlation {found[1]:.2f}, {found[0]:.2f} in the original): seeds of workers?"
@@ -331,3 +272,53 @@ def drawn(ev: Evidence) -> Check | None:
             )
             return Check(name, False, f"{text} (item {leaf + 1} of a batch)")
     return Check(name, True, f"as in the original, in {looked} ways of looking") if looked else None
+
+
+def chosen(ev: Evidence) -> Check | None:
+    """Which items are drawn, over at least four seeds: as many come again within a pass, and as
+    often each, as by a sampler that weighs them."""
+    name = "which items are drawn"
+    runs = [[pair[k] for pair in ev.pairs] for k in (0, 1)]
+    if len(ev.pairs) < 4 or ev.effect == "recipe":
+        return None
+    loaders = set.intersection(*({*_indices(run)} for some in runs for run in some))
+    for loader in sorted(loaders):
+        before, after = ([_indices(run)[loader] for run in some] for some in runs)
+        again = [[fmean([1 - len({*p}) / len(p) for p in run]) for run in some] for some in (before, after)]  # fmt: skip
+        (low, high) = sorted(again)
+        if max(low) + FEW < min(high):
+            shares = [f"{100 * fmean(some):.0f} %" for some in again]
+            text = (
+                f"{shares[1]} of the items of a pass come again in it, {shares[0]} in the original"
+            )
+            return Check(name, False, text)
+        if all(_other_chances(before[k::2], after[k::2]) for k in (0, 1)):
+            text = "some come more or less often than in the original, under every second seed each"
+            return Check(name, False, text)
+    return Check(name, True, f"as in the original, of {len(loaders)} loaders") if loaders else None
+
+
+def _indices(run: Run) -> dict[int, list[list[int]]]:
+    """By loader: the items of its passes."""
+    found: dict[int, list[list[int]]] = {}
+    for one in run.record.passes:
+        if one.training and one.items:
+            found.setdefault(one.loader, []).append([i for some, _ in one.items for i in some])
+    return found
+
+
+def _other_chances(before: Sequence[list[list[int]]], after: Sequence[list[list[int]]]) -> bool:
+    """The numbers of times that each item is drawn, over all runs, are further apart than those of
+    half of the passes and the others."""
+    one, two = ([p for run in some for p in run] for some in (before, after))
+    own = max(_unlike(some[::2], some[1::2]) for some in (one, two))
+    apart, many = _unlike(one, two), len({i for p in one for i in p})
+    return apart > 1.5 * own and apart - own > 4 * math.sqrt(2 / many)
+
+
+def _unlike(one: Sequence[Sequence[int]], two: Sequence[Sequence[int]]) -> float:
+    """How far the numbers of times are apart that each item is drawn: 1 by chance, where draws are
+    independent, whatever the chances."""
+    a, b = (Counter(i for some in passes for i in some) for passes in (one, two))
+    share = a.total() / (a.total() + b.total())
+    return fmean([(a[i] - share * n) ** 2 / (n * share * (1 - share)) for i, n in (a + b).items()])

@@ -107,7 +107,6 @@ _STRUCTURE = (
     samples.order,
     samples.content,
     samples.shuffled,
-    samples.drawn_anew,
     samples.level,
     samples.scatter,
     samples.repeated,
@@ -117,6 +116,7 @@ _STRUCTURE = (
     inputs.called,
     draws.check,
     items.drawn,
+    items.chosen,
     averages.check,
     saves.values,
     coverage.changes,
@@ -327,11 +327,11 @@ def _numeric(ev: Evidence) -> tuple[list[Check], int]:
         checks = close
         over, more = _over_seeds(ev)
         if alike.redrawn(ev) and not all(c.passed for c in close):
-            text = (
-                "the same random numbers were drawn, and other data made of them: no rewrite needs that, and seeds do not tell; "
-                "used in the original's order they would compare"
-            )
-            over.append(unclear("data", text))
+            text = "the same random numbers were drawn, and other data made of them: "
+            among = "in the first steps orders, choices or whole numbers were drawn among others (rows, kinds) than in the original"
+            asked = "no rewrite needs that, and seeds do not tell; used in the original's order they would compare"
+            other = Check("data", False, text + among)
+            over.append(unclear("data", text + asked) if alike.drawn_among(ev) else other)
         # What rounding alone would have to keep is not asked of a script that may draw other
         # numbers: shown, not held against it.
         return [*(replace(c, passed=c.passed or None) for c in checks[:2]), *over], more

@@ -249,46 +249,6 @@ def _loaders(*some: Sequence[Run]) -> list[int]:
     return [loader for loader, _ in common] if len(common) > 1 else []
 
 
-def drawn_anew(ev: Evidence) -> Check | None:
-    """What the original draws at random in every pass (augmentation, noise) is still drawn anew:
-    the sum over complete passes differs.
-    """
-    name = "random items drawn anew"
-    a_runs, b_runs = ([p[k] for p in ev.pairs] or [(ev.a, ev.b)[k]] for k in (0, 1))
-    looked = 0
-    for view in _views(*a_runs, *b_runs):
-        loaders = {loader for run in a_runs for loader, *_ in _totals(run, view)}
-        for loader in sorted(loaders):
-            fixed = (
-                [
-                    _fixed([(t, n) for k, t, n, _ in _totals(run, view) if k == loader])
-                    for run in runs
-                ]
-                for runs in (a_runs, b_runs)
-            )
-            before, after = ([one for one in some if one is not None] for some in fixed)
-            if not before or not after or any(before):
-                continue
-            looked += 1
-            if all(after):
-                text = "the values of every pass after the first have the same sum; in the original they differ from pass to pass"
-                text = f"{text}: augmentation was frozen or lost{_named_view(view)}"
-                return Check(name, False, text)
-    return (
-        Check(name, True, "the values differ from pass to pass, as in the original")
-        if looked
-        else None
-    )
-
-
-def _fixed(sums: Sequence[tuple[float, float]]) -> bool | None:
-    """All sums but the first are one (a cache is filled in the first pass); None where there are
-    too few.
-    """
-    rest = sums[1:] if len(sums) > 2 else []
-    return not any(_off(total, rest[0][0], size) for total, size in rest) if len(rest) > 1 else None
-
-
 def level(ev: Evidence) -> Check | None:
     """Where items are random: the mean value of a sample, pass by pass, scatters as in the
     original: it neither jumps nor drifts.

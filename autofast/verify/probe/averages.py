@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import gc
 import math
+from itertools import compress
 from operator import itemgetter, mul
 from typing import Any
 
@@ -26,6 +27,7 @@ MOST = 16  # parameters that are looked at, spread over those there are
 SIZES = range(16, 1 << 20)  # elements of one
 CLOSE = 0.1  # of the way that the average goes may be rounding
 FASTEST = 0.5  # what goes faster is a copy
+TENSORS = frozenset((torch.Tensor, torch.nn.Parameter))
 DENSE = 12  # the first steps are looked at one by one, later ones in pairs
 
 Sketch = Any  # list[float]
@@ -114,10 +116,10 @@ class Averages:
         chosen = fitting[:: max(1, -(-len(fitting) // MOST))]
         shapes = {p.shape for _, p in chosen}
         others: dict[Any, dict[int, Sketch]] = {}
-        for one in gc.get_objects():
+        objects = gc.get_objects()
+        for one in compress(objects, map(TENSORS.__contains__, map(type, objects))):
             if (
-                type(one) in (torch.Tensor, torch.nn.Parameter)
-                and id(one) not in own
+                id(one) not in own
                 and one.shape in shapes
                 and one.grad_fn is None
                 and one.is_floating_point()

@@ -4,8 +4,8 @@ Two scripts of which one has drawn a number more, or another order once, draw th
 again from the next step on. What is drawn before the first step follows from the seed that the
 script has set, from what is drawn, and how often it was before: a number more changes nothing else.
 What a script seeds or restores by itself afterwards acts as it always does: an order that is the
-same in every epoch stays one. Generators that it makes for itself from a seed
-(``numpy.random.default_rng``) are followed if they are there before the first step.
+same in every epoch stays one. Generators that it makes for itself (own.py) are followed if they are
+there before the first step.
 
 An item of a map-style data set is made from random numbers that follow from the pass and its index,
 wherever it is made: by the main process, which draws on afterwards as if it had made none, or by
@@ -19,6 +19,7 @@ import random
 import sys
 import zlib
 from collections.abc import Callable
+from multiprocessing.sharedctypes import RawValue
 from typing import Any
 
 import torch
@@ -27,8 +28,6 @@ from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
 from .core import Probe
 from .training import opaque
-
-MOST = 100  # generators of a script's own that are followed
 
 
 class Items:
@@ -46,63 +45,26 @@ class Items:
 
 
 class Common:
-    def __init__(self, probe: Probe, sizes: Any) -> None:
+    def __init__(self, probe: Probe, sizes: Any, own: Any) -> None:
         self.probe, self.drawn = probe, sizes.drawn  # sizes.Sizes
         sizes.drawing = self.drawing
         self.base, self.making, self.called_once = 0, False, False
-        self.own: list[Any] = []
+        self.bases: dict[int, Any] = {}  # of persistent workers, by that of their first pass
+        self.own = own  # own.Own
+        own.torch(self)
         self.seed: dict[str, Any] = {}
         self.seeds: dict[str, str] = {}
         self.counts: dict[str, int] = {}
         self.wrap_seed(random, "seed", "random")
         self.wrap_seed(torch, "manual_seed", "torch")
         if "numpy" in sys.modules:
-            self.numpy()
+            self.wrap_seed(sys.modules["numpy"].random, "seed", "numpy")
         self.wrap_fetch()
         torch.nn.modules.module.register_module_forward_pre_hook(opaque(self.called()))
-
-    def numpy(self) -> None:
-        from numpy import random as module
-
-        self.wrap_seed(module, "seed", "numpy")
-        original, common = module.default_rng, self
-
-        class Followed(module.Generator):
-            """A generator of the script's own."""
-
-            seeded = ""
-
-            def __getattribute__(self, name: str) -> Any:
-                found = super().__getattribute__(name)
-                if common.probe.steps or name.startswith("_") or not callable(found):
-                    return found
-
-                def draw(*args: Any, **kwargs: Any) -> Any:
-                    text = common.before(f"own {self.seeded}", name, (*args, *kwargs.values()))
-                    if text is not None:
-                        self.bit_generator.state = common.state_of(self, text)
-                    return found(*args, **kwargs)
-
-                return draw
-
-        @functools.wraps(original)
-        def make(*args: Any, **kwargs: Any) -> Any:
-            made = original(*args, **kwargs)
-            if self.probe.steps or len(self.own) >= MOST:
-                return made
-            made = Followed(made.bit_generator)
-            made.seeded = f"{len(self.own)} {args} {kwargs}"
-            self.own.append(made)
-            return made
-
-        module.default_rng = make
 
     def number(self, text: str) -> int:
         settings = self.probe.settings
         return zlib.crc32(f"{text} {self.probe.rank} {settings.shift}".encode()) >> 1
-
-    def state_of(self, own: Any, text: str) -> Any:
-        return type(own.bit_generator)(self.number(text)).state
 
     def wrap_seed(self, owner: Any, name: str, family: str) -> None:
         """What is drawn before the first step hangs on the seed that the script sets."""
@@ -116,25 +78,44 @@ class Common:
 
         setattr(owner, name, opaque(seeded))
 
-    def before(self, family: str, name: str, args: Any) -> str | None:
+    def before(self, key: str, name: str, args: Any, counts: dict[str, int]) -> str | None:
         """Of a draw before the first step: what it follows from."""
         if self.probe.steps or not self.probe.ours or self.making:
             return None
         what = [getattr(x, "shape", x) for x in args]
-        key = f"{family} {name} {[x for x in what if isinstance(x, (int, tuple))]}"
-        self.counts[key] = self.counts.get(key, 0) + 1
-        return f"{self.seeds.get(family)} {key} {self.counts[key]}"
+        key = f"{key} {name} {[x for x in what if isinstance(x, (int, tuple))]}"
+        counts[key] = counts.get(key, 0) + 1
+        return f"{key} {counts[key]}"
 
     def drawing(self, owner: Any, name: str, args: Any, kwargs: Any) -> None:
+        if kwargs.get("generator") is not None:
+            self.own.drawing(kwargs["generator"], name, args)
+            return
         family = owner.__name__.partition(".")[0]
         family = family if family in self.seed else "torch"
-        text = self.before(family, name, args) if kwargs.get("generator") is None else None
+        text = self.before(family, name, args, self.counts)
         if text is not None:
-            self.seed[family](self.number(text))
+            self.seed[family](self.number(f"{self.seeds.get(family)} {text}"))
 
     def wrap_fetch(self) -> None:
         single: Any = dataloader._SingleProcessDataLoaderIter
+        every: Any = dataloader._BaseDataLoaderIter
         fetch, next_data = _MapDatasetFetcher.fetch, single._next_data
+        begin, reset = every.__init__, every._reset
+
+        @functools.wraps(begin)
+        def begun(iterator: Any, loader: Any) -> None:
+            begin(iterator, loader)
+            if getattr(loader, "persistent_workers", False):
+                self.bases[iterator._base_seed] = RawValue("q", iterator._base_seed)
+
+        @functools.wraps(reset)
+        def again(iterator: Any, loader: Any, first_iter: bool = False) -> None:
+            """The next pass of persistent workers draws what that of others draws."""
+            reset(iterator, loader, first_iter)
+            if not first_iter:
+                base = torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
+                self.bases[iterator._base_seed].value = base.item()
 
         @functools.wraps(next_data)
         def in_main(iterator: Any) -> Any:
@@ -145,7 +126,8 @@ class Common:
         def made(this: Any, indices: Any) -> Any:
             worker, numpy = get_worker_info(), sys.modules.get("numpy")
             base = self.base if worker is None else worker.seed - worker.id
-            dataset, own = this.dataset, [one.bit_generator.state for one in self.own]
+            base = self.bases[base].value if base in self.bases else base
+            dataset, own = this.dataset, self.own.states()
             before = random.getstate(), torch.get_rng_state(), numpy and numpy.random.get_state()
             order, self.making = self.drawn.get("sequence", 0), True
             this.dataset = Items(dataset, lambda index: self.set(f"item {base} {index}"))
@@ -158,11 +140,11 @@ class Common:
                 torch.set_rng_state(before[1])
                 if numpy:
                     numpy.random.set_state(before[2])
-                for one, state in zip(self.own, own):  # noqa: B905
-                    one.bit_generator.state = state
+                self.own.restore(own)
                 self.drawn["sequence"], self.making = order, False
 
         single._next_data, _MapDatasetFetcher.fetch = in_main, made  # type: ignore[method-assign]
+        every.__init__, every._reset = begun, again
 
     def called(self) -> Any:
         """Of the first call with gradients."""
@@ -183,8 +165,7 @@ class Common:
     def set(self, text: str) -> None:
         for seed in self.seed.values():
             seed(self.number(text))
-        for place, own in enumerate(self.own):
-            own.bit_generator.state = self.state_of(own, f"{text} {place}")
+        self.own.set(text)
 
     def step_ended(self) -> None:
         self.again("step")

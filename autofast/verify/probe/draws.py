@@ -3,7 +3,7 @@
 
 A call evaluates that is made without gradients, or of a model in evaluation mode. A stretch are
 such calls of one model between two optimizer steps: a validation is one, whatever its batches are.
-Generators that a script makes for itself are not seen.
+Of generators that a script makes for itself see own.py.
 """
 
 from __future__ import annotations

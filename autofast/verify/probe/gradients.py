@@ -10,6 +10,9 @@ import torch
 # groups of parameters, one after the other as the optimizer holds them: layers from the first to
 # the last
 PARTS = 6
+# What a backward left is asked of those optimizers that were made or made a step last: of LATELY,
+# or more if they hold TENSORS at most. A script may have one for every fold, or client.
+LATELY, TENSORS = 16, 300
 
 
 def norm(tensors: list[Any]) -> Any:
@@ -49,24 +52,35 @@ def parameters(optimizer: Any) -> list[Any]:
 class Watch:
     def __init__(self) -> None:
         self.values: list[Any] = []
-        self.known: weakref.WeakSet[Any] = weakref.WeakSet()  # optimizers
+        self.known: weakref.WeakKeyDictionary[Any, None] = weakref.WeakKeyDictionary()
         self.left: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
-    def made(self, optimizer: Any) -> None:
-        self.known.add(optimizer)
+    def used(self, optimizer: Any) -> None:
+        """The last of the optimizers that are known."""
+        self.known.pop(optimizer, None)
+        self.known[optimizer] = None
 
     def after_backward(self, scale: Any) -> None:
         """Gradients as this backward left them. ``scale``: of the losses, or None."""
+        found: dict[tuple[int, ...], Any] = {}  # of optimizers that hold the same parameters, once
         with torch.no_grad():
-            for optimizer in self.known:
-                held = [parameter.grad for parameter in parameters(optimizer)]
-                left = norm([grad.detach() for grad in held if grad is not None])
-                self.left[optimizer] = left if scale is None else left / scale.detach().clone()
+            tensors = 0
+            for place, optimizer in enumerate(reversed(list(self.known))):
+                held = parameters(optimizer)
+                tensors += len(held)
+                if place >= LATELY and tensors > TENSORS:
+                    break
+                key = tuple(map(id, held))
+                if key not in found:
+                    left = norm([one.grad.detach() for one in held if one.grad is not None])
+                    found[key] = left if scale is None else left / scale.detach().clone()
+                self.left[optimizer] = found[key]
 
     def before(self, optimizer: Any, extras: dict[str, Any]) -> None:
         """Gradients as the step will use them. A fused optimizer gets them scaled from GradScaler,
         and unscales in its kernel.
         """
+        self.used(optimizer)
         with torch.no_grad():
             held = [parameter.grad for parameter in parameters(optimizer)]
             single = iter(norms([grad.detach() for grad in held if grad is not None]))

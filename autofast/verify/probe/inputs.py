@@ -85,8 +85,7 @@ class Inputs:
     """``calls``: number of the model, samples, a checksum for each tensor (loaders.value: whatever
     the order in the batch), optimizer steps made before, and in the first step a digest of the
     random states and a checksum for each tensor of the order in the batch; what ``look`` and
-    ``evenness`` say of floats. ``dropped``: names of the dropout modules that were called, and the
-    smallest size of every dimension that they were given (empty: of no constant number).
+    ``evenness`` say of floats. ``dropped``: names of the dropout modules that were called.
     """
 
     def __init__(self, probe: Probe, loaders: Any = None) -> None:
@@ -97,12 +96,12 @@ class Inputs:
         self.modules: dict[str, str] = {}
         self.dropouts: dict[int, str] = {}
         self.both_ways: dict[int, str] = {}  # recurrent modules that begin at either end
-        self.dropped: dict[str, tuple[int, ...]] = {}
+        self.dropped: dict[str, None] = {}
         modules.register_module_forward_hook(self.hook())
 
     def found(self) -> dict[str, Any]:
-        seen = {"dropouts": list(self.dropped), "masked": self.dropped}
-        return {"inputs": self.calls, "modules": self.modules, **seen}
+        dropouts = list(self.dropped)
+        return {"inputs": self.calls, "modules": self.modules, "dropouts": dropouts}
 
     def hook(self) -> Any:
         compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
@@ -118,10 +117,7 @@ class Inputs:
                 self.modules[name] = self.modules[name].removesuffix(")") + ", packed=True)"
             name = self.dropouts.get(id(module))
             if name is not None and module.training:
-                shape = tuple(getattr(output, "shape", ()))
-                known = self.dropped.setdefault(name, shape)
-                same = len(known) == len(shape)
-                self.dropped[name] = tuple(map(min, known, shape)) if same else ()
+                self.dropped[name] = None
 
         return after
 

@@ -25,7 +25,7 @@ def signs(count: int, width: int, seed: int) -> Any:
     """The first numbers do not depend on how many are asked for: one row of ``width`` for each
     element, drawn in order.
     """
-    generator = torch.Generator()
+    generator = torch._C.Generator()
     # Not by the method, which a shift of seeds may have replaced.
     torch._C.Generator.manual_seed(generator, seed)
     return (

@@ -136,9 +136,9 @@ def torch_arrived(
         from .gradients import Watch
 
         steps.watch = Watch()
-        steps.constructed.append(steps.watch.made)
+        steps.constructed.append(steps.watch.used)
     if steps is not None and wanted.state:
-        from . import averages, draws, inputs, masks, precision, sizes
+        from . import averages, draws, inputs, masks, own, precision, sizes
 
         kinds = attempt("precision", precision.Precision)
         if kinds is not None:
@@ -149,6 +149,7 @@ def torch_arrived(
         given = inputs.Inputs(probe, fetches)
         given.draws = random = draws.Draws(probe, again)
         random.sizes = counted = attempt("sizes of draws", lambda: sizes.Sizes(probe))
+        made = attempt("generators of its own", lambda: own.Own(probe, counted))
         if counted is not None:
             steps.random = lambda: f"{surroundings.random_digest()} {counted.drawn['sequence']}"
         writer.parts.append(random.found)
@@ -173,7 +174,7 @@ def torch_arrived(
     if wanted.common:
         from .common import Common
 
-        probe.common = attempt("common random numbers", lambda: Common(probe, random.sizes))
+        probe.common = attempt("common random numbers", lambda: Common(probe, random.sizes, made))
     import torch
 
     if surroundings.gpu_possible():

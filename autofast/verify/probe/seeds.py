@@ -85,15 +85,20 @@ class Seeds:
             torch.Generator = self.subclass(torch.Generator, "manual_seed")  # type: ignore[misc]
 
     def subclass(self, base: Any, *methods: str) -> Any:
-        """Classes written in C cannot be patched: a subclass takes the name, and says that objects
-        of the old one are its own.
-        """
-
-        class Same(type(base)):  # type: ignore[misc]
-            def __instancecheck__(cls, instance: object) -> bool:
-                return isinstance(instance, base)
-
-        made: Any = Same(base.__name__, (base,), {"__module__": base.__module__})
+        made = stand_in(base)
         for name in methods:
             self.wrap(made, name, 1)
         return made
+
+
+def stand_in(base: Any) -> Any:
+    """Classes written in C cannot be patched: a subclass takes the name, and says that objects of
+    the old one are its own.
+    """
+
+    class Same(type(base)):  # type: ignore[misc]
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, base)
+
+    made: Any = Same(base.__name__, (base,), {"__module__": base.__module__})
+    return made

@@ -2,8 +2,8 @@
 what kind of function, within models and beside them (record.Record.drawn, "sizes").
 
 One draw for all samples of a batch, or one draw less, hardly shows in how much is drawn in all.
-What a backward computes again and what compiled code draws is not counted, nor are generators that
-a script makes for itself; masks of dropout are counted by themselves (masks.py).
+What a backward computes again and what compiled code draws is not counted; masks of dropout are
+counted by themselves (masks.py), generators that a script makes for itself in own.py.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ IN_PLACE = "uniform_ normal_ bernoulli_ exponential_ log_normal_ geometric_ cauc
 NUMPY = "rand randn random random_sample uniform normal standard_normal beta randint"
 PYTHON = "random uniform gauss normalvariate betavariate randint randrange choices"
 # An order or some of many: how many numbers that takes depends on how it is done.
-CHOICES = "randperm multinomial permutation shuffle choice sample"
+CHOICES = "randperm multinomial permutation permuted shuffle choice sample"
 # The number of the backward that runs now, -1 outside of any.
 task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
 
 
 class Sizes:
     """``drawn``: by kind and size how often that much was drawn, under "before" how many numbers
-    were drawn sooner, and under "sequence" a digest of all calls in their order
-    but for those of a generator that is given (a sampler's).
+    were drawn sooner, under "all" how many in the whole run, under "sequence" a digest of all calls
+    in their order but for those of a generator that is given (a sampler's), and under "among" one
+    of what these drew from.
     """
 
     def __init__(self, probe: Probe) -> None:
         self.probe = probe
-        self.drawn = {"before": 0, "sequence": 0}
+        self.drawn = {"before": 0, "all": 0, "sequence": 0, "among": 0}
         self.drawing: Any = None  # common.Common's, asked before each draw
         numpy: Any = sys.modules.get("numpy")
         owners = [(torch, TORCH), (torch.Tensor, IN_PLACE), (random, PYTHON)]
@@ -59,7 +60,7 @@ class Sizes:
                 self.drawing(owner, name, args, kwargs)
             result = original(*args, **kwargs)
             if counts:
-                self.counted(kind, name, result, kwargs.get("generator") is None)
+                self.counted(kind, name, result, args, kwargs.get("generator") is None)
             return result
 
         # Workers that are spawned find it by these names.
@@ -70,14 +71,24 @@ class Sizes:
             _builtins._register_builtin(watched, f"aten::{name}")
         setattr(owner, name, opaque(watched))
 
-    def counted(self, kind: str, name: str, result: Any, shared: bool) -> None:
+    def counted(self, kind: str, name: str, result: Any, args: Any, shared: bool = True) -> None:
         size = getattr(result, "size", len(result) if isinstance(result, list) else 1)
         size = result.numel() if isinstance(result, torch.Tensor) else size
         if self.probe.steps < STEPS.stop and shared:
-            text = f"{name} {size}".encode()
-            self.drawn["sequence"] = zlib.crc32(text, self.drawn["sequence"])
+            for key, text in (("sequence", f"{name} {size}"), ("among", f"{_among(args)}")):
+                self.drawn[key] = zlib.crc32(text.encode(), self.drawn[key])
         if self.probe.steps in STEPS:
             key = f"{kind} {size}"
             self.drawn[key] = self.drawn.get(key, 0) + 1
-        elif self.probe.steps < STEPS.start and kind == "numbers":
-            self.drawn["before"] += size
+        if kind == "numbers":
+            self.drawn["all"] += size
+            self.drawn["before"] += size * (self.probe.steps < STEPS.start)
+
+
+def _among(args: Any) -> list[Any]:
+    """Whole numbers, and how many there are of what is no number."""
+    return [
+        x if isinstance(x, int) else tuple(x.shape) if hasattr(x, "shape") else len(x)
+        for x in args[:2]
+        if isinstance(x, int) or hasattr(x, "__len__")
+    ]

@@ -14,7 +14,7 @@ import torch
 from torch.nn.modules import module as modules
 
 from .core import Probe
-from .gradients import parameters
+from .gradients import LATELY, parameters
 from .prints import Printer
 
 ASKING = "_forward_pre_hooks_with_kwargs"
@@ -152,7 +152,7 @@ class State:
     def perturb_tensor(self, tensor: Any) -> None:
         if id(tensor) in self.perturbed or not tensor.is_floating_point():
             return
-        generator = torch.Generator()
+        generator = torch._C.Generator()
         torch._C.Generator.manual_seed(generator, 30_011 + len(self.perturbed))
         self.perturbed[id(tensor)] = tensor
         noise = torch.rand(tensor.shape, generator=generator, dtype=torch.float64) * 2 - 1
@@ -198,17 +198,17 @@ class State:
                         result[f"o{number}/{place}.{index}"] = printer(tensor)
         return result
 
-    def look(self) -> None:
-        """At the first step of each optimizer, and at the end: parameters with a gradient that no
-        optimizer holds (yet).
+    def look(self, models: int = LATELY) -> None:
+        """At the first step of each optimizer, of the models that came last, and at the end, of
+        all: parameters with a gradient that no optimizer holds (yet).
         """
-        for number, model in enumerate(self.models):
+        for number, model in [*enumerate(self.models)][-models:]:
             for name, tensor in model.named_parameters():
                 if tensor.grad is not None:
                     self.orphans[f"{number}/{plain(name)}"] = tensor
 
     def unused(self) -> list[str]:
-        self.look()
+        self.look(len(self.models))
         held = {id(tensor) for optimizer in self.optimizers for tensor in parameters(optimizer)}
         return (
             [name for name, tensor in self.orphans.items() if id(tensor) not in held]

@@ -82,7 +82,7 @@ class Writer:
         probe.stopped.set()
         temporary = probe.settings.out + ".tmp"
         with open(temporary, "w") as file:
-            json.dump(record, file)
+            file.write(json.dumps(record))  # at once: many times faster than by pieces
         os.replace(temporary, probe.settings.out)
 
 

@@ -105,12 +105,15 @@ def copies(script: Script, options: Options, finding: Finding, beside: Findings)
     size = cost.batch_bytes(finding.node)
     step = cost.estimate(options.target)
     if size is None or (isinstance(step, str) and size >= machine.TINY):
-        return Gain(0.02, "one copy a step that the host waits for", known=False)
-    words = f"{size / 1000:,.0f} kB" if size >= 1000 else f"{size} bytes"
-    share = size / machine.COPY / (machine.SHORTEST if isinstance(step, str) else step.seconds)
-    if size >= machine.TINY and not cost.trains(finding.node):
-        return Gain(share / 6, f"copies of {words} a batch, in evaluations", known=False)
-    return Gain(min(0.5, share), f"copies of {words} a batch")
+        found = Gain(0.02, "one copy a step that the host waits for", known=False)
+    else:
+        words = f"{size / 1000:,.0f} kB" if size >= 1000 else f"{size} bytes"
+        share = size / machine.COPY / (machine.SHORTEST if isinstance(step, str) else step.seconds)
+        found = Gain(min(0.5, share), f"copies of {words} a batch")
+    if loaders or not cost.moves_batches(finding.node) or cost.trains(finding.node):
+        return found
+    share = EVALUATION * min(0.5, 3 * found.share)  # of a forward pass, a third of a step
+    return Gain(share, f"{found.reason}, in evaluations alone")
 
 
 def _copies_numbers(script: Script, finding: Finding) -> bool:
@@ -231,7 +234,7 @@ def fetching(script: Script, options: Options, finding: Finding, beside: Finding
     """
     if gain := loader_once(script, finding, rarely=False):
         return gain
-    made = images(script)
+    made = script.analysis(images)
     mine = loaders_of(script, finding.node)
     if mine and (few := max(batches(script, x) or FEW + 1 for x in mine)) <= FEW:
         return Gain(0.0, f"workers take longer to start than the {few} batches of a pass")

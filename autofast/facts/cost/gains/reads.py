@@ -79,7 +79,7 @@ def waits(script: Script, options: Options, finding: Finding, beside: Findings) 
 
 def _begun(script: Script) -> set[int]:
     """The places of forwards, backwards and updates, and the calls that lead to them, by id."""
-    sites = [s for step in script.steps for s in step.forwards]
+    sites = script.log.of("forward")
     sites += [b.site for step in script.steps for b in step.backwards]
     sites += [u.site for step in script.steps for u in step.updates]
     calls = (f.node for s in sites for o in s for f in o.stack if isinstance(f, CallFrame))
@@ -97,8 +97,12 @@ def _always_reads(stmt: ast.stmt, reads: set[int]) -> bool:
 
 
 def _loop_of(script: Script, node: ast.AST) -> ast.AST | None:
-    """The innermost loop around ``node``, or around the calls of its function where it is one."""
-    if (loop := next(loops_around(node), None)) is not None:
+    """The innermost loop around ``node`` in which something runs on the device (else the innermost
+    of all), or the one around the calls of its function where it is one.
+    """
+    around, begun = list(loops_around(node)), _begun(script)
+    at_work = (loop for loop in around if any(id(n) in begun for n in walk(loop)))
+    if (loop := next(at_work, next(iter(around), None))) is not None:
         return loop
     inner = {id(n) for n in ast.walk(node)}
     sites = [site for _, site in script.log.each() if id(site.node) in inner]
