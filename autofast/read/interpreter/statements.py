@@ -368,24 +368,19 @@ class Statements(Binding):
             for part in test.values:
                 fits = min(self.narrow(part, truth, env), fits)
         if (asked := tested(test)) is not None:
-            fits = self.narrow_type(*asked, truth, env)
+            fits = self.narrow_type(asked, truth, env)
         match test:
             case ast.Call(func=ast.Name(id="issubclass"), args=[asked_of, parent]) if truth:
                 self.narrow_class(asked_of, parent, env)
         return fits
 
     def narrow_type(
-        self,
-        name: ast.Name,
-        types: ast.expr,
-        positive: bool,
-        exactly: bool,
-        truth: bool,
-        env: Env,
+        self, test: tuple[ast.Name, ast.expr, bool, bool], truth: bool, env: Env
     ) -> bool:
         """Below ``if isinstance(name, types)``: what the variable may hold there, and whether
         anything is.
         """
+        name, types, positive, exactly = test
         asked = kinds(self.at.get(id(types), NOTHING))
         if asked is not None and name.id in env.vars:
             have = env.vars[name.id]

@@ -327,10 +327,14 @@ class Collation:
             device = "cpu" if thing.device == "?" else thing.device
             return thing.but(batch=self.tag, fresh="", device=device, made=None, param="")
         if isinstance(thing, Const) and isinstance(thing.value, tuple) and self.how != "own":
-            parts = tuple(values(self.one(Const(v), "tuple")) for v in thing.value)
-            return self.row(thing, None, "list", parts, NOTHING)
+            parts = tuple(values(Const(v)) for v in thing.value)
+            return self.row(thing, Seq(None, parts), "list")
+        if is_text(thing) and batched:
+            made = Seq(None, None, values(thing), texts)
+            row: Seq = self.interp.intern(Seq, (*self.key, thing, texts), lambda: made)
+            return row
         if is_text(thing):
-            return self.row(thing, None, texts, None, values(thing)) if batched else thing
+            return thing
         if isinstance(thing, Const) and isinstance(thing.value, (int, float)) and batched:
             dtype = "int" if isinstance(thing.value, int) else "f64"
             return Tensor(batch=self.tag, device="cpu", dtype=dtype)
@@ -341,7 +345,7 @@ class Collation:
             return Tensor(batch=self.tag, device="cpu", rank=rank)
         if isinstance(thing, Seq):
             kind = thing.kind if self.how == "own" or thing.names else "list"
-            return self.row(thing, thing.node, kind, thing.items, thing.elem)
+            return self.row(thing, thing, kind)
         if isinstance(thing, Dict):
             table = self.done[id(thing)] = Dict(thing.node, open=thing.open)
             table.rest = self.every(thing.rest)
@@ -352,24 +356,13 @@ class Collation:
             return self.object(thing)
         return thing
 
-    def row(
-        self,
-        thing: Thing,
-        node: ast.AST | None,
-        kind: str,
-        items: tuple[Values, ...] | None,
-        elem: Values,
-    ) -> Seq:
-        names = thing.names if isinstance(thing, Seq) else ()
+    def row(self, thing: Thing, of: Seq, kind: str) -> Seq:
         made: Seq = self.interp.intern(
-            Seq, (*self.key, thing, kind), lambda: Seq(node, None, NOTHING, kind, names=names)
+            Seq, (*self.key, thing, kind), lambda: Seq(of.node, None, NOTHING, kind, names=of.names)
         )
-        if is_text(thing):
-            made.elem = elem
-            return made
         self.done[id(thing)] = made
-        made.elem = self.every(elem, "tuple")
-        made.items = None if items is None else tuple(self.every(i, "tuple") for i in items)
+        made.elem = self.every(of.elem, "tuple")
+        made.items = None if of.items is None else tuple(self.every(i, "tuple") for i in of.items)
         return made
 
     def object(self, thing: Inst) -> Inst:

@@ -30,7 +30,6 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
-    const,
     one,
     result_of,
 )
@@ -120,7 +119,8 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
         if (computed := distributions.attribute(thing, name)) is not None:
             return computed
         if is_module(thing) and name in ("weight", "bias"):
-            return values(Tensor(param="param", grad=True, rank=_rank_of(thing, name)))
+            sure = name == "weight" and "Norm" not in thing.name  # or the layer may have none
+            return values(Tensor(param="param", grad=True, rank="" if sure else "?"))
         if thing.name == "torch.utils.data.TensorDataset" and name == "tensors":
             return values(
                 Seq(None, None, NOTHING.union(*(g.values for g in thing.args.positional)), "tuple")
@@ -133,17 +133,6 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
             methods[name] = values(Method(thing, name))
         return methods[name]
     return values(Method(thing, name))
-
-
-def _rank_of(layer: Ext, name: str) -> str:
-    """What is known of a layer's parameter: ``?`` where the layer may be made without it."""
-    short, args = layer.name.rpartition(".")[2], layer.args
-    if name == "weight" and "Norm" not in short:
-        return ""
-    switches = [args.get(-1, key) for key in ("bias", "affine", "elementwise_affine")]
-    plain = len(args.positional) < (8 if "Conv" in short else 3) and args.loose is None
-    sure = plain and not args.open and not short.startswith("InstanceNorm")
-    return "" if sure and all(not g or const(g) is True for g in switches) else "?"
 
 
 def _is_part(name: str, node: ast.AST | None) -> bool:
