@@ -23,8 +23,7 @@ from autofast.techniques.optimizer.fused import (
     named_in_settings,
 )
 from autofast.techniques.precision.amp import amp
-from autofast.techniques.precision.optional_apex import apex_option
-from autofast.techniques.precision.scaling import Scaling
+from autofast.techniques.precision.scaling import Scaling, apex_option
 from autofast.write.arguments import Home
 from autofast.write.spelling import uses_gpu
 

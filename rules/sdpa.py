@@ -9,8 +9,7 @@ from autofast.facts.cost import gains
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, Refusal, rule
 from autofast.techniques.attention.call import against_script, no_hooks, one_call
-from autofast.techniques.attention.layers import drops_weights
-from autofast.techniques.attention.written_out import attention, softmaxes
+from autofast.techniques.attention.written_out import attention, drops_weights, softmaxes
 
 MESSAGE = (
     "writes attention out: the scores of all pairs are kept, and go through memory several times"

@@ -30,6 +30,7 @@ from autofast.model.values import (
     Thing,
     Values,
     const,
+    ordered,
 )
 
 # the parameters of DataLoader that may be given by position
@@ -160,7 +161,7 @@ def own_order(loader: Loader) -> str:
 
 def unpinned(loader: Loader) -> str:
     """What to do where a DataLoader cannot pin the objects that batches are; else empty."""
-    name = next((t.cls.node.name for t in loader.batch if cannot_pin(t)), "")  # type: ignore[attr-defined]
+    name = next((t.cls.node.name for t in ordered(loader.batch) if cannot_pin(t)), "")  # type: ignore[attr-defined]
     if not name:
         return ""
     return f"batches are {name} objects: give {name} a pin_memory() that pins its tensors and returns itself, which a DataLoader calls"

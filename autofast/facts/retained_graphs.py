@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from autofast.flow.positions import position
 from autofast.model.events import BranchFrame, Site
 from autofast.model.script import Backward, Script
 
@@ -15,7 +16,7 @@ def gone_through_twice(script: Script) -> tuple[Backward, Backward, ast.AST] | N
     for step in script.steps:
         reached: dict[int, Backward] = {}
         for backward in step.backwards:
-            for forward in {p for t in backward.tensors for p in t.passes}:
+            for forward in sorted({p for t in backward.tensors for p in t.passes}, key=position):
                 first = reached.setdefault(id(forward), backward)
                 if first is not backward and not _exclusive(first.site, backward.site):
                     return first, backward, forward

@@ -18,6 +18,7 @@ from autofast.flow.solve import Problem, solve
 from autofast.model.contents import each_once
 from autofast.model.source import parent_of, statement_of, walk
 from autofast.model.syntax import COMPREHENSIONS
+from autofast.model.values import InOrder
 
 
 @dataclass(frozen=True)
@@ -102,24 +103,24 @@ class DefUse:
         if variable not in self._local or variable in self._shared or id(load) not in self._inline:
             return self.all(variable)
         state = self._reaching.get(id(load), 0)
-        found = {self._definitions[n] for n in _indices(state & self._local[variable])}
+        indices = _indices(state & self._local[variable])
+        found = [self._definitions[n] for n in indices]
         # A class body then looks at the module's.
         if None in found and isinstance(variable.scope, ast.ClassDef):
             outer = self.table.find(variable.name, self.table.tree)
-            found |= self.all(outer) if outer is not None else frozenset()
-        return frozenset(d for d in found if d is not None)
+            found += self.all(outer) if outer is not None else ()
+        return InOrder(d for d in found if d is not None)
 
     def origins(self, load: ast.Name) -> frozenset[Definition]:
         """All definitions that the value at ``load`` is made of: those that reach it and, where one
         is ``x += ...``, those that reach that.
         """
-        found: set[Definition] = set()
+        found: list[Definition] = []
         todo = [load]
-        while todo:
-            new = self.reaching(todo.pop()) - found
-            found |= new
-            todo += [d.node for d in new if d.is_augmented and isinstance(d.node, ast.Name)]
-        return frozenset(found)
+        for place in each_once(todo):
+            found += (reaching := self.reaching(place))
+            todo += [d.node for d in reaching if d.is_augmented and isinstance(d.node, ast.Name)]
+        return InOrder(found)
 
     def may_be_unbound(self, load: ast.Name) -> bool:
         """Whether the variable may have no value at ``load`` (or none that is known: always True
@@ -203,7 +204,7 @@ class DefUse:
             for n in self.table.stores(variable)
             if not isinstance(getattr(n, "ctx", None), ast.Del)
         )
-        return frozenset(Definition(variable.name, n) for n in nodes)
+        return InOrder(Definition(variable.name, n) for n in nodes)
 
     def uses(self, definition: Definition) -> list[ast.Name]:
         """The places that may read the value of a definition, in the order of the text; also

@@ -26,6 +26,7 @@ from autofast.model.values import (
     Dict,
     Ext,
     Given,
+    InOrder,
     Inst,
     Num,
     Ref,
@@ -35,6 +36,7 @@ from autofast.model.values import (
     Values,
     library_name,
     library_names,
+    ordered,
 )
 
 T = TypeVar("T")
@@ -482,7 +484,10 @@ class Script:
     def values(self, expr: ast.AST) -> Values:
         """Everything an expression may be; empty where the script never comes to it."""
         WORK.spend()
-        return self.at.get(id(expr), NOTHING)
+        found = self.at.get(id(expr), NOTHING)
+        if len(found) > 1 and type(found) is frozenset:
+            found = self.at[id(expr)] = InOrder(ordered(found))
+        return found
 
     def called(self, node: ast.AST | None) -> Values:
         """What a call calls; nothing for what is no call."""

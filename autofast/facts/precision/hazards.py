@@ -12,11 +12,10 @@ from autofast.facts.precision.algebra import algebra
 from autofast.facts.precision.banned import banned, error_of
 from autofast.facts.precision.between import structure
 from autofast.facts.precision.code import Code
-from autofast.facts.precision.distances import distances
+from autofast.facts.precision.distances import Ratios, distances
 from autofast.facts.precision.foreign import custom_function, foreign, loaded_in_16
 from autofast.facts.precision.kept_inside import kept_inside
 from autofast.facts.precision.layers import dense_sizes, is_small
-from autofast.facts.precision.ratios import Ratios
 from autofast.facts.precision.whole_script import CHOSEN, complex_in
 from autofast.flow.positions import happens_in
 from autofast.flow.program import Flow

@@ -9,7 +9,7 @@ from autofast.model.changes import Numbered, remember, remembered
 from autofast.model.values.program import Bound
 from autofast.model.values.simple import Arg, Const, Method, Num, Reason, Ref, Unknown
 from autofast.model.values.tensor import Tensor
-from autofast.model.values.thing import Thing, Values
+from autofast.model.values.thing import InOrder, Thing, Values
 
 FEW = 8  # of more, the order is kept: large sets are asked for again and again
 
@@ -22,7 +22,7 @@ def ordered(values: Values) -> list[Thing]:
     """The things in an order that is the same in every run (strings and types hash differently in
     each).
     """
-    if len(values) < 2:
+    if len(values) < 2 or isinstance(values, InOrder):
         return list(values)
     if len(values) <= FEW:
         return sorted(values, key=_rank)
@@ -114,7 +114,7 @@ def consts(values: Values) -> set[Any] | None:
 
 def why_unknown(values: Values) -> str:
     """The reason of the first unknown thing."""
-    return next((t.why for t in values if isinstance(t, Unknown)), "")
+    return next((t.why for t in ordered(values) if isinstance(t, Unknown)), "")
 
 
 def is_chosen(values: Values) -> bool:

@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 import ast
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias, TypeVar
+
+T_co = TypeVar("T_co", covariant=True)
 
 
 class Thing:
     """Something that an expression may evaluate to."""
 
     __slots__ = ()
+
+
+class InOrder(frozenset[T_co]):
+    """A set that gives what is in it in the order in which it was made of it: in the same one in
+    every run, so that texts and decisions may follow it.
+    """
+
+    __slots__ = ("_order",)
+    _order: tuple[T_co, ...]
+
+    def __new__(cls, parts: Iterable[T_co]) -> InOrder[T_co]:
+        order = tuple(dict.fromkeys(parts))
+        made = super().__new__(cls, order)
+        made._order = order
+        return made
+
+    def __iter__(self) -> Iterator[T_co]:
+        return iter(self._order)
 
 
 Values: TypeAlias = frozenset[Thing]

@@ -28,6 +28,7 @@ from autofast.model.values import (
     Unknown,
     Values,
     const,
+    why_unknown,
 )
 from autofast.ops.families import RECURRENT
 from autofast.techniques.compiling.legality import class_of, events_of, jit_uses
@@ -114,7 +115,7 @@ def _inputs(script: Script, model: Model, code: Code) -> str:
             isinstance(t, (Tensor, Seq)) or hasattr(t, "entries") for g in given for t in g.values
         ):
             why = next(
-                (t.why for g in given for t in g.values if isinstance(t, Unknown)),
+                filter(None, (why_unknown(g.values) for g in given)),
                 args.open or "no tensor is seen",
             )
             return f"what it gets on {at(site.node)} is not known: {why}"

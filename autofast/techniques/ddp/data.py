@@ -8,7 +8,7 @@ from autofast.facts.loaders import given, managed, whole_batches
 from autofast.model.calls import is_name
 from autofast.model.script import Loader, Script, Step
 from autofast.model.source import at, function_of
-from autofast.model.values import Const, Ext, Given, const
+from autofast.model.values import Const, Ext, Given, const, ordered
 from autofast.rule import Refusal
 from autofast.write.share_helper import is_share
 
@@ -77,9 +77,8 @@ def _check_loader(script: Script, loader: Loader) -> None:
         if whole_batches(loader) is not None:
             break
         if value is not None and value.values != frozenset({Const(None)}):
-            kind = next(
-                (t.name.rsplit(".", 1)[-1] for t in value.values if isinstance(t, Ext)), "its own"
-            )
+            made = (t for t in ordered(value.values) if isinstance(t, Ext))
+            kind = next((t.name.rsplit(".", 1)[-1] for t in made), "its own")
             raise Refusal(
                 f"the loader on {where} has a {name.replace('_', ' ')} ({kind}): which samples it draws would change if each process got a part"
             )

@@ -57,7 +57,7 @@ def batches_of(script: Script, loader: Loader) -> Batches:
             raise Refusal("its dataset may be one of several classes")
         if dataset.thing.cls.find("__getitems__") is not None:
             raise Refusal(f"{dataset.name}: it has a __getitems__ of its own")
-        others = [n for n in dataset.thing.cls.external if not n.startswith(PLAIN)]
+        others = sorted(n for n in dataset.thing.cls.external if not n.startswith(PLAIN))
         if others:
             raise Refusal(
                 f"{dataset.name} derives from {others[0]}, which may have a method of its own for batches"

@@ -41,13 +41,14 @@ from autofast.model.tensors import tensors_in
 from autofast.rule import Options
 from autofast.techniques.precision.blocks import Block, block_edits, cast_of, joined
 from autofast.techniques.precision.forms import DTYPE_SINCE, Precision, shared
-from autofast.techniques.precision.optional_apex import (
+from autofast.techniques.precision.scaling import (
+    Scaling,
     apex_option,
     cannot,
     cannot_ask,
+    scaling,
     script_without,
 )
-from autofast.techniques.precision.scaling import Scaling, scaling
 from autofast.techniques.precision.with_logits import WithLogits, logits_of, with_logits
 from autofast.write.spelling import uses_gpu
 

@@ -3,16 +3,21 @@ and every update.
 
 Either all of it can be done, or none: a gradient that is scaled in one place and not unscaled in
 another is a wrong gradient.
+
+apex behind an option that is off by default: what runs without it gets autocast, and what runs
+with it stays as it is.
 """
 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from autofast.edit.edits import After, Edit, Rewrite, Wrap
 from autofast.edit.order import Rank
+from autofast.facts.by_default import Off, behind_option, by_default
+from autofast.facts.forwards import Region
 from autofast.facts.gradient_accesses import accesses, against_scaler
 from autofast.facts.gradient_events import clips, stepped_together, zeros
 from autofast.facts.scaler import Event, problems
@@ -349,3 +354,37 @@ def _free_name(script: Script) -> str:
     return next((n for n in NAMES if n not in taken), None) or next(
         f"{NAMES[0]}_{i}" for i in range(2, 99) if f"{NAMES[0]}_{i}" not in taken
     )
+
+
+def apex_option(script: Script) -> Off | None:
+    """The option, off by default, without which the script has nothing to do with apex; None where
+    there is none.
+    """
+    if "apex" not in script.frameworks:
+        return None
+    sites = [
+        site
+        for (kind, _), site in script.log.each()
+        if kind.startswith("apex.amp.")
+        or (
+            kind == "new" and any(getattr(o.this, "name", "").startswith("apex.amp.") for o in site)
+        )
+    ]
+    return behind_option(script, sites)
+
+
+def script_without(script: Script, off: Off) -> Script:
+    """The script as it runs while the option, and apex, are off."""
+    frameworks = {name: node for name, node in script.frameworks.items() if name != "apex"}
+    return replace(by_default(script, off), frameworks=frameworks)
+
+
+def cannot_ask(script: Script, off: Off, regions: list[Region], scaling: Scaling | None) -> str:
+    """A place that has to know whether the option is given and cannot, in words."""
+    places = [*(r.first for r in regions), *(scaling.makes if scaling is not None else ())]
+    return next((cannot(off, p) for p in places if not off.is_off_at(script, p)), "")
+
+
+def cannot(off: Off, place: ast.stmt) -> str:
+    """Why the way without the option cannot be told from the other one at a place."""
+    return f"it stays as it is where `--{off.option.name}` is given, which cannot be asked on {at(place)}"

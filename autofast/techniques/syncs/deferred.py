@@ -37,15 +37,13 @@ from autofast.model.syntax import is_attribute
 from autofast.model.values import Seq, Tensor
 from autofast.rule import Refusal
 from autofast.techniques.syncs.common_reads import several_gpus
-from autofast.techniques.syncs.filled import filled
+from autofast.techniques.syncs.filled import filled, summed
 from autofast.techniques.syncs.floats import kind_of
 from autofast.techniques.syncs.freshness import kept
-from autofast.techniques.syncs.iterations import runs_at_all
 from autofast.techniques.syncs.liveness import Needs
 from autofast.techniques.syncs.reads import Read, gives_the_same
-from autofast.techniques.syncs.running import summed
 from autofast.techniques.syncs.sinks import Sink
-from autofast.techniques.syncs.steps import first_in
+from autofast.techniques.syncs.steps import first_in, runs_at_all
 from autofast.techniques.syncs.summable import own_uses
 from autofast.techniques.syncs.swapping import swapped
 from autofast.write.spelling import is_taken, torch_in

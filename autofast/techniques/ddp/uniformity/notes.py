@@ -15,7 +15,7 @@ from autofast.model.values import Bound, Cls, Const, Func, Inst, Method, Tensor
 from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import caught
 from autofast.techniques.ddp.uniformity.kinds import EQUAL, Kind
-from autofast.techniques.ddp.uniformity.state import Alone, Control, Note, in_words
+from autofast.techniques.ddp.uniformity.state import Alone, Control, Note, differs, in_words, short
 from autofast.techniques.ddp.uniformity.stores import Stores
 
 PRINTS = frozenset("print info debug warning error flush write log critical".split())
@@ -189,7 +189,7 @@ class Notes(Stores):
             for outer in self.guarded:
                 if function_of(expr) is not function_of(outer):
                     raise Alone(
-                        f"{at(expr)} is reached while {at(outer)} is carried out, in one process only"
+                        f"what {at(outer)} shows or writes needs a number of all processes ({at(expr)}): put its text into a variable first"
                     )
             with self._before_guard():
                 self.happens(expr)
@@ -219,7 +219,7 @@ class Notes(Stores):
 
     def _two(self, expr: ast.expr) -> Refusal:
         return Refusal(
-            f"`{_short(expr)}` on {at(expr)} is a part of a number in one use and all of it in another: give training a function of its own"
+            f"`{short(expr)}` on {at(expr)} is a part of a number in one use and all of it in another: give training a function of its own"
         )
 
     def first_value(self, expr: ast.expr) -> None:
@@ -251,7 +251,7 @@ class Notes(Stores):
         if not inner or (isinstance(expr, ast.Call) and self._own_call(expr)):
             if images:
                 return
-            raise Refusal(f"`{_short(expr)}` on {at(expr)} is {in_words(kind)}")
+            raise differs(expr, kind)
         try:
             for child in inner:
                 self.settle(child, images)
@@ -259,7 +259,7 @@ class Notes(Stores):
             raise
         except Refusal:
             if kind.name == "other" and kind.why and id(expr) not in self.decided:
-                raise Refusal(f"`{_short(expr)}` on {at(expr)} is {kind.why}") from None
+                raise differs(expr, kind) from None
             raise
 
     def _sizes(self, *factors: ast.expr) -> tuple[list[ast.expr], list[ast.expr]]:
@@ -303,11 +303,6 @@ def _operands(expr: ast.expr) -> list[ast.expr]:
         case ast.IfExp(body=body, orelse=other):
             return [body, other]
     return [child for child in ast.iter_child_nodes(expr) if isinstance(child, ast.expr)]
-
-
-def _short(expr: ast.expr) -> str:
-    text = ast.unparse(expr)
-    return text if len(text) < 50 else text[:47] + "..."
 
 
 def _is_method(node: ast.AST) -> bool:

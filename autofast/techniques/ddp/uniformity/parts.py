@@ -11,10 +11,9 @@ from dataclasses import replace
 
 from autofast.flow.callgraph import Callee
 from autofast.model.calls import is_method
-from autofast.model.source import at, nodes_in, parent_of
+from autofast.model.source import nodes_in, parent_of
 from autofast.model.syntax import IDENTITY, SEQUENCES, is_operation
 from autofast.model.values import Ext, Func, Inst, Reason, Thing, Unknown, const
-from autofast.rule import Refusal
 from autofast.techniques.ddp.uniformity.calls import CLASSES, LibraryCalls
 from autofast.techniques.ddp.uniformity.kinds import (
     BATCH,
@@ -29,7 +28,7 @@ from autofast.techniques.ddp.uniformity.kinds import (
     over,
     times,
 )
-from autofast.techniques.ddp.uniformity.state import in_words
+from autofast.techniques.ddp.uniformity.state import differs
 from autofast.techniques.ddp.uniformity.tensors import is_tensor
 
 
@@ -272,7 +271,7 @@ class Parts(Operators):
         if texts:
             found = joined(*texts)
             if found.name in ("batch", "other"):
-                raise Refusal(f"`{ast.unparse(expr)}` on {at(expr)} is {in_words(found)}")
+                raise differs(expr, found)
             return found
         return self._read_whole(expr, kind)
 

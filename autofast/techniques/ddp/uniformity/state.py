@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from autofast.model.source import at
 from autofast.model.values import Thing
 from autofast.rule import Refusal
 from autofast.techniques.ddp.uniformity.kinds import Kind, join
@@ -64,3 +65,13 @@ def in_words(kind: Kind) -> str:
     if whole.name == "near":
         return "a number that may differ between processes"
     return whole.why or "a part of a larger number"
+
+
+def differs(expr: ast.expr, kind: Kind) -> Refusal:
+    """Why a value must not be read: it is another one in each process."""
+    return Refusal(f"`{short(expr)}` on {at(expr)} differs between processes: {in_words(kind)}")
+
+
+def short(expr: ast.expr) -> str:
+    text = ast.unparse(expr)
+    return text if len(text) < 50 else text[:47] + "..."
