@@ -400,8 +400,7 @@ class Expressions(Binding):
         inner = self.comprehension(node, env)
         found = self.expr(node.elt, inner)
         del self.stack[len(self.stack) - len(node.generators) :]
-        kind = "set" if isinstance(node, ast.SetComp) else "lazy"
-        kind = "list" if isinstance(node, ast.ListComp) else kind
+        kind = {"ListComp": "list", "SetComp": "set"}.get(type(node).__name__, "lazy")
         seq = self.intern(Seq, (id(node),), lambda: Seq(node, None, NOTHING, kind))
         seq.elem = join(seq.elem, found)
         return values(seq)

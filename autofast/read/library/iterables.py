@@ -155,8 +155,8 @@ def _map(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
         items = tuple(
             interp.call_values(first, Arguments(None, [Given(i, None)]), node) for i in single.exact
         )
-        key = (id(node), "map", items)
-        return values(interp.intern(Seq, key, lambda: Seq(node, items, NOTHING, "lazy")))
+        row = Seq(node, items, NOTHING, "lazy")
+        return values(interp.intern(Seq, (id(node), "map", items), lambda: row))
     found = interp.call_values(first, Arguments(None, elements), node)
     return values(row_of(interp, (id(node), "map"), node, found, "lazy"))
 

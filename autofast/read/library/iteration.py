@@ -329,17 +329,15 @@ class Collation:
         if isinstance(thing, Const) and isinstance(thing.value, tuple) and self.how != "own":
             parts = tuple(values(Const(v)) for v in thing.value)
             return self.row(thing, Seq(None, parts), "list")
-        if is_text(thing) and batched:
+        if not batched and (is_text(thing) or isinstance(thing, Num) and thing.scalar):
+            return thing
+        if is_text(thing):
             made = Seq(None, None, values(thing), texts)
             row: Seq = self.interp.intern(Seq, (*self.key, thing, texts), lambda: made)
             return row
-        if is_text(thing):
-            return thing
         if isinstance(thing, Const) and isinstance(thing.value, (int, float)) and batched:
             dtype = "int" if isinstance(thing.value, int) else "f64"
             return Tensor(batch=self.tag, device="cpu", dtype=dtype)
-        if isinstance(thing, Num) and thing.scalar and not batched:
-            return thing
         if isinstance(thing, (Num, Unknown, Ext)):
             rank = "?" if isinstance(thing, Num) and not batched else ""
             return Tensor(batch=self.tag, device="cpu", rank=rank)
@@ -380,9 +378,8 @@ class Collation:
 
 
 def is_text(thing: Thing) -> bool:
-    if isinstance(thing, Const):
-        return isinstance(thing.value, (str, bytes))
-    return isinstance(thing, Num) and thing.pattern not in ("", SHAPE)
+    written = isinstance(thing, Const) and isinstance(thing.value, (str, bytes))
+    return written or isinstance(thing, Num) and thing.pattern not in ("", SHAPE)
 
 
 def fields_of(thing: Thing) -> tuple[str, ...]:

@@ -70,8 +70,8 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
             return values(thing.but(grad=thing.grad and name != "data", dtype=dtype))
         if name == "grad":
             interp.emit("grad_read", node, thing)
-            param = "grad" if thing.param else ""
-            return values(Tensor(param=param, device=thing.device, rank="?"))  # None at first
+            # None at first
+            return values(Tensor(param=thing.param and "grad", device=thing.device, rank="?"))
         if name == "device":
             kind = values(Const({"cpu": "cpu", "dev": "accel"}.get(thing.device, "?")))
             device = Ext("torch.device", None, Arguments(None), {"kind": kind})
