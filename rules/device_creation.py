@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from autofast.edit.edits import Keyword
 from autofast.facts.cost import gains
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
@@ -22,6 +23,7 @@ DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
 ONCE = "its numbers are the same every time: make it once, with the model (`register_buffer`), and use it here"
 ASKED = gains.nothing("a condition at each place, for a copy that a helper makes")
 SERVES = gains.for_others
+COPIES = gains.nothing("torch.tensor copies its numbers from the host, wherever it is told to")
 MESSAGE = "makes a tensor in host memory and copies it to the device"
 
 
@@ -50,6 +52,10 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         if why := against(script, creation, hot):
             yield Finding(creation.call, MESSAGE, refusal=why, effect=creation.effect)
         else:
+            asks = ASKED if creation.asked else SERVES if creation.key is not None else None
+            told = any(isinstance(e, Keyword) and e.call is creation.call for e in creation.edits)
+            if told and not creation.moves and script.is_call(creation.call, "torch.tensor"):
+                asks = COPIES
             yield Finding(
                 creation.call,
                 MESSAGE,
@@ -57,5 +63,5 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
                 effect=creation.effect,
                 key=creation.key,
                 needs=((None, creation.needs),) if creation.needs is not None else (),
-                asks=ASKED if creation.asked else SERVES if creation.key is not None else None,
+                asks=asks,
             )

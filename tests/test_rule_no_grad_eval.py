@@ -1658,6 +1658,38 @@ def measure(name, rows):
     assert ("with torch.inference_mode():" in done.text) is not is_text
 
 
+BOTH_WAYS = """
+def go(train=True):
+    for x, y in loader:
+        loss = F.cross_entropy(model(x.to(device)), y.to(device))
+        if train:
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        losses.append(loss.item())
+
+
+def measure():{more}
+    go(train=False)
+
+
+losses = []
+for epoch in range(3):
+    go()
+    measure()
+"""
+
+
+def test_a_function_of_one_statement_gets_a_decorator() -> None:
+    start = HEAD.replace("\nlosses = []", "")
+    done = apply("no-grad-eval", start + BOTH_WAYS.format(more=""))
+    assert "()\ndef measure():" in done.text and "with torch." not in done.text
+    assert run(done.text)["losses"] == run(done.before)["losses"]
+    more = "\n    print('measured')"
+    done = apply("no-grad-eval", start + BOTH_WAYS.format(more=more))
+    assert "    with torch." in done.text
+
+
 def test_what_comes_to_torch_gets_no_decorator() -> None:
     measured = "    print(infer(data.tensors[0].tolist(), [1, 2]))\n"
     more = "* float(torch.ones(1).sum())"

@@ -471,6 +471,10 @@ def test_a_rule_that_does_not_say_what_it_needs(tmp_path: Path) -> None:
         ({"README.md": "![torch](https://img.shields.io/badge/PyTorch-v1.13%2B-red)"}, (1, 13)),
         ({"requirements.txt": "torch>=1.8\n", "setup.py": "setup(python_requires='>=3.12')"}, (2, 2)),
         ({"setup.py": "setup(python_requires='>=3.12')"}, None),
+        (
+            {"pyproject.toml": "x = [\n\"torch>=1.13.0;python_version<'3.11'\",\n\"torch>=2.9.0;python_version>='3.14'\"\n]"},
+            (1, 13),
+        ),
     ],
 )  # fmt: skip
 def test_lower_bounds(tmp_path: Path, files: dict[str, str], bound: tuple[int, int] | None) -> None:

@@ -394,37 +394,18 @@ args = parser.parse_args()
     assert bool(apply("pin-memory", text, min_gain=0.01).fixes) is worth
 
 
-SAMPLERS = """
-import argparse
-
-
-class Even:
-    def weights(self, x):
-        return x.new_ones(len(x), 1)
-
-
-class Drawn(Even):
-    width = 1
-
-    def weights(self, x):
-        return torch.ones(len(x), self.width).to(device)
-
-
-parser = argparse.ArgumentParser()
-parser.add_argument("--sampler", default="even")
-parser.add_argument("--cuda", action="store_true")
-args = parser.parse_args()
-"""
-
-
 @pytest.mark.parametrize(
-    ("test", "worth"),
-    [('args.sampler == "drawn"', False), ('args.sampler == "even"', True), ("args.cuda", True)],
+    ("made", "worth"),
+    [
+        ("torch.tensor(2.0)", False),
+        ("torch.tensor([2.0])", False),
+        ("torch.full((), 2.0)", True),
+        ("torch.tensor([2.0] * 1)", True),
+    ],
 )
-def test_methods_of_what_no_default_makes_are_left(test: str, worth: bool) -> None:
-    made = SAMPLERS + f"if {test}:\n    sampler = Drawn()\nelse:\n    sampler = Even()\n"
-    text = ROWS.replace("for epoch", made.lstrip() + "for epoch", 1)
-    text = text.replace("model(x), y)", "sampler.weights(x) * model(x), y)")
+def test_numbers_that_are_copied_all_the_same_are_left(made: str, worth: bool) -> None:
+    """``torch.tensor(2.0, device=...)`` makes them on the host, and waits for the copy."""
+    text = ROWS.replace("model(x), y)", f"{made}.to(device) * model(x), y)")
     assert bool(apply("device-creation", text, min_gain=0.01).fixes) is worth
 
 
@@ -442,6 +423,35 @@ def test_copies_of_evaluations_are_left_where_training_copies_more() -> None:
     done = apply("non-blocking", text, min_gain=0.01)
     assert any("x, y = x.to(device, non_blocking=True)" in line for line in done.lines)
     assert not any("a.to(device, non_blocking=True)" in line for line in done.lines)
+
+
+ATTENDS = """
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Conv2d(width(), width(), 3), nn.Conv2d(width(), width(), 3)
+        self.shift = nn.Linear(width(), width())
+        self.attends = nn.Conv2d(width(), width(), 1)
+
+    def forward(self, x):
+        x = self.two(self.one(x)) + self.shift(x.mean((2, 3)))[:, :, None, None]
+        q = self.attends(x).flatten(2)
+        return x + (torch.bmm(q, torch.bmm(q.transpose(1, 2), q).softmax(2))).view_as(x)
+
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("block", "worth"), [(ATTENDS, False), (ATTENDS.replace("nn.Conv2d", "nn.Linear"), True)]
+)
+def test_tf32_beside_convolutions_and_their_attention_is_left(block: str, worth: bool) -> None:
+    start = "def width():\n    return int(__import__('os').environ['WIDTH'])\n\n\n" + block.lstrip()
+    text = ROWS.replace("torch.manual_seed(0)", start + "torch.manual_seed(0)")
+    layers = "nn.Sequential(*[Block() for _ in range(4)])"
+    begin = text.index("model = ")
+    text = text[:begin] + f"model = {layers}.to(device)" + text[text.index("\n", begin) :]
+    assert bool(apply("tf32", text, min_gain=0.01).fixes) is worth
 
 
 def test_workers_that_are_written_pin_ahead(tmp_path: Path) -> None:

@@ -87,13 +87,13 @@ class Said:
     binds: bool = False
 
 
-def said(lines: Iterable[tuple[str, str]]) -> tuple[list[Said], list[Said]]:
-    """The lower bounds of a README, and its pin: none beside a lower bound."""
-    found = [s for place, line in lines for s in _of_line(place, unquote(line))]
-    return _weighed(found)
+def _in_lines(lines: Iterable[tuple[str, str]]) -> list[Said]:
+    texts = ((place, unquote(line)) for place, line in lines)
+    return [s for place, x in texts for m in NAMED.finditer(x) if (s := _of_match(place, x, m))]
 
 
 def _weighed(found: list[Said]) -> tuple[list[Said], list[Said]]:
+    """The lower bounds, and the pin: none beside a lower bound."""
     bounds = [s for s in found if s.limit is None]
     return bounds, ([] if bounds else _newest(found))
 
@@ -127,11 +127,6 @@ def _newest(found: list[Said]) -> list[Said]:
     return [max(pins, key=lambda s: s.limit.newest if s.limit else ())] if pins else []
 
 
-def _of_line(place: str, line: str) -> Iterator[Said]:
-    found = (_of_match(place, line, match) for match in NAMED.finditer(line))
-    return (said for said in found if said is not None)
-
-
 def _of_match(place: str, line: str, match: re.Match[str], least: bool = False) -> Said | None:
     """What one name of torch says; with ``least`` a lower bound."""
     named = [version_of(v) for v in re.findall(_VERSION, match["version"] + match["more"])]
@@ -156,7 +151,12 @@ def _of_match(place: str, line: str, match: re.Match[str], least: bool = False) 
 def _remarked(source: Source) -> Iterator[Said]:
     """What comments and docstrings say of the project: what "we support" binds, however old."""
     first = next((s for s in source.tree.body if not is_docstring(s)), None)
-    documents = {n for stmt in source.each(ast.Expr) if is_docstring(stmt) for n in _numbers(stmt)}
+    documents = {
+        n
+        for stmt in source.each(ast.Expr)
+        if is_docstring(stmt)
+        for n in range(stmt.lineno, (stmt.end_lineno or 0) + 1)
+    }
     for number, line in enumerate(source.text.splitlines(), 1):
         if "orch" not in line or ("#" not in line and number not in documents):
             continue
@@ -165,13 +165,9 @@ def _remarked(source: Source) -> Iterator[Said]:
             start = remark[: match.start()]
             supports = bool(SUPPORTS.search(start))
             requires = REQUIRES.search(start) and (first is None or number < first.lineno)
-            if supports or requires or TESTED.search(start):
-                found = _of_match(source.place(number), remark, match, least=supports)
-                yield from (found,) if found is not None else ()
-
-
-def _numbers(stmt: ast.stmt) -> range:
-    return range(stmt.lineno, (stmt.end_lineno or stmt.lineno) + 1)
+            found = _of_match(source.place(number), remark, match, least=supports)
+            if found is not None and (supports or requires or TESTED.search(start)):
+                yield found
 
 
 FILES = tuple(
@@ -252,7 +248,7 @@ class Requirements:
     @cached_property
     def in_words(self) -> tuple[list[Said], list[Said]]:
         lines = list(_lines(self._folders, READ_ME))
-        bounds, pins = said(lines)
+        bounds, pins = _weighed(_in_lines(lines))
         if self.limits("torch"):
             return bounds, []
         if not bounds and not pins:

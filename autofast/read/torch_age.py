@@ -17,7 +17,6 @@ from autofast.read.extensions import extensions
 from autofast.read.old_tensors import broken_views, byte_masks, differences, old_numbers
 from autofast.read.requirements import PACKAGE, in_words, limits, lower
 from autofast.read.torch_versions import (
-    ANY_LIGHTNING,
     GONE,
     GONE_KEYWORDS,
     LIGHTNING,
@@ -85,11 +84,13 @@ def _pins(script: Script) -> Iterator[Newest]:
 def _asked(script: Script) -> Iterator[Oldest]:
     python = max((lower(spec) for _, spec, _ in limits(script, "python")), default=(0,))
     least = max((torch for since, torch in SINCE_PYTHON.items() if since <= python), default=(0,))
-    for place, spec, limit in limits(script, "torch"):
-        if (version := lower(spec)) != (0,):
-            version = (*version, 0) if len(version) == 1 else version
-            oldest = version if limit is not None else max(version, least)
-            yield Oldest(place, f"asks for torch {spec}", oldest, binds=place.startswith(PACKAGE))
+    bounds = [(lower(spec), place, spec, limit) for place, spec, limit in limits(script, "torch")]
+    bounds.sort(key=lambda bound: bound[0], reverse=True)
+    asked = {b[1].partition(":")[0]: b for b in bounds if b[0] != (0,)}  # the lowest of each file
+    for version, place, spec, limit in asked.values():
+        version = (*version, 0) if len(version) == 1 else version
+        oldest = version if limit is not None else max(version, least)
+        yield Oldest(place, f"asks for torch {spec}", oldest, binds=place.startswith(PACKAGE))
     for bound in in_words(script)[0]:
         yield Oldest(bound.place, bound.why, max(bound.oldest, least), binds=bound.binds)
 
@@ -97,7 +98,7 @@ def _asked(script: Script) -> Iterator[Oldest]:
 def _schedulers(script: Script) -> Iterator[Newest]:
     """A Lightning that takes no scheduler of torch 2.0, and one that it is given."""
     names = (name for name in GONE_KEYWORDS if name.startswith("torch.optim.lr_scheduler."))
-    if not script.calls(*(n for n in names if not n.endswith(ANY_LIGHTNING))):
+    if not script.calls(*(n for n in names if not n.endswith("Plateau"))):
         return
     for package in LIGHTNING:
         for place, spec, limit in limits(script, package):

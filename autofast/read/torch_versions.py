@@ -36,10 +36,10 @@ CUDAS: dict[str, Version] = {
 # pytorch/vision and pytorch/text, and in the installation page of pytorch/audio.
 PAIRED: dict[str, Version] = {"torchvision": (0, 3), "torchtext": (0, 9), "torchaudio": (0, 3)}
 # Lightning takes schedulers of torch 2.0, whose base has another name, since 1.8.4: its change log,
-# and issue 15912 of Lightning-AI/pytorch-lightning. Until then all but this one are an error.
+# and issue 15912 of Lightning-AI/pytorch-lightning. Until then all but ReduceLROnPlateau
+# are an error.
 LIGHTNING = ("pytorch-lightning", "lightning")
 TAKES_SCHEDULERS: Version = (1, 8, 4)
-ANY_LIGHTNING = "ReduceLROnPlateau"
 
 _SCIPY = "since SciPy 1.3, and older ones want Python 3.7"
 _SKIMAGE = "since scikit-image 0.18, and older ones want Python 3.8"

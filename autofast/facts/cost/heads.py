@@ -92,15 +92,41 @@ def only_embeds(script: Script) -> bool:
 def _only_embeds(model: Model) -> bool:
     parts = [t for t in parts_of(model.thing).values() if isinstance(t, Ext)]
     convolutions = [t for t in parts if t.name.startswith("torch.nn.Conv")]
-    around = {f.node for f in loops(getattr(model.thing, "made", ()))}
-    repeated = [t for t in convolutions if {f.node for f in loops(t.made)} - around]
     dense = [t for t in parts if t.name in DENSE]
     return (
         not any(DEEP.match(t.name) for t in parts)
         and len(convolutions) <= EMBEDDING
-        and not repeated
-        and any({f.node for f in loops(t.made)} - around for t in dense)
+        and not _repeated(model, convolutions)
+        and _repeated(model, dense) > 0
     )
+
+
+def mostly_convolves(script: Script) -> bool:
+    """Whether convolutions of images outnumber dense layers in each model that is trained, and all
+    layers are known: what positions multiply with each other besides is little beside them.
+    """
+    models = _usual_models(script)
+    return bool(models) and all(_mostly_convolves(script, m) for m in models)
+
+
+def _mostly_convolves(script: Script, model: Model) -> bool:
+    parts = [t for t in parts_of(model.thing).values() if isinstance(t, Ext)]
+    images = [t for t in parts if re.fullmatch(r"torch\.nn\.Conv(?:Transpose)?[23]d", t.name)]
+    dense = [t for t in parts if not PLAIN.match(t.name.rsplit(".", 1)[-1])]
+    dense = [t for t in dense if t.name not in WRAPPERS]
+    few = (len(images), len(dense)), (_repeated(model, images), _repeated(model, dense))
+    return (
+        _is_known(model)
+        and bool(images)
+        and all(t.name == "torch.nn.Linear" and _weights(script, [t]) <= LARGE for t in dense)
+        and all(some >= MANY * others for some, others in few)
+    )
+
+
+def _repeated(model: Model, layers: list[Ext]) -> int:
+    """How many of these layers a loop makes, that is not around the whole model."""
+    around = {f.node for f in loops(getattr(model.thing, "made", ()))}
+    return sum(bool({f.node for f in loops(t.made)} - around) for t in layers)
 
 
 def is_small_head(script: Script) -> bool:
@@ -118,7 +144,6 @@ def _has_small_head(script: Script, model: Model) -> bool:
     recurrent = [t for t in parts if t.name.removeprefix("torch.nn.") in RECURRENT]
     known = (dense, deep, convolutions, recurrent)
     others = [t for t in parts if not any(t in few for few in known)]
-    around = {f.node for f in loops(getattr(model.thing, "made", ()))}
     return (
         _is_known(model)
         and (
@@ -129,7 +154,7 @@ def _has_small_head(script: Script, model: Model) -> bool:
         )
         and all(PLAIN.match(t.name.rsplit(".", 1)[-1]) for t in others)
         and all(_weights(script, [t]) <= LARGE for t in dense)
-        and not any({f.node for f in loops(t.made)} - around for t in dense)
+        and not _repeated(model, dense)
     )
 
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import ast
-import re
 from functools import cached_property
 
 from autofast.facts.by_default import not_by_default
 from autofast.facts.cost.inputs import batch_size, batches, item, library_name_of, number, turns
 from autofast.flow.frequency import is_first_time, is_rare
-from autofast.flow.scopes import parameters
-from autofast.model.calls import is_name, names_in
+from autofast.model.calls import names_in
 from autofast.model.contents import opened
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, below, inside, loops
 from autofast.model.script import Loader, Script, Step, Use
-from autofast.model.source import function_of, parent_of, statement_of, walk
-from autofast.model.syntax import DEFS, is_read
-from autofast.model.values import NOTHING, Ext, Inst, Seq, Thing, Values, certainly
+from autofast.model.source import parent_of, statement_of, walk
+from autofast.model.syntax import DEFS
+from autofast.model.values import NOTHING, Ext, Seq, Thing, Values
 
 LISTS = ("list", "tuple", "zipped")  # "zipped": by `zip`, of other things than loaders
 # in the training sets of torchvision that are a folder of files
@@ -163,21 +161,6 @@ class Often:
         """Whether no run of the script that trains comes to a place."""
         ways = self._ways(node)
         return bool(ways) and all(map(self.leads_past, ways))
-
-    def not_made(self, node: ast.AST) -> str:
-        """The test by which options at their defaults lead past making each object whose method a
-        place is in; empty where they may make one. An option for the GPU is no such.
-        """
-        function = function_of(node)
-        first = [
-            p.arg for p in parameters(function)[:1] if isinstance(parent_of(function), ast.ClassDef)
-        ]
-        own = next((n for n in walk(function) if is_name(n, *first) and is_read(n)), None)
-        things = self.script.values(own) if own is not None and first else NOTHING
-        if not certainly(things, Inst):
-            return ""
-        test = not_by_default(self.script, [getattr(t, "made", ()) for t in things])
-        return "" if re.search("cuda|gpu", test.lower()) else test
 
     def leads_past(self, way: Stack) -> bool:
         """Whether a way goes into the other arm of a condition than all training, ``if args.test:``

@@ -73,19 +73,21 @@ OF_PYTHON = {f".{name}" for kind in (str, list, dict, set) for name in dir(kind)
 
 
 def whole_function(script: Script, loop: ast.AST) -> ast.FunctionDef | None:
-    """The function whose only work with tensors is this loop; None where there may be more."""
+    """The function whose only work with tensors is this loop, or whose only statement this is; None
+    where there may be more.
+    """
     function = parent_of(loop)
     if (
-        not isinstance(loop, (ast.For, ast.While))
-        or not isinstance(function, ast.FunctionDef)
+        not isinstance(function, ast.FunctionDef)
         or function.decorator_list
         or is_generator(function)
         or not isinstance(parent_of(function), (ast.Module, ast.ClassDef))
     ):
         return None
-    for statement in function.body:
-        if statement is loop or is_docstring(statement):
-            continue
+    others = [s for s in function.body if s is not loop and not is_docstring(s)]
+    if others and not isinstance(loop, (ast.For, ast.While)):
+        return None
+    for statement in others:
         if not _is_plain(statement) or not all(_is_harmless(script, e) for e in _inside(statement)):
             return None
     return function
@@ -114,8 +116,7 @@ def _is_harmless(script: Script, expr: ast.expr) -> bool:
     if callees and all(isinstance(t, Func) for t in callees):
         return not script.unread and not _comes_to_torch(script, expr)
     if not callees and isinstance(expr.func, ast.Name):  # never reached
-        name = expr.func.id
-        return hasattr(builtins, name) and not is_taken(source_of(expr), name)
+        return hasattr(builtins, expr.func.id) and not is_taken(source_of(expr), expr.func.id)
     return bool(callees) and all(map(_is_known, callees))
 
 

@@ -153,7 +153,8 @@ def _made_there(
             and ast.unparse(stmt.targets[0]) == ast.unparse(moved)
         )
         whole = gate if gate is not None and gate.body == [stmt] else stmt
-        kept = moved if moved is call else _wrapped(script, call)
+        around = parent_of(call)
+        kept = around if script.is_call(around, "torch.autograd.Variable") else call
         cast_behind = _cast_behind(script, transfer.node if moved is call else kept, call)
         if cast_behind is not None:
             node, dtype = cast_behind
@@ -165,12 +166,6 @@ def _made_there(
     elif (cast := cast_to(transfer)) is not None:
         edits += _only_cast(transfer.node, moved, call, cast, script)
     yield replace(creation, edits=tuple(edits))
-
-
-def _wrapped(script: Script, call: ast.Call) -> ast.Call:
-    """A factory's call with the Variable around it."""
-    around = parent_of(call)
-    return around if script.is_call(around, "torch.autograd.Variable") else call
 
 
 def _cast_behind(script: Script, move: ast.Call, call: ast.Call) -> tuple[ast.Call, str] | None:

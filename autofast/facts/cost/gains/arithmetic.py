@@ -21,6 +21,7 @@ from autofast.facts.cost.heads import (
     holds_weights,
     is_narrow,
     is_small_head,
+    mostly_convolves,
     only_convolves,
     only_embeds,
 )
@@ -61,9 +62,11 @@ def tensor_cores(script: Script, options: Options, finding: Finding, beside: Fin
     gain = _of_arithmetic(script, options, 0.1, products=machine.TENSOR_CORES)
     if not gain.known and is_narrow(script):
         return NARROW
-    if gain.known or cost.multiplies_elsewhere or not is_small_head(script):
-        return gain
-    return Gain(0.0, HEAD)
+    if not gain.known and not cost.multiplies_elsewhere and is_small_head(script):
+        return Gain(0.0, HEAD)
+    if not gain.known and not cost.multiplies_outside and mostly_convolves(script):
+        return Gain(0.0, "convolutions, which use TF32 without it, are most of what multiplies")
+    return gain
 
 
 def layout(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:

@@ -95,8 +95,6 @@ def code_once(script: Script, finding: Finding) -> Gain | None:
     cost = script.analysis(Cost)
     if cost.never_trains(finding.node):
         return ELSEWHERE
-    if test := cost.not_made(finding.node):
-        return Gain(0.0, f"options at their defaults make no such object, by `{test}`")
     if cost.runs_alone(finding.node):
         return Gain(0.0, "runs once, beside all steps of the training")
     if cost.runs_seldom(finding.node):
