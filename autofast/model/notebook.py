@@ -114,10 +114,8 @@ def _load(raw: bytes, rel: str) -> tuple[str, list[Cell]]:
         return text, [_cell(text, *span) for _, span in _parts(text, parts["cells"][0], "[")]
     except (ValueError, KeyError, TypeError) as error:
         line = error.lineno if isinstance(error, json.JSONDecodeError) else 1
-        if isinstance(error, ValueError):
-            why = "its JSON breaks off or is not valid here"
-        else:
-            why = "no list of cells"
+        is_json = not isinstance(error, ValueError)
+        why = "no list of cells" if is_json else "its JSON breaks off or is not valid here"
         raise BadInput(
             f"{rel}:{line}: not a Jupyter notebook of format 4 ({why}); open and save it with Jupyter"
         ) from None
@@ -159,11 +157,7 @@ def _behind(text: str, at: int) -> int:
 def _hide(code: str) -> str:
     """Magics become comments; a cell that is all magic (``%%bash``) is hidden whole."""
     lines = code.split("\n")
-    whole = bool(
-        lines
-        and lines[0].startswith("%%")
-        and not re.match(r"%%(time|timeit|capture|prun)\b", lines[0])
-    )
+    whole = re.match(r"%%(?!(time|timeit|capture|prun)\b)", code)
     return "\n".join(HIDDEN + line if whole or MAGIC.search(line) else line for line in lines)
 
 

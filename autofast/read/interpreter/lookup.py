@@ -34,7 +34,6 @@ from autofast.model.values import (
     Inst,
     Method,
     Module,
-    Num,
     Reason,
     Ref,
     Seq,
@@ -281,10 +280,6 @@ class Lookup(Core):
                     self.fill(part, some)
                 return values(part)
             return thing.any() or values(Unknown("the list is empty here"))
-        if isinstance(thing, Const) and isinstance(thing.value, (tuple, str)):
-            if isinstance(key, int) and -len(thing.value) <= key < len(thing.value):
-                return values(Const(thing.value[key]))
-            return values(Num())
         if isinstance(thing, Inst) and thing.cls.find("__getitem__") is not None:
             return self.call_method_of(thing, "__getitem__", [index], node)
         if module_parts.is_container(thing):

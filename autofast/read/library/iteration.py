@@ -161,15 +161,10 @@ def element(interp: Core, thing: Thing, index: int | None) -> Values:
         if thing.loss_first and index == 0:
             return values(loss_of(thing))
         return values(thing.but(fresh="", rank="", loss_first=False))
-    if isinstance(thing, Seq):
-        if (
-            thing.items is not None
-            and index is not None
-            and -len(thing.items) <= index < len(thing.items)
-        ):
+    if isinstance(thing, Seq) and thing.items is not None and index is not None:
+        if -len(thing.items) <= index < len(thing.items):
             return thing.items[index] | thing.elem
-        return thing.any()
-    if isinstance(thing, Dict):
+    if isinstance(thing, (Seq, Dict)):
         return thing.any()
     if isinstance(thing, Const):
         if (
@@ -197,8 +192,6 @@ def element(interp: Core, thing: Thing, index: int | None) -> Values:
         return values(Num(scalar=isinstance(thing, Num) and thing.pattern == SHAPE))
     if isinstance(thing, Unknown):
         return values(thing)
-    if isinstance(thing, Inst) and module_parts.is_container(thing):
-        return module_parts.part(thing, index) or values(Unknown("a submodule"))
     if isinstance(thing, Method) and module_parts.is_of_library(thing.this):
         return values(thing.this)  # `vgg.features[3]`: taken for the whole, as its children are
     return values(Unknown("an element of something that is not known"))
@@ -213,10 +206,7 @@ def batch_of(interp: Core, loader: Thing) -> Values:
     cache[id(loader)] = values(
         Tensor(batch=tag, device="cpu")
     )  # a dataset that iterates its loader
-    if isinstance(loader, (Ext, Inst)) and loader.args is not None:
-        args = loader.args
-    else:
-        args = Arguments(None)
+    args = getattr(loader, "args", None) or Arguments(None)
     if isinstance(loader, Inst):
         inner = [t for t in loader.attrs.get("__loader__", NOTHING) if isinstance(t, Ext)]
         args = inner[0].args if inner else args
