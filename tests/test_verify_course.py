@@ -15,7 +15,17 @@ import pytest
 
 from autofast.verify.evidence import course
 from autofast.verify.evidence.gathered import Evidence, gather
-from autofast.verify.evidence.record import FULL, Call, Pass, Record, Run, Saved, Step, TensorPrint
+from autofast.verify.evidence.record import (
+    FULL,
+    Call,
+    Evaluation,
+    Pass,
+    Record,
+    Run,
+    Saved,
+    Step,
+    TensorPrint,
+)
 from autofast.verify.judging import inputs, invariants, parity, samples, seeded, settings, weights
 from autofast.verify.judging.shared import shared
 from autofast.verify.result import Check, Sameness
@@ -90,6 +100,17 @@ def test_steps_that_are_lost_or_gained_for_no_such_reason() -> None:
     assert always.verdict is Sameness.BROKEN and "under 4 seeds" in always.text
     longer = found(course.steps(evidence(8, other=2)))
     assert longer.verdict is Sameness.BROKEN and "more than chance" in longer.text
+
+
+def test_steps_that_are_now_and_then_more_and_never_fewer() -> None:
+    """As by batches that wait for the next epoch: less than what seeds make of the number."""
+    runs = [trained("original", LENGTHS[0])]
+    for seed in range(8):
+        length = LENGTHS[seed]
+        runs.append(trained("original", length, seed))
+        runs.append(trained("rewritten", length + (0, 2, 4, 2)[seed % 4], seed, 1e-7))
+    check = found(course.steps(gather("unknown", runs)))
+    assert check.verdict is Sameness.UNCLEAR and "--seeds" in check.text
 
 
 def test_unequal_runs_are_compared_as_far_as_both_go() -> None:
@@ -368,6 +389,32 @@ def sized(begun: float, ended: float, late: float = 0.0) -> Evidence:
             steps = [replace(step, losses=(step.losses[0] + off * (i < 6),)) for i, step in enumerate(made.record.steps)]  # fmt: skip
             runs.append(replace(made, records=(replace(made.record, steps=tuple(steps)),)))
     return gather("sampling", runs)
+
+
+@pytest.mark.parametrize(
+    ("change", "passed"),
+    [
+        ({}, False),
+        ({"model": {"0/w": TensorPrint((4,), "float32", "b", 2.0, (1.0,) * 15 + (1.001,))}}, None),
+        ({"evaluations": (Evaluation(0, 2, 1, 8, {}, 0, 0, 0.7),)}, None),  # summed otherwise
+        ({"saves": (Saved("best.pt", 2, {"w": TensorPrint((4,), "float32", "c", 2.0)}, {}),)}, None),
+        ({"off": 1e-7}, None),
+    ],
+    ids=["the last", "averaged otherwise", "evaluated otherwise", "saved otherwise", "rounded"],
+)  # fmt: skip
+def test_weights_that_are_loaded_after_the_last_step(
+    change: dict[str, Any], passed: bool | None
+) -> None:
+    """Where all before is the same to the bit, that is no choice that a rounding has changed."""
+
+    def ran(arm: str, sketch: float, **more: Any) -> Run:
+        end = {"0/w": TensorPrint((4,), "float32", str(sketch), 2.0, (sketch,) * 16)}
+        seen = (Evaluation(0, 2, 1, 8, {}, 0, 0, 0.5), Evaluation(0, 8, 1, 8, {}, 0, 0, sketch))
+        return trained(arm, 8, **{"model": end, "evaluations": seen, **more})
+
+    runs = [ran("original", 1.0), ran("original", 1.0), ran("rewritten", 1.3, **change)]
+    check = weights.loaded(gather("unknown", runs))
+    assert (check.passed if check else None) is passed, check
 
 
 def test_the_sizes_of_weights_over_seeds() -> None:

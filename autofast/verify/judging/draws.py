@@ -29,6 +29,7 @@ AGAIN = 1e-6  # sums of the same data in other batches
 LEAST = 3  # evaluations
 FIRST = 24  # steps in which draws are counted by their size
 Drawn = Mapping[str, int]
+Lost = tuple[str, int, int, float]
 OFTEN = 6  # draws of one size
 # What draws unseen: generators of a script's own, and code that no longer runs as Python.
 UNSEEN = "default_rng RandomState random.Random( CUDAGraph cuda.graph jit. vmap compile(".split()
@@ -80,7 +81,7 @@ def _sizes(ev: Evidence) -> Check | None:
     return Check(NAME, False, f"{text}: lost, or one for several samples or steps")
 
 
-def _less(a: Run, b: Run, steady: set[str]) -> tuple[str, int, int, float] | None:
+def _less(a: Run, b: Run, steady: set[str]) -> Lost | None:
     """The largest size that is missing, how often; all numbers missing; those in their place."""
     one, two = (run.record.drawn.get("sizes", {}) for run in (a, b))
     workers = [{p.workers for p in run.record.passes if p.training} for run in (a, b)]
@@ -92,9 +93,7 @@ def _less(a: Run, b: Run, steady: set[str]) -> tuple[str, int, int, float] | Non
     return _lost(one, two, steady, stretches, 1) or _lost(one, two, steady, stretches, 2)
 
 
-def _lost(
-    one: Drawn, two: Drawn, steady: set[str], stretches: float, base: int
-) -> tuple[str, int, int, float] | None:
+def _lost(one: Drawn, two: Drawn, steady: set[str], stretches: float, base: int) -> Lost | None:
     """``base``: 1 for sizes as they are, 2 for those between two powers of 2 together, as batches
     of sentences have many."""
     rows = [_by_size(some, base) for some in (one, two)]
@@ -160,11 +159,9 @@ def _put_off(ev: Evidence) -> Check | None:
         if len(before) < OFTEN or not after.keys() < before.keys() or 2 * len(after) > len(before):
             continue
         if sum(after.values()) > 0.8 * sum(before.values()):
-            often = (
-                f"before {len(after)} of {until + 1} steps, before {len(before)} in the original"
-            )
+            often = f"before {len(after)} of {until + 1} steps, before {len(before)} in the original: put off, or made ahead, by other weights"
             text = f"for as many samples model {model} is called without gradients {often}"
-            return Check(NAME, False, f"{text}: put off, or made ahead, by other weights")
+            return Check(NAME, False, text)
     return None
 
 

@@ -288,9 +288,7 @@ def chosen(ev: Evidence) -> Check | None:
         (low, high) = sorted(again)
         if max(low) + FEW < min(high):
             shares = [f"{100 * fmean(some):.0f} %" for some in again]
-            text = (
-                f"{shares[1]} of the items of a pass come again in it, {shares[0]} in the original"
-            )
+            text = f"{shares[1]} of a pass's items come again in it, {shares[0]} in the original"
             return Check(name, False, text)
         if all(_other_chances(before[k::2], after[k::2]) for k in (0, 1)):
             text = "some come more or less often than in the original, under every second seed each"

@@ -118,6 +118,7 @@ _STRUCTURE = (
     items.drawn,
     items.chosen,
     averages.check,
+    weights.loaded,
     saves.values,
     coverage.changes,
     coverage.reached,

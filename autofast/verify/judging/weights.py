@@ -12,13 +12,16 @@ import math
 from collections.abc import Sequence
 
 from autofast.verify.estimates import difference
+from autofast.verify.evidence import course
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.numbered import plain
 from autofast.verify.evidence.record import Run, TensorPrint
+from autofast.verify.judging.exact import state_apart
 from autofast.verify.judging.seeded import LEAST, PART_LEVEL
 from autofast.verify.result import Check
 
 RISK = 1e-3  # that any one of the tensors of two equal scripts is off
+FAR = 3e-3  # of the norm of all parameters: averages of them may be taken in another order
 BEGIN, END = "tensors at the first step over seeds", "tensors at the end over seeds"
 
 
@@ -65,6 +68,35 @@ def _check(ev: Evidence, at_end: bool) -> Check | None:
         more = f"; so {len(wrong) - 1} more of {len(norms)}" if len(wrong) > 1 else ""
         return Check(name, False, wrong[0] + more)
     return Check(name, True, f"{len(norms)} of like size") if norms else None
+
+
+def loaded(ev: Evidence) -> Check | None:
+    """Of pairs that are the same to the bit until the last step, in evaluation and saves too: no
+    rounding has moved anything, and what ends elsewhere was given other weights."""
+    whole = ev.uncut or ev
+    for a, b in whole.pairs or ((whole.a, whole.b),):
+        steps = course.made(a)
+        same = course.together(a, b) == course.made(b) == steps > 0
+        if ev.effect == "recipe" or not same or _until(a, steps) != _until(b, steps):
+            continue
+        if (far := state_apart(a, b, buffers=False)) > FAR:
+            text = f"{far:.2g} of their norm apart, and all before the same to the bit: others were loaded, or kept (seed {a.seed})"
+            return Check("weights at the end", False, text)
+    return None
+
+
+def _until(run: Run, steps: int) -> tuple[object, ...]:
+    """What is seen of a run beside its steps, before the last of them."""
+    record = run.record
+    return (
+        [e for e in record.evaluations if e.step < steps],
+        [(c.model, c.samples, c.sums, c.step) for c in record.calls if c.step < steps],
+        [
+            (s.step, {k: v.sha for k, v in s.tensors.items()})
+            for s in record.saves
+            if s.step < steps
+        ],
+    )
 
 
 def checks(ev: Evidence) -> list[Check]:
