@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable
-from dataclasses import replace
 
 from autofast.model.events import CallFrame, Frame, WithFrame
 from autofast.model.kinds import grad_mode_of, is_autocast, is_static
@@ -13,12 +11,10 @@ from autofast.model.values import (
     NOTHING,
     Arguments,
     Const,
-    Dict,
     Env,
     Ext,
     Func,
     Given,
-    Num,
     Ref,
     Seq,
     Thing,
@@ -54,9 +50,6 @@ class Entering(Binding):
         self.called.add(id(func.node))
         repeats = len(self.active) - len(set(self.active))
         again = id(func.node) in self.active and not self.is_another_wrapper(func)
-        if again:
-            args, is_new = self.as_recursion(func, args)
-            again = not is_new
         if (repeats and again) or len(self.active) >= DEPTH:
             self.summaries.recursions.append(id(func.node))
             return values(
@@ -116,23 +109,6 @@ class Entering(Binding):
             if env.captured:
                 self.scopes[key] = env
         return result
-
-    def as_recursion(self, func: Func, args: Arguments) -> tuple[Arguments, bool]:
-        """What a function gets that calls itself, where numbers are others each time; and whether
-        it is of a kind that the calls around did not get, for which it may do something else.
-        """
-        around = [f for f in self.stack if isinstance(f, CallFrame) and f.func.node is func.node]
-        had = {t for f in around for g in f.given.values() for t in g.values}
-        fresh = frozenset(t for g in args.every for t in g.values) - had
-        if numbers := frozenset(t for t in fresh if _kind_of(t) in (("int",), ("float",))):
-
-            def any_number(given: Given) -> Given:
-                other = values(Num(scalar=True)) if numbers & given.values else NOTHING
-                return replace(given, values=given.values - numbers | other)
-
-            named = {name: any_number(given) for name, given in args.named.items()}
-            args = replace(args, positional=list(map(any_number, args.positional)), named=named)
-        return args, not set(map(_kind_of, fresh)) <= set(map(_kind_of, had))
 
     def follow(
         self,
@@ -319,11 +295,3 @@ def completed(kept: Arguments, args: Arguments) -> Arguments:
         kept.open or args.open,
         loose,
     )
-
-
-def _kind_of(thing: Thing, inside: bool = True) -> tuple[Hashable, ...]:
-    """A type, and for what holds others their types."""
-    if isinstance(thing, (Seq, Dict)):
-        parts = frozenset(_kind_of(t, False) for t in thing.any()) if inside else None
-        return getattr(thing, "kind", "dict"), parts
-    return (type(thing.value if isinstance(thing, Const) else thing).__name__,)
