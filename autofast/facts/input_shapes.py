@@ -13,6 +13,7 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import stored_in
 from autofast.model.calls import is_method, is_name, names_in, short_name
 from autofast.model.events import CallFrame, inside
+from autofast.model.names import COLLATES
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import at, holds, nodes_in
 from autofast.model.syntax import SEQUENCES
@@ -38,9 +39,6 @@ from autofast.model.values import (
 from autofast.read.recover.datasets import IN_MEMORY_LIBRARY
 
 FLAG = "torch.backends.cudnn.benchmark"
-DEFAULT = tuple(
-    f"torch.utils.data.{where}default_collate" for where in ("", "dataloader.", "_utils.collate.")
-)
 # of a stack, in all batches in the same way
 ALIKE = ("permute", "transpose", "float", "double", "half", "long", "contiguous", "div", "div_")
 DEEP = 4
@@ -182,7 +180,7 @@ def _collates(script: Script, loader: Loader) -> bool:
         returns = [n for n in ast.walk(thing.node) if isinstance(n, ends)]
         if not isinstance(last, ast.Return) or last.value is None or len(returns) != 1:
             return False
-        if script.is_call(last.value, *DEFAULT) and _are_samples(script, last.value.args[:1]):
+        if script.is_call(last.value, *COLLATES) and _are_samples(script, last.value.args[:1]):
             continue
         parts = last.value.elts if isinstance(last.value, SEQUENCES) else [last.value]
         stacks = [_is_stack(script, thing.node, p) for p in parts]

@@ -100,6 +100,9 @@ WITHOUT_TENSORS = ACTIVATIONS | frozenset(
     )
 )
 CONTAINERS = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"})
+COLLATES = tuple(
+    f"torch.utils.data.{where}default_collate" for where in ("", "dataloader.", "_utils.collate.")
+)
 CHAINS = frozenset({"torchvision.transforms.Compose", "torchvision.transforms.v2.Compose"})
 MODULE_BASES = frozenset(
     {"torch.nn.Module", "lightning.LightningModule", "lightning.core.LightningModule"}

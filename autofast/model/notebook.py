@@ -110,61 +110,41 @@ def _load(raw: bytes, rel: str) -> tuple[str, list[Cell]]:
     try:
         text = raw.decode("utf-8")
         json.loads(text.removeprefix("\ufeff"))
-        parts = dict(_members(text, len(text) - len(text.removeprefix("\ufeff"))))
-        return text, [_cell(text, *span) for span in _elements(text, parts["cells"][0])]
+        parts = dict(_parts(text, int(text.startswith("\ufeff")), "{"))
+        return text, [_cell(text, *span) for _, span in _parts(text, parts["cells"][0], "[")]
     except (ValueError, KeyError, TypeError) as error:
         line = error.lineno if isinstance(error, json.JSONDecodeError) else 1
-        if isinstance(error, ValueError):
-            why = "its JSON breaks off or is not valid here"
-        else:
-            why = "no list of cells"
+        is_json = not isinstance(error, ValueError)
+        why = "no list of cells" if is_json else "its JSON breaks off or is not valid here"
         raise BadInput(
             f"{rel}:{line}: not a Jupyter notebook of format 4 ({why}); open and save it with Jupyter"
         ) from None
 
 
 def _cell(text: str, start: int, end: int) -> Cell:
-    found = {key: (*span, json.loads(text[slice(*span)])) for key, span in _members(text, start)}
+    found = {key: (*span, json.loads(text[slice(*span)])) for key, span in _parts(text, start, "{")}
     begin, end, value = found.get("source", (end, end, ""))
-    rows = [] if isinstance(value, str) else list(_elements(text, begin))
+    rows = [] if isinstance(value, str) else [span for _, span in _parts(text, begin, "[")]
     value = [value] if isinstance(value, str) else value
     "".join(value)  # strings, all of them
     is_code = "source" in found and found.get("cell_type", ("",))[-1] == "code"
     return Cell(is_code, (begin, end), value, rows)
 
 
-def _members(text: str, at: int) -> Iterator[tuple[str, tuple[int, int]]]:
-    """The keys of a JSON object, and where their values begin and end."""
-    at = _opened(text, at, "{")
-    while text[at] != "}":
-        key, at = DECODER.raw_decode(text, at)
-        start = _behind(text, _behind(text, at) + 1)
-        _, end = DECODER.raw_decode(text, start)
-        yield key, (start, end)
-        at = _next(text, end)
-
-
-def _elements(text: str, at: int) -> Iterator[tuple[int, int]]:
-    """Where the elements of a JSON array begin and end."""
-    at = _opened(text, at, "[")
-    while text[at] != "]":
-        _, end = DECODER.raw_decode(text, at)
-        yield at, end
-        at = _next(text, end)
-
-
-def _opened(text: str, at: int, bracket: str) -> int:
-    """Behind the bracket with which an object or array begins."""
+def _parts(text: str, at: int, bracket: str) -> Iterator[tuple[str, tuple[int, int]]]:
+    """The values in a JSON object, with their keys, or in an array: where they begin and end."""
     at = _behind(text, at)
     if text[at] != bracket:
         raise TypeError(f"no {bracket}")
-    return _behind(text, at + 1)
-
-
-def _next(text: str, at: int) -> int:
-    """Where the next element begins, or the bracket that closes."""
-    at = _behind(text, at)
-    return _behind(text, at + 1) if text[at] == "," else at
+    at = _behind(text, at + 1)
+    while text[at] not in "]}":
+        key = ""
+        if bracket == "{":
+            key, at = DECODER.raw_decode(text, at)
+            at = _behind(text, _behind(text, at) + 1)
+        yield key, (at, end := DECODER.raw_decode(text, at)[1])
+        at = _behind(text, end)
+        at = _behind(text, at + 1) if text[at] == "," else at
 
 
 def _behind(text: str, at: int) -> int:
@@ -177,11 +157,7 @@ def _behind(text: str, at: int) -> int:
 def _hide(code: str) -> str:
     """Magics become comments; a cell that is all magic (``%%bash``) is hidden whole."""
     lines = code.split("\n")
-    whole = bool(
-        lines
-        and lines[0].startswith("%%")
-        and not re.match(r"%%(time|timeit|capture|prun)\b", lines[0])
-    )
+    whole = re.match(r"%%(?!(time|timeit|capture|prun)\b)", code)
     return "\n".join(HIDDEN + line if whole or MAGIC.search(line) else line for line in lines)
 
 

@@ -42,7 +42,6 @@ from autofast.read.library.containers import begun, revive
 from autofast.read.library.iteration import element, iterate, loaders_in
 from autofast.read.library.protocols import operate
 from autofast.read.state.core import TooDeep, join, merge
-from autofast.read.state.type_tests import Arm
 
 
 class Expressions(Binding):
@@ -135,18 +134,8 @@ class Expressions(Binding):
         )
         if not known:
             seq.items, seq.elem = None, join(seq.elem, seq.any(), rest, *items)
-        elif (
-            seq.items is None
-            or (seq.items and len(seq.items) != len(items))
-            or (seq.elem and not items)
-        ):
-            seq.elem = join(seq.elem, seq.any(), *items)
-            seq.items = None
         else:
-            seq.items = tuple(
-                join(old, new)
-                for old, new in zip(seq.items or ((NOTHING,) * len(items)), items, strict=True)
-            )
+            self.fill(seq, tuple(items))
         return values(seq)
 
     expr_List = expr_Tuple
@@ -215,24 +204,19 @@ class Expressions(Binding):
         test = self.truth(self.expr(node.test, env), node.test, env)
         if test is not None:
             return self.expr(node.body if test else node.orelse, env)
-        found, likely = NOTHING, NOTHING
+        found: Values = NOTHING
         before = env.vars
         ends = []
         for arm, part in ((True, node.body), (False, node.orelse)):
             env.vars = dict(before)
-            fits = self.narrow(node.test, arm, env)
-            if fits is Arm.NEVER:
+            if not self.narrow(node.test, arm, env):
                 continue
             self.stack.append(BranchFrame(node, arm))
-            value = self.expr(part, env)
-            found, likely = (
-                join(found, value),
-                join(likely, value if fits is Arm.POSSIBLE else NOTHING),
-            )
+            found = join(found, self.expr(part, env))
             self.stack.pop()
             ends.append(env.vars)
         env.vars = merge([before, *ends]) if _has_walrus(node) else before
-        return likely or found
+        return found
 
     def expr_BoolOp(self, node: ast.BoolOp, env: Env) -> Values:
         found: Values = NOTHING
@@ -416,7 +400,8 @@ class Expressions(Binding):
         inner = self.comprehension(node, env)
         found = self.expr(node.elt, inner)
         del self.stack[len(self.stack) - len(node.generators) :]
-        seq = self.intern(Seq, (id(node),), lambda: Seq(node, None, NOTHING, "list"))
+        kind = {"ListComp": "list", "SetComp": "set"}.get(type(node).__name__, "lazy")
+        seq = self.intern(Seq, (id(node),), lambda: Seq(node, None, NOTHING, kind))
         seq.elem = join(seq.elem, found)
         return values(seq)
 

@@ -34,7 +34,6 @@ from autofast.model.values import (
     Inst,
     Method,
     Module,
-    Num,
     Reason,
     Ref,
     Seq,
@@ -268,18 +267,19 @@ class Lookup(Core):
             if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
                 if layers := module_parts.sliced_list(self, thing, node):
                     return layers
-                if (some := _part_of(thing, node.slice)) is not None:
+                some = _part_of(thing, node.slice)
+                if some is not None and thing.kind == "tuple":
                     return self.tuple_of(node, some, thing)
+                items = None if some is None else ()
                 part: Seq = self.intern(
-                    Seq, (id(node), thing), lambda: Seq(node, None, NOTHING, thing.kind)
+                    Seq, (id(node), thing), lambda: Seq(node, items, NOTHING, thing.kind)
                 )
-                part.elem = join(part.elem, thing.any())
+                if some is None:
+                    part.items, part.elem = None, join(part.elem, part.any(), thing.any())
+                else:
+                    self.fill(part, some)
                 return values(part)
             return thing.any() or values(Unknown("the list is empty here"))
-        if isinstance(thing, Const) and isinstance(thing.value, (tuple, str)):
-            if isinstance(key, int) and -len(thing.value) <= key < len(thing.value):
-                return values(Const(thing.value[key]))
-            return values(Num())
         if isinstance(thing, Inst) and thing.cls.find("__getitem__") is not None:
             return self.call_method_of(thing, "__getitem__", [index], node)
         if module_parts.is_container(thing):
@@ -306,11 +306,9 @@ def _is_beginning(index: ast.expr) -> bool:
 
 
 def _part_of(thing: Seq, index: ast.Slice) -> tuple[Values, ...] | None:
-    """``row[:2]``, ``batch[2:]`` of a tuple: the elements; None where they are not known one by
-    one.
-    """
+    """``row[:2]``, ``batch[2:]``: the elements; None where they are not known one by one."""
     bounds = [_bound_of(part) for part in (index.lower, index.upper, index.step)]
-    if thing.kind != "tuple" or thing.names or ... in bounds or bounds[2] == 0:
+    if thing.kind not in ("tuple", "list") or thing.names or ... in bounds or bounds[2] == 0:
         return None
     lower, upper, step = bounds
     if (known := thing.exact) is not None:

@@ -221,7 +221,7 @@ def _few(over: Values) -> list[Values]:
     single = one(over)
     if isinstance(single, Const) and isinstance(single.value, tuple):
         items = [values(Const(v)) for v in single.value]
-    elif isinstance(single, Seq) and single.kind in ("list", "tuple"):
+    elif isinstance(single, Seq) and single.kind in ("list", "tuple", "lazy"):
         items = list(single.exact or ())
     else:
         return []

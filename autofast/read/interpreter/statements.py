@@ -48,7 +48,7 @@ from autofast.read.library.containers import extend, field_names, shuffle
 from autofast.read.library.module_parts import displaced, is_container
 from autofast.read.library.protocols import drop, operate, unwound
 from autofast.read.state.core import TOO_MANY, NoValue, join, merge
-from autofast.read.state.type_tests import Arm, arm, is_one_of, kinds, tested
+from autofast.read.state.type_tests import is_one_of, is_possible, kinds, tested
 
 
 class Statements(Binding):
@@ -330,26 +330,24 @@ class Statements(Binding):
             finally:
                 self.stack.pop()
         before = env.vars
-        ends, likely = [], []
+        ends = []
         for taken, body in ((True, node.body), (False, node.orelse)):
             env.vars = dict(before)
-            fits = self.narrow(node.test, taken, env)
-            if fits is Arm.NEVER:
+            if not self.narrow(node.test, taken, env):
                 continue
             self.stack.append(BranchFrame(node, taken))
             stopped = self.block(body, env)
             self.stack.pop()
             if not stopped:
                 ends.append(env.vars)
-                likely += [env.vars] if fits is Arm.POSSIBLE else []
-        env.vars = merge(likely or ends) if ends else before
+        env.vars = merge(ends) if ends else before
         return not ends
 
-    def narrow(self, test: ast.expr, taken: bool, env: Env) -> Arm:
+    def narrow(self, test: ast.expr, taken: bool, env: Env) -> bool:
         """In ``if x is None`` / ``if x`` the variable is known better inside; says whether its type
         lets it come here.
         """
-        fits = Arm.POSSIBLE
+        fits = True
         negated = False
         while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             test, negated = test.operand, not negated
@@ -370,26 +368,28 @@ class Statements(Binding):
             for part in test.values:
                 fits = min(self.narrow(part, truth, env), fits)
         if (asked := tested(test)) is not None:
-            fits = self.narrow_type(*asked, truth, env)
+            fits = self.narrow_type(asked, truth, env)
         match test:
             case ast.Call(func=ast.Name(id="issubclass"), args=[asked_of, parent]) if truth:
                 self.narrow_class(asked_of, parent, env)
         return fits
 
     def narrow_type(
-        self, name: ast.Name, types: ast.expr, positive: bool, truth: bool, env: Env
-    ) -> Arm:
+        self, test: tuple[ast.Name, ast.expr, bool, bool], truth: bool, env: Env
+    ) -> bool:
         """Below ``if isinstance(name, types)``: what the variable may hold there, and whether
         anything is.
         """
+        name, types, positive, exactly = test
         asked = kinds(self.at.get(id(types), NOTHING))
         if asked is not None and name.id in env.vars:
             have = env.vars[name.id]
-            keep = frozenset(t for t in have if is_one_of(t, asked) is not (positive is not truth))
+            other = positive is not truth
+            keep = frozenset(t for t in have if is_one_of(t, asked, exactly) is not other)
             env.vars[name.id] = keep or have
             # a model may hold more layers than are known
-            return Arm.POSSIBLE if any("." in a for a in asked) else arm(have, keep)
-        return Arm.POSSIBLE
+            return any("." in a for a in asked) or is_possible(have, keep)
+        return True
 
     def narrow_class(self, name: ast.expr, parent: ast.expr, env: Env) -> None:
         """Below ``if issubclass(name, parent)``."""

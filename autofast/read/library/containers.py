@@ -254,18 +254,19 @@ def _view(interp: Core, this: Dict, name: str, node: ast.AST | None) -> Values:
             )
             rest.items = (keys, this.any() or values(Unknown(this.open)))
             pairs.append(rest)
-        return values(row_of(interp, (id(node), this, "items"), node, values(*pairs)))
+        return values(row_of(interp, (id(node), this, "items"), node, values(*pairs), "view"))
     if name in ("values", "keys"):
-        return values(
-            row_of(interp, (id(node), this, name), node, this.any() if name == "values" else keys)
-        )
+        found = this.any() if name == "values" else keys
+        return values(row_of(interp, (id(node), this, name), node, found, "view"))
     if name == "copy":
         return values(copied(interp, this, node))
     return values(Num())
 
 
-def row_of(interp: Core, key: tuple[Any, ...], node: ast.AST | None, elem: Values) -> Seq:
-    seq: Seq = interp.intern(Seq, key, lambda: Seq(node, None, NOTHING))
+def row_of(
+    interp: Core, key: tuple[Any, ...], node: ast.AST | None, elem: Values, kind: str = "list"
+) -> Seq:
+    seq: Seq = interp.intern(Seq, (*key, kind), lambda: Seq(node, None, NOTHING, kind))
     seq.elem |= elem
     return seq
 
@@ -377,15 +378,15 @@ def deep_copied(
     return made
 
 
-def copied(interp: Core, thing: Thing, node: ast.AST | None) -> Thing:
-    """A shallow copy of what a program changes."""
+def copied(interp: Core, thing: Thing, node: ast.AST | None, kind: str = "") -> Thing:
+    """A shallow copy of what a program changes; ``kind`` is what a sequence becomes, if another."""
     if isinstance(thing, Dict):
         return dict_of(interp, node, Arguments(node, [Given(values(thing), None)]), thing)
     if isinstance(thing, Seq):
         seq: Seq = interp.intern(
             Seq,
-            (id(node), thing, "copy"),
-            lambda: Seq(node, thing.items, thing.elem, thing.kind, tuple(interp.stack)),
+            (id(node), thing, "copy", kind),
+            lambda: Seq(node, thing.items, thing.elem, kind or thing.kind, tuple(interp.stack)),
         )
         if thing.items is not None and seq.items is not None and len(thing.items) == len(seq.items):
             seq.items = tuple(old | new for old, new in zip(seq.items, thing.items, strict=True))

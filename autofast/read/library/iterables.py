@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 
+from autofast.model.names import COLLATES
 from autofast.model.tensors import mixed, tensors_in
 from autofast.model.values import (
     NOTHING,
@@ -26,7 +27,7 @@ from autofast.model.values import (
 from autofast.model.values import things as values
 from autofast.read.library import protocols
 from autofast.read.library.containers import copied, row_of, shuffle
-from autofast.read.library.iteration import following, iterate, loaders_in
+from autofast.read.library.iteration import Collation, following, iterate, loaders_in
 from autofast.read.library.table import first_of, gives
 from autofast.read.state.core import Core
 
@@ -37,6 +38,12 @@ KEYED = "builtins.sorted builtins.min builtins.max itertools.groupby".split()
 FOLDS = "builtins.sum builtins.max builtins.min math.fsum".split()
 COMBINES = """itertools.product itertools.combinations itertools.permutations
 itertools.combinations_with_replacement""".split()
+
+
+@gives(*COLLATES)
+def _collated(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    rows = iterate(interp, first_of(args) or args.get(0, "batch"), node)
+    return Collation(interp, frozenset(), "batch", id(node)).every(rows)
 
 
 @gives(*KEYED)
@@ -127,14 +134,14 @@ def _next(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Val
 
 @gives(*COPIES)
 def _copy(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    first = first_of(args)
+    first, kind = first_of(args), name.rpartition(".")[2]
     single = one(first)
     if isinstance(single, Seq) and single.exact is not None:
-        return values(copied(interp, single, node))
+        return values(copied(interp, single, node, kind))
     if any(isinstance(t, Tensor) for t in first):
         return first
     elem = iterate(interp, first, node) if first else NOTHING
-    return values(row_of(interp, (id(node), "list"), node, elem))
+    return values(row_of(interp, (id(node), "copy"), node, elem, kind))
 
 
 @gives("builtins.map")
@@ -148,9 +155,10 @@ def _map(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
         items = tuple(
             interp.call_values(first, Arguments(None, [Given(i, None)]), node) for i in single.exact
         )
-        return values(interp.intern(Seq, (id(node), "map", items), lambda: Seq(node, items)))
+        row = Seq(node, items, NOTHING, "lazy")
+        return values(interp.intern(Seq, (id(node), "map", items), lambda: row))
     found = interp.call_values(first, Arguments(None, elements), node)
-    return values(row_of(interp, (id(node), "map"), node, found))
+    return values(row_of(interp, (id(node), "map"), node, found, "lazy"))
 
 
 @gives("builtins.filter")
@@ -161,7 +169,7 @@ def _filter(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
     each = iterate(interp, over, node)
     protocols.run_often(interp, first_of(args), Arguments(node, [Given(each, None)]), node)
     if all(isinstance(t, Seq) for t in over):
-        return values(row_of(interp, (id(node), "filter"), node, each))
+        return values(row_of(interp, (id(node), "filter"), node, each, "lazy"))
     return over
 
 
@@ -223,7 +231,7 @@ def _combined(interp: Core, name: str, args: Arguments, node: ast.AST | None) ->
     row: Seq = interp.intern(
         Seq, (id(node), "row", made_of), lambda: Seq(node, made_of[0], made_of[1], "tuple")
     )
-    return values(row_of(interp, (id(node), "rows"), node, values(row)))
+    return values(row_of(interp, (id(node), "rows"), node, values(row), "lazy"))
 
 
 @gives("random.choice", "random.choices", "random.sample")

@@ -161,15 +161,10 @@ def element(interp: Core, thing: Thing, index: int | None) -> Values:
         if thing.loss_first and index == 0:
             return values(loss_of(thing))
         return values(thing.but(fresh="", rank="", loss_first=False))
-    if isinstance(thing, Seq):
-        if (
-            thing.items is not None
-            and index is not None
-            and -len(thing.items) <= index < len(thing.items)
-        ):
+    if isinstance(thing, Seq) and thing.items is not None and index is not None:
+        if -len(thing.items) <= index < len(thing.items):
             return thing.items[index] | thing.elem
-        return thing.any()
-    if isinstance(thing, Dict):
+    if isinstance(thing, (Seq, Dict)):
         return thing.any()
     if isinstance(thing, Const):
         if (
@@ -197,8 +192,6 @@ def element(interp: Core, thing: Thing, index: int | None) -> Values:
         return values(Num(scalar=isinstance(thing, Num) and thing.pattern == SHAPE))
     if isinstance(thing, Unknown):
         return values(thing)
-    if isinstance(thing, Inst) and module_parts.is_container(thing):
-        return module_parts.part(thing, index) or values(Unknown("a submodule"))
     if isinstance(thing, Method) and module_parts.is_of_library(thing.this):
         return values(thing.this)  # `vgg.features[3]`: taken for the whole, as its children are
     return values(Unknown("an element of something that is not known"))
@@ -209,12 +202,11 @@ def batch_of(interp: Core, loader: Thing) -> Values:
     cache: dict[int, Values] = interp.__dict__.setdefault("_batches", {})
     if id(loader) in cache:
         return cache[id(loader)]
-    # For a dataset that iterates its own loader.
-    cache[id(loader)] = values(Tensor(batch=frozenset({loader}), device="cpu"))
-    if isinstance(loader, (Ext, Inst)) and loader.args is not None:
-        args = loader.args
-    else:
-        args = Arguments(None)
+    tag = frozenset({loader})
+    cache[id(loader)] = values(
+        Tensor(batch=tag, device="cpu")
+    )  # a dataset that iterates its loader
+    args = getattr(loader, "args", None) or Arguments(None)
     if isinstance(loader, Inst):
         inner = [t for t in loader.attrs.get("__loader__", NOTHING) if isinstance(t, Ext)]
         args = inner[0].args if inner else args
@@ -223,27 +215,31 @@ def batch_of(interp: Core, loader: Thing) -> Values:
     inside = interp.depths()
     try:
         sample = sample_of(interp, *args.get(0, "dataset"))
+        alone = const(args.get(1, "batch_size")) is None and not args.get(4, "batch_sampler")
         collate = [t for t in args.get(6, "collate_fn") if t != Const(None)]
         if any(isinstance(t, Unknown) and t.name == GRAPHS for t in collate):
             made = values(Tensor(rank="?"))
         elif collate:
-            gathered = Arguments(None, [Given(values(Seq(None, None, sample)), None)])
+            given = sample if alone else values(Seq(None, None, sample))
+            gathered = Arguments(None, [Given(given, None)])
             made = interp.call_values(frozenset(collate), gathered, None)
         else:
             made = sample
-        found = frozenset(_collated(interp, t, loader) for t in made)
+        how = "own" if collate else "item" if alone else "batch"
+        found = Collation(interp, tag, how).every(made)
     except TooDeep:
         interp.unwind(inside)
         CLOCK.shake()
-        found = values(Tensor(batch=frozenset({loader}), device="cpu"))
+        found = values(Tensor(batch=tag, device="cpu"))
     finally:
         interp.limits.pop()
         interp.stack = stack
-    cache[id(loader)] = found or values(Tensor(batch=frozenset({loader}), device="cpu"))
+    cache[id(loader)] = found or values(Tensor(batch=tag, device="cpu"))
     # The script may put other things into the dict or list that it gets.
     as_made: dict[int, Values] = interp.__dict__.setdefault("_batches_as_made", {})
+    copies = Collation(interp, tag, "own", "as made")
     as_made[id(loader)] = frozenset(
-        _collated(interp, t, loader) if isinstance(t, (Dict, Seq)) else t for t in cache[id(loader)]
+        copies.one(t) if isinstance(t, (Dict, Seq)) else t for t in cache[id(loader)]
     )
     return cache[id(loader)]
 
@@ -296,66 +292,84 @@ def _library_sample(interp: Core, thing: Ext) -> Values:
     return values(Unknown(f"the items of {thing.name} are not known"))
 
 
-def _collated(
-    interp: Core, thing: Thing, loader: Thing, done: dict[int, Thing] | None = None
-) -> Thing:
-    """``thing`` after ``default_collate``: numbers and arrays become tensors, containers keep their
-    shape, also those that may hold themselves.
+class Collation:
+    """What torch makes of samples. ``how``: ``batch``: by ``default_collate``, of which numbers and
+    arrays become tensors, tuples lists, and texts rows of texts; ``item``: by ``default_convert``,
+    without a batch; ``own``: by a function of the script, whatever it gives.
+
+    ``tag``: the loaders whose batch it is. ``key``: the things that are made for one are the same.
     """
-    done = {} if done is None else done
-    if id(thing) in done:
-        return done[id(thing)]
-    tag = frozenset({loader})
 
-    def inner(found: Values) -> Values:
-        return frozenset(_collated(interp, t, loader, done) for t in found)
+    def __init__(self, interp: Core, tag: frozenset[Any], how: str, *key: Any):
+        self.interp, self.tag, self.how = interp, tag, how
+        self.key = ("collated", how, tag, *key)
+        self.done: dict[int, Thing] = {}  # containers, which may hold themselves
 
-    if isinstance(thing, Tensor):
-        return thing.but(
-            batch=tag,
-            fresh="",
-            device="cpu" if thing.device == "?" else thing.device,
-            made=None,
-            param="",
+    def every(self, found: Values, texts: str = "list") -> Values:
+        return frozenset(self.one(thing, texts) for thing in found)
+
+    def one(self, thing: Thing, texts: str = "list") -> Thing:
+        """``thing`` in a batch; ``texts``: what the texts of all samples come in at this place."""
+        if id(thing) in self.done:
+            return self.done[id(thing)]
+        batched = self.how == "batch"
+        if isinstance(thing, Tensor):
+            device = "cpu" if thing.device == "?" else thing.device
+            return thing.but(batch=self.tag, fresh="", device=device, made=None, param="")
+        if isinstance(thing, Const) and isinstance(thing.value, tuple) and self.how != "own":
+            parts = tuple(values(Const(v)) for v in thing.value)
+            return self.row(thing, Seq(None, parts), "list")
+        if not batched and (is_text(thing) or isinstance(thing, Num) and thing.scalar):
+            return thing
+        if is_text(thing):
+            made = Seq(None, None, values(thing), texts)
+            row: Seq = self.interp.intern(Seq, (*self.key, thing, texts), lambda: made)
+            return row
+        if isinstance(thing, Const) and isinstance(thing.value, (int, float)) and batched:
+            dtype = "int" if isinstance(thing.value, int) else "f64"
+            return Tensor(batch=self.tag, device="cpu", dtype=dtype)
+        if isinstance(thing, (Num, Unknown, Ext)):
+            rank = "?" if isinstance(thing, Num) and not batched else ""
+            return Tensor(batch=self.tag, device="cpu", rank=rank)
+        if isinstance(thing, Seq):
+            kind = thing.kind if self.how == "own" or thing.names else "list"
+            return self.row(thing, thing, kind)
+        if isinstance(thing, Dict):
+            table = self.done[id(thing)] = Dict(thing.node, open=thing.open)
+            table.rest = self.every(thing.rest)
+            for key, entries in thing.entries.items():
+                table.entries[key] = [replace(e, values=self.every(e.values)) for e in entries]
+            return table
+        if isinstance(thing, Inst) and not is_loader(thing):
+            return self.object(thing)
+        return thing
+
+    def row(self, thing: Thing, of: Seq, kind: str) -> Seq:
+        made: Seq = self.interp.intern(
+            Seq, (*self.key, thing, kind), lambda: Seq(of.node, None, NOTHING, kind, names=of.names)
         )
-    if isinstance(thing, Const) and isinstance(thing.value, (int, float)):
-        return Tensor(
-            batch=tag, device="cpu", dtype="int" if isinstance(thing.value, int) else "f64"
-        )
-    if isinstance(thing, Const) and isinstance(thing.value, str):
-        return Num()
-    if isinstance(thing, (Num, Unknown, Ext)):
-        return Tensor(batch=tag, device="cpu")
-    if isinstance(thing, Seq):
-        made = Seq(thing.node, None, NOTHING, "tuple", names=thing.names)  # cached by batch_of
-        done[id(thing)] = made
-        made.elem = inner(thing.elem)
-        made.items = None if thing.items is None else tuple(map(inner, thing.items))
+        self.done[id(thing)] = made
+        made.elem = self.every(of.elem, "tuple")
+        made.items = None if of.items is None else tuple(self.every(i, "tuple") for i in of.items)
         return made
-    if isinstance(thing, Dict):
-        table = done[id(thing)] = Dict(thing.node, open=thing.open)
-        table.rest = inner(thing.rest)
-        for key, entries in thing.entries.items():
-            table.entries[key] = [replace(e, values=inner(e.values)) for e in entries]
-        return table
-    if isinstance(thing, Inst) and not is_loader(thing):
-        return _collated_object(interp, thing, loader)
-    return thing
+
+    def object(self, thing: Inst) -> Inst:
+        """A batch that is an object of the project: its tensors are those of a batch. Each batch is
+        an object of its own, so ``past`` holds them, too.
+        """
+        kinds = (Tensor, Seq, Const, Num) if fields_of(thing) else (Tensor, Seq)
+        parts = {
+            name: frozenset(self.one(t, "tuple") if isinstance(t, kinds) else t for t in found)
+            for name, found in thing.attrs.items()
+        }
+        made = Inst(thing.cls, thing.node, dict(parts), (), thing.args, dict(parts), thing.open)
+        self.interp.made.append(made)
+        return made
 
 
-def _collated_object(interp: Core, thing: Inst, loader: Thing) -> Inst:
-    """A batch that is an object of the project: its tensors are those of a batch. Each batch is an
-    object of its own, so ``past`` holds them, too.
-    """
-    parts = {
-        name: frozenset(
-            _collated(interp, t, loader) if isinstance(t, (Tensor, Seq)) else t for t in found
-        )
-        for name, found in thing.attrs.items()
-    }
-    made = Inst(thing.cls, thing.node, dict(parts), (), thing.args, dict(parts), thing.open)
-    interp.made.append(made)
-    return made
+def is_text(thing: Thing) -> bool:
+    written = isinstance(thing, Const) and isinstance(thing.value, (str, bytes))
+    return written or isinstance(thing, Num) and thing.pattern not in ("", SHAPE)
 
 
 def fields_of(thing: Thing) -> tuple[str, ...]:

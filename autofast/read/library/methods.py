@@ -98,7 +98,8 @@ def _plain_method(
         if name in OF_TEXT and isinstance(this, Const) and isinstance(this.value, str):
             return _of_text(this.value, name, args)
         if name in ("split", "rsplit", "splitlines", "partition", "rpartition"):
-            return values(row_of(interp, (id(node), "split"), node, values(Num())))
+            kind = "tuple" if name.endswith("partition") else "list"
+            return values(row_of(interp, (id(node), "split"), node, values(Num()), kind))
         return values(Num())
     if isinstance(this, Ext) and this.name == "builtins.vars":
         return namespace_method(interp, this, name, args)

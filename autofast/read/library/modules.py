@@ -240,7 +240,8 @@ def _forward(
         if short == "Sigmoid":
             return values(base.but(prob=node or thing.node or SOMEWHERE))
         if short in PAIRED:
-            return interp.tuple_of(None, (values(base), values(base)), "rnn", id(node))
+            second = base if short in ("RNN", "GRU") else base.but(rank="?")  # or a pair, or None
+            return interp.tuple_of(None, (values(base), values(second)), "rnn", id(node))
         if short == "Identity" or short.startswith("Dropout"):
             return values(base)
         kept = base.dtype != "int" or short in ("Flatten", "Unflatten", "ZeroPad2d", "Upsample")

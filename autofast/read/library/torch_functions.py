@@ -130,8 +130,9 @@ def _variable(interp: Core, name: str, args: Arguments, node: ast.AST | None) ->
 
 @gives(*GRADIENTS)
 def _gradients(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    made = mixed(tensors_in(args.get(1, "inputs")) or [Tensor()], grad=True)
-    return values(Seq(node, None, values(made)))
+    rank = "?" if "allow_unused" in args.named or args.open else ""  # None for what is not used
+    made = mixed(tensors_in(args.get(1, "inputs")) or [Tensor()], grad=True, rank=rank)
+    return values(Seq(node, None, values(made), "tuple"))
 
 
 @gives(*(f"{name}**" if name.endswith(".") else name for name in names.ON_A_MODULE))

@@ -70,7 +70,8 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
             return values(thing.but(grad=thing.grad and name != "data", dtype=dtype))
         if name == "grad":
             interp.emit("grad_read", node, thing)
-            return values(Tensor(param="grad" if thing.param else "", device=thing.device))
+            # None at first
+            return values(Tensor(param=thing.param and "grad", device=thing.device, rank="?"))
         if name == "device":
             kind = values(Const({"cpu": "cpu", "dev": "accel"}.get(thing.device, "?")))
             device = Ext("torch.device", None, Arguments(None), {"kind": kind})
@@ -118,10 +119,11 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
         if (computed := distributions.attribute(thing, name)) is not None:
             return computed
         if is_module(thing) and name in ("weight", "bias"):
-            return values(Tensor(param="param", grad=True))
+            sure = name == "weight" and "Norm" not in thing.name  # or the layer may have none
+            return values(Tensor(param="param", grad=True, rank="" if sure else "?"))
         if thing.name == "torch.utils.data.TensorDataset" and name == "tensors":
             return values(
-                Seq(None, None, NOTHING.union(*(g.values for g in thing.args.positional)))
+                Seq(None, None, NOTHING.union(*(g.values for g in thing.args.positional)), "tuple")
             )
     if isinstance(thing, Method) and thing.name == name:
         return values(thing)  # `node = node.next`: of what is not known, once and for all

@@ -49,7 +49,6 @@ from autofast.model.values import (
 from autofast.read.project import Project
 from autofast.read.state.reachable import reached
 from autofast.read.state.summaries import Summaries
-from autofast.read.state.type_tests import Arm
 
 TOO_MANY = Unknown("too many possibilities")
 
@@ -389,13 +388,26 @@ class Core:
         key = (id(node), *key, items)
         return frozenset({self.intern(Seq, key, lambda: Seq(node, items, NOTHING, "tuple"))})
 
+    def fill(self, seq: Seq, items: tuple[Values, ...]) -> None:
+        """A list is made here again, of ``items``; the one before may have been changed since."""
+        if (
+            seq.items is None
+            or (seq.items and len(seq.items) != len(items))
+            or (seq.elem and not items)
+        ):
+            seq.elem = join(seq.elem, seq.any(), *items)
+            seq.items = None
+        else:
+            old = seq.items or ((NOTHING,) * len(items))
+            seq.items = tuple(join(a, b) for a, b in zip(old, items, strict=True))
+
     # what the other parts provide
     if TYPE_CHECKING:
 
         def block(self, body: Iterable[ast.stmt], env: Env) -> bool: ...
         def expr(self, node: ast.expr, env: Env) -> Values: ...
         def truth(self, found: Values, test: ast.expr, env: Env) -> bool | None: ...
-        def narrow(self, test: ast.expr, taken: bool, env: Env) -> Arm: ...
+        def narrow(self, test: ast.expr, taken: bool, env: Env) -> bool: ...
         def assign(
             self, target: ast.expr, found: Values, env: Env, expr: ast.expr | None
         ) -> None: ...

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import ast
 import re
-from enum import IntEnum
 
 from autofast.model.kinds import is_module
+from autofast.model.tensors import SHAPE
 from autofast.model.values import Const, Dict, Ext, Inst, Num, Ref, Seq, Tensor, Thing, Values
 
 TYPES = {
@@ -23,29 +23,21 @@ LAYER = re.compile(
 )
 
 
-class Arm(IntEnum):
-    """Whether an arm of a condition is come to, as far as the types of its variables tell."""
-
-    NEVER = 0
-    UNLIKELY = 1  # but for what may be no tensor after all
-    POSSIBLE = 2
-
-
-def tested(test: ast.expr) -> tuple[ast.Name, ast.expr, bool] | None:
-    """The variable whose type is asked for, the types (or the function that asks), and whether they
-    are what it must be.
+def tested(test: ast.expr) -> tuple[ast.Name, ast.expr, bool, bool] | None:
+    """The variable whose type is asked for, the types (or the function that asks), whether they
+    are what it must be, and whether a class that extends one of them is none.
     """
     match test:
         case ast.Call(func=ast.Name(id="isinstance"), args=[ast.Name() as name, types]):
-            return name, types, True
+            return name, types, True, False
         case ast.Call(func=ast.Attribute(attr="is_tensor") as asks, args=[ast.Name() as name]):
-            return name, asks, True
+            return name, asks, True, False
         case ast.Compare(
             left=ast.Call(func=ast.Name(id="type"), args=[ast.Name() as name]),
             ops=[ast.In() | ast.Is() | ast.Eq() | ast.NotIn() | ast.IsNot() | ast.NotEq() as asks],
             comparators=[types],
         ):
-            return name, types, isinstance(asks, (ast.In, ast.Is, ast.Eq))
+            return name, types, isinstance(asks, (ast.In, ast.Is, ast.Eq)), True
     return None
 
 
@@ -69,16 +61,19 @@ def kinds(found: Values) -> frozenset[str] | None:
     return frozenset(names) or None
 
 
-def is_one_of(thing: Thing, asked: frozenset[str]) -> bool | None:
-    """Whether a value is of one of these types; None where that is not known."""
-    if isinstance(thing, Tensor):
-        return None if thing.rank == "?" else "tensor" in asked
+def is_one_of(thing: Thing, asked: frozenset[str], exactly: bool) -> bool | None:
+    """Whether a value is of one of these types; None where that is not known, as for classes that
+    may extend one of them where ``exactly`` these are asked for.
+    """
+    if isinstance(thing, Tensor):  # or a parameter
+        return None if thing.rank == "?" or exactly and "tensor" in asked else "tensor" in asked
     if isinstance(thing, Seq):
-        return thing.kind in asked if thing.kind in ("tuple", "list") else None
+        of_its_own = exactly and thing.names and "tuple" in asked
+        return None if thing.kind == "parameters" or of_its_own else thing.kind in asked
     if isinstance(thing, Dict):
-        return "dict" in asked
-    if isinstance(thing, Num):
-        return False
+        return None if exactly and "dict" in asked else "dict" in asked
+    if isinstance(thing, Num):  # an array of NumPy's; what `.tolist()` gives; a size
+        return None if thing.pattern in ("", SHAPE) and not thing.scalar else False
     if isinstance(thing, Const):
         return type(thing.value).__name__ in asked
     if isinstance(thing, (Ext, Inst)) and is_module(thing) and not _is_container(thing):
@@ -102,9 +97,8 @@ def _is_container(thing: Ext | Inst) -> bool:
     )
 
 
-def arm(have: Values, keep: Values) -> Arm:
-    """The arm for which ``keep`` is left of what the variable may hold (``have``)."""
-    if keep or not have:
-        return Arm.POSSIBLE
-    sure = all(isinstance(t, (Inst, Ext, Dict, Seq)) for t in have)
-    return Arm.NEVER if sure else Arm.UNLIKELY
+def is_possible(have: Values, keep: Values) -> bool:
+    """Whether the arm is come to for which ``keep`` is left of what the variable may hold
+    (``have``): what is held for a tensor or a number may be something else after all.
+    """
+    return bool(keep) or not all(isinstance(t, (Inst, Ext, Dict, Seq)) for t in have)
