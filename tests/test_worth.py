@@ -325,7 +325,13 @@ def test_min_gain_is_a_share_of_the_training(tmp_path: Path) -> None:
 
 def test_a_second_rewrite_finds_nothing(tmp_path: Path) -> None:
     scaled = "Compose([transforms.ToTensor(), transforms.Normalize((0.1307,), (0.3081,))])"
-    for text in (DIGITS, DIGITS.replace("ToTensor()", scaled), DIGITS + FINAL, ROWS):
+    tested = DIGITS.replace(
+        "model = Net()",
+        """test_set = datasets.MNIST("data", train=False, transform=transform)
+test_loader = torch.utils.data.DataLoader(test_set, batch_size=1000)
+model = Net()""",
+    )
+    for text in (DIGITS, DIGITS.replace("ToTensor()", scaled), tested, DIGITS + FINAL, ROWS):
         first = rewritten(tmp_path, text)
         (new,) = first.texts.values()
         again = rewritten(tmp_path, new)

@@ -147,9 +147,9 @@ def _pictured(script: Script, dataset: Dataset) -> Thing:
     beside = thing.args.positional[1:] if isinstance(thing, Ext) and thing.name == TENSORS else ()
     for node in (n for g in beside if g.expr is not None for n in ast.walk(g.expr)):
         if isinstance(node, ast.Attribute) and node.attr == "targets":
-            owner = one(script.values(node.value))
-            if owner is not None and library_name_of(owner) in NATIVE:
-                return owner
+            owners = script.values(node.value)
+            if len({library_name_of(t) for t in owners} & NATIVE.keys()) == 1:
+                return next(t for t in owners if library_name_of(t) in NATIVE)
     return thing
 
 
