@@ -184,26 +184,6 @@ def test_sizes_that_the_host_knows(body: str) -> None:
     assert not apply(RULE, SCRIPT.replace("{body}", body)).findings
 
 
-@pytest.mark.parametrize(
-    ("body", "places"),
-    [
-        ("x = x[:, [3, 2, 1, 0]]", 1),
-        ("x = x[:, (3, 2, 1, 0)] + x[:, order]", 2),
-        ("x = x[np.random.permutation(len(x))]", 1),
-        ("x[np.where(np.arange(3) > 1)[0]] = 0", 1),
-        ("x = x[:, 1:]", 0),
-        ("x = x[0, 1]", 0),
-        ("x = x[y]", 0),
-    ],
-)
-def test_indices_of_the_host(body: str, places: int) -> None:
-    text = SCRIPT.replace("{body}", body).replace(
-        "import torch\n", "import numpy as np, torch\n", 1
-    )
-    found = apply("device-creation", text.replace("kept = []", "kept, order = [], np.r_[1:4, 0]"))
-    assert found.advice.count("an index of the host") == places
-
-
 # -------------------------------------------------------------------- what the reader knows of them
 DATA = """
 import lightning.pytorch as pl
@@ -234,51 +214,3 @@ def test_loaders_under_another_name_and_for_a_test_that_is_never_run() -> None:
     assert [f.node.lineno for f in apply("pin-memory", DATA).fixes] == [12]
     tested = DATA + "trainer.test(datamodule=Data())\n"
     assert [f.node.lineno for f in apply("pin-memory", tested).fixes] == [12, 15]
-
-
-def test_a_network_in_a_file_that_an_option_names() -> None:
-    interface = """
-    import importlib
-    import lightning.pytorch as pl
-
-    class Net(pl.LightningModule):
-        def __init__(self, name, **rest):
-            super().__init__()
-            camel = "".join(part.capitalize() for part in name.split("_"))
-            self.model = getattr(importlib.import_module("." + name, package=__package__), camel)()
-
-        def forward(self, x):
-            return self.model(x)
-
-        def training_step(self, batch, batch_idx):
-            return self(batch).mean()
-    """
-    small = """
-    import os
-    import torch
-    from torch import nn
-
-    class SmallNet(nn.Module):
-        def forward(self, x):
-            if not hasattr(self, "scale"):
-                self.prepare(x)
-            x = x[:, [2, 1, 0]] * self.scale
-            return x + torch.ones(x.size(1)).to(x.device)
-
-        def prepare(self, x):
-            self.scale = torch.ones(1).to(x.device)
-    """
-    text = """
-    from argparse import ArgumentParser
-    import lightning.pytorch as pl
-    from model.interface import Net
-
-    parser = ArgumentParser()
-    parser.add_argument("--name", default="small_net")
-    args = parser.parse_args()
-    pl.Trainer().fit(Net(**vars(args)))
-    """
-    files = {"model/__init__.py": "", "model/interface.py": interface, "model/small_net.py": small}
-    found = apply("device-creation", text, files=files)
-    assert [f.node.lineno for f in found.findings] == [9, 10]
-    assert "return x + torch.ones(x.size(1), device=x.device)" in found.texts["model/small_net.py"]

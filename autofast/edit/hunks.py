@@ -46,11 +46,6 @@ class Hunk:
         """The owners in alphabetical order."""
         return tuple(sorted(self.owners))
 
-    @property
-    def messages(self) -> tuple[str, ...]:
-        """``rule: message`` of each finding, once."""
-        return tuple(dict.fromkeys(f"{f.rule}: {f.message}" for f in self.findings))
-
 
 def old_lines(hunks: Iterable[Hunk], line: int) -> Span:
     """The lines of the old text that a line of the new one comes from, all counted from 0."""

@@ -89,12 +89,6 @@ def in_every_iteration(
     return None
 
 
-def in_every_batch(script: Script, site: Site) -> bool:
-    """Whether each turn of a loop over batches comes to this place, at least in some runs."""
-    found = in_every_iteration(script, site, or_none=True)
-    return found is not None and goes_by_batch(script, found[0])
-
-
 def in_every_epoch(script: Script, site: Site) -> bool:
     """Whether each turn of a loop around one that trains comes to this place, in front of that loop
     or below it.

@@ -161,8 +161,7 @@ class Project:
             return []  # a relative one is of a package that is not known here
         found: dict[Path, Source] = {}
         for base in (*self.search, *self.added):
-            paths = disk.matching(base, pattern.replace(".", "/") + ".py")
-            for path in [p for p in paths if p.name != "__init__.py"][:16]:
+            for path in disk.matching(base, pattern.replace(".", "/") + ".py")[:16]:
                 try:
                     found.setdefault(path.resolve(), self.read(path))
                 except BadInput as error:

@@ -166,15 +166,7 @@ def _imported(interp: Core, name: str, args: Arguments, node: ast.AST | None) ->
         text = text_of(thing)
         if name == "builtins.__import__" and "." in text and not args.get(3, "fromlist"):
             text = ""
-        if text.startswith(".") and node is not None:  # `package=__package__`
-            folder = source_of(node).path.resolve().parent
-            inside = (b for b in interp.project.search if b.resolve() in folder.parents)
-            parts = next((folder.relative_to(b.resolve()).parts for b in inside), ())
-            text = ".".join(parts) + text if parts else ""
-        named = module_of(interp, text)
-        if "*" in text and node is not None:  # a file does not look for itself
-            named = frozenset(t for t in named if getattr(t, "source", 0) is not source_of(node))
-        found |= named
+        found |= module_of(interp, text)
         if not isinstance(thing, (Const, Num)) or isinstance(thing, Setting):
             found |= values(COMPUTED)
     return found

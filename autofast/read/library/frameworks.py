@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_loader
@@ -142,7 +141,6 @@ STEPS = dict.fromkeys(
 ) | dict.fromkeys(("on_train_batch_end", "on_validation_batch_end"), 1)
 HF_STEPS = {"compute_loss": 1, "training_step": 1, "prediction_step": 1}
 COMPOSER_STEPS = {"forward": 0, "eval_forward": 0, "loss": 1}
-COMPOSER_MODELS = re.compile(r"composer\.(\w+\.)*(ComposerModel|ComposerClassifier)")
 # Or a tuple or dict of tensors, which has these for its elements.
 BATCH = Tensor(device="dev", rank="?")
 
@@ -156,7 +154,7 @@ def batch_at(func: Func) -> int | None:
         return STEPS.get(func.name)
     if cls.external & set(HF_TRAINERS):
         return HF_STEPS.get(func.name)
-    composed = any(COMPOSER_MODELS.fullmatch(n) for n in cls.external)
+    composed = any(n.endswith((".ComposerModel", ".ComposerClassifier")) for n in cls.external)
     return COMPOSER_STEPS.get(func.name) if composed else None
 
 

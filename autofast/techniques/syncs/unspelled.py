@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autofast.facts.switches import in_every_batch, often
+from autofast.facts.switches import goes_by_batch, in_every_iteration, often
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.frequency import Frequency, frequency
@@ -109,7 +109,8 @@ def _by_calls(script: Script) -> Iterator[tuple[ast.AST, Wait]]:
     moved = {id(n) for move in moves(script).values() for n in ast.walk(move.statement)}
     for kind, site in ((k, s) for (k, _), s in script.log.each()):
         wait = _of_call(script, kind, site) if id(site.node) not in moved else None
-        if wait is not None and in_every_batch(script, site):
+        found = in_every_iteration(script, site, or_none=True) if wait is not None else None
+        if wait is not None and found is not None and goes_by_batch(script, found[0]):
             yield site.node, wait
 
 

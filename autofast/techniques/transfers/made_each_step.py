@@ -7,10 +7,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
-from autofast.facts.arrays import array_of
-from autofast.facts.switches import in_every_iteration, often
+from autofast.facts.switches import in_every_iteration
 from autofast.flow.program import Flow
-from autofast.model.calls import arguments_of, items_of
+from autofast.model.calls import arguments_of
 from autofast.model.events import inside
 from autofast.model.kinds import is_module
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
@@ -25,7 +24,6 @@ from autofast.model.values import (
     Ref,
     Seq,
     Tensor,
-    const,
     library_names,
 )
 from autofast.techniques.transfers.factories import KEEPS
@@ -33,7 +31,6 @@ from autofast.techniques.transfers.fixed import DATA
 
 THERE = "make it on the device: `device=` in the call that makes it, also where it is drawn"
 KEPT = "it is the same in every step: make it a buffer (`self.register_buffer(...)`), which moves with the module, and is not copied here"
-INDEX = "an index of the host is copied to the device in every step: rows beside each other are a slice, and what never changes can be a buffer"
 STRIPPED = KEEPS | {"type_as", "detach", "type", "to"}
 SAMPLES = frozenset({"sample", "rsample"})
 READ = ("numpy.load", "numpy.fromfile", "numpy.genfromtxt", "numpy.loadtxt", "numpy.asarray", "numpy.array", "numpy.stack", "numpy.concatenate")  # fmt: skip
@@ -55,26 +52,6 @@ def made_each_step(script: Script, known: Collection[int]) -> Iterator[tuple[ast
             if id(node) not in said | set(known):
                 said.add(id(node))
                 yield node, advice
-    for _, index in often(script, ast.Subscript):
-        yield from ((part, INDEX) for part in _on_host(script, index))
-
-
-def _on_host(script: Script, node: ast.AST) -> Iterator[ast.expr]:
-    """The lists and arrays of the host among the indices of a tensor of the device; a tuple is one
-    where it stands among others.
-    """
-    assert isinstance(node, ast.Subscript)
-    several = isinstance(node.slice, ast.Tuple)
-    of = script.values(node.value)
-    if of and all(isinstance(t, Tensor) and t.device == "dev" for t in of):
-        for part in items_of(node.slice):
-            array, found = array_of(script, part), script.values(part)
-            made = part.value if isinstance(part, ast.Subscript) else part
-            rows = [t for t in found if isinstance(t, Seq) and (several or t.kind == "list")]
-            tuples = several and isinstance(const(found), tuple)
-            drawn = script.library_function(made).startswith("numpy.")
-            if drawn or tuples or (array and not array.tensor) or len(rows) == len(found) > 0:
-                yield part
 
 
 def _leaves_the_host(transfer: Transfer) -> bool:
