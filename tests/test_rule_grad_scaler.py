@@ -520,6 +520,18 @@ def test_a_sum_that_is_divided_is_no_large_loss():
     assert {"autocast", "grad-scaler"} <= {f.rule for f in done.fixes}, done.refusals
 
 
+def test_the_sum_of_an_evaluation_is_no_gradient():
+    text = (
+        script()
+        + """
+    with torch.no_grad():
+        total = nn.functional.mse_loss(model(x), torch.zeros_like(model(x)), reduction="sum")
+"""
+    )
+    done = amp(text)
+    assert {"autocast", "grad-scaler"} <= {f.rule for f in done.fixes}, done.refusals
+
+
 def test_bf16_needs_none():
     done = amp(script(), precision="bf16")
     assert done.fixes and "GradScaler" not in done.text and refused(script(), "bf16") == ""

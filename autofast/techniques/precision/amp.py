@@ -219,7 +219,7 @@ def _planned(script: Script, options: Options, with_scaler: bool, off: Off | Non
             (r.forwards[0], cannot(off, r.first)) for r, _ in accepted if id(r) not in known
         ]
         accepted = asks
-    precision = _precision(script, options, with_scaler, [c for _, c in accepted], found)
+    precision = _precision(script, options, with_scaler, accepted, found)
     if isinstance(precision, str):
         found.refused += [(r.forwards[0], precision) for r, _ in accepted if r.trains]
         return found
@@ -364,12 +364,13 @@ def _against_gradients(step: Step) -> str:
 
 
 def _precision(
-    script: Script, options: Options, with_scaler: bool, code: list[Code], found: Amp
+    script: Script, options: Options, with_scaler: bool, accepted: list[Accepted], found: Amp
 ) -> Precision | str:
     """The precision to write; a reason where there is none. Sets ``scaling`` or ``no_scaler``."""
-    device, wanted = options.target, options.precision
+    device, wanted, code = options.target, options.precision, [c for _, c in accepted]
     fp16_anyway = _in_fp16_anyway(script, code) if device == "cuda" else ""
-    too_wide = next(filter(None, (f(c) for f in (not_fp16, summed) for c in code)), "")
+    too_wide = next(filter(None, map(not_fp16, code)), "")
+    too_wide = too_wide or next(filter(None, (summed(c) for r, c in accepted if r.trains)), "")
     if wanted == "bf16" or (device == "cpu" and wanted == "auto"):
         found.no_scaler = "bf16 has the range of fp32 and needs no scaler"
         if fp16_anyway:

@@ -113,7 +113,7 @@ def copies(script: Script, options: Options, finding: Finding, beside: Findings)
     if loaders or not cost.moves_batches(finding.node) or cost.trains(finding.node):
         return found
     share = EVALUATION * min(0.5, 3 * found.share)  # of a forward pass, a third of a step
-    return Gain(share, f"{found.reason}, in evaluations alone")
+    return Gain(share, f"{found.reason}, in an evaluation")
 
 
 def _copies_numbers(script: Script, finding: Finding) -> bool:
