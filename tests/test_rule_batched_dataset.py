@@ -408,8 +408,14 @@ def test_other_images_are_left_alone(text: str) -> None:
     assert not apply(RULE, text).fixes
 
 
-def test_bytes_do_not_become_floats_twice(digits: Path) -> None:
+def test_bytes_do_not_become_floats_twice() -> None:
     """The images that are made into tensors at once are not to be scaled on the device as well."""
+    found = apply(f"{RULE} uint8-transfer", plain("transforms.ToTensor()"))
+    assert "as_tensors(data)" in found.text and "/ 255" not in found.text
+    assert "see batched-dataset" in found.refusals
+
+
+def test_what_is_made_at_once_is_what_the_step_sees(digits: Path) -> None:
     text = plain("transforms.ToTensor()", more="losses, seen = [], []")
     text = text.replace("loss = (model(x)", "x = x.flatten(1)[:, :4]; loss = (model(x)").replace(
         "loss.backward()", "seen.append(x); losses.append(loss.item()); loss.backward()"
