@@ -408,6 +408,19 @@ def test_other_images_are_left_alone(text: str) -> None:
     assert not apply(RULE, text).fixes
 
 
+def test_one_function_for_all_images_of_a_script() -> None:
+    """A set with other transforms than the one that is trained on stays, also the second time."""
+    more = "test = datasets.MNIST('data', train=False, transform=transforms.ToTensor())"
+    text = plain(more=f"{more}\nother = DataLoader(test, batch_size=8)").replace(
+        "        for x, y in loader:",
+        "        for x, y in other:\n            model(x)\n        for x, y in loader:",
+    )
+    done = apply(RULE, text)
+    assert "as_tensors(data)" in done.text and "DataLoader(test, " in done.text
+    again = apply(RULE, done.text)
+    assert not again.fixes and "DataLoader(test, " in again.text
+
+
 def test_bytes_do_not_become_floats_twice() -> None:
     """The images that are made into tensors at once are not to be scaled on the device as well."""
     found = apply(f"{RULE} uint8-transfer", plain("transforms.ToTensor()"))

@@ -314,20 +314,14 @@ def _sets(site: Site, thing: Thing, name: str) -> bool:
 # ---------------------------------------------------------------------------- images of torchvision
 @dataclass(frozen=True, eq=False)
 class Images:
-    """A call like ``datasets.MNIST(...)``; ``composed`` says whether its transforms are in a
-    ``Compose``, ``readers`` where loaders and splits take it.
+    """A call like ``datasets.MNIST(...)``; ``kind`` says whether its images have colours, and
+    whether its transforms are in a ``Compose``, ``readers`` where loaders and splits take it.
     """
 
     call: ast.Call
-    name: str
-    composed: bool
+    kind: tuple[bool, bool]
     loaders: list[Loader]
     readers: list[ast.expr]
-
-    @property
-    def kind(self) -> tuple[bool, bool]:
-        """What all of one kind are made into tensors by."""
-        return self.name in COLOUR, self.composed
 
 
 def images(script: Script) -> dict[int, Images | str]:
@@ -349,7 +343,9 @@ def images(script: Script) -> dict[int, Images | str]:
         key: _images(script, calls[key], things[key], users[key]) for key in calls
     }
     eligible = {key: one_set for key, one_set in found.items() if isinstance(one_set, Images)}
-    trained = any(x.trains and again(script, x) for i in eligible.values() for x in i.loaders)
+    trained = {
+        i.kind for i in eligible.values() if any(x.trains and again(script, x) for x in i.loaders)
+    }
     for key, one_set in eligible.items():
         beside = {id(getattr(t, "node", None)) for e in one_set.readers for t in script.values(e)}
         others = [eligible.get(k) for k in beside]
@@ -357,6 +353,8 @@ def images(script: Script) -> dict[int, Images | str]:
             found[key] = "no training loop goes through it again and again"
         elif any(other is None or other.kind != one_set.kind for other in others):
             found[key] = "one place reads it and other data"
+        elif trained != {one_set.kind}:
+            found[key] = "another set of images, which is trained on, has other transforms"
     return found
 
 
@@ -393,7 +391,8 @@ def _images(
         if taken is None:
             return f"the loader of {at(loader.node)} reads it through something else"
         readers |= {id(expr): expr for expr in taken}
-    return Images(call, short_name_of(things[0]), composed, loaders, list(readers.values()))
+    kind = short_name_of(things[0]) in COLOUR, composed
+    return Images(call, kind, loaders, list(readers.values()))
 
 
 def _readers(arguments: Arguments, things: list[Ext]) -> list[ast.expr] | None:
