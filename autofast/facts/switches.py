@@ -127,7 +127,7 @@ def batch_loops(script: Script) -> list[ast.AST]:
     return script.analysis(_batch_loops)
 
 
-def hooks(script: Script) -> dict[int, ast.AST]:
+def batch_hooks(script: Script) -> dict[int, ast.AST]:
     """What frameworks that own the loop call for each batch."""
     found: dict[int, ast.AST] = {}
     owned = not script.frameworks.keys().isdisjoint(names.OWNERS)
@@ -170,7 +170,7 @@ def _batch_loops(script: Script) -> list[ast.AST]:
         if f.node is not loop
     }
     mine = {k: n for k, n in mine.items() if k not in (around if k in trains else outer)}
-    called = script.analysis(hooks).values()
+    called = script.analysis(batch_hooks).values()
     return [*mine.values(), *(f for f in called if getattr(f, "name", "") not in ONCE)]
 
 
@@ -189,7 +189,7 @@ def goes_by_batch(script: Script, loop: ast.AST) -> bool:
     """Whether a loop that trains or evaluates takes one batch in each turn: it goes over a loader,
     asks one for its next, or stands inside another loop.
     """
-    if id(loop) in script.analysis(hooks):
+    if id(loop) in script.analysis(batch_hooks):
         return True
     if any(
         o.data.get("loaders") and inside(o.stack, loop) for s in script.log.of("next") for o in s

@@ -8,7 +8,7 @@ import ast
 from dataclasses import dataclass
 
 from autofast.edit.edits import Edit
-from autofast.facts.switches import hooks
+from autofast.facts.switches import batch_hooks
 from autofast.flow.callgraph import Callee, CallGraph
 from autofast.flow.frequency import is_first_time
 from autofast.flow.scopes import parameters
@@ -77,7 +77,7 @@ def loops_of_steps(script: Script) -> frozenset[int]:
     loops = {
         id(f.node) for stack in stacks for f in stack if isinstance(f, LoopFrame) and f.is_statement
     }
-    return frozenset(loops | script.analysis(hooks).keys())
+    return frozenset(loops | script.analysis(batch_hooks).keys())
 
 
 def again_and_again(stack: Stack, hot: frozenset[int]) -> bool:
