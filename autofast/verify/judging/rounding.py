@@ -37,10 +37,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autofast.verify.estimates import fmean, gap, median
-from autofast.verify.evidence import alike
+from autofast.verify.evidence import alike, course
 from autofast.verify.evidence.gathered import HALF_STEP, SINGLE_STEP, Evidence, taken
 from autofast.verify.evidence.numbered import plain
-from autofast.verify.evidence.record import Run, Step
+from autofast.verify.evidence.record import NORMS, Run
 from autofast.verify.judging.exact import apart, state_apart
 from autofast.verify.result import Check
 
@@ -55,6 +55,8 @@ SEEN = (
 )
 TINY = 1e-5  # a rounding, of norms and losses
 FIRST = 5  # steps over which the median update is compared
+WORDS = {**NORMS, "update_norm": "update"}
+FIRSTS = {**WORDS, "left_norm": "gradient norm"}
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,11 @@ class Tolerance:
     gradient: float
     update: float
 
+    def of(self, name: str) -> float:
+        return self.gradient if name in GRADIENTS else self.update
 
+
+GRADIENTS = ("grad_norm", "left_norm")
 SINGLE = Tolerance("float32", 1e-4, 1e-3, 1e-2)
 HALF = Tolerance("16 bits or TF32", 2e-2, 0.10, 0.15)
 
@@ -91,42 +97,32 @@ def equal_start(a: Run, b: Run) -> bool:
     return one == two
 
 
-def first_differences(a: Run, b: Run, steps: int = FIRST) -> tuple[float, float, float]:
+def first_differences(a: Run, b: Run, steps: int = FIRST) -> dict[str, float]:
     """Relative differences of the losses before the first step, of its gradient norm (before and
-    after clipping, the larger), and of the median update of the first ``steps``.
+    after clipping, the larger) and the moves of its buffers, and of the median update of the first
+    ``steps``, as far as known.
 
     A GradScaler leaves out the first steps until it has found its scale; the weights do not change
     in those.
     """
     x, y = taken(a)[:steps], taken(b)[:steps]
     if not a.record.steps or not b.record.steps or not x or not y:
-        return math.nan, math.nan, math.nan
+        return {}
     losses = [
         _relative(p, q)
         for p, q in zip(a.record.steps[0].losses, b.record.steps[0].losses, strict=False)
         if math.isfinite(p)
     ]
     shifted = a.record.steps[0].skipped != b.record.steps[0].skipped
-    updates = [
-        _relative(p.update_norm, q.update_norm)
-        for p, q in zip(x, y, strict=False)
-        if p.update_norm is not None and q.update_norm is not None
-    ]
-    gradients = []
-    for name in ("grad_norm", "left_norm"):
+    found = {"loss": max(losses)} if losses else {}
+    for name in NORMS:
         pairs = [(getattr(p, name), getattr(q, name)) for p, q in zip(x, y, strict=False)]
         known = [_relative(p, q) for p, q in pairs if p is not None and q is not None]
         if known:
-            gradients.append(median(known) if shifted else known[0])
-    return (
-        max(losses, default=math.nan),
-        max(gradients, default=math.nan),
-        median(updates) if updates else math.nan,
-    )
-
-
-def _told(step: Step) -> tuple[object, ...]:
-    return step.losses, step.grad_norm, step.update_norm, step.skipped
+            far = median(known) if shifted or name == "update_norm" else known[0]
+            what = FIRSTS[name]
+            found[what] = max(far, found.get(what, 0.0))
+    return found
 
 
 def _share(x: float, y: float, usual: Sequence[float | None]) -> float:
@@ -138,17 +134,11 @@ def _share(x: float, y: float, usual: Sequence[float | None]) -> float:
     return far and far / max(abs(x), abs(y), median(known) if known else 0.0, 1e-12)
 
 
-def parting(ev: Evidence) -> int:
-    """The first step in which the two differ in a bit; 0 where none does."""
-    both = zip(ev.a.record.steps, ev.b.record.steps, strict=False)
-    return next((i for i, (x, y) in enumerate(both) if repr(_told(x)) != repr(_told(y))), 0)
-
-
 def parting_step(ev: Evidence) -> Check | None:
     """(i) once more, where all steps before were equal bit for bit: what acts only later (a cache
     that is filled in the first pass, the training of a second model) meets weights that are equal,
     so that no rounding has grown."""
-    place = parting(ev)
+    place = course.together(ev.a.record, ev.b.record, draws=False)
     if not 0 < place < alike.agreeing_steps(ev):
         return None
     known = tolerance_of(ev)
@@ -161,14 +151,11 @@ def parting_step(ev: Evidence) -> Check | None:
         _share(p, q, losses) for p, q in zip(x.losses, y.losses, strict=False) if math.isfinite(p)
     ]
     found = [("loss", max(far, default=0.0), known.loss)]
-    for what, name, most in (
-        ("gradient norm", "grad_norm", known.gradient),
-        ("gradient norm before clipping", "left_norm", known.gradient),
-        ("update", "update_norm", known.update),
-    ):
+    for name, what in WORDS.items():
         p, q = getattr(x, name), getattr(y, name)
         if p is not None and q is not None:
-            found.append((what, _share(p, q, [getattr(step, name) for step in usual]), most))
+            share = _share(p, q, [getattr(step, name) for step in usual])
+            found.append((what, share, known.of(name)))
     words = "; ".join(
         f"{w} differs by {100 * v:.2g} % (allowed {100 * m:g} %)" for w, v, m in found
     )
@@ -199,22 +186,17 @@ def first_step(ev: Evidence) -> Check:
         )
     agreeing = alike.agreeing_steps(ev)
     whole = ev.effect != "unknown" or alike.throughout(ev)
-    loss, gradient, update = first_differences(
-        ev.a, ev.b, FIRST if whole else min(FIRST, max(1, agreeing))
-    )
-    if math.isnan(loss) and math.isnan(gradient):
+    far = first_differences(ev.a, ev.b, FIRST if whole else min(FIRST, max(1, agreeing)))
+    if not far:
         return Check(name, None, "no loss and no gradient was seen at the first step")
     known = tolerance_of(ev)
+    allowed = {"loss": known.loss, **{what: known.of(name) for name, what in FIRSTS.items()}}
     words = [
-        f"{what} differs by {100 * value:.2g} % (allowed {100 * most:g} %)"
-        for what, value, most in (
-            ("loss", loss, known.loss),
-            ("gradient norm", gradient, known.gradient),
-            ("update", update, known.update),
-        )
-        if not math.isnan(value)
+        f"{what} differs by {100 * value:.2g} % (allowed {100 * allowed[what]:g} %)"
+        for what, value in far.items()
     ]
     text = f"{'; '.join(words)}, for {known.name}"
+    loss = far.get("loss", 0.0)
     if loss > known.loss and agreeing > 0:
         return Check(name, False, f"{text}, from the same random numbers and the same data")
     if loss > known.loss:
@@ -223,13 +205,12 @@ def first_step(ev: Evidence) -> Check:
             None,
             f"{text}: more than rounding, so either random masks are drawn differently or something else is computed",
         )
-    if gradient > known.gradient or update > known.update:
+    beyond = max(value / allowed[what] for what, value in far.items())
+    if beyond > 1:
         # The masks are the same: beyond that, it is no rounding.
         limit = 2 if known is HALF else 1 if agreeing > 0 else 10
-        wrong = not math.isnan(loss) and (
-            gradient > limit * known.gradient or update > limit * known.update
-        )
-        return Check(name, False if wrong else None, text)
+        told = "loss" in far or agreeing > 0
+        return Check(name, False if told and beyond > limit else None, text)
     return Check(name, True, text)
 
 

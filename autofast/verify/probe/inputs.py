@@ -15,6 +15,7 @@ from torch.nn.modules import module as modules
 from . import surroundings
 from .core import Probe
 from .loaders import readable, weights
+from .unaided import bare
 from .walk import walk
 
 MOST_CALLS = 4000
@@ -25,7 +26,8 @@ LONGEST = 1024
 
 def named(entry: Any) -> list[tuple[str, Any]]:
     """Tensors with the way to them: ``0``, ``1.0``, ``mask``."""
-    return [(".".join(path), leaf) for path, leaf in walk(entry) if isinstance(leaf, torch.Tensor)]
+    leaves = ((".".join(path), bare(leaf)) for path, leaf in walk(entry))
+    return [(path, leaf) for path, leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
 def ordered(tensor: torch.Tensor) -> float:

@@ -104,10 +104,11 @@ def torch_arrived(
             probe.note(f"{what} not recorded: {described(error)}")
             return None
 
-    from . import children, loaders, options, spans, state, training
+    from . import children, loaders, options, spans, state, training, unaided
 
     attempt("seeds", seeding.torch)
     steps = attempt("steps", lambda: training.Training(probe))
+    attempt("training without a backward", lambda: unaided.Unaided(probe, steps))
     fetches = attempt("loaders", lambda: loaders.Loaders(probe))
     attempt("transfers and collectives", lambda: spans.Spans(probe))
     attempt("checkpoints", saves.torch)
@@ -161,7 +162,7 @@ def torch_arrived(
         models = state.State(probe)
         steps.constructed.append(models.constructed)
         if wanted.state:
-            steps.modes = models.modes
+            steps.models = models.ended
             models.inputs, models.draws = given, random
             followed = averages.Averages(probe, models.optimizers)
             steps.each_backward = followed.look

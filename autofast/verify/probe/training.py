@@ -68,7 +68,7 @@ class Training:
         self.in_backward = False
         self.detailed = probe.settings.detailed
         self.watch: Any = None  # gradients.Watch
-        self.modes: Callable[[], dict[str, Any]] = dict  # state.State
+        self.models: Callable[[], dict[str, Any]] = dict  # state.State.ended
         self.options: Any = None  # options.Options
         self.kinds: Callable[[list[Any]], None] = lambda parameters: None  # precision.Precision
         self.random: Callable[[], str] | None = None  # surroundings.random_digest
@@ -81,6 +81,15 @@ class Training:
         self.wrap_construction()
         self.wrap_backward()
         self.wrap_scaler()
+
+    def begins(self) -> None:
+        for callback in self.first_backward:
+            callback()
+        self.first_backward.clear()
+
+    def ended(self) -> dict[str, Any]:
+        """What is known of a step at its end, whoever makes it."""
+        return {**self.models(), **({"random": self.random()} if self.random else {})}
 
     # ----------------------------------------------------------------------------------- optimizers
     def number(self, optimizer: Any) -> int:
@@ -118,6 +127,7 @@ class Training:
 
         def before(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             probe.resumed()
+            self.begins()
             for place, entry in enumerate(stack):
                 if entry[0] is optimizer:  # an earlier step of it ended in an exception
                     del stack[place:]
@@ -174,9 +184,7 @@ class Training:
                 optimizer.__dict__[HELD] = held(optimizer)
                 if self.watch is not None:
                     self.watch.after(optimizer, extras)
-                extras.update(self.modes())
-                if self.random is not None:
-                    extras["random"] = self.random()
+                extras.update(self.ended())
                 if NUMBER not in optimizer.__dict__:
                     self.first_of_optimizer()
                 if self.options is not None:
@@ -194,13 +202,7 @@ class Training:
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
             if self.in_backward:  # reentrant checkpointing calls it from inside a backward
                 return original(tensors, *args, **kwargs)
-            probe.trains()
-            if probe.stopping:
-                probe.resumed()
-            for callback in self.first_backward:
-                callback()
-            self.first_backward.clear()
-            self.each_backward()
+            self.goes_back()
             scale = self.scale if self.scaled else None
             loss = self.loss(tensors)
             self.in_backward = True
@@ -212,21 +214,28 @@ class Training:
             now = clock()
             if self.watch is not None:
                 self.watch.after_backward(scale)
-            probe.events.append(("b", start, now, loss))
             probe.backwards += 1
-            if not probe.steps or not probe.optimizers:
-                self.without_optimizer(now)
+            self.went_back("b", start, now, loss)
 
         torch.autograd.backward = opaque(backward)
 
-    def without_optimizer(self, now: float) -> None:
-        """No optimizer of torch's has stepped: where none was made, or none steps in a hundred
-        backwards, backwards count as steps.
+    def goes_back(self) -> None:
+        """A backward begins, or what stands for one."""
+        self.probe.trains()
+        if self.probe.stopping:
+            self.probe.resumed()
+        self.begins()
+        self.each_backward()
+
+    def went_back(self, kind: str, start: float, now: float, loss: Any) -> None:
+        """Where no optimizer of torch's has stepped (none was made, or none steps in a hundred
+        backwards) it ends a step.
         """
         probe = self.probe
-        if not probe.made or (
-            probe.settings.steps and probe.backwards >= 100 * probe.settings.steps
-        ):
+        many = probe.settings.steps and probe.backwards >= 100 * probe.settings.steps
+        ends = not (probe.steps and probe.optimizers) and (not probe.made or many)
+        probe.events.append((kind, start, now, loss, self.ended() if ends else None))
+        if ends:
             probe.step_ended(now)
 
     def loss(self, tensors: Any) -> Any:
