@@ -141,9 +141,9 @@ class State:
         averages) and, where torch has no optimizer, parameters.
         """
         found: dict[str, Any] = {}
-        kinds = {"state": torch.nn.Module.named_buffers}
+        kinds = {"state_norm": torch.nn.Module.named_buffers}
         if not self.probe.made:
-            kinds["update"] = torch.nn.Module.named_parameters
+            kinds["update_norm"] = torch.nn.Module.named_parameters
         for what, of in kinds.items():
             ways: list[Any] = []
             for number in numbers:

@@ -164,7 +164,7 @@ class Training:
             start = self.probe.clock()
             result = closure(*args, **kwargs)
             self.probe.events.append(("f", start, self.probe.clock()))
-            if self.watch is not None and "norm" not in extras:
+            if self.watch is not None and "grad_norm" not in extras:
                 self.watch.before(optimizer, extras)
             return result
 

@@ -79,7 +79,7 @@ def read_record(path: Path) -> Record:
 def record(raw: Mapping[str, Any]) -> Record:
     if raw["ending"] not in get_args(Ending):
         raise ValueError(f"ending {raw['ending']!r}")
-    moments = raw["moments"]
+    moments, raw = raw["moments"], {k: v if k == "watched" else frozen(v) for k, v in raw.items()}
     events = nested(_standing_in(raw["events"]))
     iterations = passes(events)
     started = moments.get("script_started", 0.0)
@@ -89,7 +89,7 @@ def record(raw: Mapping[str, Any]) -> Record:
     sums, leaves = raw.get("checksums", {}), raw.get("leaves", {})
     items = raw.get("items", {})
     return Record(
-        **{name: frozen(raw[name]) for name in AS_WRITTEN if name in raw},
+        **{name: raw[name] for name in AS_WRITTEN if name in raw},
         ending=cast(Ending, raw["ending"]),
         moments=Moments(
             torch_imported=moments.get("torch_imported", started),
@@ -121,21 +121,14 @@ def record(raw: Mapping[str, Any]) -> Record:
         ),
         model=prints(raw.get("model", {})),
         start=prints(raw.get("start", {})),
-        checkpoints=tuple(Checkpoint(**entry) for entry in raw.get("checkpoints", ())),
-        devices=tuple(
-            Device(one["name"], one["peak_memory"], tuple(one["utilisation"]), tuple(one["power"]))
-            for one in raw.get("devices", ())
-        ),
+        checkpoints=tuple(Checkpoint(**one) for one in raw.get("checkpoints", ())),
+        devices=tuple(Device(**one) for one in raw.get("devices", ())),
         saves=tuple(
-            Saved(one["path"], one["step"], prints(one["tensors"]), one["plain"])
-            for one in raw.get("saves", ())
+            Saved(**{**one, "tensors": prints(one["tensors"])}) for one in raw.get("saves", ())
         ),
         calls=tuple(Call(*one) for one in raw.get("inputs", ())),
         evaluations=tuple(Evaluation(*one) for one in raw.get("evaluations", ())),
-        lines={
-            name: Lines(tuple(one["code"]), tuple(one["ran"]))
-            for name, one in raw.get("lines", {}).items()
-        },
+        lines={name: Lines(**one) for name, one in raw.get("lines", {}).items()},
         fed=tuple(fed(raw.get("fed", {}), iterations, ends)),
         watched=raw.get("watched", {}),
         resumed=Resumed(**raw["resumed"]) if raw.get("resumed") else None,
@@ -160,9 +153,7 @@ def frozen(value: Any) -> Any:
 
 def singles(batches: Sequence[Sequence[Any]]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Of single items: ``Pass.items`` and ``Pass.sketches``."""
-    items = tuple((tuple(drawn), tuple(map(tuple, rows))) for drawn, rows, _ in batches)
-    sketches = tuple(tuple(tuple(map(tuple, one)) for one in shown) for _, _, shown in batches)
-    return items, sketches
+    return tuple(batch[:2] for batch in batches), tuple(shown for *_, shown in batches)
 
 
 def fed(
@@ -185,17 +176,7 @@ def fed(
 
 
 def prints(raw: Mapping[str, Any]) -> dict[str, TensorPrint]:
-    return {
-        name: TensorPrint(
-            tuple(one["shape"]),
-            one["dtype"],
-            one["sha"],
-            one["norm"],
-            tuple(one["sketch"]),
-            one.get("buffer", False),
-        )
-        for name, one in raw.items()
-    }
+    return {name: TensorPrint(**one) for name, one in raw.items()}
 
 
 def columns(batches: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], ...]:
@@ -278,17 +259,7 @@ def row(
         losses=tuple(span.rest[0] for span in backwards),
         lr=tuple(last.rest[1]) if step else (),
         skipped=skipped,
-        grad_norm=extras.get("norm"),
-        update_norm=extras.get("update"),
-        left_norm=extras.get("left"),
-        grad_norms=tuple(extras.get("norms", ())),
-        update_norms=tuple(extras.get("updates", ())),
-        state_norm=extras.get("state"),
-        state_norms=tuple(extras.get("states", ())),
-        training=extras.get("training"),
-        evaluating=extras.get("evaluating"),
-        modes=tuple(extras.get("modes", ())),
-        random=str(extras.get("random", "")),
+        **{name: value for name, value in extras.items() if name != "inf"},
     )
 
 
