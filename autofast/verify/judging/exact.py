@@ -98,11 +98,17 @@ def apart(x: Run, y: Run, steps: int | None = None) -> float:
     """Root mean square of the relative differences of the losses, over the first ``steps``;
     infinite where one alone is no number.
     """
+    found = spans(x, y, steps)
+    return math.hypot(*found) / math.sqrt(len(found)) if found else 0.0
+
+
+def spans(x: Run, y: Run, steps: int | None = None) -> list[float]:
+    """Relative difference of each two losses, by the size of losses in the median; infinite where
+    one alone is no number.
+    """
     pairs = list(zip(x.record.losses[:steps], y.record.losses[:steps], strict=False))
-    if not pairs:
-        return 0.0
     size = median([abs(p) for p, _ in pairs if math.isfinite(p)] or [0.0]) or 1e-30
-    return math.hypot(*(gap(p, q) for p, q in pairs)) / math.sqrt(len(pairs)) / size
+    return [gap(p, q) / size for p, q in pairs]
 
 
 def state_apart(x: Run, y: Run, buffers: bool | None = None) -> float:

@@ -41,7 +41,7 @@ from autofast.verify.evidence import alike, course
 from autofast.verify.evidence.gathered import HALF_STEP, SINGLE_STEP, Evidence, taken
 from autofast.verify.evidence.numbered import plain
 from autofast.verify.evidence.record import NORMS, Run
-from autofast.verify.judging.exact import apart, state_apart
+from autofast.verify.judging.exact import apart, spans, state_apart
 from autofast.verify.result import Check
 
 FACTOR = 10.0
@@ -219,25 +219,14 @@ def distances(ev: Evidence) -> Check:
     name = "as far as rounding carries"
     tried = []
     measures = (("losses", lambda x, y: apart(x, y, EARLY)), ("final weights", state_apart))
-    for reference, subject, other, words in (
-        (ev.double, ev.a, ev.b, "from the run in double precision"),
-        (
-            ev.perturbed,
-            ev.a,
-            ev.b,
-            "from the original, whose run with parameters moved by one rounding is",
-        ),
+    for ruler, middle, own, words in (
+        (ev.double, ev.double, ev.a, "the run in double precision, the original's"),
+        (ev.perturbed, ev.a, ev.perturbed, "the original's, those moved by one rounding"),
     ):
-        if reference is None:
+        if ruler is None or middle is None or own is None:
             continue
-        if reference is ev.double:
-            found = [(what, m(other, reference), m(subject, reference)) for what, m in measures]
-            text = "; ".join(
-                f"{what} {x:.2g} {words}, the original's {y:.2g}" for what, x, y in found
-            )
-        else:
-            found = [(what, m(other, subject), m(reference, subject)) for what, m in measures]
-            text = "; ".join(f"{what} {x:.2g} {words} {y:.2g} away" for what, x, y in found)
+        found = [(what, m(ev.b, middle), m(own, middle)) for what, m in measures]
+        text = "; ".join(f"{what} {x:.2g} from {words} {y:.2g}" for what, x, y in found)
         known = [(x, y) for _, x, y in found if x > 0 or y > 0]
         if known and all(x <= FACTOR * y < math.inf for x, y in known):
             return Check(name, True, f"{text} (at most {FACTOR:g} times as far)")
@@ -252,15 +241,6 @@ def distances(ev: Evidence) -> Check:
             "no run in double precision and none with perturbed parameters could be made",
         )
     return Check(name, None, " | ".join(tried))
-
-
-def spans(x: Run, y: Run) -> list[float]:
-    """Relative difference of each two losses, by the size of losses in the median; infinite where
-    one alone is no number.
-    """
-    pairs = list(zip(x.record.losses, y.record.losses, strict=False))
-    size = median([abs(p) for p, _ in pairs if math.isfinite(p)] or [0.0]) or 1e-30
-    return [gap(p, q) / size for p, q in pairs]
 
 
 def yardsticks(ev: Evidence) -> list[Run]:

@@ -14,6 +14,7 @@ from torch.nn.modules import module as modules
 
 from . import surroundings
 from .core import Probe
+from .instead import compiling
 from .loaders import readable, weights
 from .unaided import bare
 from .walk import walk
@@ -106,7 +107,6 @@ class Inputs:
         return {"inputs": self.calls, "modules": self.modules, "dropouts": dropouts}
 
     def hook(self) -> Any:
-        compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
 
         def after(module: Any, arguments: Any, output: Any) -> None:
             if compiling():  # traced as it stands: it must fold to nothing there

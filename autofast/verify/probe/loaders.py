@@ -18,8 +18,8 @@ import torch
 from torch.utils.data import dataloader
 
 from .core import Probe
+from .instead import opaque
 from .prints import signs
-from .training import opaque
 from .walk import walk
 
 MOST_ITEMS = 100_000  # numbers of single items that are kept

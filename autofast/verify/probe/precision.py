@@ -7,12 +7,12 @@ float32 is no proof of 16 bits.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
 from torch.nn.modules import module as modules
 
+from .instead import compiling, instead_of
 from .surroundings import cudnn_tf32, tf32
 from .walk import walk
 
@@ -41,7 +41,6 @@ class Precision:
     def __init__(self) -> None:
         self.seen: set[str] = set()
         self.kinds: set[str] = set()
-        compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
 
         def after(module: Any, arguments: Any, output: Any) -> None:
             if compiling():
@@ -57,17 +56,12 @@ class Precision:
         self.wrap_autocast()
 
     def wrap_autocast(self) -> None:
-        cls: Any = torch.amp.autocast_mode.autocast
-        original = cls.__enter__
-
-        @functools.wraps(original)
-        def enter(this: Any) -> Any:
+        @instead_of("__enter__", torch.amp.autocast_mode.autocast)
+        def enter(original: Any, this: Any) -> Any:
             if getattr(this, "_enabled", False):
                 kind = short(getattr(this, "fast_dtype", ""))
                 self.seen.add(f"autocast {getattr(this, 'device', '')} {kind}")
             return original(this)
-
-        cls.__enter__ = enter
 
     def gradients(self, parameters: list[Any]) -> None:
         for parameter in parameters:

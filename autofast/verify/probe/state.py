@@ -15,6 +15,7 @@ from torch.nn.modules import module as modules
 
 from .core import Probe
 from .gradients import LATELY, by_parts, norm, parameters, together
+from .instead import compiling
 from .prints import Printer
 
 ASKING = "_forward_pre_hooks_with_kwargs"
@@ -80,7 +81,6 @@ class State:
         of its own that want them: the first hook enters the second there, for this one call, so
         that nothing of it is copied or saved.
         """
-        compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
         thread = torch.is_grad_enabled
 
         def ask(module: Any, arguments: Any) -> None:

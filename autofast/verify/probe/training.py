@@ -8,7 +8,6 @@ one wrapper sees both.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,19 +15,12 @@ import torch
 from torch.optim import optimizer as optim
 
 from .core import Probe
+from .instead import instead_of, opaque
 
 # in the optimizer's own __dict__: no reference that would keep a discarded optimizer and its state
 # alive
 NUMBER = "_autofast_number"
 HELD = "_autofast_held"
-
-
-def opaque(function: Any) -> Any:
-    """torch.compile shall not look into this: it would trace the clock. Does what
-    torch._dynamo.disable does, without importing dynamo.
-    """
-    function._torchdynamo_disable = True
-    return function
 
 
 def held(optimizer: Any) -> bool:
@@ -108,16 +100,12 @@ class Training:
         return tuple([rate if type(rate) is float else kept(rate) for rate in rates])
 
     def wrap_construction(self) -> None:
-        original = optim.Optimizer.__init__
-
-        @functools.wraps(original)
-        def construct(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+        @instead_of("__init__", optim.Optimizer, hidden=True)
+        def construct(original: Any, optimizer: Any, *args: Any, **kwargs: Any) -> None:
             original(optimizer, *args, **kwargs)
             self.probe.made += 1
             for callback in self.constructed:
                 callback(optimizer)
-
-        optim.Optimizer.__init__ = opaque(construct)  # type: ignore[method-assign]
 
     def before_hook(self) -> Callable[..., Any]:
         """Closures are timed: with them forward and backward lie inside the step (LBFGS,
@@ -196,12 +184,13 @@ class Training:
 
     # ------------------------------------------------------------------------------------- backward
     def wrap_backward(self) -> None:
-        probe, clock, original = self.probe, self.probe.clock, torch.autograd.backward
+        probe, clock = self.probe, self.probe.clock
 
-        @functools.wraps(original)
-        def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
+        @instead_of("backward", torch.autograd, hidden=True)
+        def backward(original: Any, tensors: Any, *args: Any, **kwargs: Any) -> None:
             if self.in_backward:  # reentrant checkpointing calls it from inside a backward
-                return original(tensors, *args, **kwargs)
+                original(tensors, *args, **kwargs)
+                return
             self.goes_back()
             scale = self.scale if self.scaled else None
             loss = self.loss(tensors)
@@ -216,8 +205,6 @@ class Training:
                 self.watch.after_backward(scale)
             probe.backwards += 1
             self.went_back("b", start, now, loss)
-
-        torch.autograd.backward = opaque(backward)
 
     def goes_back(self) -> None:
         """A backward begins, or what stands for one."""
@@ -261,11 +248,11 @@ class Training:
         before, there is only the first.
         """
         scaler: Any = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
-        scale, step, probe = scaler.scale, scaler.step, self.probe
+        probe = self.probe
 
-        @functools.wraps(scale)
-        def remember(this: Any, outputs: Any) -> Any:
-            result = scale(this, outputs)
+        @instead_of("scale", scaler, hidden=True)
+        def remember(original: Any, this: Any, outputs: Any) -> Any:
+            result = original(this, outputs)
             if isinstance(outputs, torch.Tensor):
                 self.scaled = [(result, outputs.detach())]
             elif isinstance(outputs, (list, tuple)):
@@ -277,10 +264,10 @@ class Training:
             self.scale = getattr(this, "_scale", None)
             return result
 
-        @functools.wraps(step)
-        def watched(this: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        @instead_of("step", scaler, hidden=True)
+        def watched(original: Any, this: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             steps, start = probe.steps, probe.clock()
-            result = step(this, optimizer, *args, **kwargs)
+            result = original(this, optimizer, *args, **kwargs)
             # No hook fired: it found an infinity. It has read that from the device itself, so
             # nothing needs to be asked.
             if (
@@ -294,5 +281,3 @@ class Training:
                 )
                 probe.step_ended(now)
             return result
-
-        scaler.scale, scaler.step = opaque(remember), opaque(watched)

@@ -15,7 +15,8 @@ import torch
 from torch.nn.modules import module as modules
 
 from .core import Probe
-from .training import Training, kept, opaque
+from .instead import compiling, instead_of
+from .training import Training, kept
 
 BEFORE = 2  # changes that are no training: an initialisation, a checkpoint
 
@@ -33,18 +34,14 @@ def bare(tensor: Any) -> Any:
 class Unaided:
     def __init__(self, probe: Probe, training: Training) -> None:
         self.probe, self.training = probe, training
-        self.compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
         self.known: dict[int, tuple[Any, Any]] = {}  # outermost modules, their parameters
         self.inner: set[int] = set()
         self.changes = self.gradients = self.depth = 0
         self.handle: Any = modules.register_module_forward_pre_hook(self.hook())
         self.wrap_autograd()
-        for name in ("grad", "grad_and_value"):
-            self.wrap_function(name)
+        self.wrap_functions()
 
     def hook(self) -> Any:
-        compiling = self.compiling
-
         def called(module: Any, arguments: Any) -> None:
             if not compiling():
                 self.called(module)
@@ -85,10 +82,8 @@ class Unaided:
             self.training.went_back("g", start, self.probe.clock(), loss)
 
     def wrap_autograd(self) -> None:
-        original = torch.autograd.grad
-
-        @functools.wraps(original)
-        def grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        @instead_of("grad", torch.autograd, hidden=True)
+        def grad(original: Any, outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
             inputs = tuple(inputs) if hasattr(inputs, "__next__") else inputs
             some = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
             ours = any(isinstance(one, torch.nn.Parameter) for one in some)
@@ -100,25 +95,21 @@ class Unaided:
             self.went_back(start, loss)
             return result
 
-        torch.autograd.grad = opaque(grad)
-
-    def wrap_function(self, name: str) -> None:
+    def wrap_functions(self) -> None:
         from torch import func
 
-        original: Any = getattr(func, name)
-
-        @functools.wraps(original)
-        def differentiated(function: Any, *args: Any, **kwargs: Any) -> Any:
+        def differentiated(original: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
             return original(self.telling(function), *args, **kwargs)
 
-        setattr(func, name, differentiated)
+        for name in ("grad", "grad_and_value"):
+            instead_of(name, func)(differentiated)
 
     def telling(self, function: Any) -> Any:
         """``function``, whose value is a loss; under ``vmap`` those of all samples are summed."""
 
         @functools.wraps(function)
         def told(*args: Any, **kwargs: Any) -> Any:
-            if self.compiling() or self.depth or self.probe.backwards:
+            if compiling() or self.depth or self.probe.backwards:
                 return function(*args, **kwargs)
             self.depth, start = 1, self.probe.clock()
             try:
