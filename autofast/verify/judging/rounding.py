@@ -33,7 +33,7 @@ the first loss agrees, the masks did, and so must the gradients.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autofast.verify.estimates import fmean, gap, median
@@ -134,6 +134,19 @@ def _share(x: float, y: float, usual: Sequence[float | None]) -> float:
     return far and far / max(abs(x), abs(y), median(known) if known else 0.0, 1e-12)
 
 
+def _against(far: Mapping[str, float], known: Tolerance) -> tuple[str, float]:
+    """Relative differences in words, and how many times as far as is allowed the worst of them
+    is.
+    """
+    allowed = {what: known.of(name) for some in (FIRSTS, WORDS) for name, what in some.items()}
+    allowed["loss"] = known.loss
+    words = "; ".join(
+        f"{what} differs by {100 * value:.2g} % (allowed {100 * allowed[what]:g} %)"
+        for what, value in far.items()
+    )
+    return f"{words}, for {known.name}", max(v / allowed[what] for what, v in far.items())
+
+
 def parting_step(ev: Evidence) -> Check | None:
     """(i) once more, where all steps before were equal bit for bit: what acts only later (a cache
     that is filled in the first pass, the training of a second model) meets weights that are equal,
@@ -150,18 +163,14 @@ def parting_step(ev: Evidence) -> Check | None:
     far = [
         _share(p, q, losses) for p, q in zip(x.losses, y.losses, strict=False) if math.isfinite(p)
     ]
-    found = [("loss", max(far, default=0.0), known.loss)]
+    found = {"loss": max(far, default=0.0)}
     for name, what in WORDS.items():
         p, q = getattr(x, name), getattr(y, name)
         if p is not None and q is not None:
-            share = _share(p, q, [getattr(step, name) for step in usual])
-            found.append((what, share, known.of(name)))
-    words = "; ".join(
-        f"{w} differs by {100 * v:.2g} % (allowed {100 * m:g} %)" for w, v, m in found
-    )
-    limit = 2 if known is HALF else 1
-    good = all(value <= limit * most for _, value, most in found)
-    text = f"all steps before {place + 1} are equal bit for bit; there {words}, for {known.name}, from the same random numbers and the same data"
+            found[what] = _share(p, q, [getattr(step, name) for step in usual])
+    words, beyond = _against(found, known)
+    good = beyond <= (2 if known is HALF else 1)
+    text = f"all steps before {place + 1} are equal bit for bit; there {words}, from the same random numbers and the same data"
     return Check("first step that differs", good, text)
 
 
@@ -190,12 +199,7 @@ def first_step(ev: Evidence) -> Check:
     if not far:
         return Check(name, None, "no loss and no gradient was seen at the first step")
     known = tolerance_of(ev)
-    allowed = {"loss": known.loss, **{what: known.of(name) for name, what in FIRSTS.items()}}
-    words = [
-        f"{what} differs by {100 * value:.2g} % (allowed {100 * allowed[what]:g} %)"
-        for what, value in far.items()
-    ]
-    text = f"{'; '.join(words)}, for {known.name}"
+    text, beyond = _against(far, known)
     loss = far.get("loss", 0.0)
     if loss > known.loss and agreeing > 0:
         return Check(name, False, f"{text}, from the same random numbers and the same data")
@@ -205,7 +209,6 @@ def first_step(ev: Evidence) -> Check:
             None,
             f"{text}: more than rounding, so either random masks are drawn differently or something else is computed",
         )
-    beyond = max(value / allowed[what] for what, value in far.items())
     if beyond > 1:
         # The masks are the same: beyond that, it is no rounding.
         limit = 2 if known is HALF else 1 if agreeing > 0 else 10

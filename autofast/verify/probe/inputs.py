@@ -14,8 +14,8 @@ from torch.nn.modules import module as modules
 
 from . import surroundings
 from .core import Probe
-from .instead import compiling
 from .loaders import readable, weights
+from .training import compiling
 from .unaided import bare
 from .walk import walk
 

@@ -6,10 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import torch
-
 F = TypeVar("F", bound=Callable[..., Any])
-compiling: Any = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
 
 
 def opaque(function: Any) -> Any:

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch.nn.modules import module as modules
 
-from .instead import compiling, instead_of
+from .instead import instead_of
 from .surroundings import cudnn_tf32, tf32
+from .training import compiling
 from .walk import walk
 
 
@@ -68,7 +69,7 @@ class Precision:
             if parameter.grad is not None:
                 self.seen.add(f"gradient {short(parameter.grad.dtype)}")
 
-    def found(self) -> list[str]:
+    def found(self) -> dict[str, list[str]]:
         """TF32 counts where CUDA was used: cuDNN has it on by default, for what it computes."""
         cuda: Any = torch.cuda
         if cuda.is_available() and cuda.is_initialized():
@@ -77,4 +78,4 @@ class Precision:
             own = any("Conv" in k or k in ("LSTM", "GRU", "RNN") for k in self.kinds)
             if own and cudnn_tf32(torch.backends):
                 self.seen.add("TF32 cudnn")
-        return sorted(self.seen)
+        return {"precision": sorted(self.seen)}

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 
 from .core import Probe
-from .instead import compiling, instead_of, registered
+from .instead import instead_of, registered
+from .training import compiling
 
 STEPS = range(1, 25)  # optimizer steps made before; what is drawn sooner may be a model's weights
 TORCH = "rand randn rand_like randn_like normal bernoulli randint randint_like"

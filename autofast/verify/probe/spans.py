@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 from .core import Probe
-from .instead import compiling, instead_of
+from .instead import instead_of
 from .surroundings import gpu_possible
+from .training import compiling
 
 COLLECTIVES = (
     "all_reduce reduce broadcast barrier all_gather all_gather_into_tensor all_gather_object broadcast_object_list gather scatter "

@@ -15,8 +15,8 @@ from torch.nn.modules import module as modules
 
 from .core import Probe
 from .gradients import LATELY, by_parts, norm, parameters, together
-from .instead import compiling
 from .prints import Printer
+from .training import compiling
 
 ASKING = "_forward_pre_hooks_with_kwargs"
 # Wrappers that call what they hold, as anybody else would.

@@ -17,6 +17,7 @@ from torch.optim import optimizer as optim
 from .core import Probe
 from .instead import instead_of, opaque
 
+compiling: Any = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
 # in the optimizer's own __dict__: no reference that would keep a discarded optimizer and its state
 # alive
 NUMBER = "_autofast_number"

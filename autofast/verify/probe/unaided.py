@@ -15,8 +15,8 @@ import torch
 from torch.nn.modules import module as modules
 
 from .core import Probe
-from .instead import compiling, instead_of
-from .training import Training, kept
+from .instead import instead_of
+from .training import Training, compiling, kept
 
 BEFORE = 2  # changes that are no training: an initialisation, a checkpoint
 

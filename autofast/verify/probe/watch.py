@@ -230,7 +230,7 @@ class Watch:
     def found(self) -> dict[str, Any]:
         """Plain lists and numbers: record.Record.watched."""
         self.reported()
-        return {
+        found = {
             "files": sorted(self.modules()),
             "steps": max(0, self.probe.steps - WARM),
             "loaders": list(self.fetched()),
@@ -246,6 +246,7 @@ class Watch:
             ],
             **self.operations.found(),
         }
+        return {"watched": found}
 
     def fetched(self) -> Any:
         """Of each loader whose data no other gives: its number and place, workers, batches, items,
