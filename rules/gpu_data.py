@@ -6,16 +6,12 @@ from collections.abc import Iterator
 
 from autofast.facts.cost import gains
 from autofast.model.script import Script
-from autofast.model.source import source_of
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.loading.resident import Augmented, Kept, edits, plans, random_images
-from autofast.techniques.loading.resident_slices import slices
 
 MESSAGE = (
     "batches of data in memory are made item by item and copied to the device, in every epoch again"
 )
-
-PARTS = "parts of a tensor in host memory are copied to the device in every step"
 
 
 @rule(
@@ -39,8 +35,3 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             needs = (Augmented,) if plan.made is not None else ()
             made = edits(script, plan)
             yield Finding(loader.node, MESSAGE, edits=made, effect=plan.effect, needs=needs)
-    for transfer, name in slices(script) if options.target != "cpu" else ():
-        device = transfer.target.expr if transfer.target is not None else None
-        move = f"{name}.to({source_of(device).segment(device)})" if device else f"{name}.cuda()"
-        advice = f"if it fits there, put it on the device once, above the loop: `{name} = {move}`"
-        yield Finding(transfer.node, f"{PARTS} (`{name}`)", advice=advice)

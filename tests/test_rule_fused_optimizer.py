@@ -195,7 +195,7 @@ def test_refusals(parts: dict[str, str], why: str) -> None:
         ({"requirements.txt": "torch~=2.0.1\n"}, True),
         ({"requirements.txt": "torch==2.*\n"}, True),
         ({"requirements.txt": "torch>=2.4\n"}, False),
-        ({"requirements.txt": "torch>=1.6\n"}, False),  # a habit of its time
+        ({"requirements.txt": "torch>=1.6\n"}, True),
         ({"requirements.txt": "# torch==1.0\ntorch>=1.8\n"}, True),
         ({"pyproject.toml": '[project]\ndependencies = ["numpy", "torch==2.1.0"]\n'}, True),
         ({"pyproject.toml": '[tool.poetry.dependencies]\ntorch = "^1.12"\n'}, True),

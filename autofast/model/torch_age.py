@@ -121,13 +121,14 @@ class TorchAge:
     def promised(self) -> Newest | None:
         """The lower bound of the project: with that torch, too, what is written has to run.
 
-        One below ``living`` is a habit of its time, but for a package's: that counts as ``living``.
+        One below ``living`` counts as that, but for one that ``binds``.
         """
-        said = [o for o in self.oldest if o.node is None and (o.binds or o.version >= self.living)]
+        said = [o for o in self.oldest if o.node is None]
         if not said:
             return None
         bound = max(said, key=lambda o: o.version)
-        return Newest(bound.place, bound.why, Limit(max(bound.version, self.living)))
+        least = bound.version if bound.binds else max(bound.version, self.living)
+        return Newest(bound.place, bound.why, Limit(least))
 
     @property
     def _shown(self) -> Version:

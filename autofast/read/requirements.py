@@ -2,9 +2,11 @@
 is none, what its README and the pages on installing it say, or else remarks in its code.
 
 "PyTorch 1.1", a badge, a row of a table, ``torch-0.4.0-cp27``: one version in words is the one that
-the project runs with, the newest where several are named. "1.10+" or "1.4 or later" is a lower
-bound, and so open above. A remark counts where it speaks of the project ("we support", "tested
-with", at the head of a file "requires"): another may speak of one function.
+the project runs with, the newest where several are named. "1.10+", "1.x" or "1.4 or later" is
+a lower bound, and so open above. Where nothing names torch, what is said of Python counts, or else
+what other packages are pinned to: an environment with these has a torch of their time. A remark
+counts where it speaks of the project ("we support", "tested with", at the head of a file
+"requires"): another may speak of one function.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from urllib.parse import unquote
@@ -21,23 +23,30 @@ from autofast.model import disk
 from autofast.model.script import Script
 from autofast.model.source import Source
 from autofast.model.syntax import is_docstring
-from autofast.model.torch_age import Limit, Version, version_of
-from autofast.read.torch_versions import CUDAS, PYTHONS
+from autofast.model.torch_age import Limit, Version, shown, version_of
+from autofast.read.torch_versions import CUDAS, OUT, PYTHONS, TIMES
 
 READ_ME = tuple(
     """README*.md README*.rst README*.txt README readme*.md INSTALL*.md docs/*INSTALL*.md docs/*install*.md
-    docs/*get*started*.md""".split()
+    get*started*.md docs/*get*started*.md""".split()
 )
 
 _BETWEEN = (  # "](https://pytorch.org) **version**: "
     r"(?:\]\(https?:[^)\s]*\)|\]\[[^\]]*\]|[\s*_`\])(|:,=~<>≥≤!/-]|\b(?:code|install|tested|on|with|under|using|ver|version|versions|release"
     r"|at|least|minimum|newer|higher|later|than|above|from|since|up|to)\b\.?|\bv(?=\d))*?"
 )
-_VERSION = r"\d+(?:\.\d+)+"
-NAMED = re.compile(
-    rf"(?i)(?<![\w-])(?:py)?torch(?P<between>{_BETWEEN})"
-    rf"(?P<version>{_VERSION})(?P<more>(?:(?:[\s,/–~&-]|\b(?:and|or|to)\b)+v?{_VERSION})*)"
-)
+_VERSION = r"\d+(?:(?:\.\d+)+|\.x\b)"
+
+
+def _named(name: str, version: str) -> re.Pattern[str]:
+    more = rf"(?:(?:[\s,/–~&-]|\b(?:and|or|to)\b)+v?{version})*"
+    return re.compile(
+        rf"(?i)(?<![\w-]){name}(?P<between>{_BETWEEN})(?P<version>{version})(?P<more>{more})"
+    )
+
+
+NAMED = _named("(?:py)?torch", _VERSION)
+PYTHON = _named("python", r"\d+(?:\.\d+)*(?!\w)")
 BEFORE = re.compile(
     r"(?i)\b(?:at\s+least|minimum(?:\s+of)?|above|newer\s+than|from|since)[\s*_`(\[]*$"
 )
@@ -67,11 +76,8 @@ TESTED = re.compile(
     + _ENDS
 )
 REQUIRES = re.compile(_OF_PROJECT + r"(?:requires?|needs?)" + _ENDS)
-PYTHON = re.compile(
-    r"(?i)\bpython[\s*_`\])(|:,=v-]*([23])(?:\.\d+)*(\+?)(?:[\s,/&]|or|and)*([23])?"
-)
 CUDA = re.compile(r"(?:\bcu|\bcuda|cudatoolkit[ =]+|nvidia/cuda:)(\d+(?:\.\d)?)(?![\d.]*\+)")
-NEWEST_TORCH = (3,)
+NEXT = {"torch": (3,), "python": (4,)}
 
 
 @dataclass(frozen=True)
@@ -87,9 +93,12 @@ class Said:
     binds: bool = False
 
 
-def _in_lines(lines: Iterable[tuple[str, str]]) -> list[Said]:
-    texts = ((place, unquote(line)) for place, line in lines)
-    return [s for place, x in texts for m in NAMED.finditer(x) if (s := _of_match(place, x, m))]
+def _in_lines(
+    lines: Iterable[tuple[str, str]], named: re.Pattern[str] = NAMED, package: str = "torch"
+) -> list[Said]:
+    texts = [(place, unquote(line)) for place, line in lines]
+    found = (_of_match(place, x, m, package) for place, x in texts for m in named.finditer(x))
+    return [said for said in found if said is not None]
 
 
 def _weighed(found: list[Said]) -> tuple[list[Said], list[Said]]:
@@ -109,17 +118,17 @@ def of_cuda(lines: Iterable[tuple[str, str]]) -> list[Said]:
 
 
 def of_python(lines: Iterable[tuple[str, str]]) -> list[Said]:
-    """Python 2, where that is the only one named."""
-    found = []
-    for place, line in lines:
-        for match in PYTHON.finditer(line):
-            if DENIED_BEHIND.search(line[match.end() :]):
-                return []
-            if match[1] == "3" or match[2] or match[3] == "3" or "+" in line[match.end() :][:1]:
-                return []
-            words = f"says {' '.join(match[0].split())}".rstrip(" ,/&(|-")
-            found.append(Said(place, words, limit=Limit(PYTHONS[(2,)])))
-    return found[:1]
+    """What an old Python says, where no newer one is named."""
+    pins = _weighed(_in_lines(lines, PYTHON, "python"))[1]
+    torch = next((newest_with(said.limit) for said in pins), None)
+    return [] if torch is None else [replace(pins[0], limit=Limit(torch))]
+
+
+def newest_with(python: Limit | None) -> Version | None:
+    """The last torch for such Pythons; None where any may be meant."""
+    above = ((*version[:-1], version[-1] + 1) for version in PYTHONS)
+    found = zip(PYTHONS.values(), above, strict=True)
+    return next((torch for torch, a in found if python and python.is_below(a)), None)
 
 
 def _newest(found: list[Said]) -> list[Said]:
@@ -127,17 +136,20 @@ def _newest(found: list[Said]) -> list[Said]:
     return [max(pins, key=lambda s: s.limit.newest if s.limit else ())] if pins else []
 
 
-def _of_match(place: str, line: str, match: re.Match[str], least: bool = False) -> Said | None:
-    """What one name of torch says; with ``least`` a lower bound."""
-    named = [version_of(v) for v in re.findall(_VERSION, match["version"] + match["more"])]
-    known = [v for v in named if v < NEWEST_TORCH]
+def _of_match(
+    place: str, line: str, match: re.Match[str], package: str = "torch", least: bool = False
+) -> Said | None:
+    """What one name of a package says; with ``least`` a lower bound."""
+    said = match["version"] + match["more"]
+    named = [version_of(v) for v in re.findall(r"\d+(?:\.\d+)*", said)]
+    known = [v for v in named if v < NEXT[package]]
     start, rest = line[: match.start()], line[match.end() :]
     denied = DENIED_BEFORE.search(start) or DENIED_BEHIND.search(rest)
     if not known or denied or "!=" in match["between"]:
         return None
     open_above = BEFORE.search(start) or WITHIN.search(match["between"]) or BEHIND.search(rest)
-    if open_above or least:
-        why = f"asks for torch >={'.'.join(map(str, min(known)))}"
+    if open_above or least or ".x" in said:
+        why = f"asks for {package} >={'.'.join(map(str, min(known)))}"
         return Said(place, why, min(known), binds=least)
     below = BELOW.search(match["between"])
     words = re.sub(r"\]?\(https?:\S*\)|[*_`\[\](|:]", " ", match[0])
@@ -165,7 +177,7 @@ def _remarked(source: Source) -> Iterator[Said]:
             start = remark[: match.start()]
             supports = bool(SUPPORTS.search(start))
             requires = REQUIRES.search(start) and (first is None or number < first.lineno)
-            found = _of_match(source.place(number), remark, match, least=supports)
+            found = _of_match(source.place(number), remark, match, "torch", supports)
             if found is not None and (supports or requires or TESTED.search(start)):
                 yield found
 
@@ -255,9 +267,27 @@ class Requirements:
             bounds, pins = _weighed([s for source in self._sources for s in _remarked(source)])
         if not bounds and not pins:
             pins = of_cuda([*self._code, *lines])
-            if not self.limits("python") and not self._is_for_python_3:
-                pins += of_python([*self._classifiers, *lines])
-        return bounds, pins
+            if not self.limits("python"):
+                pythons = of_python([*self._classifiers, *lines])
+                two = Limit(PYTHONS[(2,)])
+                pins += [p for p in pythons if p.limit != two or not self._is_for_python_3]
+        return bounds, pins or ([] if bounds else self._of_their_time)
+
+    @property
+    def _of_their_time(self) -> list[Said]:
+        """The newest torch that was out when the newest of the pinned packages was."""
+        found = []
+        for package, since in TIMES.items():
+            for place, spec, limit in self.limits(package):
+                if limit is None or spec[0] != "=":
+                    continue
+                out = [t for t, first in zip(OUT, since, strict=False) if not limit.is_below(first)]
+                if len(out) == len(since):
+                    return []
+                torch = out[-1] if out else (0, 4)
+                words = f"pins {package} {spec}, which is of the time of torch {shown(torch)}"
+                found.append(Said(place, words, limit=Limit(torch)))
+        return _newest(found)
 
     @property
     def _classifiers(self) -> list[tuple[str, str]]:

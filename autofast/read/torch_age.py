@@ -15,11 +15,10 @@ from autofast.model.torch_age import Limit, Newest, Oldest, TorchAge, Version
 from autofast.model.values import Arguments, Ext, Ref
 from autofast.read.extensions import extensions
 from autofast.read.old_tensors import broken_views, byte_masks, differences, old_numbers
-from autofast.read.requirements import PACKAGE, in_words, limits, lower
+from autofast.read.requirements import PACKAGE, in_words, limits, lower, newest_with
 from autofast.read.torch_versions import (
     GONE,
     GONE_KEYWORDS,
-    LIGHTNING,
     LIVING,
     METHODS,
     MODULES,
@@ -27,10 +26,8 @@ from autofast.read.torch_versions import (
     NEW,
     NEW_KEYWORDS,
     PAIRED,
-    PYTHONS,
     RENAMED,
     SINCE_PYTHON,
-    TAKES_SCHEDULERS,
 )
 
 
@@ -73,12 +70,9 @@ def _pins(script: Script) -> Iterator[Newest]:
             if limit is not None and len(limit.newest) > 1 and limit.newest >= first:
                 paired = Limit(_paired(package, limit.newest), limit.included)
                 yield Newest(place, f"asks for {package} {spec}", paired)
-    yield from _schedulers(script)
     for place, spec, limit in limits(script, "python"):
-        for python, torch in PYTHONS.items():
-            if limit is not None and limit.is_below((*python[:-1], python[-1] + 1)):
-                yield Newest(place, f"asks for Python {spec}", Limit(torch))
-                break
+        if (torch := newest_with(limit)) is not None:
+            yield Newest(place, f"asks for Python {spec}", Limit(torch))
 
 
 def _asked(script: Script) -> Iterator[Oldest]:
@@ -93,18 +87,6 @@ def _asked(script: Script) -> Iterator[Oldest]:
         yield Oldest(place, f"asks for torch {spec}", oldest, binds=place.startswith(PACKAGE))
     for bound in in_words(script)[0]:
         yield Oldest(bound.place, bound.why, max(bound.oldest, least), binds=bound.binds)
-
-
-def _schedulers(script: Script) -> Iterator[Newest]:
-    """A Lightning that takes no scheduler of torch 2.0, and one that it is given."""
-    names = (name for name in GONE_KEYWORDS if name.startswith("torch.optim.lr_scheduler."))
-    if not script.calls(*(n for n in names if not n.endswith("Plateau"))):
-        return
-    for package in LIGHTNING:
-        for place, spec, limit in limits(script, package):
-            if limit is not None and limit.is_below(TAKES_SCHEDULERS):
-                words = f"asks for {package} {spec}, which takes no scheduler of torch 2.0"
-                yield Newest(place, words, Limit((1, 13)))
 
 
 def _paired(package: str, version: Version) -> Version:

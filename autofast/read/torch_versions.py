@@ -31,15 +31,29 @@ LIVING = SINCE_PYTHON[3, 9]
 CUDAS: dict[str, Version] = {
     "75": (0, 4), "80": (1, 0), "90": (1, 1), "91": (0, 4), "92": (1, 7), "100": (1, 4), "101": (1, 8),
 }  # fmt: skip
+# What else is pinned says when an environment was made: the first release of each package after
+# each torch of OUT, by the dates of the files on PyPI. Where a row ends before torch 2.4, what came
+# later is pinned for other reasons (NumPy 1.20, for its old names), and says nothing.
+OUT = [(1, n) for n in range(14)] + [(2, n) for n in range(5)]
+TIMES = {
+    package: [tuple(map(int, version.split("."))) for version in since.split()]
+    for package, since in {
+        "numpy": "1.16.0 1.16.4 1.17.1 1.17.3 1.18.2 1.18.4 1.19.2 1.19.3 1.20.2",
+        "pandas": "0.24.0 0.25.0 0.25.1 0.25.2 1.0.0 1.0.4 1.1.0 1.1.4 1.2.4 1.2.5 1.3.5 1.4.2 1.4.4 1.5.2 2.0.0 2.1.2 2.2.1 2.2.3 2.2.3",
+        "scikit-learn": "0.20.2 0.20.4 0.22 0.22 0.22.2 0.23.0 0.23.2 0.24.0 0.24.2 1.0 1.0.1 1.1.0 1.1.2 1.2.0 1.3.0 1.3.2 1.4.2 1.5.0 1.5.2",
+        "tqdm": "4.29.0 4.32.0 4.33.0 4.37.0 4.42.0 4.46.0 4.48.1 4.52.0 4.59.0 4.61.2 4.63.0 4.63.1 4.64.1 4.65.0 4.65.1 4.66.2 4.66.2 4.66.3 4.66.5",
+        "transformers": "2.0.0 2.0.0 2.0.0 2.1.1 2.4.0 2.9.0 3.1.0 3.5.0 4.4.0 4.7.0 4.12.0 4.18.0 4.21.0 4.24.0 4.27.1 4.34.1 4.38.0 4.40.2 4.43.2",
+        "timm": "0.1.1 0.1.1 0.1.14 0.1.16 0.1.16 0.1.22 0.2.1 0.3.0 0.4.5 0.4.12 0.5.4 0.6.5 0.6.5 0.6.12 0.6.13 0.9.8 0.9.16 1.0.3 1.0.8",
+        "kornia": "0.1.4 0.1.4 0.1.4 0.2.0 0.2.0 0.2.2 0.3.2 0.5.0 0.5.0 0.5.5 0.6.0 0.6.4 0.6.6 0.6.9 0.6.11 0.7.1 0.7.2 0.7.3 0.7.4",
+        "torchmetrics": "0.2.0 0.2.0 0.2.0 0.2.0 0.2.0 0.2.0 0.2.0 0.2.0 0.2.0 0.4.0 0.6.0 0.7.3 0.9.2 0.10.2 1.0.0 1.2.1 1.3.1 1.4.0 1.4.1",
+        "pytorch-lightning": "0.0.2 0.2 0.4.0 0.5.2 0.5.3.3 0.7.5 0.9.0 1.0.4 1.2.2 1.3.6 1.5.0 1.6.0 1.6.5 1.8.0 2.0.1 2.1.0 2.1.4 2.2.4 2.4.0",
+        "torchvision": "0.2.2 0.3.0 0.4.0 0.4.1 0.5.0 0.6.1 0.7.0 0.8.0 0.9.0 0.10.0 0.11.0 0.12.0 0.13.0 0.14.0 0.15.0 0.16.0 0.17.0 0.18.0 0.19.0",
+    }.items()
+}
 # Packages of which each release runs with one torch (`_paired` in torch_age.py says which), and the
 # first of theirs that asks for it: older ones take any. By the tables of versions in the READMEs of
 # pytorch/vision and pytorch/text, and in the installation page of pytorch/audio.
 PAIRED: dict[str, Version] = {"torchvision": (0, 3), "torchtext": (0, 9), "torchaudio": (0, 3)}
-# Lightning takes schedulers of torch 2.0, whose base has another name, since 1.8.4: its change log,
-# and issue 15912 of Lightning-AI/pytorch-lightning. Until then all but ReduceLROnPlateau
-# are an error.
-LIGHTNING = ("pytorch-lightning", "lightning")
-TAKES_SCHEDULERS: Version = (1, 8, 4)
 
 _SCIPY = "since SciPy 1.3, and older ones want Python 3.7"
 _SKIMAGE = "since scikit-image 0.18, and older ones want Python 3.8"
