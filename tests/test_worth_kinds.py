@@ -115,13 +115,112 @@ RNNS = "self.a, self.b = nn.RNN(width(), 512), nn.LSTM(512, 512)"
         (RNNS, "self.b(self.a(x)[0])[0]", False),
         (RNNS + "; self.c = nn.Linear(512, 90)", "self.c(self.b(self.a(x)[0])[0])", False),
         (RNNS + "; self.c = nn.Linear(512, 50000)", "self.c(self.b(self.a(x)[0])[0])", True),
-        (RNNS, "torch.matmul(x, self.b(self.a(x)[0])[0])", True),
+        (RNNS, "torch.matmul(x, self.b(self.a(x)[0])[0])", False),
         ("self.a = nn.Linear(4096, 4096)", "self.a(x)", True),
     ],
 )
 def test_layers_of_cudnn_have_a_flag_of_their_own(layers: str, result: str, worth: bool) -> None:
     """And a network that options at their defaults do not make counts for nothing."""
     text = SPIKES.format(layers=layers, result=result)
+    assert bool(apply("tf32", text, min_gain=0.01).fixes) is worth
+
+
+MULTIPLIES = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+from lib import batches, width, words
+
+
+class Mixed(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.each, self.out = nn.Linear(size, 3 * size), nn.Linear(size, {labels})
+        self.soft = nn.Softmax(dim=-1)
+
+    def forward(self, x):
+        q, k, v = self.each(x).chunk(3, -1)
+        return self.out({mixed})
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(words, 256)
+        self.net = {net}
+
+    def forward(self, x):
+        return self.net({given})
+
+
+net = Net().cuda()
+optimizer = torch.optim.Adam(net.parameters())
+for x, y in batches:
+    loss = F.mse_loss(net(x.cuda()), y.cuda())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+SCORES = "torch.matmul(q, k.transpose(-2, -1))"
+
+
+@pytest.mark.parametrize(
+    ("net", "mixed", "labels", "worth"),
+    [
+        ("Mixed(width())", f"torch.matmul(F.softmax({SCORES}, -1), v)", 10, True),
+        ("Mixed(width())", "self.soft(q @ k.mT) @ v", 10, True),
+        ("Mixed(width())", "F.scaled_dot_product_attention(q, k, v)", 10, True),
+        ("Mixed(64)", f"torch.matmul(F.softmax({SCORES}, -1), v)", 10, False),
+        ("Mixed(width())", f"q * F.softmax({SCORES}, -1).sum()", 10, False),
+        ("Mixed(width())", "q", 10, False),
+        ("nn.Linear(256, words)", "q", 10, True),
+        ("nn.Linear(256, 90)", "q", 10, False),
+        ("nn.Sequential(*[nn.Linear(256, 256) for _ in range(8)])", "q", 10, True),
+        ("nn.Sequential(*[nn.Linear(100, 100) for _ in range(8)])", "q", 10, False),
+    ],
+)
+def test_kinds_of_networks_that_multiply_matrices(
+    net: str, mixed: str, labels: int, worth: bool
+) -> None:
+    """Attention, a number for each word, many wide layers: where no size of the batches is known.
+    Nothing else is taken to multiply much.
+    """
+    given = "self.embed(x)"
+    text = MULTIPLIES.format(net=net, mixed=mixed, labels=labels, given=given)
+    assert bool(apply("tf32", text, min_gain=0.01).fixes) is worth
+
+
+@pytest.mark.parametrize(
+    ("default", "worth"), [("16", False), ("'bf16-mixed'", False), ("32", True)]
+)
+def test_what_a_trainer_computes_in_by_default(default: str, worth: bool) -> None:
+    text = f"""
+import argparse
+import lightning as L
+import torch
+from torch import nn
+from lib import loader
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--precision", default={default})
+args = parser.parse_args()
+
+
+class Net(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.TransformerEncoderLayer(512, 8)
+
+    def training_step(self, batch, n):
+        return self.net(batch).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters())
+
+
+trainer = L.Trainer(precision=args.precision, accelerator="gpu")
+trainer.fit(Net(), loader)
+"""
     assert bool(apply("tf32", text, min_gain=0.01).fixes) is worth
 
 
@@ -157,7 +256,7 @@ for step in range(1000):
 """
 
 
-@pytest.mark.parametrize(("width", "worth"), [(500, False), (5000, True)])
+@pytest.mark.parametrize(("width", "worth"), [(5000, False), (50000, True)])
 def test_a_network_that_a_library_calls_is_the_one_on_the_device(width: int, worth: bool) -> None:
     assert bool(apply("tf32", LEARNERS.format(width=width), min_gain=0.01).fixes) is worth
 
