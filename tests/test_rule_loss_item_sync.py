@@ -327,6 +327,19 @@ def test_the_device_of_another_tensor_is_none_of_its_own() -> None:
     assert "double()" not in apply("loss-item-sync", asked + on).text
 
 
+def test_an_option_that_names_a_device() -> None:
+    """No other line speaks of MPS, so that it is a CUDA device or the CPU."""
+    named = HEAD.replace(
+        'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")',
+        "import argparse\nparser = argparse.ArgumentParser()\n"
+        'parser.add_argument("--device", default="cpu")\n'
+        "device = torch.device(parser.parse_args([]).device)",
+    )
+    assert named != HEAD
+    text = named + training("total += loss.item()", "total = 0", "print(total)")
+    same(text, "total += loss.detach().double()")
+
+
 def test_devices_without_float64() -> None:
     mps = HEAD.replace(
         'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")',

@@ -111,8 +111,7 @@ def only_cuda(script: Script) -> bool:
     """
     if requires_cuda(script):
         return True
-    own = {kind for kind, derived in script.analysis(_named) if not derived}
-    return not script.frameworks and not own & NOT_CUDA
+    return not script.frameworks and not _own(script) & NOT_CUDA
 
 
 def may_be_mps(script: Script, kinds: Set[str]) -> bool:
@@ -123,10 +122,19 @@ def may_be_mps(script: Script, kinds: Set[str]) -> bool:
     """
     if requires_cuda(script) or not kinds & NOT_CUDA:
         return False
-    own = {kind for kind, derived in script.analysis(_named) if not derived}
-    knows = bool({"mps", "accel"} & own) or bool(script.frameworks)
+    knows = bool({"mps", "accel"} & _own(script)) or bool(script.frameworks)
     asks = script.calls("torch.backends.mps.is_available", "torch.backends.mps.is_built")
     return bool(kinds & {"mps", "accel"}) or knows or bool(asks) or _is_left_open(script, kinds)
+
+
+def has_float64(script: Script) -> bool:
+    """Whether the device has float64, which MPS has not."""
+    return not may_be_mps(script, _own(script))
+
+
+def _own(script: Script) -> set[str]:
+    """The kinds of device that are not those of something else (``x.to(y.device)``)."""
+    return {kind for kind, derived in script.analysis(_named) if not derived}
 
 
 def _is_left_open(script: Script, kinds: Set[str]) -> bool:
