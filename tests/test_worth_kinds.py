@@ -4,6 +4,7 @@ nothing, and where it pays.
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -448,6 +449,62 @@ for epoch in range(9):
 def test_copies_of_an_evaluation_of_unknown_size_are_left(training: str, copies: int) -> None:
     found = apply("non-blocking", COPIES.format(training=training), min_gain=0.01)
     assert len([line for line in found.lines if "non_blocking=True" in line]) == copies
+
+
+HOOKS = """
+import lightning as L
+import torch
+from lib import Rows
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+class Net(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(64, 1)
+
+    def training_step(self, batch, n):
+        return self.net(batch[0]).square().mean()
+
+    def validation_step(self, batch, n):
+        self.log("loss", self.net(batch[0]).square().mean())
+
+    test_step = validation_step
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=1e-3)
+
+    def {name}(self):
+        return DataLoader(Rows("a"), batch_size=32, num_workers=2)
+
+    def test_dataloader(self):
+        return DataLoader(Rows("b"), batch_size=32, num_workers=2)
+
+
+net = Net()
+loader = DataLoader(Rows("c"), batch_size=32, num_workers=2)
+trainer = L.Trainer(max_epochs=9, accelerator="gpu")
+trainer.fit({given})
+trainer.test(net)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "pinned"),
+    [
+        ("train_dataloader", "net", "a"),
+        ("train_dataloader", "net, val_dataloaders=loader", "ac"),
+        ("val_dataloader", "net, loader", "ac"),
+        ("val_dataloader", "net", ""),  # what it trains with is not to be seen
+    ],
+)
+def test_what_lightning_goes_through_a_loader_for(name: str, given: str, pinned: str) -> None:
+    """For its training, or beside that for a validation in every epoch; not once for a test."""
+    text = HOOKS.format(name=name, given=given)
+    found = [f for f in apply("pin-memory", text, min_gain=0.01).findings if f.status == "fix"]
+    calls = " ".join(ast.unparse(f.node) for f in found)
+    assert "".join(part for part in "abc" if f"Rows('{part}')" in calls) == pinned
 
 
 WAITS = """
