@@ -139,7 +139,7 @@ def settings(root: Path) -> Settings:
     if not isinstance(table, dict):
         raise BadInput(f"{path}: [tool.autofast] is no table; mend it")
     found = Settings(path, lines=dict(_lines(text)))
-    values: dict[str, Any] = {"line_length": _line_length(tools)}
+    values: dict[str, Any] = {"line_length": _line_length(root, tools)}
     commands: dict[str, Mapping[str, Any]] = {}
     for key, value in table.items():
         where = found.place(key)
@@ -218,14 +218,30 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
         raise BadInput(f"{path}: not valid TOML ({error}); mend it") from None
 
 
-def _line_length(tools: dict[str, Any]) -> int | None:
-    """The user's own line length, as another formatter of the project has it."""
-    for tool in ("black", "ruff"):
+_FORMATTED_BY = """.pre-commit-config.yaml Makefile tox.ini noxfile.py *.sh .github/workflows/*.yml
+    .github/workflows/*.yaml""".split()
+_FORMATS = re.compile(
+    r"^(?!\s*#|.*\binstall\b).*(?:\bid:\s*(?:nbqa-)?(?:black|ruff-format)\b|psf/black@"
+    r"|(?<![\w.-])(?:black\s+[-.$*/\w]|ruff\s+format\b))",
+    re.MULTILINE,
+)
+_LENGTH = re.compile(r"(?:--line-length|\bblack\b.*\s-l)[\s=\"',]*(\d+)")
+_OF_BLACK = 88
+
+
+def _line_length(root: Path, tools: dict[str, Any]) -> int | None:
+    """The user's own line length, as another formatter of the project has it, or is called with."""
+    for tool, key in (("black", "line-length"), ("ruff", "line-length"), ("yapf", "column_limit")):
         table = tools.get(tool)
-        length = table.get("line-length") if isinstance(table, dict) else None
+        length = table.get(key) if isinstance(table, dict) else None
         if isinstance(length, int) and length > 0:
             return length
-    return None
+    paths = (path for kind in _FORMATTED_BY for path in sorted(root.glob(kind)) if path.is_file())
+    for text in (path.read_text(encoding="utf-8", errors="replace") for path in paths):
+        if _FORMATS.search(text):
+            called = _LENGTH.search(text)
+            return int(called[1]) if called else _OF_BLACK
+    return _OF_BLACK if "black" in tools else None
 
 
 def _names(value: object) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from autofast.facts.cost import gains
 from autofast.facts.datasets import Images, images, indexed
 from autofast.facts.loaders import counts
+from autofast.facts.several_processes import several_processes
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.loading.batched import (
@@ -18,6 +19,7 @@ from autofast.techniques.loading.batched import (
     only_collects,
     sampler_of_batches,
 )
+from autofast.techniques.loading.numbers import no_longer_imported, split_numbers
 from autofast.techniques.loading.resident import Kept, edits, left, made_resident
 from autofast.techniques.loading.windows import cuts
 
@@ -25,6 +27,7 @@ ITEMS = "batches are put together item by item, though all items lie in memory"
 OBJECTS = (
     "each image is made into a PIL object and a tensor by itself, though all lie in memory as bytes"
 )
+NUMBERS = "batches of indices are collated number by number"
 WINDOWS = "the windows of a batch are cut out of the data one by one and put together again"
 BY_HAND = "with rows of tensors as items, or with a __getitems__, batches could be taken at once"
 
@@ -43,7 +46,13 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     item.
     """
     loaders = left(script, options)
+    gone = []
     for loader in loaders:
+        if split := () if several_processes(options) else split_numbers(script, loader):
+            node = loader.node
+            yield Finding(node, NUMBERS, edits=split, effect=Effect.SAMPLING, key=node)
+            gone.append(node)
+            continue
         if not counts(script, loader) or not only_collects(loader) or is_batched(loader):
             continue
         if why := next((f"{d.name}: {why}" for d in loader.datasets if (why := indexed(d))), ""):
@@ -54,6 +63,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield Finding(loader.node, ITEMS, refusal=made)
         else:
             yield Finding(loader.node, ITEMS, edits=made)
+    yield from no_longer_imported(script, gone)
     kept = {id(x): edits(script, plan) for x, plan in made_resident(script, options)}
     for image_set in script.analysis(images).values():
         if not isinstance(image_set, Images):

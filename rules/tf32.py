@@ -10,6 +10,7 @@ from autofast.facts.precision.fp32 import decided, needs_digits
 from autofast.facts.sent_by_value import against_backends
 from autofast.model.script import Script
 from autofast.model.source import source_of
+from autofast.model.values import const
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.precision.amp import Amp, amp
 from autofast.write.placement import setup_place, trainer_place
@@ -54,9 +55,12 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
 
 
 def _runs_in_half(script: Script, options: Options) -> bool:
-    """Whether every training step runs under autocast, by this rewrite or already: there are no
-    fp32 products left.
+    """Whether every training step runs under autocast, by this rewrite, already, or by what a
+    Trainer is given by default: there are no fp32 products left.
     """
+    given = [t for x in script.trainers for t in x.args.get(4, "precision")]
+    if any("16" in str(const(getattr(t, "default", frozenset({t})))) for t in given):
+        return True
     steps = [step for step in script.steps if step.forwards or step.updates]
     if steps and all(step.autocast for step in steps):
         return True

@@ -536,7 +536,7 @@ def test_config_shows_what_is_in_force(project: Path) -> None:
     assert re.search(
         r"^workers +auto +command line$", autofast("config", "--workers", "auto").text, re.M
     )
-    assert rows["line-length"] == ["99", "pyproject.toml (black or ruff)"]
+    assert rows["line-length"] == ["99", "formatter of the project"]
     assert rows["per-file-ignores"] == ["tests/*: loader sdpa", "pyproject.toml:6"]
     assert rows["check.quiet"] == ["true", "pyproject.toml:9"]
     assert "\x1b" not in done.text

@@ -787,6 +787,14 @@ def test_an_import_into_a_file_without_any(before: str, after: str) -> None:
     check(before, lambda s: [Import(s, "import os")], after)
 
 
+def test_an_import_that_begins_a_group_stands_in_it() -> None:
+    check(
+        '"""d"""\n\nimport sys\n\nfrom torch import nn\n\nx = 1\n',
+        lambda s: [Import(s, "import os"), Import(s, "import torch")],
+        '"""d"""\n\nimport os\nimport sys\n\nimport torch\nfrom torch import nn\n\nx = 1\n',
+    )
+
+
 def test_helpers_stand_below_the_imports_they_use() -> None:
     check(
         "import os\nos.x()\nimport torch\nimport re\n\ndef main(): pass\n",

@@ -45,6 +45,35 @@ def test_every_key(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "length"),
+    [
+        (
+            ".pre-commit-config.yaml",
+            "  hooks:\n    - id: black\n      language_version: python3\n",
+            88,
+        ),
+        (".pre-commit-config.yaml", '    - id: black\n      args: [--line-length, "99"]\n', 99),
+        (".pre-commit-config.yaml", '    - id: nbqa-black\n      args: ["--line-length=79"]\n', 79),
+        (".pre-commit-config.yaml", "    - id: ruff\n    - id: mdformat-black\n", None),
+        ("Makefile", "black: a.ipynb\n\tblack --line-length 79 a.py\n", 79),
+        ("tox.ini", "commands = python -m black -l 100 .\n", 100),
+        ("format_code.sh", "isort . --profile black\nnbqa black . --nbqa-mutate\n", 88),
+        (".github/workflows/ci.yml", "  - run: pip install black flake8\n", None),
+        (".github/workflows/ci.yml", "  - run: ruff format --check .\n", 88),
+        ("pyproject.toml", "[tool.black]\ntarget-version = ['py310']\n", 88),
+        ("pyproject.toml", "[tool.yapf]\ncolumn_limit = 120\n", 120),
+    ],
+)
+def test_line_length_that_a_formatter_is_called_with(
+    tmp_path: Path, name: str, text: str, length: int | None
+) -> None:
+    root = project(tmp_path, "")
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).write_text(text)
+    assert load(root).line_length == length
+
+
 @pytest.mark.parametrize("tool", ["black", "ruff"])
 def test_line_length_of_the_projects_formatter(tmp_path: Path, tool: str) -> None:
     assert load(project(tmp_path, f"[tool.{tool}]\nline-length = 120\n")).line_length == 120

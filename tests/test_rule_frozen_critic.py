@@ -150,6 +150,7 @@ USED = {
     "cleared too late": [("    optimizer_c.zero_grad()\n", ""), ("    optimizer_c.step()", "    optimizer_c.step()\n    optimizer_c.zero_grad()")],
     "another call in between": [("    loss = criterion(", "    other = critic(real)\n    loss = criterion(")],
     "frozen already": [("    score = ", "    for p in critic.parameters():\n        p.requires_grad = False\n    score = "), ("    optimizer_g.step()", "    for p in critic.parameters():\n        p.requires_grad = True\n    optimizer_g.step()")],
+    "used again": [("    loss.backward()\n", "    loss.backward(retain_graph=True)\n    optimizer_c.zero_grad()\n    criterion(score, torch.zeros(5, 1, device=device)).backward()\n    optimizer_c.step()\n")],
     "partly frozen": [("optimizer_g =", "critic[0].requires_grad_(False)\noptimizer_g =")],
 }  # fmt: skip
 

@@ -327,6 +327,19 @@ def test_the_device_of_another_tensor_is_none_of_its_own() -> None:
     assert "double()" not in apply("loss-item-sync", asked + on).text
 
 
+def test_an_option_that_names_a_device() -> None:
+    """No other line speaks of MPS, so that it is a CUDA device or the CPU."""
+    named = HEAD.replace(
+        'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")',
+        "import argparse\nparser = argparse.ArgumentParser()\n"
+        'parser.add_argument("--device", default="cpu")\n'
+        "device = torch.device(parser.parse_args([]).device)",
+    )
+    assert named != HEAD
+    text = named + training("total += loss.item()", "total = 0", "print(total)")
+    same(text, "total += loss.detach().double()")
+
+
 def test_devices_without_float64() -> None:
     mps = HEAD.replace(
         'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")',
@@ -1044,6 +1057,28 @@ def test_cuda_graphs_overwrite_their_outputs() -> None:
     ):
         done = apply("loss-item-sync", HEAD + f"fast = torch.compile(model, mode={mode})\n" + text)
         assert any(kept in line for line in done.lines)
+
+
+def test_a_loss_that_the_graph_itself_gives_is_copied() -> None:
+    head = HEAD + textwrap.dedent("""
+        class Trained(nn.Module):
+            def __init__(self, net):
+                super().__init__()
+                self.net = net
+
+            def forward(self, x, y):
+                return F.cross_entropy(self.net(x), y)
+
+
+        trained = Trained(model)
+        trained.compile(mode="reduce-overhead")
+    """)
+    text = training("total += loss.item() / 3", "total = 0", "print(total)")
+    text = text.replace("F.cross_entropy(out, y)", "trained(x, y)")
+    assert "trained(x, y)" in text
+    assert any(
+        "loss.detach().clone()" in line for line in apply("loss-item-sync", head + text).lines
+    )
 
 
 # ---------------------------------------------------------------------------------------- read late

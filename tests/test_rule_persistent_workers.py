@@ -821,3 +821,9 @@ def test_composer_takes_no_loader_whose_workers_have_stayed() -> None:
     trained = "import composer\n" + text + "composer.Trainer(train_dataloader=loader).fit()\n"
     done = apply(RULE, trained)
     assert "persistent" not in done.text and "Composer" in done.refusals, done.refusals
+    own = (
+        text + "class Spec:\n    def take(self, loader):\n        assert loader._iterator is None\n"
+    )
+    assert (
+        "persistent" not in apply(RULE, own).text
+    )  # Composer's own examples, which are read with it

@@ -44,6 +44,19 @@ def test_a_device_that_is_made_later_is_not_used() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("first", "asked"),
+    [
+        ("device = torch.device(device)", 'device.type == "cuda"'),
+        ("if n > 3:\n        device = torch.device(device)", "torch.cuda.is_available()"),
+    ],
+)
+def test_a_device_that_is_made_of_a_parameter(first: str, asked: str) -> None:
+    text = script(PLAIN, device=first).replace("main()", "main(input(), 4)")
+    text = text.replace("def main(input(), 4)", "def main(device, n)")
+    assert lines(text) == [f"loader = DataLoader(Files(), batch_size=4, pin_memory={asked})"]
+
+
 def test_torch_under_another_name() -> None:
     text = script(PLAIN, device='device = "cuda" if th.cuda.is_available() else "cpu"').replace(
         "import torch\n", "import torch as th\n"

@@ -107,6 +107,7 @@ def test_what_is_still_there_says_nothing(tmp_path: Path, code: str) -> None:
         ({"requirements.txt": "torchaudio==2.0.2"}, (2, 0)),
         ({"requirements.txt": "pytorch-lightning==1.5.6"}, (1, 10)),
         ({"docs/INSTALL.md": "Tested with PyTorch 1.4."}, (1, 4)),
+        ({"get_started.md": "conda install pytorch==1.8.0"}, (1, 8)),
         ({"environment.yml": "dependencies:\n  - python=3.8.5"}, (2, 4)),
         ({"environment.yml": "dependencies:\n  - python<3.8"}, (1, 13)),
         ({"saint_environment.yml": "dependencies:\n  - pytorch=1.8.1=py3.8_cuda11.1"}, (1, 8)),

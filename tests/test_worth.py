@@ -238,6 +238,7 @@ def test_tf32_is_for_products_that_are_left_in_fp32(tmp_path: Path) -> None:
 
 
 SIX = ", ".join(["nn.Conv2d(width(), width(), 3), nn.ReLU()"] * 6)
+LAYERS = "*[nn.TransformerEncoderLayer(512, 4) for _ in range(6)]"
 POOLED = "nn.AdaptiveAvgPool2d(1), nn.Flatten()"
 
 
@@ -246,15 +247,16 @@ POOLED = "nn.AdaptiveAvgPool2d(1), nn.Flatten()"
     [
         (f"nn.Sequential({SIX}, {POOLED}, nn.Linear(64, 10))", True),
         ("torchvision.models.resnet18(num_classes=10)", True),
-        ("torchvision.models.vgg16()", False),
+        ("torchvision.models.vgg16()", True),
         ("torchvision.models.vit_b_16()", False),
         ("nn.Sequential(nn.Conv2d(1, width(), 3), nn.Flatten(), nn.Linear(64, 10))", True),
-        ("nn.Sequential(nn.Conv2d(1, width(), 3), nn.Flatten(), nn.Linear(8192, 512))", False),
+        ("nn.Sequential(nn.Conv2d(1, width(), 3), nn.Flatten(), nn.Linear(8192, 512))", True),
         (f"nn.Sequential({SIX}, {POOLED}, nn.Linear(25088, 4096))", False),
-        (f"nn.Sequential({SIX}, {POOLED}, *[nn.Linear(64, 64) for _ in range(9)])", False),
+        (f"nn.Sequential({SIX}, {POOLED}, *[nn.Linear(64, 64) for _ in range(9)])", True),
         (f"nn.Sequential({SIX}, {POOLED}, nn.GRU(64, 64))", True),
-        (f"nn.Sequential({SIX}, {POOLED}, nn.TransformerEncoderLayer(64, 4))", False),
-        (f"nn.Sequential({SIX}, {POOLED}, lib.Head())", False),
+        (f"nn.Sequential({SIX}, {POOLED}, nn.TransformerEncoderLayer(512, 4))", True),
+        (f"nn.Sequential({SIX}, {POOLED}, {LAYERS})", False),
+        (f"nn.Sequential({SIX}, {POOLED}, lib.Head())", True),
     ],
 )
 def test_tf32_is_not_for_the_head_of_a_convolutional_network(
@@ -268,11 +270,6 @@ def test_tf32_is_not_for_the_head_of_a_convolutional_network(
     )
     result = rewritten(tmp_path, text, Config(ignore=("autocast",)))
     assert ("tf32" in small(result)) is is_small
-    if is_small:
-        product = text.replace(
-            "loss = F.nll_loss", "affinity = labels @ labels.T\n        loss = F.nll_loss"
-        )
-        assert "tf32" in rewritten(tmp_path, product, Config(ignore=("autocast",))).plan.applied
 
 
 # ---------------------------------------------------------------------------------- what is written
@@ -873,30 +870,6 @@ def test_what_turns_out_not_to_be_worth_it_decides_about_the_others(tmp_path: Pa
     for order in (found, found[::-1]):
         done, failed = judged(script, order, rules, Options(min_gain=0.01))
         assert not failed and all(f.status == "small" for f in done)
-
-
-def test_tf32_is_not_for_the_head_of_a_network_that_gives_weights_to_functions(
-    tmp_path: Path,
-) -> None:
-    net = """class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.kernel = nn.Parameter(torch.randn(8, 1, 3, 3))
-        self.weight = nn.Parameter(torch.randn(10, 5408))
-
-    def forward(self, x):
-        x = F.relu(F.conv2d(x, self.kernel))
-        x = F.linear(torch.flatten(x, 1), self.weight)
-        return F.log_softmax(x, dim=1)
-"""
-    text = f"{DIGITS[: DIGITS.index('class Net')]}{net}\n\n{DIGITS[DIGITS.index('device = ') :]}"
-    without = Config(ignore=("autocast",))
-    assert "tf32" in small(rewritten(tmp_path, text, without))
-    mixed = text.replace(
-        "F.linear(torch.flatten(x, 1), self.weight)",
-        "F.linear(F.linear(torch.flatten(x, 1), self.weight), torch.eye(10))",
-    )
-    assert "tf32" in rewritten(tmp_path, mixed, without).plan.applied
 
 
 def test_many_lines_are_not_indented_for_what_runs_once(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ nothing, and where it pays.
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -115,13 +116,112 @@ RNNS = "self.a, self.b = nn.RNN(width(), 512), nn.LSTM(512, 512)"
         (RNNS, "self.b(self.a(x)[0])[0]", False),
         (RNNS + "; self.c = nn.Linear(512, 90)", "self.c(self.b(self.a(x)[0])[0])", False),
         (RNNS + "; self.c = nn.Linear(512, 50000)", "self.c(self.b(self.a(x)[0])[0])", True),
-        (RNNS, "torch.matmul(x, self.b(self.a(x)[0])[0])", True),
+        (RNNS, "torch.matmul(x, self.b(self.a(x)[0])[0])", False),
         ("self.a = nn.Linear(4096, 4096)", "self.a(x)", True),
     ],
 )
 def test_layers_of_cudnn_have_a_flag_of_their_own(layers: str, result: str, worth: bool) -> None:
     """And a network that options at their defaults do not make counts for nothing."""
     text = SPIKES.format(layers=layers, result=result)
+    assert bool(apply("tf32", text, min_gain=0.01).fixes) is worth
+
+
+MULTIPLIES = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+from lib import batches, width, words
+
+
+class Mixed(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.each, self.out = nn.Linear(size, 3 * size), nn.Linear(size, {labels})
+        self.soft = nn.Softmax(dim=-1)
+
+    def forward(self, x):
+        q, k, v = self.each(x).chunk(3, -1)
+        return self.out({mixed})
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(words, 256)
+        self.net = {net}
+
+    def forward(self, x):
+        return self.net({given})
+
+
+net = Net().cuda()
+optimizer = torch.optim.Adam(net.parameters())
+for x, y in batches:
+    loss = F.mse_loss(net(x.cuda()), y.cuda())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+SCORES = "torch.matmul(q, k.transpose(-2, -1))"
+
+
+@pytest.mark.parametrize(
+    ("net", "mixed", "labels", "worth"),
+    [
+        ("Mixed(width())", f"torch.matmul(F.softmax({SCORES}, -1), v)", 10, True),
+        ("Mixed(width())", "self.soft(q @ k.mT) @ v", 10, True),
+        ("Mixed(width())", "F.scaled_dot_product_attention(q, k, v)", 10, True),
+        ("Mixed(64)", f"torch.matmul(F.softmax({SCORES}, -1), v)", 10, False),
+        ("Mixed(width())", f"q * F.softmax({SCORES}, -1).sum()", 10, False),
+        ("Mixed(width())", "q", 10, False),
+        ("nn.Linear(256, words)", "q", 10, True),
+        ("nn.Linear(256, 90)", "q", 10, False),
+        ("nn.Sequential(*[nn.Linear(256, 256) for _ in range(8)])", "q", 10, True),
+        ("nn.Sequential(*[nn.Linear(100, 100) for _ in range(8)])", "q", 10, False),
+    ],
+)
+def test_kinds_of_networks_that_multiply_matrices(
+    net: str, mixed: str, labels: int, worth: bool
+) -> None:
+    """Attention, a number for each word, many wide layers: where no size of the batches is known.
+    Nothing else is taken to multiply much.
+    """
+    given = "self.embed(x)"
+    text = MULTIPLIES.format(net=net, mixed=mixed, labels=labels, given=given)
+    assert bool(apply("tf32", text, min_gain=0.01).fixes) is worth
+
+
+@pytest.mark.parametrize(
+    ("default", "worth"), [("16", False), ("'bf16-mixed'", False), ("32", True)]
+)
+def test_what_a_trainer_computes_in_by_default(default: str, worth: bool) -> None:
+    text = f"""
+import argparse
+import lightning as L
+import torch
+from torch import nn
+from lib import loader
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--precision", default={default})
+args = parser.parse_args()
+
+
+class Net(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.TransformerEncoderLayer(512, 8)
+
+    def training_step(self, batch, n):
+        return self.net(batch).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters())
+
+
+trainer = L.Trainer(precision=args.precision, accelerator="gpu")
+trainer.fit(Net(), loader)
+"""
     assert bool(apply("tf32", text, min_gain=0.01).fixes) is worth
 
 
@@ -157,7 +257,7 @@ for step in range(1000):
 """
 
 
-@pytest.mark.parametrize(("width", "worth"), [(500, False), (5000, True)])
+@pytest.mark.parametrize(("width", "worth"), [(5000, False), (50000, True)])
 def test_a_network_that_a_library_calls_is_the_one_on_the_device(width: int, worth: bool) -> None:
     assert bool(apply("tf32", LEARNERS.format(width=width), min_gain=0.01).fixes) is worth
 
@@ -349,6 +449,62 @@ for epoch in range(9):
 def test_copies_of_an_evaluation_of_unknown_size_are_left(training: str, copies: int) -> None:
     found = apply("non-blocking", COPIES.format(training=training), min_gain=0.01)
     assert len([line for line in found.lines if "non_blocking=True" in line]) == copies
+
+
+HOOKS = """
+import lightning as L
+import torch
+from lib import Rows
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+class Net(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(64, 1)
+
+    def training_step(self, batch, n):
+        return self.net(batch[0]).square().mean()
+
+    def validation_step(self, batch, n):
+        self.log("loss", self.net(batch[0]).square().mean())
+
+    test_step = validation_step
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=1e-3)
+
+    def {name}(self):
+        return DataLoader(Rows("a"), batch_size=32, num_workers=2)
+
+    def test_dataloader(self):
+        return DataLoader(Rows("b"), batch_size=32, num_workers=2)
+
+
+net = Net()
+loader = DataLoader(Rows("c"), batch_size=32, num_workers=2)
+trainer = L.Trainer(max_epochs=9, accelerator="gpu")
+trainer.fit({given})
+trainer.test(net)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "pinned"),
+    [
+        ("train_dataloader", "net", "a"),
+        ("train_dataloader", "net, val_dataloaders=loader", "ac"),
+        ("val_dataloader", "net, loader", "ac"),
+        ("val_dataloader", "net", ""),  # what it trains with is not to be seen
+    ],
+)
+def test_what_lightning_goes_through_a_loader_for(name: str, given: str, pinned: str) -> None:
+    """For its training, or beside that for a validation in every epoch; not once for a test."""
+    text = HOOKS.format(name=name, given=given)
+    found = [f for f in apply("pin-memory", text, min_gain=0.01).findings if f.status == "fix"]
+    calls = " ".join(ast.unparse(f.node) for f in found)
+    assert "".join(part for part in "abc" if f"Rows('{part}')" in calls) == pinned
 
 
 WAITS = """

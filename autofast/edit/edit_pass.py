@@ -175,7 +175,11 @@ class EditPass(cst.CSTTransformer):
             return
         body = snippet.block(addition.code, self.style)
         tree, token = self.places.source.tree, self.ground.token(addition)
-        if addition.after == BEFORE_ALL:
+        if addition.leads:
+            node = self.places.statement(tree.body[addition.after + 1])
+            self.work[id(node)].before.append(Placed(BELOW_IMPORTS, "", body))
+            self._open(node, token)
+        elif addition.after == BEFORE_ALL:
             self.first += body
             self.inside[id(self.places.module)].add(token)
         else:

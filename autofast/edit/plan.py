@@ -415,12 +415,14 @@ def _settled(findings: Sequence[Finding]) -> tuple[list[Finding], Pool]:
 
 def _lacking(findings: Sequence[Finding]) -> dict[int, str]:
     present = {(f.rule, f.key) for f in findings if f.edits}
-    missing = {
-        n: [str(need[0]) for need in f.needs if isinstance(need, tuple) and need not in present]
-        for n, f in enumerate(findings)
-        if f.edits
-    }
-    return {n: f"needs {' and '.join(rules)} here" for n, rules in missing.items() if rules}
+    found: dict[int, str] = {}
+    for n, f in enumerate(findings):
+        lacks = [need for need in f.needs if isinstance(need, tuple) and need not in present]
+        if f.edits and lacks:
+            rules = dict.fromkeys(str(rule) for rule, _ in lacks if rule != f.rule)
+            named = f"needs {' and '.join(rules)} here"
+            found[n] = named if rules else "other places of this rule stay as they are"
+    return found
 
 
 def _pooled(findings: Sequence[Finding]) -> tuple[Pool, dict[int, str]]:

@@ -25,12 +25,13 @@ class Addition:
     (``BEFORE_ALL``).
 
     With ``names`` there is no new statement: ``body[after]``, a ``from m import ...``, imports
-    these, too.
+    these, too. With ``leads`` it begins the group of imports below it.
     """
 
     after: int
     code: str
     names: tuple[str, ...] = ()
+    leads: bool = False
 
 
 def additions(
@@ -46,7 +47,8 @@ def additions(
     for statement, members in _together(new, places):
         there = _from_same(source, members, min(above[b] for b in members))
         if there is None:
-            yield Addition(places[members[0]], statement)
+            place = places[members[0]]
+            yield Addition(place, statement, leads=_is_of_group(source.tree, place + 1, members[0]))
         else:
             names = tuple(b.code.split(" import ", 1)[1] for b in members)
             yield Addition(there, statement, names)
@@ -201,7 +203,7 @@ def _may_set(text: bytes, package: bytes) -> bool:
     before = re.split(
         rb"^(?:import|from) " + package + rb"\b", text, maxsplit=1, flags=re.MULTILINE
     )
-    return b"environ" in before[0]
+    return re.search(rb"\benviron\b", before[0]) is not None
 
 
 def _own_files(source: Source, statement: ast.stmt) -> list[Path] | None:
@@ -237,6 +239,13 @@ def _in_order(tree: ast.Module, places: list[int], binding: Binding) -> int:
     if before:
         return before[-1]
     return plain[0] - 1 if not _is_remarked(tree, plain[0]) else places[-1]
+
+
+def _is_of_group(tree: ast.Module, place: int, binding: Binding) -> bool:
+    """Whether the import at ``place`` is of the same package, or as standard as this one."""
+    roots = {b.module.split(".")[0] for s in tree.body[place : place + 1] for b in bindings(s)}
+    root = binding.module.split(".")[0]
+    return root in roots or (bool(roots) and {root, *roots} <= sys.stdlib_module_names)
 
 
 def _leads(first: ast.stmt, binding: Binding) -> bool:

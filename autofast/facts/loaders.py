@@ -57,8 +57,12 @@ POSITION |= {
 EPOCH_HOOKS = frozenset({"train_dataloader", "val_dataloader"})
 # the same of loaders that ``fit(model, ...)`` is given; before 1.5, one was called
 # ``train_dataloader``
-FITTED = ((("train_dataloaders", "train_dataloader"), 1), (("val_dataloaders",), 2))
+FITTED = {
+    "training": (("train_dataloaders", "train_dataloader"), 1),
+    "validation": (("val_dataloaders",), 2),
+}
 ONCE_HOOKS = {"test_dataloader": "test", "predict_dataloader": "predict"}
+HOOKS = {"train_dataloader": "training", "val_dataloader": "validation", **ONCE_HOOKS}
 PLAIN_ORDERS = "torch.utils.data.RandomSampler", "torch.utils.data.SequentialSampler"
 DEVICE_DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
 
@@ -224,19 +228,26 @@ def managed(script: Script, loader: Loader) -> bool:
     return False
 
 
-def _each_epoch(script: Script, loader: Loader) -> bool:
-    """Lightning's ``fit()`` is given the loader, for training or for its validation."""
+def told(script: Script, loader: Loader) -> set[str]:
+    """What Lightning is told to go through the loader for: ``training`` and ``validation``, in
+    every epoch, ``test`` and ``predict``.
+    """
+    found = {HOOKS[name] for name in hooks(script, loader)}
+    return found | {purpose for purpose, _ in _fitted(script, loader)}
+
+
+def _fitted(script: Script, loader: Loader) -> Iterator[tuple[str, Ext]]:
+    """For what Lightning's ``fit()`` is given the loader, and by which Trainer."""
     for site in script.methods("fit"):
         for occurrence in site:
-            trainer = occurrence.this
-            if not (isinstance(trainer, Ext) and trainer.name.startswith("lightning.")):
+            trainer, args = occurrence.this, occurrence.args
+            if not isinstance(trainer, Ext) or args is None:
                 continue
-            if occurrence.args is None or const(trainer.args.get(-1, "max_epochs")) == 1:
-                continue
-            given = [occurrence.args.get(n, name) for names, n in FITTED for name in names]
-            if any(t is x for found in given for t in opened(found) for x in loader.things):
-                return True
-    return False
+            for purpose, (names, n) in FITTED.items():
+                given = [t for name in names for t in opened(args.get(n, name))]
+                of_it = any(t is x for t in given for x in loader.things)
+                if of_it and trainer.name.startswith("lightning."):
+                    yield purpose, trainer
 
 
 def fits(script: Script) -> Iterator[tuple[ast.AST, Stack]]:
@@ -260,7 +271,7 @@ def again(script: Script, loader: Loader) -> bool:
     return (
         any(use.repeated and not use.is_next for use in loader.uses)
         or any(_in_loop(o.stack) for o in _restarts(script, loader))
-        or _each_epoch(script, loader)
+        or any(const(t.args.get(-1, "max_epochs")) != 1 for _, t in _fitted(script, loader))
     )
 
 

@@ -356,12 +356,6 @@ class CallGraph:
         ]
 
     # ------------------------------------------------------------------------- across several calls
-    def reaches(self, node: ast.AST, function: Function) -> bool:
-        """Whether what runs at ``node`` may run ``function``, through any number of calls that are
-        known.
-        """
-        return any(f is function for f in opened(self.entered(node), self._entered_in))
-
     def runs(self, function: Function) -> list[Function]:
         """The functions that a call of ``function`` may run, itself first, through any number of
         calls that are known.

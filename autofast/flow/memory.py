@@ -35,7 +35,8 @@ vstack hstack column_stack tile repeat random.rand random.randn random.random ra
 )
 WRAPPED = frozenset({"torch.from_numpy", "torch.as_tensor"})  # tensors in the memory of arrays
 # Where the flag stands.
-INPLACE_LAYERS = {"ReLU": 0, "ReLU6": 0, "SiLU": 0, "Dropout": 1, "LeakyReLU": 1, "ELU": 1}
+INPLACE_LAYERS = dict.fromkeys("ReLU ReLU6 SiLU SELU Mish Hardswish Hardsigmoid".split(), 0)
+INPLACE_LAYERS |= dict.fromkeys("Dropout LeakyReLU ELU CELU".split(), 1)
 
 
 class Memory:
@@ -233,6 +234,8 @@ class Memory:
         for thing in self.script.values(call.func):
             if isinstance(thing, Ref) and _writes_first(thing.name, call):
                 return given
+            if isinstance(thing, Ref) and (known := op(thing.name)) is not None and known.mutates:
+                return [a for n, a in enumerate(call.args) if n in known.mutates]
             if isinstance(thing, Ext) and is_in_place_layer(thing):
                 return given
         pairs = [

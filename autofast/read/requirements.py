@@ -28,7 +28,7 @@ from autofast.read.torch_versions import CUDAS, OUT, PYTHONS, TIMES
 
 READ_ME = tuple(
     """README*.md README*.rst README*.txt README readme*.md INSTALL*.md docs/*INSTALL*.md docs/*install*.md
-    docs/*get*started*.md""".split()
+    get*started*.md docs/*get*started*.md""".split()
 )
 
 _BETWEEN = (  # "](https://pytorch.org) **version**: "

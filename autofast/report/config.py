@@ -36,7 +36,7 @@ def table(
                 COMMAND_LINE,
             ]
         elif key == "line-length" and not origins and config.line_length is not None:
-            origins = [f"{shown} (black or ruff)"]
+            origins = ["formatter of the project"]
         value = getattr(config, place.name)
         value = WORDS[key].get(value, value) if key in WORDS else value
         rows.append((key, _value(value), " and ".join(origins) or DEFAULT))

@@ -11,7 +11,7 @@ from autofast.flow.scopes import is_parameter, loaded_in, own_nodes, stored_in
 from autofast.model.calls import is_name
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, TryFrame, inside
 from autofast.model.script import Script
-from autofast.model.source import Source, at, function_of, parent_of, source_of
+from autofast.model.source import Source, at, function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import is_read
 from autofast.model.tensors import NOT_CUDA, device_kinds, target_of
 from autofast.model.values import Const, Ext, Given, Method, Num, Tensor, Thing, Values, const
@@ -111,8 +111,7 @@ def only_cuda(script: Script) -> bool:
     """
     if requires_cuda(script):
         return True
-    own = {kind for kind, derived in script.analysis(_named) if not derived}
-    return not script.frameworks and not own & NOT_CUDA
+    return not script.frameworks and not _own(script) & NOT_CUDA
 
 
 def may_be_mps(script: Script, kinds: Set[str]) -> bool:
@@ -123,10 +122,19 @@ def may_be_mps(script: Script, kinds: Set[str]) -> bool:
     """
     if requires_cuda(script) or not kinds & NOT_CUDA:
         return False
-    own = {kind for kind, derived in script.analysis(_named) if not derived}
-    knows = bool({"mps", "accel"} & own) or bool(script.frameworks)
+    knows = bool({"mps", "accel"} & _own(script)) or bool(script.frameworks)
     asks = script.calls("torch.backends.mps.is_available", "torch.backends.mps.is_built")
     return bool(kinds & {"mps", "accel"}) or knows or bool(asks) or _is_left_open(script, kinds)
+
+
+def has_float64(script: Script) -> bool:
+    """Whether the device has float64, which MPS has not."""
+    return not may_be_mps(script, _own(script))
+
+
+def _own(script: Script) -> set[str]:
+    """The kinds of device that are not those of something else (``x.to(y.device)``)."""
+    return {kind for kind, derived in script.analysis(_named) if not derived}
 
 
 def _is_left_open(script: Script, kinds: Set[str]) -> bool:
@@ -255,8 +263,14 @@ def _is_device(found: Values) -> bool:
 def _before(script: Script, place: ast.AST, fits: Callable[[Values], bool]) -> str | None:
     scope = function_of(place)
     definitions = script.analysis(Flow).definitions(place)
+    graph, own = script.analysis(Flow).graph(place), [*own_nodes(scope)]
     for name in _device_names(script, scope, fits):
-        if is_parameter(scope, name) or definitions.is_bound_at(place, name):
+        stores = [n for n in own if isinstance(n, ast.Name) and n.id == name and not is_read(n)]
+        if stores and is_parameter(scope, name):  # device = torch.device(device)
+            here = graph.place(place)
+            if any(graph.place(n) is not here and graph.dominates(n, place) for n in stores):
+                return name
+        elif is_parameter(scope, name) or definitions.is_bound_at(place, name):
             return name
     if isinstance(scope, ast.Module):
         return None
@@ -289,5 +303,8 @@ def _device_names(script: Script, scope: ast.AST, fits: Callable[[Values], bool]
             if fine or not single or script.reached(parent.value):
                 bound[node.id] = bound.get(node.id, True) and fine
         elif isinstance(node, ast.Name) and is_parameter(scope, node.id):
+            here = statement_of(node)
+            if isinstance(here, ast.Assign) and any(is_name(t, node.id) for t in here.targets):
+                continue  # read for the last time before it gets another value
             bound[node.id] = bound.get(node.id, True) and fits(script.values(node))
     yield from (name for name, fine in bound.items() if fine)

@@ -1,19 +1,23 @@
-"""Where models that are trained multiply matrices: in convolutions, in a small head behind them, in
-narrow layers alone. Asked where sizes are not known.
+"""Where models that are trained multiply matrices: in attention, in wide layers, in narrow ones
+alone. Asked where sizes are not known.
 """
 
 from __future__ import annotations
 
+import ast
 import re
+from math import prod
 
 from autofast.facts.by_default import not_by_default
 from autofast.facts.cost.bounds import most
+from autofast.facts.cost.inputs import turns
 from autofast.facts.parts import parts_of, trained_models
 from autofast.model.contents import elements, members, opened
-from autofast.model.events import loops
+from autofast.model.events import CallFrame, loops
 from autofast.model.kinds import is_module
 from autofast.model.names import CONTAINERS, WRAPPERS
 from autofast.model.script import Model, Script
+from autofast.model.source import function_of, parent_of
 from autofast.model.values import Ext, Inst, const
 from autofast.ops.families import RECURRENT
 from autofast.read.recover.models import layers_of
@@ -28,9 +32,10 @@ DEEP = re.compile(
     r"torchvision\.models\.(?:\w+\.)*"
     r"(?:resne|wide_resnet|densenet|mobilenet|efficientnet|shufflenet|squeezenet|googlenet|inception|mnasnet|regnet)\w*$"
 )
-LARGE = 16_000_000  # weights of a layer that makes a head slow: VGG's first has 103 million
-LIGHT = 1_000_000  # of all layers of a head: 256 rows through them are 1.5 GFLOP a step, or 0.1 ms
-LONG = 20  # rows of each item behind a recurrent layer, one for each of its elements
+LARGE = (
+    16_000_000  # weights of a layer that counts beside convolutions: VGG's first has 103 million
+)
+LIGHT = 1_000_000  # weights of a layer: 256 rows through it are 1.5 GFLOP a step, or 0.1 ms
 DENSE = frozenset({"torch.nn.Linear", "torch.nn.MultiheadAttention"})
 EMBEDDING = 2  # convolutions of an embedding, at most
 # A product with a side of so many numbers is bound by memory: 32 floating-point operations for each
@@ -39,12 +44,22 @@ NARROW = 128
 # So few layers with such sides are bound by launches: 512 rows through one of them are 0.27 GFLOP,
 # 5 to 15 µs of a GPU.
 SMALL, FEW = 512, 6
-MANY = 2  # convolutions for each layer of the head, at least
+MANY = 2  # convolutions for each other layer, beside which what these multiply is little
+# Networks and layers that attend from each position to all others.
+ATTENTION = re.compile(
+    r"torch\.nn\.(?:Transformer|MultiheadAttention)|(?:transformers|sentence_transformers|peft|open_clip|clip)\."
+    r"|(?:torchvision|timm|vit_pytorch)\.(?:\w+\.)*(?:vit|swin|deit|beit|maxvit)",
+    re.IGNORECASE,
+)
+PRODUCTS = frozenset("matmul mm bmm einsum baddbmm".split())
+ATTENDING = PRODUCTS | {"softmax", "scaled_dot_product_attention"}
+SOFTMAX = "torch.nn.Softmax"
 
 
 def _usual_models(script: Script) -> list[Model]:
     """Those that are trained while options have their defaults, where there are such; those that
-    go to the device, where a library calls them (a learner of learn2learn, a functional copy).
+    go to the device, where a library calls them (a learner of learn2learn, a functional copy);
+    else all.
     """
     moved = {id(o.this): o.this for s in script.log.of("move_model") for o in s if o.this}
     models = trained_models(script) or [
@@ -52,33 +67,9 @@ def _usual_models(script: Script) -> list[Model]:
         for t in moved.values()
         if isinstance(t, (Ext, Inst)) and is_module(t)
     ]
+    models = models or script.models  # a library takes their steps
     ways = {id(m): getattr(m.thing, "made", ()) for m in models}
     return [m for m in models if not not_by_default(script, [ways[id(m)]])] or models
-
-
-def only_convolves(script: Script) -> bool:
-    """Whether the models that are trained certainly multiply no matrices but in layers of cuDNN,
-    which has a flag of its own: convolutions, recurrent layers.
-    """
-    models = _usual_models(script)
-    layers = {layer for m in models for layer in m.layers}
-    return (
-        bool(models)
-        and all(map(_is_known, models))
-        and any(layer.startswith("Conv") or layer in RECURRENT for layer in layers)
-        and all(PLAIN.match(layer) or layer in RECURRENT for layer in layers)
-    )
-
-
-def holds_weights(script: Script) -> bool:
-    """Whether the models that are trained have no layers of torch that compute with weights: they
-    hold weights, and give them to functions, or are functions.
-    """
-    models = _usual_models(script)
-    return bool(script.steps) and all(
-        _is_known(m) and all(PLAIN.match(x) and not x.startswith("Conv") for x in m.layers)
-        for m in models
-    )
 
 
 def only_embeds(script: Script) -> bool:
@@ -101,61 +92,82 @@ def _only_embeds(model: Model) -> bool:
     )
 
 
-def mostly_convolves(script: Script) -> bool:
-    """Whether convolutions of images outnumber dense layers in each model that is trained, and all
-    layers are known: what positions multiply with each other besides is little beside them.
+def multiplies(script: Script) -> str:
+    """What makes products of matrices a part of a step that counts, in words, for models that are
+    trained by default; empty where nothing is known to. Layers of cuDNN, convolutions and recurrent
+    ones, use TF32 as they are.
     """
-    models = _usual_models(script)
-    return bool(models) and all(_mostly_convolves(script, m) for m in models)
+    return next((why for m in _usual_models(script) if (why := _multiplies(script, m))), "")
 
 
-def _mostly_convolves(script: Script, model: Model) -> bool:
+def _multiplies(script: Script, model: Model) -> str:
     parts = [t for t in parts_of(model.thing).values() if isinstance(t, Ext)]
     images = [t for t in parts if re.fullmatch(r"torch\.nn\.Conv(?:Transpose)?[23]d", t.name)]
-    dense = [t for t in parts if not PLAIN.match(t.name.rsplit(".", 1)[-1])]
-    dense = [t for t in dense if t.name not in WRAPPERS]
-    few = (len(images), len(dense)), (_repeated(model, images), _repeated(model, dense))
-    return (
-        _is_known(model)
-        and bool(images)
-        and all(t.name == "torch.nn.Linear" and _weights(script, [t]) <= LARGE for t in dense)
-        and all(some >= MANY * others for some, others in few)
+    attending = [t for t in parts if ATTENTION.match(t.name)]
+    dense = [t for t in parts if t.name == "torch.nn.Linear"]
+    sizes = [_sizes(script, t) for t in dense]
+    weights = max((s[0] * s[1] for s in sizes if len(s) == 2), default=0)
+    if weights > (LARGE if images or any(DEEP.match(t.name) for t in parts) else LIGHT):
+        return f"a dense layer of {weights:,} weights"
+    others = [*dense, *attending]
+    few = (len(images), len(others)), (_repeated(model, images), _repeated(model, others))
+    if images and all(some >= MANY * rest for some, rest in few):
+        return ""
+    widths = [_size(script, t, 0, "embed_dim") for t in attending]
+    wide = [t for t, s in zip(dense, sizes, strict=True) if min(s, default=LARGE) > NARROW]
+    if any(n is None or n > NARROW for n in widths) or (
+        (wide or not dense) and not attending and _attends(script, model)
+    ):
+        return "attention between positions"
+    made = [_loops(model, t) for t in wide if _sizes(script, t)]
+    many = sum(prod(turns(script, loop) or 1 for loop in each) for each in made)
+    if not images and many > FEW:
+        return f"{many} dense layers, none of them narrow"
+    embeddings = [t for t in parts if t.name == "torch.nn.Embedding"]
+    words = {_written(t, 0, "num_embeddings") for t in embeddings} - {""}
+    if any(_written(t, 1, "out_features") in words for t in dense):
+        return "a layer with a number for each word"
+    return ""
+
+
+def _written(layer: Ext, n: int, name: str) -> str:
+    """An argument of a layer as it is spelled, and where."""
+    given = layer.args.given(n, name)
+    if given is None or given.expr is None or isinstance(given.expr, ast.Constant):
+        return ""
+    return f"{id(function_of(given.expr))} {ast.unparse(given.expr)}"
+
+
+def _attends(script: Script, model: Model) -> bool:
+    """Whether a function that a part of the model calls takes products, a softmax, and products."""
+    classes = {id(t.cls.node) for t in parts_of(model.thing).values() if isinstance(t, Inst)}
+    found: dict[int, list[str]] = {}
+    for (kind, _), site in script.log.each():
+        name = kind.rsplit(".", 1)[-1]
+        if name == "forward" and any(getattr(o.this, "name", "") == SOFTMAX for o in site):
+            name = "softmax"
+        frames = (f for o in site for f in o.stack if isinstance(f, CallFrame))
+        if name in ATTENDING and any(id(parent_of(f.func.node)) in classes for f in frames):
+            found.setdefault(id(function_of(site.node)), []).append(name)
+    for node in script.each(ast.BinOp):
+        if isinstance(node.op, ast.MatMult):
+            found.get(id(function_of(node)), []).append("matmul")
+    return any(
+        "scaled_dot_product_attention" in names
+        or ("softmax" in names and sum(n in PRODUCTS for n in names) > 1)
+        for names in found.values()
     )
 
 
 def _repeated(model: Model, layers: list[Ext]) -> int:
     """How many of these layers a loop makes, that is not around the whole model."""
+    return sum(bool(_loops(model, t)) for t in layers)
+
+
+def _loops(model: Model, layer: Ext) -> set[ast.AST]:
+    """The loops that a layer is made in, and the model is not."""
     around = {f.node for f in loops(getattr(model.thing, "made", ()))}
-    return sum(bool({f.node for f in loops(t.made)} - around) for t in layers)
-
-
-def is_small_head(script: Script) -> bool:
-    """Whether dense layers are few in each model that is trained, and none is known to be large."""
-    models = _usual_models(script)
-    return bool(models) and all(_has_small_head(script, m) for m in models)
-
-
-def _has_small_head(script: Script, model: Model) -> bool:
-    parts = [t for t in parts_of(model.thing).values() if isinstance(t, Ext)]
-    parts = [t for t in parts if t.name not in WRAPPERS]
-    dense = [t for t in parts if t.name == "torch.nn.Linear"]
-    deep = [t for t in parts if DEEP.match(t.name)]
-    convolutions = [t for t in parts if t.name.startswith("torch.nn.Conv")]
-    recurrent = [t for t in parts if t.name.removeprefix("torch.nn.") in RECURRENT]
-    known = (dense, deep, convolutions, recurrent)
-    others = [t for t in parts if not any(t in few for few in known)]
-    return (
-        _is_known(model)
-        and (
-            bool(deep)
-            or len(convolutions) >= max(1, MANY * len(dense))
-            or (bool(convolutions) and not recurrent and _weights(script, dense) <= LIGHT)
-            or (bool(recurrent) and _weights(script, dense) <= LIGHT // LONG)
-        )
-        and all(PLAIN.match(t.name.rsplit(".", 1)[-1]) for t in others)
-        and all(_weights(script, [t]) <= LARGE for t in dense)
-        and not _repeated(model, dense)
-    )
+    return {f.node for f in loops(layer.made)} - around
 
 
 def is_light(script: Script) -> bool:
@@ -164,7 +176,8 @@ def is_light(script: Script) -> bool:
     """
     parts = [t for m in trained_models(script) for t in parts_of(m.thing).values()]
     dense = [t for t in parts if isinstance(t, Ext) and t.name == "torch.nn.Linear"]
-    return all(_weights(script, [t]) <= LIGHT for t in dense)
+    sizes = [_sizes(script, t) for t in dense]
+    return all(len(s) == 2 and s[0] * s[1] <= LIGHT for s in sizes)
 
 
 def is_narrow(script: Script) -> bool:
@@ -204,12 +217,6 @@ def _is_known(model: Model) -> bool:
 def _is_small(script: Script, layer: Ext) -> bool:
     """A layer of which no side is known to be large; the other may be what a table gives."""
     return max(_sizes(script, layer), default=LARGE) <= SMALL
-
-
-def _weights(script: Script, layers: list[Ext]) -> int:
-    """Of all these dense layers, at the most."""
-    sizes = [_sizes(script, t) for t in layers]
-    return sum(s[0] * s[1] if len(s) == 2 else LARGE for s in sizes)
 
 
 def _sizes(script: Script, layer: Ext) -> list[int]:

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from autofast.facts.by_default import not_by_default
 from autofast.facts.cost.inputs import batch_size, batches, item, library_name_of, number, turns
+from autofast.facts.loaders import told
 from autofast.flow.frequency import is_first_time, is_rare
 from autofast.model.calls import names_in
 from autofast.model.contents import opened
@@ -43,6 +44,13 @@ class Often:
             step.loop in around or inside(step.stack, use.node) for step in self.training
         )
 
+    def purposes(self, loader: Loader) -> set[str]:
+        """What a loader is gone through for: ``training``, ``validation``, ``test`` or ``predict``
+        by Lightning, ``training`` or ``evaluation`` by the script.
+        """
+        own = {"training" if self.trains_with(u) else "evaluation" for u in loader.uses}
+        return own | told(self.script, loader)
+
     @cached_property
     def epochs(self) -> int | None:
         """How often the training goes over its data; None where that is not known."""
@@ -54,7 +62,7 @@ class Often:
     @cached_property
     def steps(self) -> int | None:
         """Batches in an epoch; None where that is not known."""
-        trained = (x for x in self.script.loaders if any(map(self.trains_with, x.uses)))
+        trained = (x for x in self.script.loaders if "training" in self.purposes(x))
         return next((n for x in trained if (n := batches(self.script, x))), None)
 
     @cached_property
@@ -62,7 +70,7 @@ class Often:
         """Photos in one pass over the training data, at the least, of public sets that are known by
         their class; 0 of others.
         """
-        trained = [x for x in self.script.loaders if any(map(self.trains_with, x.uses))]
+        trained = [x for x in self.script.loaders if "training" in self.purposes(x)]
         made = [(d.thing, getattr(d.thing, "made", ())) for x in trained for d in x.datasets]
         usual = [thing for thing, way in made if not not_by_default(self.script, [way])]
         sets = usual or [thing for thing, _ in made]
@@ -108,7 +116,7 @@ class Often:
 
     def trains(self, node: ast.AST) -> bool:
         """Whether the loader at ``node``, or one whose batches are moved there, is trained with."""
-        return any(self.trains_with(use) for x in self._moved(node) for use in x.uses)
+        return any("training" in self.purposes(x) for x in self._moved(node))
 
     def moves_batches(self, node: ast.AST) -> bool:
         """Whether a place moves batches of a loader to the device, or makes the loader."""

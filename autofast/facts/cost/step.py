@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,7 +14,6 @@ from autofast.facts.cost.machine import Machine
 from autofast.facts.cost.network import Network
 from autofast.facts.cost.often import Often
 from autofast.facts.cost.shapes import Shape, Unsized, Work
-from autofast.facts.parts import parts_of, trained_models
 from autofast.flow.frequency import Frequency, frequency, is_rare
 from autofast.flow.program import Flow
 from autofast.model.events import (
@@ -28,9 +27,9 @@ from autofast.model.events import (
     loops,
 )
 from autofast.model.script import Loader, Script, Step
-from autofast.model.source import Source, at, function_of, parent_of
+from autofast.model.source import Source, at
 from autofast.model.syntax import LOOPS
-from autofast.model.values import Inst, Tensor, Thing
+from autofast.model.values import Tensor, Thing
 
 ROWS = 64  # of an item whose shape is not known, for a network of nothing but dense layers
 BATCH = 4096  # rows that are given to such a network, where that is not known either
@@ -40,8 +39,6 @@ HEAVY = frozenset(
     """matmul mm bmm einsum baddbmm addmm cdist tensordot linear bilinear conv1d conv2d conv3d unfold interpolate
     scaled_dot_product_attention multi_head_attention_forward grid_sample fft svd cholesky solve""".split()
 )
-# Of these, what multiplies no matrices in fp32 as TF32 would.
-OTHERWISE = frozenset("conv1d conv2d conv3d unfold interpolate grid_sample fft".split())
 CONVOLUTIONS = frozenset({"conv1d", "conv2d", "conv3d"})
 UPDATE = 5  # kernels of an optimizer's step over all its parameters, in groups
 
@@ -185,40 +182,15 @@ class Cost(Often):
         graph = self.script.analysis(Flow).graph(loop)
         return frequency(graph, node, loop) is Frequency.RARE
 
-    @cached_property
-    def multiplies_elsewhere(self) -> bool:
-        """Whether matrices may be multiplied that are not in the layers of the models."""
-        head = {"linear"} if self.convolves_by_function else set()
-        return bool(self._computes(HEAVY - OTHERWISE - head))
-
-    @cached_property
-    def multiplies_outside(self) -> bool:
-        """The same of code that is in no class of a part of the models that are trained."""
-        parts = {t for m in trained_models(self.script) for t in parts_of(m.thing).values()}
-        within = {id(t.cls.node) for t in parts if isinstance(t, Inst)}
-        return bool(self._computes(HEAVY - OTHERWISE, within))
-
-    @cached_property
-    def convolves_by_function(self) -> bool:
-        """Whether networks hold weights that they give to `F.conv2d`, beside which `F.linear` is
-        for a head: it stands at no more places.
-        """
-        names = [kind.rsplit(".", 1)[-1] for (kind, _), _ in self.script.log.each()]
-        convolutions = sum(name in CONVOLUTIONS for name in names)
-        return convolutions >= max(1, names.count("linear"))
-
-    def _computes(self, functions: frozenset[str], within: Set[int] = frozenset()) -> str:
+    def _computes(self, functions: frozenset[str]) -> str:
         for (kind, _), site in self.script.log.each():
-            if id(parent_of(function_of(site.node))) in within:
-                continue
             if kind.rsplit(".", 1)[-1] not in functions and kind != "call_object":
                 continue
             if not all(self._makes_items(o.stack) or self._is_beside(o.stack) for o in site):
                 return f"what {at(site.node)} computes is not known"
         for source in self.script.sources if "matmul" in functions else ():
             for node in _products(source):
-                inside_it = id(parent_of(function_of(node))) in within
-                if not inside_it and any(isinstance(t, Tensor) for t in self.script.values(node)):
+                if any(isinstance(t, Tensor) for t in self.script.values(node)):
                     return f"what {at(node)} computes is not known"
         return ""
 

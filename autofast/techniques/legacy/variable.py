@@ -22,15 +22,15 @@ from autofast.edit.order import Rank
 from autofast.facts.cost import gains
 from autofast.facts.cost.gains import unit_of
 from autofast.facts.tensor_identity import VARIABLE, Plainness
-from autofast.flow.importers import Importers
 from autofast.flow.scopes import is_parameter
 from autofast.model.calls import call_of, is_name, keyword_of, pairs_of, variable_name
 from autofast.model.names import FUNCTIONAL_LOSSES, is_loss
 from autofast.model.script import Script
 from autofast.model.source import Source, function_of, parent_of, source_of, statement_of, within
-from autofast.model.syntax import VARIABLES, has_star, is_attribute, is_constant, is_read
+from autofast.model.syntax import VARIABLES, has_star, is_constant, is_read
 from autofast.model.values import Ref, Tensor, const
 from autofast.rule import Finding, Gain, Options, Question
+from autofast.write.imports import imports_of, unimported
 from autofast.write.spelling import torch_name
 
 NAME = "variable-api"
@@ -71,7 +71,7 @@ class Use:
 def variables(script: Script, source: Source, plain: Plainness) -> Iterator[Finding]:
     if "Variable" not in source.text:
         return
-    bound = _bindings(source)
+    bound = imports_of(source, MODULES, "Variable")
     uses = [
         _use(script, node, plain, bound)
         for node in source.nodes
@@ -79,7 +79,7 @@ def variables(script: Script, source: Source, plain: Plainness) -> Iterator[Find
     ]
     fixed = [u for u in uses if not u.stays]
     if fixed and not any(u.stays for u in uses if u.bound):
-        gone = _import_edits(script, source, bound)
+        gone = unimported(script, source, MODULES, "Variable")
     else:
         gone = ()
     half = {id(unit_of(u.node)) for u in uses if u.reached and (u.stays or u.asks is DETACHED)}
@@ -117,17 +117,6 @@ def volatile_gain(
             if within(finding.node, outer):
                 return gains.renaming(script, options, finding, beside)
     return Gain(0.0, "what volatile=True meant has to be written by hand: no_grad around it")
-
-
-def _bindings(source: Source) -> dict[str, list[ast.ImportFrom]]:
-    """The names that imports bind to Variable, with the imports."""
-    found: dict[str, list[ast.ImportFrom]] = {}
-    for node in source.each(ast.ImportFrom):
-        if node.level == 0 and node.module in MODULES:
-            for alias in node.names:
-                if alias.name == "Variable":
-                    found.setdefault(alias.asname or alias.name, []).append(node)
-    return found
 
 
 def _names_variable(script: Script, node: ast.AST, bound: dict[str, list[ast.ImportFrom]]) -> bool:
@@ -258,59 +247,6 @@ def _says_nothing(script: Script, statement: ast.Assign, plain: Plainness) -> bo
         if is_spared(call, NAME):
             return False
     return True
-
-
-def _import_edits(
-    script: Script, source: Source, bound: dict[str, list[ast.ImportFrom]]
-) -> tuple[Edit, ...]:
-    """The imports of Variable without it, where nothing else can use the name."""
-    if not bound or any(
-        _may_take(script, other, source, set(bound))
-        for other in script.sources
-        if other is not source
-    ):
-        return ()
-    if source.rel.endswith("__init__.py") or any(
-        n.value in bound for n in source.each(ast.Constant)
-    ):
-        return ()
-    edits: list[Edit] = []
-    for node in {id(node): node for nodes in bound.values() for node in nodes}.values():
-        if not isinstance(parent_of(node), ast.Module):
-            return ()
-        rest = [a for a in node.names if a.name != "Variable"]
-        names = ", ".join(f"{a.name} as {a.asname}" if a.asname else a.name for a in rest)
-        edits.append(Replace(node, f"from {node.module} import {names}") if rest else Remove(node))
-    return tuple(edits)
-
-
-def _may_take(script: Script, other: Source, source: Source, names: set[str]) -> bool:
-    """Whether another file may have the name from ``source``: by its own import, as an attribute of
-    the module, or by ``*``.
-    """
-    for node in other.nodes:
-        if isinstance(node, ast.ImportFrom) and node.module not in MODULES:
-            asked = {a.name for a in node.names}
-            if asked & names or ("*" in asked and _may_be(script, other, node, source)):
-                return True
-        elif is_attribute(node) and node.attr in names:
-            return True
-    return False
-
-
-def _may_be(script: Script, importer: Source, node: ast.ImportFrom, source: Source) -> bool:
-    """Whether an import is of a file of the script that has its names from ``source``, or of one
-    that is not found.
-    """
-    name = node.module or ""
-    if name.split(".")[0] == "torch" and not node.level:
-        return False
-    known = {s.path.resolve(): s for s in script.sources}
-    path = script.analysis(Importers).module(importer, name, node.level)
-    found = known.get(path) if path is not None else None
-    if found is None or found is source:
-        return True
-    return any(a.name == "*" for n in found.each(ast.ImportFrom) for a in n.names)
 
 
 def renewed(script: Script) -> Iterator[Finding]:

@@ -173,7 +173,8 @@ def against(script: Script, loader: Loader) -> str:
     """Why workers must not stay between epochs; empty where nothing speaks against."""
     if source_of(loader.node).is_notebook:
         return "an interrupted cell of a notebook would leave them running"
-    if "composer" in script.frameworks:  # its DataSpec raises a ValueError
+    looked_at = any(a.attr == "_iterator" for a in script.each(ast.Attribute))
+    if looked_at or "composer" in script.frameworks:  # its DataSpec raises a ValueError
         return "a second Trainer of Composer takes no loader whose workers have stayed"
     if (use := _drops(script, loader)) is not None:
         return f"{at(use.node)} takes one batch and drops the iterator, and all workers fetch ahead for it"

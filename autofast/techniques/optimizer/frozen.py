@@ -139,6 +139,10 @@ def _place(script: Script, step: Step, backward: Backward, model: Thing) -> Drop
     leaves = any(True for statement in span for _ in leaving(statement))
     if others or leaves or [b.node for b in inside] != [backward.node]:
         return None
+    rest = [b for s in script.steps for b in s.backwards if b.node is not backward.node]
+    again = {id(p) for b in rest for t in b.tensors for p in t.passes}
+    if any(id(call) in again for call in calls):
+        return None  # another backward goes through the same results, and may need the gradients
     return Dropped(backward, name, first, last)
 
 

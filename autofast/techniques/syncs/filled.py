@@ -51,7 +51,7 @@ from autofast.techniques.syncs.summable import (
     own_uses,
     target_of,
 )
-from autofast.write.spelling import device_named_before, is_taken, only_cuda, torch_in
+from autofast.write.spelling import device_named_before, has_float64, is_taken, torch_in
 
 MAKERS = frozenset(f"torch.{n}" for n in ("zeros", "ones", "empty", "full"))
 
@@ -102,7 +102,7 @@ def _makes_floats(script: Script, call: ast.Call) -> bool:
     if script.library_function(call) not in MAKERS:
         return False
     given = {k.arg for k in call.keywords}
-    kinds = ("f32", "f64") if only_cuda(script) else ("f32",)  # MPS has no float64
+    kinds = ("f32", "f64") if has_float64(script) else ("f32",)
     floats = all(isinstance(t, Tensor) and t.dtype in kinds for t in script.values(call))
     return floats and bool(script.values(call)) and given <= {"dtype", "size", "fill_value"}
 

@@ -5,18 +5,19 @@ copy.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.loops import Loop, loop_of
+from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
 from autofast.model.calls import call_of, items_of
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of, statement_of, within
 from autofast.model.syntax import is_read, is_stored
 from autofast.model.values import Const, Ext, Method, Num, Ref, Tensor, Thing, certainly, const
-from autofast.ops import is_in_place, may_share, op
+from autofast.ops import is_in_place, may_share
+from autofast.read.recover.compiled import records_graphs
 from autofast.techniques.syncs.floats import kind_of
 
 # Layers whose result is their argument, or a view of it.
@@ -117,7 +118,7 @@ def _graphs(script: Script) -> bool:
                 occurrence.args.named["mode"].values
             ) not in (None, "default"):
                 return True
-    return bool(
+    return records_graphs(script) is not None or bool(
         script.calls(
             "torch.cuda.CUDAGraph", "torch.cuda.graph", "torch.cuda.make_graphed_callables"
         )
@@ -159,29 +160,9 @@ def _gives_fresh(script: Script, call: ast.Call, depth: int) -> bool:
 
 
 def writes(script: Script, call: ast.Call) -> bool:
-    """Whether a function of torch writes to an argument here: by what it is, by ``out=``, by
-    ``inplace=`` (also where that is not certain).
-    """
-    for thing in script.values(call.func):
-        if isinstance(thing, Ref) and thing.name.startswith("torch."):
-            known = op(thing.name)
-            if is_in_place(thing.name, flags=True) or (known is not None and known.mutates):
-                return True
-            if (
-                known is not None
-                and known.inplace is not None
-                and _is_set(script.values(a) for a in call.args[known.inplace :][:1])
-            ):
-                return True
-        elif isinstance(thing, Ext) and thing.name.startswith("torch.nn.") and _is_in_place(thing):
-            return True
-    return any(k.arg == "out" for k in call.keywords) or _is_set(
-        script.values(k.value) for k in call.keywords if k.arg == "inplace"
-    )
-
-
-def _is_set(given: Iterable[frozenset[Thing]]) -> bool:
-    return any(const(values) is not False for values in given)
+    """Whether a function or a layer of torch writes to an argument here."""
+    known = script.analysis(CallGraph).callees(call)
+    return not known and bool(script.analysis(Memory).written(call))
 
 
 def _makes_new(script: Script, callee: Thing, depth: int) -> bool:
@@ -209,18 +190,6 @@ def _is_computing(script: Script, layer: Ext, depth: int) -> bool:
             for g in layer.args.positional
         )
     return name not in PASSING and "Dropout" not in name
-
-
-def _is_in_place(layer: Ext) -> bool:
-    """``nn.ReLU(inplace=True)``: a layer is made with the arguments of its function, but for the
-    tensor.
-    """
-    name = layer.name.removeprefix("torch.nn.")
-    known = op("torch.nn.functional." + {"LeakyReLU": "leaky_relu"}.get(name, name.lower()))
-    given = [g.values for k, g in layer.args.named.items() if k == "inplace"]
-    if known is not None and known.inplace:
-        given += [g.values for g in layer.args.positional[known.inplace - 1 :][:1]]
-    return _is_set(given)
 
 
 # ----------------------------------------------------------------------- what becomes of a variable

@@ -64,7 +64,7 @@ from autofast.techniques.syncs.sinks import does_more, is_number
 from autofast.techniques.syncs.steps import catchers, is_step, runs_in_steps
 from autofast.techniques.syncs.store_uses import Place, Use, Uses, Write, write_of
 from autofast.techniques.syncs.summable import EXACT, is_long, parts_of
-from autofast.write.spelling import is_taken, only_cuda, torch_in
+from autofast.write.spelling import has_float64, is_taken, torch_in
 
 Block = list[ast.stmt]
 Look = tuple[ast.stmt, list[ast.expr]]  # a statement, and the places in it that look at the store
@@ -174,7 +174,7 @@ class Store:
         self.rounds |= any(id(m) in kept_there for d in divided for m in ast.walk(d.left))
         cores = [t for r in write.reads for t in r.tensors]
         devices = {t.device for c in cores for t in self.script.values(c) if isinstance(t, Tensor)}
-        if devices != {"dev"} or several_gpus(self.script) or not only_cuda(self.script):
+        if devices != {"dev"} or several_gpus(self.script) or not has_float64(self.script):
             raise Refusal("the device may not add in float64")
         others = [w for w in self.writes if w is not write and self._may_share(w, write)]
         if others and not all(is_scalar(self.script, c) for c in cores):

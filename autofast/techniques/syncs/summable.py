@@ -21,7 +21,7 @@ from autofast.techniques.syncs.floats import kind_of
 from autofast.techniques.syncs.reads import Read
 from autofast.techniques.syncs.scalars import is_scalar
 from autofast.techniques.syncs.sinks import Sink, is_number
-from autofast.write.spelling import only_cuda
+from autofast.write.spelling import has_float64
 
 EXACT = (ast.Add, ast.Sub, ast.Mult)
 
@@ -57,9 +57,9 @@ def kind_of_sum(script: Script, sink: Sink) -> str:
         return ""  # a quotient, a function of the number
     kinds = {_number_of(script, r) for r in sink.reads}
     if kinds == {"int"} and others == [] and all(is_long(script, c) for c in cores):
-        return "float" if begins_as(script, sink) == {"float"} and only_cuda(script) else "int"
+        return "float" if begins_as(script, sink) == {"float"} and has_float64(script) else "int"
     numbers = all(_is_number(script, p) for p in others)
-    return "float" if kinds == {"float"} and numbers and only_cuda(script) else ""
+    return "float" if kinds == {"float"} and numbers and has_float64(script) else ""
 
 
 def parts_of(

@@ -40,7 +40,7 @@ from autofast.techniques.syncs.reads import Read, gives_the_same
 from autofast.techniques.syncs.sinks import Sink, sink_of
 from autofast.techniques.syncs.steps import catchers, works_between
 from autofast.techniques.syncs.swapping import swapped
-from autofast.write.spelling import only_cuda, torch_in
+from autofast.write.spelling import has_float64, torch_in
 
 MOST = 6  # statements that wait for the last of them
 
@@ -106,7 +106,7 @@ def _may_join(script: Script, group: list[Sink]) -> bool:
         != 1
     ):
         return False
-    if {kind_of(script, c) for c in cores} == {"float", "int"} and not only_cuda(script):
+    if {kind_of(script, c) for c in cores} == {"float", "int"} and not has_float64(script):
         return False  # not every device computes in float64
     if next(catchers(script, last, loop_of(last)), None) is not None:
         return False  # what is added before an error would be missing

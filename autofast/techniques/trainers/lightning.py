@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.facts.input_shapes import CONVOLUTIONS, FLAG, varies
-from autofast.facts.loaders import hooks, managed
+from autofast.facts.loaders import managed, told
 from autofast.model.calls import short_name, targets_of
 from autofast.model.script import Script, Trainer
 from autofast.model.source import at
@@ -267,7 +267,7 @@ def _of_shapes(script: Script, deterministic: bool) -> str:
     training = [
         x
         for x in script.loaders
-        if "train_dataloader" in hooks(script, x) or (managed(script, x) and not hooks(script, x))
+        if "training" in told(script, x) or (managed(script, x) and not told(script, x))
     ]
     if not training:
         return "the loader it trains on is not in this project"

@@ -17,14 +17,7 @@ from autofast.facts.cost.gains.asking import (
     of_its_rule,
     touched,
 )
-from autofast.facts.cost.heads import (
-    holds_weights,
-    is_narrow,
-    is_small_head,
-    mostly_convolves,
-    only_convolves,
-    only_embeds,
-)
+from autofast.facts.cost.heads import is_narrow, multiplies, only_embeds
 from autofast.facts.cost.step import CONVOLUTIONS, Cost, Estimate
 from autofast.facts.optimizers import asks_momentum
 from autofast.model.script import Script
@@ -34,7 +27,7 @@ from autofast.rule import Finding, Gain, Options
 MOST_RESHAPES = (
     2  # statements that channels_last may touch, beside the one that converts the network
 )
-HEAD = "layers of cuDNN use TF32 without it, and only a small head multiplies matrices"
+CONVOLVED = "layers of cuDNN use TF32 without it, and no other products are known to count"
 NARROW = Gain(
     0.0, "bound by launches and memory: the layers that multiply are narrow, or few and small"
 )
@@ -50,23 +43,13 @@ def half(script: Script, options: Options, finding: Finding, beside: Findings) -
 
 def tensor_cores(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of TF32, for products of matrices alone: convolutions use it unless told otherwise."""
-    cost = script.analysis(Cost)
-    if not cost.multiplies_elsewhere and only_convolves(script):
-        return Gain(
-            0.0, "layers of cuDNN use TF32 without it, and nothing else multiplies matrices"
-        )
-    if not cost.multiplies_elsewhere and cost.convolves_by_function and holds_weights(script):
-        return Gain(0.0, HEAD)
     if place := script.analysis(Cells).place:
         return Gain(0.0, f"bound by launches: {place} goes through a sequence cell by cell")
     gain = _of_arithmetic(script, options, 0.1, products=machine.TENSOR_CORES)
-    if not gain.known and is_narrow(script):
-        return NARROW
-    if not gain.known and not cost.multiplies_elsewhere and is_small_head(script):
-        return Gain(0.0, HEAD)
-    if not gain.known and not cost.multiplies_outside and mostly_convolves(script):
-        return Gain(0.0, "convolutions, which use TF32 without it, are most of what multiplies")
-    return gain
+    if gain.known:
+        return gain
+    why = multiplies(script)
+    return replace(gain, reason=why) if why else Gain(0.0, CONVOLVED)
 
 
 def layout(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:

@@ -68,8 +68,12 @@ def loader_once(script: Script, finding: Finding, rarely: bool = True) -> Gain |
     """Next to nothing, for a loader that is gone through once, or (with ``rarely``) now and then,
     beside the passes over the training data; None for others.
     """
-    uses = [use for x in loaders_of(script, finding.node) for use in x.uses]
-    if not uses or any(map(script.analysis(Cost).trains_with, uses)):
+    cost, mine = script.analysis(Cost), loaders_of(script, finding.node)
+    uses = [use for x in mine for use in x.uses]
+    purposes = {purpose for x in mine for purpose in cost.purposes(x)}
+    if purposes and purposes <= {"test", "predict"}:
+        return _small(cost)
+    if not uses or "training" in purposes:
         return None
     if all(script.analysis(Cost).leads_past(use.stack) for use in uses):
         return ELSEWHERE
@@ -86,8 +90,8 @@ def loader_once(script: Script, finding: Finding, rarely: bool = True) -> Gain |
 
 def trains(script: Script, finding: Finding) -> bool:
     """Whether a loader of the finding is trained with."""
-    trains_with = script.analysis(Cost).trains_with
-    return any(trains_with(use) for x in loaders_of(script, finding.node) for use in x.uses)
+    cost = script.analysis(Cost)
+    return any("training" in cost.purposes(x) for x in loaders_of(script, finding.node))
 
 
 def code_once(script: Script, finding: Finding) -> Gain | None:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from autofast.facts.copies import is_batch_memory
 from autofast.facts.cost import machine, measured
-from autofast.facts.cost.batch_parts import is_number_each
 from autofast.facts.cost.gains.asking import (
     EVALUATION,
     NOISE,
@@ -93,8 +92,6 @@ def copies(script: Script, options: Options, finding: Finding, beside: Findings)
         return Gain(0.0, f"{at(place)} copies to the device in the same step, and waits")
     if not loaders and (place := _waited_behind(script, finding, beside)) is not None:
         return Gain(0.0, f"{at(place)} waits for the device directly behind the copy")
-    if not loaders and _copies_numbers(script, finding):
-        return Gain(0.0, "one number for each item of a batch is all that is copied")
     cost = script.analysis(Cost)
     if gain := measured.copying(script, options.target, cost.copies_at(finding.node)):
         return gain
@@ -114,19 +111,6 @@ def copies(script: Script, options: Options, finding: Finding, beside: Findings)
         return found
     share = EVALUATION * min(0.5, 3 * found.share)  # of a forward pass, a third of a step
     return Gain(share, f"{found.reason}, in an evaluation")
-
-
-def _copies_numbers(script: Script, finding: Finding) -> bool:
-    """Whether all that is copied of these batches, there or elsewhere, is one number for each item:
-    the network takes the rest by itself.
-    """
-    here = statement_of(finding.node)
-    mine = [x for x in script.loaders if any(statement_of(t.node) is here for t in x.moved)]
-    moved = [t for x in mine for t in x.moved if t.to_device or t.how == "type"]
-    return bool(moved) and all(
-        isinstance(t.node.func, ast.Attribute) and is_number_each(script, mine, t.node.func.value)
-        for t in moved
-    )
 
 
 def _waited_behind(script: Script, finding: Finding, beside: Findings) -> ast.AST | None:

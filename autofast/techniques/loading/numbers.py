@@ -1,0 +1,83 @@
+"""Loaders over ``range(n)``: what they give are batches of indices."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.edit.edits import Edit, Rewrite
+from autofast.facts.loader_uses import ITERATING
+from autofast.model.calls import is_name, keyword_of
+from autofast.model.script import Loader, Script
+from autofast.model.source import parent_of, source_of
+from autofast.model.syntax import is_read
+from autofast.model.values import Arg, Const, Num, Ref, const
+from autofast.rule import Effect, Finding
+from autofast.write.imports import imports_of, unimported
+from autofast.write.spelling import torch_in
+
+RANGE = Ref("builtins.range")
+KNOWN = {"batch_size", "shuffle", "drop_last", "num_workers", "pin_memory"}
+
+
+def split_numbers(script: Script, loader: Loader) -> tuple[Edit, ...]:
+    """``torch.randperm(n).split(size)`` in the place of ``DataLoader(range(n), size,
+    shuffle=True)``, ``torch.arange(n).split(size)`` without ``shuffle``; empty for other loaders.
+    """
+    call = loader.node
+    numbers = call.args[0] if call.args else None
+    if not isinstance(numbers, ast.Call) or script.values(numbers.func) != {RANGE}:
+        return ()
+    size = call.args[1] if len(call.args) > 1 else keyword_of(call, "batch_size")
+    if size is None or len(call.args) > 2 or {k.arg for k in call.keywords} - KNOWN:
+        return ()
+    shuffles, drops = (
+        False if (given := keyword_of(call, name)) is None else const(script.values(given))
+        for name in ("shuffle", "drop_last")
+    )
+    if len(numbers.args) > 1 or drops is not False or not isinstance(shuffles, bool):
+        return ()
+    if not _is_number(script, size) or not _is_gone_through(script, call):
+        return ()
+    torch, imports = torch_in(source_of(call))
+    made = f"{torch}.{'randperm' if shuffles else 'arange'}({{n}}).split({{size}})"
+    return Rewrite(call, made, {"n": numbers.args[0], "size": size}), *imports
+
+
+def no_longer_imported(script: Script, calls: list[ast.Call]) -> Iterator[Finding]:
+    """The imports of DataLoader that only these calls needed."""
+    for source in {source_of(c): c for c in calls}:
+        mine = {id(c.func): c for c in calls}
+        for name, imports in imports_of(source, ["torch.utils.data"], "DataLoader").items():
+            used = [n for n in source.nodes if is_name(n, name) and is_read(n)]
+            if used and all(id(n) in mine for n in used):
+                yield Finding(
+                    imports[0],
+                    "nothing needs the import of DataLoader any more",
+                    edits=unimported(script, source, ["torch.utils.data"], "DataLoader"),
+                    needs=tuple((None, mine[id(n)]) for n in used),
+                    effect=Effect.EXACT,
+                )
+
+
+def _is_number(script: Script, size: ast.expr) -> bool:
+    """A whole number, where None would ask for single ones."""
+    found = [
+        t
+        for thing in script.values(size)
+        for t in (thing.default or {thing} if isinstance(thing, Arg) else {thing})
+    ]
+    return bool(found) and all(
+        isinstance(t, Num) or (isinstance(t, Const) and type(t.value) is int) for t in found
+    )
+
+
+def _is_gone_through(script: Script, call: ast.Call) -> bool:
+    """A loop goes through it, directly or by ``enumerate``, ``zip``, ``tqdm``; nobody keeps it."""
+    taken: ast.expr = call
+    taker = parent_of(call)
+    if isinstance(taker, ast.Call) and all(
+        isinstance(t, Ref) and t.name in ITERATING for t in script.values(taker.func) or {None}
+    ):
+        taken, taker = taker, parent_of(taker)
+    return isinstance(taker, (ast.For, ast.comprehension)) and taker.iter is taken
