@@ -36,6 +36,12 @@ def pairs(ev: Evidence) -> tuple[tuple[Run, Run], ...]:
     return ((ev.a, ev.b),) if ev.a.ok and ev.b.ok else ()
 
 
+def arms(ev: Evidence) -> tuple[list[Run], list[Run]]:
+    """Runs of both, at equal seeds."""
+    both = pairs(ev)
+    return [a for a, _ in both], [b for _, b in both]
+
+
 def made(run: Run) -> int:
     return len(run.record.steps)
 

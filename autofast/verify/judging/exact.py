@@ -14,6 +14,7 @@ from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.numbered import plain
 from autofast.verify.evidence.record import Record, Run, TensorPrint
 from autofast.verify.judging import parting
+from autofast.verify.judging.invariants import matched
 from autofast.verify.judging.tensors import without_constants
 from autofast.verify.result import Check, unclear
 
@@ -59,9 +60,10 @@ def bitwise(ev: Evidence) -> Check:
     )
     if not a.losses and not a.model:
         return unclear(name, UNSEEN)
-    if equal(ev.a, ev.b):
+    drawn = [course.trained_alike(a, run.record, draws=True) for run in (*ev.originals, ev.b)]
+    if equal(ev.a, ev.b) and (ev.effect != "exact" or drawn[-1] or not all(drawn[:-1])):
         return Check(name, True, f"{' and '.join(counted)} are equal bit for bit", identical=True)
-    if not course.trained_alike(a, b) or repr(a.losses) != repr(b.losses):
+    if equal(ev.a, ev.b) or not course.trained_alike(a, b) or repr(a.losses) != repr(b.losses):
         return Check(name, False, parting.place(ev))
     first, second = map(_weights, without_constants(a, b))
     off = [k for k, sha in first.items() if second.get(k) != sha]
@@ -92,8 +94,7 @@ def state_apart(x: Run, y: Run, buffers: bool | None = None) -> float:
     """Distance of the final states by their sketches, as a share of their norm; 0 where there are
     none, infinite where a tensor of one alone is
     finite. ``buffers``: of these alone (those of floating point), or of parameters alone."""
-    other = {plain(k): v for k, v in y.record.model.items()}
-    both = [(v, other[plain(k)]) for k, v in x.record.model.items() if plain(k) in other]
+    both = [*matched(x.record.model, y.record.model).values()]
     if buffers is not None:
         both = [
             (p, q)

@@ -81,7 +81,7 @@ def finite(ev: Evidence) -> Check | None:
     numbers.
     """
     name = "finite losses"
-    for a, b in ev.pairs or ((ev.a, ev.b),):
+    for a, b in course.pairs(ev):
         known = [x.record.losses for x in (ev.originals if a is ev.a else (a,)) if x.records]
         for i, loss in enumerate(b.record.losses):
             if not math.isfinite(loss) and all(i < len(k) and math.isfinite(k[i]) for k in known):

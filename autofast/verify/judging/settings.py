@@ -49,7 +49,7 @@ def learning_rates(ev: Evidence) -> Check | None:
         return None
     if any(_first_rate(ev.a, o) is not None for o in course.runs(ev)):
         return _free_rates(ev, name)
-    for a, b in ev.pairs or ((ev.a, ev.b),):
+    for a, b in course.pairs(ev):
         place = _first_rate(a, b)
         if (
             place is not None
@@ -213,7 +213,7 @@ def clipping(ev: Evidence) -> Check | None:
     name = "gradient clipping"
     if ev.effect == "recipe":
         return None
-    before, after = (_gradients([p[k] for p in ev.pairs] or [(ev.a, ev.b)[k]]) for k in (0, 1))
+    before, after = map(_gradients, course.arms(ev))
     limits = []
     for optimizer, a in before.items():
         b = after.get(optimizer, [])
