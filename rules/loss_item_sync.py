@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 
 from autofast.facts.cost import gains
-from autofast.facts.recorded_graphs import overwritten
 from autofast.model.names import OWNERS
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
@@ -17,7 +16,6 @@ from autofast.techniques.syncs.planned import (
     in_functions,
     in_loops,
     in_moves,
-    in_recorded_graphs,
     in_scripts_read_in_part,
     in_stores,
 )
@@ -41,9 +39,6 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         return
     if script.unread:
         yield from (finding for finding, _ in in_scripts_read_in_part(script, every))
-        return
-    if (graphs := overwritten(script)) is not None:
-        yield from (finding for finding, _ in in_recorded_graphs(script, every, graphs))
         return
     for finding, used in (
         *in_stores(script, every),

@@ -348,7 +348,7 @@ def test_blocks_are_compiled_once_for_all(tmp_path: Path) -> None:
 
 
 @needs_torch
-def test_reads_of_a_recorded_loss_are_not_put_off(tmp_path: Path) -> None:
+def test_a_recorded_loss_is_copied_where_its_read_is_put_off(tmp_path: Path) -> None:
     inside = OTHERS["the loss is made inside"]
     text = changed(
         *inside,
@@ -357,10 +357,11 @@ def test_reads_of_a_recorded_loss_are_not_put_off(tmp_path: Path) -> None:
         ("for epoch", "losses = []\nfor epoch"),
     )
     found = apply("loss-item-sync", text + "print(losses)\n")
-    assert not found.fixes and "would need a clone" in found.refusals
+    assert "loss_tensors.append(loss.detach().clone())" in found.lines
     kept = text.replace("losses.append(loss.item())", "losses.append(loss.detach())")
-    one, other = runs(tmp_path, text + "print(losses)\n", kept + "print([x.item() for x in losses])\n")  # fmt: skip
-    assert one.stdout != other.stdout
+    read_late = kept + "print([x.item() for x in losses])\n"
+    one, late, copied = runs(tmp_path, text + "print(losses)\n", read_late, found.text)
+    assert late.stdout != one.stdout == copied.stdout
     outside = changed(("optimizer =", f"{GRAPHS}\noptimizer ="), ("optimizer.step()", "optimizer.step()\n        total += loss.item()"), ("for epoch", "total = 0.0\nfor epoch"))  # fmt: skip
     assert apply("loss-item-sync", outside + "print(total)\n").fixes
 

@@ -1771,15 +1771,9 @@ with open("configs/base.yaml") as f:
     [
         (
             {"configs/base.yaml": "lr: 0.1\ntrain:\n  mixed: false  # slow\n"},
-            "turn on `mixed` (line 3 of configs/base.yaml)",
+            "turn on `config['train']['mixed']` (line 3 of configs/base.yaml)",
         ),
         ({"configs/base.yaml": "train:\n  mixed: true\n"}, ""),
-        (  # the code names one of the files
-            {"configs/base.yaml": "mixed: 0\n", "configs/other.yaml": "mixed: true\n"},
-            "turn on `mixed` (line 1 of configs/base.yaml)",
-        ),
-        ({"config.json": '{\n  "mixed": false,\n  "lr": 1\n}\n'}, "line 2 of config.json"),
-        ({"a.yaml": "mixed: false\n", "b.yaml": "mixed: true\n"}, ""),  # which is taken?
     ],
 )
 def test_off_in_a_file_of_settings(files: dict[str, str], advice: str):
@@ -2008,3 +2002,33 @@ def test_what_may_be_integers_is_not_cast():
         "out, last = model(x)\n    loss = criterion(out, y) + 0.0 * last.sum()\n    out[0, last[0] % 4]",
     )
     assert "last.float()" not in same(text).text
+
+
+COMPARED = """
+import torch
+from lib import Wrapped, batches
+from torch import nn
+
+device = "cuda" if torch.cuda.is_available() else "cpu"
+model = nn.Linear(512, 512).to(device)
+optimizer = torch.optim.Adam(model.parameters())
+for x, y in batches:
+    loss = (model(x.to(device)) - y.to(device)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+wrapped = Wrapped(8)
+optimizer = torch.optim.Adam(wrapped.{params})
+for x, y in batches:
+    loss = (wrapped(x.to(device)) - y.to(device)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_of_two_trainings_both_or_neither() -> None:
+    """A notebook compares them: the other one trains a network of which nothing is known."""
+    done = apply(AMP, COMPARED.format(params="parameters()"))
+    assert not done.fixes and "no call of a model is seen" in done.refusals
+    assert apply(AMP, COMPARED.format(params="positions")).fixes

@@ -156,7 +156,6 @@ class Replayed:
         for name, function in (("rand", unit), ("randn", unit), ("normal", bell)):
             self.patch.setattr(numpy.random, name, function)
         self.patch.setattr(random, "gauss", bell)
-        self.patch.setattr(random, "choice", lambda _: bool(float(place()) < 0.5))
         self.patch.setattr(torch, "rand", lambda *_: place().reshape(1))
         self.patch.setattr(torch, "randint", lambda *_: place().reshape(1))
         self.patch.setattr(torch, "randn_like", like)
@@ -208,7 +207,7 @@ def batches_alike(text: str, monkeypatch: pytest.MonkeyPatch, near: float = 0.0)
     [
         (PAIRS, UNET.replace(" / 255.0", "")),
         (IMAGES, f"image = self.images[index]\nif random.random() < 0.3:\n    image = image[::-1]\n{TO_TENSOR}"),
-        (IMAGES, f"image = self.images[index]\nif random.choice([True, False]):\n    image = numpy.flip(image, axis=(0, 1))\n{TO_TENSOR}"),
+        (IMAGES, f"image = self.images[index]\nif random.random() < 0.5:\n    image = numpy.flip(image, axis=(0, 1))\n{TO_TENSOR}"),
         (IMAGES, f"image = self.images[index].copy()\nk = numpy.random.randint(4)\nimage = numpy.rot90(image, k)\n{TO_TENSOR}"),
         (IMAGES, f"image = self.images[index]\nif self.train and numpy.random.rand() < 0.5:\n    image = numpy.flipud(image)\n{TO_TENSOR}"),
         (IMAGES, f"p = random.random()\nimage = self.images[index]\nif p < 0.3:\n    image = image[:, ::-1]\nelif p < 0.6:\n    image = image[::-1]\nelse:\n    image = image[..., ::-1]\n{TO_TENSOR}"),
@@ -427,7 +426,7 @@ KEEPS = f"image = self.images[index]\n{{}}\n{TO_TENSOR}"
         (KEEPS.format("image = image * 300"), "leaves the range of bytes"),
         (KEEPS.format("image = image / 255 if random.random() < 0.5 else image / 255"), "gives items of type float64"),
         (KEEPS.format("image = numpy.pad(image, ((2, 2), (2, 2), (0, 0)), mode='reflect')\nif random.random() < 0.5:\n    image = image[::-1]"), "fills borders in a way"),
-        (KEEPS.format("if random.random() < 0.5:\n    image = numpy.rot90(image, random.choice([1, 3]))"), "have no form for batches"),
+        (KEEPS.format("if random.random() < 0.5:\n    image = numpy.rot90(image, random.choice([1, 3]))"), "has no form for batches"),
         (KEEPS.format("image = image * other[index] if random.random() < 0.5 else image"), "has no form for batches"),
         (KEEPS.format("if random.random() < 0.5:\n    return image, 0"), "has no form for batches"),
         ("if random.random() < 0.5:\n    image = self.images[index]\nelse:\n    image = self.images[0]\n" + TO_TENSOR, "has no form for batches"),

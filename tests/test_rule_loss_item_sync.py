@@ -1059,6 +1059,28 @@ def test_cuda_graphs_overwrite_their_outputs() -> None:
         assert any(kept in line for line in done.lines)
 
 
+def test_a_loss_that_the_graph_itself_gives_is_copied() -> None:
+    head = HEAD + textwrap.dedent("""
+        class Trained(nn.Module):
+            def __init__(self, net):
+                super().__init__()
+                self.net = net
+
+            def forward(self, x, y):
+                return F.cross_entropy(self.net(x), y)
+
+
+        trained = Trained(model)
+        trained.compile(mode="reduce-overhead")
+    """)
+    text = training("total += loss.item() / 3", "total = 0", "print(total)")
+    text = text.replace("F.cross_entropy(out, y)", "trained(x, y)")
+    assert "trained(x, y)" in text
+    assert any(
+        "loss.detach().clone()" in line for line in apply("loss-item-sync", head + text).lines
+    )
+
+
 # ---------------------------------------------------------------------------------------- read late
 def test_a_value_that_is_shown_seldom() -> None:
     shown = "if i % 4 == 0:\n    print(f'{i} {value:.6f}', value)"

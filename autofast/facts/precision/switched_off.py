@@ -8,14 +8,14 @@ import ast
 from collections.abc import Iterator
 
 from autofast.facts.by_default import behind_option
-from autofast.facts.settings import place, set_to, setting
+from autofast.facts.settings import place, setting
 from autofast.flow.provenance import Trail
 from autofast.model.events import Site, Stack, WithFrame, inside
 from autofast.model.kinds import is_autocast
 from autofast.model.script import Script
 from autofast.model.source import at
 from autofast.model.syntax import is_constant
-from autofast.model.values import Arg, Ext, Unknown, const, one
+from autofast.model.values import Arg, Ext, const, one
 
 
 def switched_off(script: Script) -> tuple[ast.AST, str] | None:
@@ -61,26 +61,15 @@ def _enabled(script: Script, context: Ext, stack: Stack) -> str:
     if isinstance(option := one(given.values), Arg):
         is_off = const(option.default) in (False, None)
         return _where(f"`--{option.name}`", option.node) if is_off else ""
-    if name := _name(given.expr):
-        if (said := setting(given.values)) is not None:
-            return f"`{name}` ({place(said)})" if said.value in (False, None) else ""
-        if all(isinstance(t, Unknown) for t in given.values):
-            where = set_to(script, name, "false|no|off|0")
-            return f"`{name}` ({where})" if where else ""
+    if (said := setting(given.values)) is not None and given.expr is not None:
+        words = f"`{ast.unparse(given.expr)}` ({place(said)})"
+        return words if said.value in (False, None) else ""
     found = Trail(script).of(given, [stack])
     if isinstance(found, str) or len(found) != 1:
         return ""
     origin = found[0]
     is_off = is_constant(origin.expr, False)
     return _where("the setting", origin.node) if is_off and origin.shared else ""
-
-
-def _name(expr: ast.expr | None) -> str:
-    """The last word of ``config.train.amp`` or ``config["train"]["amp"]``."""
-    match expr:
-        case ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str(name))):
-            return name
-    return ""
 
 
 def _where(what: str, node: ast.expr) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Hashable
+from dataclasses import replace
 
 from autofast.model.events import CallFrame, Frame, WithFrame
 from autofast.model.kinds import grad_mode_of, is_autocast, is_static
@@ -11,10 +13,12 @@ from autofast.model.values import (
     NOTHING,
     Arguments,
     Const,
+    Dict,
     Env,
     Ext,
     Func,
     Given,
+    Num,
     Ref,
     Seq,
     Thing,
@@ -26,7 +30,7 @@ from autofast.read.interpreter.binding import Binding
 from autofast.read.library.containers import dict_of
 from autofast.read.library.hydra import of_main
 from autofast.read.library.options import of_command
-from autofast.read.state.core import Record, TooDeep, join
+from autofast.read.state.core import Record, TooDeep, join, kind_of
 from autofast.read.state.summaries import key_of
 
 
@@ -48,19 +52,22 @@ class Entering(Binding):
         self, func: Func, args: Arguments, node: ast.AST | None, this: Thing | None
     ) -> Values:
         self.called.add(id(func.node))
-        repeats = len(self.active) - len(set(self.active))
         again = id(func.node) in self.active and not self.is_another_wrapper(func)
-        if (repeats and again) or len(self.active) >= DEPTH:
-            self.summaries.recursions.append(id(func.node))
-            return values(
-                Unknown(
-                    f"{func.name}() calls itself"
-                    if id(func.node) in self.active
-                    else "calls are nested too deeply"
-                )
-            )
+        seen = self.again[id(func.node)] if again else []
+        nested = self.active.count(id(func.node))
+        if again:
+            args = _with_any_number(args, seen, nested > 1)
         env = Env("function", {}, func.env, None)
         given = self.bind_parameters(func, args, this, env)
+        repeats = len(self.active) - len(set(self.active))
+        if again and repeats and any(_holds(had, env.vars, nested > 4) for had in seen):
+            self.summaries.recursions.append(id(func.node))
+            return values(Unknown(f"{func.name}() calls itself"))
+        if len(self.active) >= DEPTH:
+            where = f"{func.name}(), in calls that are nested too deeply,"
+            self.cut_short(where, env, NOTHING.union(*env.vars.values()))
+            return values(Unknown("calls are nested too deeply"))
+        self.again[id(func.node)] = [*seen, dict(env.vars)]
         owner = func.owner
         if owner is not None:
             if this is not None:
@@ -88,8 +95,8 @@ class Entering(Binding):
         if contexts:
             frames.append(WithFrame(func.node, contexts))
         forwards = tuple(map(id, self.__dict__.get("_forwards", ())))
-        around = (*forwards, self.grad_default, repeats > 0)
-        key = key_of(func, args, this, self.grad_mode(), around)
+        modes = (*forwards, self.grad_default, again)
+        key = key_of(func, args, this, self.grad_mode(), modes)
         known = self.summaries.find(func, key, [*self.stack, *frames], self.active)
         if known is not None:
             self.stack.extend(frames)
@@ -295,3 +302,43 @@ def completed(kept: Arguments, args: Arguments) -> Arguments:
         kept.open or args.open,
         loose,
     )
+
+
+def _holds(had: dict[str, Values], fresh: dict[str, Values], alike: bool) -> bool:
+    """Whether one call got all that another one gets, or what is ``alike``: parts of parts, and
+    copies of copies, have no end.
+    """
+    for name, found in fresh.items():
+        old = had.get(name, NOTHING)
+        if not found <= old:
+            known = {_content(t, alike) for t in old}
+            if not all(_content(t, alike) in known for t in found):
+                return False
+    return True
+
+
+def _content(thing: Thing, alike: bool) -> Hashable:
+    """What tells things apart for a function that calls itself; things that are ``alike`` have a
+    class, or what they hold, in common.
+    """
+    if isinstance(thing, (Unknown, Num)):
+        return type(thing)
+    if alike and isinstance(thing, (Seq, Dict)):
+        return type(thing), frozenset(map(kind_of, thing.any()))
+    return kind_of(thing) if alike else thing
+
+
+def _with_any_number(args: Arguments, seen: list[dict[str, Values]], texts: bool) -> Arguments:
+    """What a function gets that calls itself: numbers, and with ``texts`` texts, that the calls
+    before did not get are others each time.
+    """
+    kinds = (int, float, str) if texts else (int, float)
+    known = NOTHING.union(*(found for had in seen for found in had.values()))
+
+    def any_number(given: Given) -> Given:
+        fresh = {t for t in given.values - known if isinstance(t, Const) and type(t.value) in kinds}
+        number = Num(scalar=not any(isinstance(t.value, str) for t in fresh))
+        return replace(given, values=given.values - fresh | {number}) if fresh else given
+
+    named = {name: any_number(given) for name, given in args.named.items()}
+    return replace(args, positional=list(map(any_number, args.positional)), named=named)

@@ -111,14 +111,14 @@ def _are_alike(found: Values, before: Values) -> bool:
         return False
     key = _are_alike, found, before
     if (known := remembered(key)) is None:
-        new = set(map(_kind, found - before))
-        known = len(before) > MOST_VALUES and all(any(_kind(t) == k for t in before) for k in new)
-        known = known or len(new.union(map(_kind, before))) <= MOST_VALUES
+        new = set(map(kind_of, found - before))
+        known = len(before) > MOST_VALUES and all(any(kind_of(t) == k for t in before) for k in new)
+        known = known or len(new.union(map(kind_of, before))) <= MOST_VALUES
         remember(key, known)
     return bool(known)
 
 
-def _kind(thing: Thing) -> Hashable:
+def kind_of(thing: Thing) -> Hashable:
     """What things have in common that differ in the object alone: the blocks of a network, their
     layers, methods of these, closures.
     """
@@ -128,7 +128,7 @@ def _kind(thing: Thing) -> Hashable:
         case Ext():
             return thing.name
         case Method():
-            return thing.name, _kind(thing.this)
+            return thing.name, kind_of(thing.this)
         case Func():
             return id(thing.node)
     return thing
@@ -208,6 +208,8 @@ class Core:
         self.records: list[Record] = []
         self.active: list[int] = []
         self.entered: list[Func] = []  # the functions of ``active``
+        # What the calls of a function got since it began to call itself, by id of its node.
+        self.again: dict[int, list[dict[str, Values]]] = {}
         self.steps = 0
         self.limits: list[int] = [limits.READING]
         self.grad_default = "on"

@@ -18,7 +18,6 @@ from autofast.facts.cost.heads import is_narrow
 from autofast.facts.cost.step import Cost
 from autofast.facts.input_shapes import varying
 from autofast.facts.precision.code import Code
-from autofast.facts.recorded_graphs import gives_its_loss
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.holders import Holder, Holders, How
@@ -212,7 +211,7 @@ def _kept(script: Script, model: Model, step: Step) -> str:
     """
     (site,) = step.forwards
     call: ast.expr = site.node  # type: ignore[assignment]
-    if gives_its_loss(script, site):
+    if _gives_its_loss(script, site):
         return "it gives the loss itself, or several things"
     loop = step.loop if isinstance(step.loop, LOOPS) else loop_of(call)
     if loop is None or any(_outlives(script, h, loop) for h in script.analysis(Holders).ever(call)):
@@ -227,6 +226,17 @@ def _kept(script: Script, model: Model, step: Step) -> str:
             case ast.Call() as other if other.func is not whole and not _is_known(script, other):
                 return f"{at(other)} may keep what it gives"
     return ""
+
+
+def _gives_its_loss(script: Script, forward: Site) -> bool:
+    """Whether a model may give a loss, or several things: memory of the graph itself, and not what
+    the script computes of it.
+    """
+    assert isinstance(forward.node, ast.expr)
+    given = script.values(forward.node)
+    return not given or not all(
+        isinstance(t, Tensor) and not t.loss and t.rank not in ("?", "0d") for t in given
+    )
 
 
 def _is_known(script: Script, call: ast.Call) -> bool:

@@ -21,7 +21,6 @@ FRACTIONS = frozenset(
 SPANS = frozenset({"random.uniform", "numpy.random.uniform"})
 BELLS = frozenset({"random.gauss", "random.normalvariate", "numpy.random.normal"})
 BELL = frozenset({"numpy.random.randn", "numpy.random.standard_normal"})
-CHOICES = frozenset({"random.choice", "numpy.random.choice"})
 DRAWING = frozenset({"rand", "randn", "randint", "normal", "randperm", "bernoulli", "multinomial"})
 NOISE = {"randn": "randn", "standard_normal": "randn", "normal": "randn", "randn_like": "randn",
          "rand": "rand", "random": "rand", "random_sample": "rand", "uniform": "rand", "rand_like": "rand"}  # fmt: skip
@@ -61,8 +60,6 @@ class Calls(Parts):
     # ---------------------------------------------------------------------------------------- draws
     def dice(self, call: ast.Call, name: str) -> Value | None:
         """A random number, or random numbers of an item's shape; None where nothing is drawn."""
-        if name in CHOICES:
-            return self.choice(call)
         package, _, short = name.rpartition(".")
         if package not in ("random", "numpy.random", "torch"):
             return None
@@ -120,22 +117,6 @@ class Calls(Parts):
             most -= 1
         code = self.drawn_by("randint", *([] if least == 0 else [low.code]), below, f"({self.n},)")
         return Draw(code, "int", least, most, self.plain(below) if high.sided else "")
-
-    def choice(self, call: ast.Call) -> Draw:
-        """``random.choice([True, False])``, ``random.choice([0, 1, 2, 3])``."""
-        match call.args:
-            case [ast.List(elts=elts) | ast.Tuple(elts=elts)] if not call.keywords:
-                found = [const(self.script.values(e)) for e in elts]
-                if found and sorted(map(repr, found)) == ["False", "True"]:
-                    return Draw(f"{self.drawn_by('rand', self.n)} < 0.5", "bool")
-                if all(type(v) is int for v in found) and sorted(found) == [
-                    *range(min(found), max(found) + 1)
-                ]:
-                    least, most = min(found), max(found)
-                    bounds = ([] if least == 0 else [str(least)]) + [str(most + 1)]
-                    code = self.drawn_by("randint", *bounds, f"({self.n},)")
-                    return Draw(code, "int", least, most)
-        raise Refusal(f"{at(call)}: draws of `{ast.unparse(call.func)}` have no form for batches")
 
     def noise(self, call: ast.Call, package: str, short: str) -> Items | None:
         """Random numbers for each number of an item: ``np.random.normal(0, 0.1, image.shape)``."""

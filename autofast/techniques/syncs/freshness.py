@@ -17,6 +17,7 @@ from autofast.model.source import function_of, parent_of, statement_of, within
 from autofast.model.syntax import is_read, is_stored
 from autofast.model.values import Const, Ext, Method, Num, Ref, Tensor, Thing, certainly, const
 from autofast.ops import is_in_place, may_share
+from autofast.read.recover.compiled import records_graphs
 from autofast.techniques.syncs.floats import kind_of
 
 # Layers whose result is their argument, or a view of it.
@@ -117,7 +118,7 @@ def _graphs(script: Script) -> bool:
                 occurrence.args.named["mode"].values
             ) not in (None, "default"):
                 return True
-    return bool(
+    return records_graphs(script) is not None or bool(
         script.calls(
             "torch.cuda.CUDAGraph", "torch.cuda.graph", "torch.cuda.make_graphed_callables"
         )

@@ -154,14 +154,6 @@ def in_scripts_read_in_part(script: Script, every: list[Read]) -> Iterator[Found
                 )
 
 
-def in_recorded_graphs(script: Script, every: list[Read], graphs: ast.AST) -> Iterator[Found]:
-    """What a model gives is overwritten before a read that is put off."""
-    why = f"{at(graphs)} has torch record CUDA graphs: what the model gives is overwritten in the next step, and a read that is put off would need a clone"
-    for _, found in by_loop(script, every):
-        for statement, mine in by_statement(found):
-            yield Finding(statement, said(mine), refusal=why), {id(r.node) for r in mine}
-
-
 def in_each_step(script: Script, read: Read) -> bool:
     """Whether a read in a function is come to in each turn of a loop over batches that calls it."""
     site = script.log.at("sync", read.node)
