@@ -2002,3 +2002,33 @@ def test_what_may_be_integers_is_not_cast():
         "out, last = model(x)\n    loss = criterion(out, y) + 0.0 * last.sum()\n    out[0, last[0] % 4]",
     )
     assert "last.float()" not in same(text).text
+
+
+COMPARED = """
+import torch
+from lib import Wrapped, batches
+from torch import nn
+
+device = "cuda" if torch.cuda.is_available() else "cpu"
+model = nn.Linear(512, 512).to(device)
+optimizer = torch.optim.Adam(model.parameters())
+for x, y in batches:
+    loss = (model(x.to(device)) - y.to(device)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+wrapped = Wrapped(8)
+optimizer = torch.optim.Adam(wrapped.{params})
+for x, y in batches:
+    loss = (wrapped(x.to(device)) - y.to(device)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_of_two_trainings_both_or_neither() -> None:
+    """A notebook compares them: the other one trains a network of which nothing is known."""
+    done = apply(AMP, COMPARED.format(params="parameters()"))
+    assert not done.fixes and "no call of a model is seen" in done.refusals
+    assert apply(AMP, COMPARED.format(params="positions")).fixes

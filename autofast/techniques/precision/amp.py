@@ -35,6 +35,7 @@ from autofast.facts.precision.hazards import against, has_autocast, ratio
 from autofast.facts.precision.layers import recurrent
 from autofast.facts.precision.whole_script import against_script
 from autofast.flow.positions import nodes_of
+from autofast.model.calls import is_method
 from autofast.model.script import Script, Step
 from autofast.model.source import at, nodes_in
 from autofast.model.tensors import tensors_in
@@ -338,7 +339,8 @@ def _unseen(script: Script, step: Step) -> str:
     """Why a step that trains a model, but in which no call of one is seen, keeps all training in
     fp32; empty where it does not.
     """
-    trains = any(o.params for o in script.optimizers if any(u in step.updates for u in o.updates))
+    its = [o for o in script.optimizers if any(u in step.updates for u in o.updates)]
+    trains = any(o.params or any(is_method(n, "parameters") for n in ast.walk(o.node)) for o in its)
     if step.forwards or not step.backwards or not trains:
         return ""
     return _against_gradients(step) or "no call of a model is seen that this loss comes from"
