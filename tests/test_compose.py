@@ -334,6 +334,7 @@ def test_new_code_goes_between_blank_lines_and_the_comment_of_a_statement() -> N
             # part one
 
             new()
+
             # about a
             a
         """,

@@ -897,3 +897,12 @@ def test_an_old_constructor_of_one_array_is_given_data() -> None:
     """`torch.Tensor(a)` copies the array, and is no tensor of sizes that something fills."""
     done = made("z = torch.Tensor(np.ones((3, 4)) * 2).to(device)")
     assert "torch.empty" not in done.text
+
+
+@pytest.mark.parametrize("make", ["torch.randn(3, 4)", "torch.zeros(3, 4)"])
+def test_a_generator_that_is_set_back_draws_on(make: str) -> None:
+    text = SCRIPT.format(make=f"z = {make}.to(device)", before="state = torch.get_rng_state()\n")
+    found = apply(RULE, text + "torch.set_rng_state(state)\n")
+    drawn = "randn" in make
+    assert bool(found.fixes) is not drawn
+    assert ("sets the generator of the host back" in found.refusals) is drawn

@@ -966,3 +966,42 @@ model = Net()"""
 model = Net()""",
     )
     assert "has a backward of its own" in refused(script().replace("model = Net()", extended))
+
+
+def test_callbacks_take_it_from_the_object_that_they_get():
+    text = """
+class Saved:
+    def on_epoch(self, learner):
+        torch.save({"net": learner.net.state_dict(), "opt": learner.opt.state_dict()}, FILE)
+
+
+class Counted:
+    def on_epoch(self, learner):
+        self.count = len(list(learner.net.parameters()))
+
+
+class Learner:
+    def __init__(self, net, parts):
+        self.net, self.parts = net.to(device), parts
+        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+
+    def call(self, hook, *args):
+        for part in self.parts:
+            getattr(part, hook)(self, *args)
+
+    def fit(self):
+        for i in range(6):
+            self.opt.zero_grad()
+            loss = criterion(self.net(X[i].to(device)), Y[i].to(device))
+            loss.backward()
+            self.opt.step()
+            losses.append(loss.item())
+        self.call("on_epoch")
+
+
+Learner(model, [Saved(), Counted()]).fit()
+"""
+    done = same(HEAD + text.replace("FILE", "__import__('io').BytesIO()"))
+    assert "self.scaler.update()" in done.lines
+    assert "def on_epoch(self, learner):" in done.text and "enabled=False" not in done.text
+    assert '"scaler": learner.scaler.state_dict()' in done.text

@@ -530,3 +530,45 @@ def test_nothing_is_asked_that_the_script_knows(device: str, moved: str, written
 
 
 FILES_OF = "import torch\nfrom torch.utils.data import Dataset\n\n\n" + FILES
+BY_OPTION = """
+import argparse
+import torch
+from torch.utils.data import DataLoader
+from data import Files
+
+
+def main(args):
+    {first}
+    loader = DataLoader(Files(), batch_size=4, num_workers=2)
+    model = torch.nn.Linear(4, 1)
+    {model}
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        if args.cuda:
+            x, y = x.cuda(), y.cuda()
+        optimizer.zero_grad()
+        (model(x).squeeze() - y).pow(2).mean().backward()
+        optimizer.step()
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--cuda", action="store_true")
+main(parser.parse_args())
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "model", "written"),
+    [
+        ("cuda = args.cuda", "if cuda: model = model.cuda()", "cuda"),
+        ("cuda = args.cuda\n    if cuda: print(1)", "if cuda: model.cuda()", "cuda"),
+        ("pass", "if args.cuda: model.cuda()", "args.cuda"),  # which is read below
+        ("pass", "model.to(input())", "torch.cuda.is_available()"),
+        ("pass", "if not args.cuda: model.cuda()", "torch.cuda.is_available()"),
+        ("pass", "cuda = args.cuda; model.cuda() if cuda else model", "torch.cuda.is_available()"),
+    ],
+)
+def test_the_option_by_which_training_goes_to_cuda(first: str, model: str, written: str) -> None:
+    text = BY_OPTION.format(first=first, model=model)
+    found = apply(RULE, text, files={"data.py": FILES_OF})
+    assert f"num_workers=2, pin_memory={written}" in found.text

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import settings as tried
 from hypothesis import strategies as st
 
-from autofast.verify.evidence import alike
+from autofast.verify.evidence import alike, figures
 from autofast.verify.evidence.gathered import gather
 from autofast.verify.evidence.record import FULL, Checkpoint, Pass, Run, TensorPrint
 from autofast.verify.judging import invariants, parity, printed, samples, settings, tensors
@@ -460,15 +460,15 @@ def test_copies_of_a_random_generator() -> None:
     ],
 )
 def test_lines(line: str, kind: str, kept: list[str]) -> None:
-    assert printed.skeleton(line) == kind
-    assert [v for values in printed.printed(line).values() for v in values] == kept
+    assert figures.skeleton(line) == kind
+    assert [v for values in figures.printed(line).values() for v in values] == kept
 
 
 @given(st.text(max_size=200))
 @tried(max_examples=80, deadline=None)
 def test_any_text_can_be_read(text: str) -> None:
-    for values in printed.printed(text).values():
-        assert all(printed.unit(v) >= 0 and isinstance(float(v), float) for v in values)
+    for values in figures.printed(text).values():
+        assert all(figures.unit(v) >= 0 and isinstance(float(v), float) for v in values)
 
 
 def printing(text: str) -> Run:
@@ -545,9 +545,9 @@ def test_the_meaning_of_the_printed_loss() -> None:
 def test_long_lines_and_digests_are_read() -> None:
     """Lines of 300,000 characters: what looks at each from every other would take hours."""
     text = f"{'x' * 300_000}\n{'7' * 300_000}\nat a/b.py:x.py and (c.py)\nsha 5e91234f 1e999\n"
-    assert printed.skeleton("at a/b.py:x.py and (c.py)") == "at @.py and @.py)"
+    assert figures.skeleton("at a/b.py:x.py and (c.py)") == "at @.py and @.py)"
     found = two(printing(text), printing(text), "sampling")
-    assert check(printed.text_of(found)).passed and printed.unit("5e91234") == 0.0
+    assert check(printed.text_of(found)).passed and figures.unit("5e91234") == 0.0
     assert printed.meaning(found) is None
 
 

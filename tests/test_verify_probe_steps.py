@@ -123,7 +123,7 @@ def test_skipped_steps_and_the_devices_time(tmp_path: Path) -> None:
         ["b", 1, 2, 1.0],
         ["o", 2, 3, 0, [0.1], {"inf": 0.0}],
         ["b", 4, 5, 1.0],
-        ["o", 5, 6, 0, [0.1], {"inf": 1.0, "norm": 2.0}],
+        ["o", 5, 6, 0, [0.1], {"inf": 1.0, "grad_norm": 2.0}],
     ]
     events += [["b", 7, 8, 1.0], ["k", 8, 9, 0, [0.1]]]
     steps = read(tmp_path, events, walls=[None, 2.5, 3.5])

@@ -974,3 +974,51 @@ def test_a_tiny_network_waits_for_its_images(wide: int, worth: bool) -> None:
     assert worth or any(reason.startswith("waits for images") for reason in said)
     together = apply("batched-dataset channels-last", text, min_gain=0.01)
     assert "memory_format" in "".join(together.lines)
+
+
+SHOWN_AGAIN = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+from torchvision.io import read_image
+
+class Images(Dataset):
+    def __init__(self, names):
+        self.names = names
+    def __len__(self):
+        return len(self.names)
+    def __getitem__(self, i):
+        return read_image(self.names[i]).float()
+    def shown(self, n):
+        while True:
+            for item in DataLoader(self, batch_size=n, drop_last=True):
+                yield item
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Conv2d(3, 3, 3, padding=1).to(device)
+optimizer = torch.optim.Adam(model.parameters())
+data = Images([f"{n}.png" for n in range(1000)])
+shown = data.shown(4)
+def to_device(*args):
+    return (a.to(device) for a in args)
+loader = DataLoader(data, batch_size=8, num_workers=4, shuffle=True)
+for epoch in range(10):
+    for step, images in enumerate(loader):
+        images, = to_device(images)
+        loss = model(images).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 1000 == 0:
+            images, = to_device(next(shown))
+            print(model(images).shape)
+"""
+
+
+def test_one_copy_of_several_loaders_counts_on_the_one_that_is_worth_pinning(
+    tmp_path: Path,
+) -> None:
+    """Else only a second rewrite would find that the first loader is pinned now."""
+    (once,) = rewritten(tmp_path, SHOWN_AGAIN).texts.values()
+    assert "a.to(device, non_blocking=True)" in once
+    assert not rewritten(tmp_path, once).texts

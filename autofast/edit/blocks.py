@@ -304,6 +304,8 @@ class _Walk:
             return []
         unit = self.units[n]
         lead, unit.lead[:] = _split(unit.lead)
+        if lead and lead[-1].comment is None and unit.lead and unit.lead[0].comment is not None:
+            unit.lead.insert(0, cst.EmptyLine(indent=False))  # a comment that begins a group
         return [Entry(new=placed.body, lead=lead if k == 0 else []) for k, placed in enumerate(now)]
 
     def _new_after(self, n: int, around: list[tuple[int, Shell]]) -> list[Entry]:

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.memory import Memory
+from autofast.flow.scopes import stored_in
 from autofast.model.script import Script
 from autofast.model.syntax import is_read
 
 
-def may_change(script: Script, statements: Iterable[ast.stmt], expr: ast.expr) -> ast.AST | None:
-    """The first part of the statements that may change what an expression gives: its names, its
+def may_change(script: Script, code: Iterable[ast.AST], expr: ast.expr) -> ast.AST | None:
+    """The first part of the code that may change what an expression gives: its names, its
     attributes, or the memory of its tensors.
 
     Every call of a function of the project may, as it may reach them by other ways.
@@ -21,10 +22,13 @@ def may_change(script: Script, statements: Iterable[ast.stmt], expr: ast.expr) -
     names = {n.id for n in parts if isinstance(n, ast.Name)}
     attributes = {n.attr for n in parts if isinstance(n, ast.Attribute)}
     memory, calls = script.analysis(Memory), script.analysis(CallGraph)
-    for node in (n for statement in statements for n in ast.walk(statement)):
-        if isinstance(node, ast.Name | ast.Attribute) and not is_read(node):
-            if getattr(node, "id", "") in names or getattr(node, "attr", "") in attributes:
+    for part in code:
+        for node in ast.walk(part):
+            if isinstance(node, ast.Name | ast.Attribute) and not is_read(node):
+                if getattr(node, "id", "") in names or getattr(node, "attr", "") in attributes:
+                    return node
+            if (isinstance(node, ast.Call) and calls.callees(node)) or memory.written(node):
                 return node
-        if (isinstance(node, ast.Call) and calls.callees(node)) or memory.written(node):
-            return node
+        if names & stored_in(part):  # by `match`, `import`, `except ... as`
+            return part
     return None

@@ -9,7 +9,6 @@ from autofast.edit.edits import Edit
 from autofast.flow.importers import Importers
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_parameter, own_nodes
-from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import (
     ancestors,
@@ -48,11 +47,15 @@ def flag_before(script: Script, place: ast.stmt) -> str:
     flags = script.analysis(CudaFlags).of(source_of(place).tree)
     graph = script.analysis(Flow).graph(place)
     nodes = list(own_nodes(function_of(place)))
-    kept = flags - {_spelled(n) for n in nodes if not is_read(n)}
+    stores = [n for n in nodes if _spelled(n) and not is_read(n)]
+    kept = flags - set(map(_spelled, stores))
+    later = {_spelled(n) for n in stores if not graph.dominates(n, place)}
     for node in nodes:
         here = statement_of(node) if (text := _spelled(node)) else place
         if here is place or not graph.dominates(here, place):
-            if text in kept and graph.postdominates(here, place):
+            stays = text in kept or (text not in later and _is_bound(script, place, node))
+            asked = text in kept or _has_moved(script, here, node)
+            if stays and asked and graph.postdominates(here, place):
                 return text  # which is read in any case, further down
             continue
         head = here.test if isinstance(here, (ast.If, ast.While)) else here
@@ -61,24 +64,36 @@ def flag_before(script: Script, place: ast.stmt) -> str:
     return ""
 
 
+def _is_bound(script: Script, place: ast.stmt, flag: ast.AST) -> bool:
+    while isinstance(flag, ast.Attribute):
+        flag = flag.value
+    definitions = script.analysis(Flow).definitions(place)
+    return isinstance(flag, ast.Name) and definitions.is_bound_at(place, flag.id)
+
+
 def _has_moved(script: Script, gate: ast.stmt, flag: ast.AST) -> bool:
     """``if args.cuda: x = x.cuda()``, by an option that is a bool: where it was given, there is
-    CUDA, else the line would have raised.
+    CUDA, else the line raises.
 
-    A model must go there by the same option: without it, training runs on the host.
+    All models must go there by the same option: without it, training runs on the host.
     """
     if not isinstance(gate, ast.If) or gate.test is not flag:
         return False
     option = script.values(gate.test)
     if len(option) != 1 or not all(isinstance(t, Arg) and t.kind == "flag" for t in option):
         return False
+
+    def is_gated(node: ast.AST) -> bool:
+        return any(
+            isinstance(g, ast.If)
+            and script.values(g.test) == option
+            and any(within(node, s) for s in g.body)
+            for g in ancestors(node)
+        )
+
     models = [site.node for site in script.log.of("move_model")]
     moved = [t.node for t in script.transfers if t.kinds == {"cuda"}]
-    moved += [n for n in models if is_method(n, "cuda")]
-    tests = [g.test for n in models for g in ancestors(n) if isinstance(g, ast.If)]
-    return any(statement_of(n) in gate.body for n in moved) and any(
-        script.values(test) == option for test in tests
-    )
+    return any(map(is_gated, [*models, *moved])) and all(map(is_gated, models))
 
 
 class CudaFlags:

@@ -78,6 +78,7 @@ class Way:
         """
         if id(scope) in self._names:
             return self._names[id(scope)]
+        names, edits = dict(self._names), dict(self._edits)
         seen = self._seen_in(scope)
         if seen is not None and self._is_hidden(scope):
             seen = self._rather_through(scope, seen)
@@ -85,6 +86,8 @@ class Way:
             seen = self._through(scope)
         if seen is not None:
             self._names[id(scope)] = seen
+        else:  # no part of a way that does not reach it
+            self._names, self._edits = names, edits
         return seen
 
     # ---------------------------------------------------------------------------- seen without help
@@ -100,9 +103,22 @@ class Way:
         if isinstance(self.origin, Variable):
             return self.origin.name if any(s is self.origin.scope for s in around) else None
         for function in around:
-            if isinstance(function, DEFS) and (this := self._self_of(function)):
+            if isinstance(function, DEFS) and (
+                this := self._self_of(function) or self._owner_of(function)
+            ):
                 return f"{this}.{self.origin.name}"
         return None
+
+    def _owner_of(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+        """A parameter that holds one of the objects that have the attribute, and nothing else."""
+        assert isinstance(self.origin, Attribute)
+        mine, table = {id(t) for t in self.origin.owners}, variables_of(function)
+        for name in (p.arg for p in (*function.args.posonlyargs, *function.args.args)):
+            variable = Variable(name, function)
+            reads = [t for n in table.loads(variable) for t in self.script.values(n) or {None}]
+            if reads and all(id(t) in mine for t in reads) and len(table.stores(variable)) == 1:
+                return name
+        return ""
 
     def _self_of(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
         """The name of ``self`` in a method of the objects that have the attribute."""

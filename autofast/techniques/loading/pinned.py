@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from autofast.facts.loaders import (
     counts,
     given,
+    has_no_workers,
     is_spelled_out,
     made_elsewhere,
     managed,
@@ -58,9 +59,12 @@ def place(script: Script, options: Options, things: Sequence[Thing]) -> ast.AST 
     return False
 
 
-def _seldomness(loader: Loader) -> tuple[bool, bool]:
-    """Loaders that are trained with come first, and those that are gone through once come last."""
-    return not loader.trains, not any(use.repeated for use in loader.uses)
+def _seldomness(loader: Loader) -> tuple[bool, bool, bool]:
+    """Loaders that are trained with come first, and those that are gone through once, or whose
+    batches the process that waits for them would pin itself, come last.
+    """
+    repeated = any(use.repeated for use in loader.uses)
+    return not loader.trains, not repeated, has_no_workers(loader)
 
 
 def is_given(loader: Loader) -> bool:

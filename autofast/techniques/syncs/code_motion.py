@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from autofast.edit.edits import Before, Edit, Remove
 from autofast.edit.ignores import is_spared
 from autofast.edit.order import Rank
+from autofast.flow.changes import may_change
 from autofast.flow.loops import loop_of
 from autofast.flow.positions import block, index
 from autofast.flow.reflection import shows_names
-from autofast.flow.scopes import declared, mentions, stored_in
+from autofast.flow.scopes import declared, mentions
 from autofast.model.script import Script
 from autofast.model.source import function_of, nodes_in, walk, within
 from autofast.model.syntax import is_read
-from autofast.model.values import Const, Dict, Func, Inst, Num, Ref, Seq, Tensor, Thing, certainly
+from autofast.model.values import Const, Func, Num, Ref, Tensor, certainly
 from autofast.ops import is_in_place, op
 from autofast.techniques.syncs.freshness import is_fresh, writes
-from autofast.techniques.syncs.sinks import not_a_keeper
 from autofast.techniques.syncs.steps import catchers, is_step, rare_branch, works_between
 
 NAME = "loss-item-sync"
@@ -152,51 +152,12 @@ def _may_wait(script: Script, statement: ast.Assign, gate: ast.If) -> bool:
     if (
         works_between(script, statement, gate)
         or next(catchers(script, statement, loop_of(statement)), None) is not None
+        or may_change(script, between, statement.value) is not None
     ):
         return False
-    names = list(nodes_in(statement.value, ast.Name))
-    needed = {n.id for n in names}
-    if any(needed & stored_in(other) for other in between):
-        return False
-    rebound = {
-        n for f in script.nodes if isinstance(f, (ast.Global, ast.Nonlocal)) for n in f.names
-    }
-    things: set[Thing] = {
-        t for n in names for t in script.values(n) if isinstance(t, (Inst, Seq, Dict))
-    }
-    open_to_change = not all(_is_fixed(script, n) for n in names)
-    for node in (n for other in between for n in walk(other)):
-        if isinstance(node, ast.Call) and not _is_quiet(script, node):
-            if needed & rebound or (
-                open_to_change and not _is_elsewhere(script, node, names, things)
-            ):
-                return False
-        if (
-            open_to_change
-            and isinstance(node, (ast.Attribute, ast.Subscript))
-            and not is_read(node)
-        ):
-            base = script.values(node.value)
-            apart = bool(base) and all(
-                isinstance(t, (Inst, Seq, Dict)) and t not in things for t in base
-            )
-            if not apart or not all(_is_fixed(script, n) or _is_object(script, n) for n in names):
-                return False
-        if (
-            open_to_change
-            and isinstance(node, ast.AugAssign)
-            and not _is_number(script, node.target)
-        ):
-            return False
-    return True
-
-
-def _is_number(script: Script, expr: ast.expr) -> bool:
-    return certainly(script.values(expr), Num, Const)
-
-
-def _is_object(script: Script, expr: ast.expr) -> bool:
-    return certainly(script.values(expr), Inst, Seq, Dict)
+    fixed = all(_is_fixed(script, n) for n in nodes_in(statement.value, ast.Name))
+    calls = (call for other in between for call in nodes_in(other, ast.Call))
+    return fixed or all(_is_quiet(script, call) for call in calls)
 
 
 def _is_fixed(script: Script, name: ast.Name) -> bool:
@@ -235,19 +196,3 @@ def _leaves_all(name: str) -> bool:
         root in ("math", "time", "numpy", "logging")
         and name.removeprefix("numpy.") not in NUMPY_WRITES
     )
-
-
-def _is_elsewhere(
-    script: Script, call: ast.Call, names: list[ast.Name], things: set[Thing]
-) -> bool:
-    """``batch_time.update(t)``: a method of an object that keeps to itself, and is none of those
-    that are needed.
-    """
-    if not isinstance(call.func, ast.Attribute) or not all(
-        _is_fixed(script, n) or _is_object(script, n) for n in names
-    ):
-        return False
-    of = script.values(call.func.value)
-    if not of or not all(isinstance(t, (Inst, Seq)) and t not in things for t in of):
-        return False
-    return not not_a_keeper(script, call.func)

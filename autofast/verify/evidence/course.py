@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from autofast.verify.estimates import difference, fmean, spread
 from autofast.verify.evidence.gathered import Evidence
-from autofast.verify.evidence.record import Run, Step
+from autofast.verify.evidence.record import Record, Run, Step
 from autofast.verify.result import Check, Sameness, unclear
 
 LEAST = 4  # runs of the original before it is said that something never changes in it
@@ -48,16 +48,25 @@ def runs(ev: Evidence) -> list[Run]:
     return [run for run in found if run is not None and run.records]
 
 
-def _told(step: Step) -> str:
-    state = step.random.partition(" ")[0]
-    return repr((step.losses, step.grad_norm, step.update_norm, state))
+def _told(step: Step, draws: bool) -> str:
+    """So that nan equals nan and 0 does not equal -0."""
+    state = step.random.partition(" ")[0] if draws else ""
+    norms = step.grad_norm, step.update_norm, step.state_norm
+    return repr((step.losses, *norms, step.skipped, state))
 
 
-def together(a: Run, b: Run) -> int:
-    """Over how many steps two runs are the same to the bit."""
-    both = zip(a.record.steps, b.record.steps, strict=False)
-    shorter = min(made(a), made(b))
-    return next((i for i, (x, y) in enumerate(both) if _told(x) != _told(y)), shorter)
+def together(a: Record, b: Record, draws: bool = True) -> int:
+    """Over how many steps two runs are the same to the bit; ``draws``: in the states of their
+    random generators too.
+    """
+    both = enumerate(zip(a.steps, b.steps, strict=False))
+    shorter = min(len(a.steps), len(b.steps))
+    return next((i for i, (x, y) in both if _told(x, draws) != _told(y, draws)), shorter)
+
+
+def trained_alike(a: Record, b: Record, draws: bool = False) -> bool:
+    """All steps are the same bits, whatever became of what is made of the weights beside."""
+    return 0 < len(a.steps) == len(b.steps) == together(a, b, draws)
 
 
 def more_seeds(ev: Evidence) -> str:
@@ -69,7 +78,7 @@ def numbers_decide(ev: Evidence, a: Run, b: Run, place: int) -> bool:
     """What differs at step ``place`` of two runs may follow from their numbers: these differ
     before.
     """
-    return ev.effect != "exact" and place > together(a, b)
+    return ev.effect != "exact" and place > together(a.record, b.record)
 
 
 def unequal(ev: Evidence) -> bool:

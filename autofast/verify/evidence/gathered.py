@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from autofast.registry import all_rules
+from autofast.verify.evidence.figures import shown
 from autofast.verify.evidence.numbered import aligned
 from autofast.verify.evidence.ranks import compared
 from autofast.verify.evidence.record import FULL, Detail, Run, Step
@@ -150,10 +151,10 @@ def summed(run: Run, name: str) -> list[float]:
 def curve(run: Run) -> list[float]:
     """The loss of every optimizer step of rank 0: the sum of what its backwards were called on,
     whose gradient is the step's, however many they are; nan where it had none. Without steps: every
-    backward's."""
+    backward's. Where no loss was seen: as it is printed."""
     steps = run.record.steps
     if not any(s.losses for s in steps):
-        return list(run.record.losses)
+        return list(run.record.losses) or shown(run)
     return [sum(s.losses) if s.losses else float("nan") for s in steps]
 
 

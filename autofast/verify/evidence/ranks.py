@@ -87,6 +87,8 @@ def _step(ranks: Sequence[Step], shared: bool) -> Step:
         else first.evaluation_samples,
         losses=_means(one.losses for one in ranks),
         random="",  # each rank draws its own
+        state_norm=None,  # and averages its part of a batch
+        state_norms=(),
     )
 
 

@@ -15,13 +15,23 @@ PHASES = tuple("data transfer forward backward optimizer communication evaluatio
 """Where the time of a step can go; together they are its wall time."""
 
 
+NORMS = {
+    "grad_norm": "gradient norm",
+    "left_norm": "gradient norm before clipping",
+    "update_norm": "update norm",
+    "state_norm": "movement of the buffers",
+}
+"""What of a step is a norm, in words; and of those with another ``s``, of groups of tensors."""
+
+
 @dataclass(frozen=True)
 class Step:
     """One optimizer step, from the end of the one before it to its own end.
 
     A step that a GradScaler skipped is a step too (``skipped``). A script with several optimizers
     has a row for each of their steps. Where no optimizer of torch's is seen at work, every backward
-    ends a row and ``optimizer`` is -1.
+    (without any: every change of the parameters) ends a row, ``optimizer`` is -1, and
+    ``update_norm`` is of all parameters since the row before.
 
     Attributes:
         wall: seconds; by CUDA events where the script works on a GPU, by the host's clock
@@ -40,8 +50,10 @@ class Step:
             to them (clipping); None also where no backward came since the step before.
         update_norm: 2-norm of the change of this optimizer's parameters in this step; None unless
             asked for.
-        grad_norms, update_norms: the same of groups of parameters that follow each other in the
-            optimizer, six at most.
+        state_norm: 2-norm of the change since the step before of all floating-point buffers of the
+            models that were called in training mode (running averages); None unless asked for.
+        grad_norms, update_norms, state_norms: the same of groups of tensors that follow each other
+            in the optimizer or model, six at most.
         training: share of the modules called since the step before, with gradients enabled, that
             were in training mode; None unless asked for.
         evaluating: the same share of those called without gradients; None also where none was
@@ -69,6 +81,8 @@ class Step:
     left_norm: float | None = None
     grad_norms: tuple[float, ...] = ()
     update_norms: tuple[float, ...] = ()
+    state_norm: float | None = None
+    state_norms: tuple[float, ...] = ()
     training: float | None = None
     evaluating: float | None = None
     modes: tuple[float, ...] = ()

@@ -59,7 +59,11 @@ def _of_no_effect(ev: Evidence) -> bool:
         return equal(ev.a, ev.b) or rounding.coincides(ev)
     most = rounding.tolerance_of(ev)
     first = [rounding.first_differences(a, b, 1) for a, b in ev.pairs]
-    return all(loss <= most.loss and gradient <= most.gradient for loss, gradient, _ in first)
+    return all(
+        far.get("loss", math.inf) <= most.loss
+        and far.get("gradient norm", math.inf) <= most.gradient
+        for far in first
+    )
 
 
 def _sizes(ev: Evidence) -> Check | None:

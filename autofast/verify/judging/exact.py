@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from autofast.verify.estimates import distance, gap, median
+from autofast.verify.evidence import course
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.numbered import plain
-from autofast.verify.evidence.record import Record, Run, TensorPrint
+from autofast.verify.evidence.record import NORMS, Record, Run, TensorPrint
 from autofast.verify.judging.tensors import without_constants
 from autofast.verify.result import Check, unclear
 
@@ -29,16 +30,12 @@ def _bits(values: Sequence[float | None]) -> tuple[bytes, ...]:
 
 
 def _series(record: Record) -> dict[str, list[float | None]]:
-    return {
-        "loss": list(record.losses),
-        "gradient norm": [s.grad_norm for s in record.steps],
-        "update norm": [s.update_norm for s in record.steps],
-    }
+    found = {what: [getattr(s, name) for s in record.steps] for name, what in NORMS.items()}
+    return {"loss": list(record.losses), **found}
 
 
 def _same(x: Record, y: Record) -> bool:
-    one, two = _series(x), _series(y)
-    if any(_bits(one[what]) != _bits(two[what]) for what in one):
+    if _bits(x.losses) != _bits(y.losses) or x.steps and not course.trained_alike(x, y):
         return False
     a, b = without_constants(x, y)
     return _weights(a) == _weights(b)
@@ -51,14 +48,6 @@ def _weights(model: Mapping[str, TensorPrint]) -> dict[str, str]:
 def equal(x: Run, y: Run) -> bool:
     """Losses, norms and final weights of all ranks are the same bits."""
     return len(x.records) == len(y.records) and all(map(_same, x.records, y.records))
-
-
-def trained_alike(ev: Evidence) -> bool:
-    """Losses, gradients and updates of all steps are the same bits, whatever became of what is made
-    of the weights beside.
-    """
-    one, two = _series(ev.a.record), _series(ev.b.record)
-    return bool(ev.a.record.steps) and all(_bits(one[w]) == _bits(two[w]) for w in one)
 
 
 def reproducible(ev: Evidence) -> bool:
@@ -109,11 +98,17 @@ def apart(x: Run, y: Run, steps: int | None = None) -> float:
     """Root mean square of the relative differences of the losses, over the first ``steps``;
     infinite where one alone is no number.
     """
+    found = spans(x, y, steps)
+    return math.hypot(*found) / math.sqrt(len(found)) if found else 0.0
+
+
+def spans(x: Run, y: Run, steps: int | None = None) -> list[float]:
+    """Relative difference of each two losses, by the size of losses in the median; infinite where
+    one alone is no number.
+    """
     pairs = list(zip(x.record.losses[:steps], y.record.losses[:steps], strict=False))
-    if not pairs:
-        return 0.0
     size = median([abs(p) for p, _ in pairs if math.isfinite(p)] or [0.0]) or 1e-30
-    return math.hypot(*(gap(p, q) for p, q in pairs)) / math.sqrt(len(pairs)) / size
+    return [gap(p, q) / size for p, q in pairs]
 
 
 def state_apart(x: Run, y: Run, buffers: bool | None = None) -> float:

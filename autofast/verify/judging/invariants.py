@@ -69,6 +69,14 @@ def enough(ev: Evidence) -> Check | None:
     )
 
 
+def recorded(ev: Evidence) -> Check | None:
+    """What the probe could not record in some run passes no check."""
+    runs = (*ev.originals, *ev.rewritten, *(run for pair in ev.pairs for run in pair))
+    notes = (note for run in runs for record in run.records for note in record.notes)
+    lost = next((note for note in notes if " not recorded: " in f" {note}"), None)
+    return unclear("what was recorded", lost) if lost else None
+
+
 def finite(ev: Evidence) -> Check | None:
     """No loss, and no tensor of the final model, is infinite or nan where the original's are
     numbers.

@@ -23,8 +23,10 @@ seen only in what it does to the loss.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from autofast.verify.evidence import alike, course
 from autofast.verify.evidence.gathered import (
@@ -90,6 +92,7 @@ REPEATS = 4  # runs of an original that does not repeat itself, so that its own 
 _STRUCTURE = (
     invariants.ended,
     invariants.enough,
+    invariants.recorded,
     invariants.finite,
     resumed.check,
     invariants.steps,
@@ -123,18 +126,49 @@ _STRUCTURE = (
     coverage.changes,
     coverage.reached,
     coverage.followed,
+    printed.checks,
 )
 
 
+def _failed(name: str, error: Exception) -> Check:
+    return unclear(
+        name, f"the check itself failed and tells nothing: {type(error).__name__}: {error}"
+    )
+
+
+def _asked_of(check: Callable[[Evidence], Check | list[Check] | None], ev: Evidence) -> list[Check]:
+    """Nothing passes because a check of it fails."""
+    try:
+        found = check(ev)
+    except Exception as error:
+        return [_failed(f"{check.__module__.rpartition('.')[2]}.{check.__name__}", error)]
+    return found if isinstance(found, list) else [found] if found else []
+
+
 def _structure(ev: Evidence) -> list[Check]:
-    first = invariants.ended(ev)
-    if first is not None and first.passed is not True:
-        return [first]
-    found = [check(ev) for check in _STRUCTURE]
-    return [check for check in found if check] + printed.checks(ev)
+    first = _asked_of(invariants.ended, ev)
+    if any(check.passed is not True for check in first):
+        return first
+    return [found for check in _STRUCTURE for found in _asked_of(check, ev)]
 
 
-def wanted(
+def wanted(effect: str, runs: Sequence[Run], **how: Any) -> list[Wish]:
+    """``_wanted``; nothing where it fails: then ``judge`` does, and says so."""
+    with contextlib.suppress(Exception):
+        return _wanted(effect, runs, **how)
+    return []
+
+
+def judge(effect: str, runs: Sequence[Run], **how: Any) -> Parity:
+    """``_judge``; UNCLEAR where it fails."""
+    try:
+        return _judge(effect, runs, **how)
+    except Exception as error:
+        check = _failed("the judgement", error)
+        return Parity(Sameness.UNCLEAR, effect, (check,), f"{check.name}: {check.text}")
+
+
+def _wanted(
     effect: str,
     runs: Sequence[Run],
     *,
@@ -411,7 +445,7 @@ def _asked(ev: Evidence, more: int) -> str:
     return f"{seeds} would tell, --seeds {len(ev.pairs) + more}"
 
 
-def judge(
+def _judge(
     effect: str,
     runs: Sequence[Run],
     *,

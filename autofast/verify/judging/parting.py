@@ -44,6 +44,7 @@ def _difference(ev: Evidence, number: int, x: Step, y: Step) -> str:
         ("the loss", "losses"),
         ("the gradient (the loss is the same)", "grad_norm"),
         ("the update (loss and gradient are the same)", "update_norm"),
+        ("the movement of the buffers (loss, gradient and update are the same)", "state_norm"),
     ):
         if repr(getattr(x, name)) != repr(getattr(y, name)):
             drawn = "" if x.random == y.random else " and in the random numbers that are drawn"

@@ -1,21 +1,16 @@
 """What the script prints: the same kinds of lines, and in them the same numbers, as far as the
 original reproduces them itself.
-
-A *quantity* is one number of one kind of line: ("epoch # loss #", second number). Times, rates and
-sizes of memory are left out.
 """
 
 from __future__ import annotations
 
-import functools
 import math
-import re
-from collections import Counter
 from collections.abc import Sequence
 
 from autofast.report.style import count, short
 from autofast.verify.estimates import fmean, gap, rounded_alike, spread
 from autofast.verify.evidence import alike
+from autofast.verify.evidence.figures import TIME, Quantity, kinds, printed, unit
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.outputs import said, written
 from autofast.verify.evidence.record import Run
@@ -23,70 +18,8 @@ from autofast.verify.judging.exact import equal, reproducible
 from autofast.verify.judging.seeded import LEAST
 from autofast.verify.result import Check, Sameness
 
-NUMBER = re.compile(
-    r"(?<![A-Za-z_])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b", re.I
-)
-_TIME = re.compile(
-    r"time|took|elapsed|eta\b|speed|throughput|duration|second|latency|per.?sec|memory|\bmem\b|\bsec\b|/s\b|\b[mun]?s(?:ec)?/|\bin $",
-    re.I,
-)
-_UNIT = re.compile(
-    r"\s*(?:s|sec|secs|seconds?|ms|us|min|mins|minutes?|h|hours?|it/s|s/it|img/s|[a-z]+/s(?:ec)?|[KMG]i?B|%\|)(?![A-Za-z])"
-)
-_CLOCK = re.compile(r"\d{1,2}:\d{2}(?::\d{2})?(?:[.,]\d+)?|\d{4}-\d\d-\d\d|0x[0-9a-fA-F]+")
-MOST_LINES = 5000
 RARE = 4
 NAME = "printed numbers"
-
-Quantity = tuple[str, int]
-Printed = dict[Quantity, list[str]]
-
-
-def lines(text: str) -> list[str]:
-    split = [line.strip() for line in re.split(r"[\r\n]+", text)]
-    return [line for line in split if line][:MOST_LINES]
-
-
-def skeleton(line: str) -> str:
-    """A line without its numbers, its spacing, and the names of scripts."""
-    line = re.sub(
-        r"(?<!\S)\S+\.py\b", "@.py", _CLOCK.sub("#", line)
-    )  # from the start of a word: else the square of its length
-    return re.sub(r"([^\w\s])\1+", r"\1", re.sub(r"\s+", " ", NUMBER.sub("#", line)))
-
-
-@functools.lru_cache(maxsize=64)  # every judgement looks at the same texts again
-def kinds(text: str) -> Counter[str]:
-    """How often each kind of line stands in it. Not to be changed."""
-    return Counter(map(skeleton, lines(text)))
-
-
-@functools.lru_cache(maxsize=64)
-def printed(text: str) -> Printed:
-    """Quantity -> its values, as they were written, in order. Those that look like times are left
-    out. Not to be changed.
-    """
-    found: Printed = {}
-    for line in lines(text):
-        kind = skeleton(line)
-        bare = _CLOCK.sub(lambda m: " " * len(m.group()), line)
-        end = 0
-        for place, match in enumerate(NUMBER.finditer(bare)):
-            before, end = re.split(r"[,;|()]", bare[end : match.start()])[-1], match.end()
-            if _TIME.search(before) or _UNIT.match(bare, match.end()):
-                continue
-            found.setdefault((kind, place), []).append(match.group())
-    return found
-
-
-def unit(text: str) -> float:
-    """Size of the last digit."""
-    mantissa, _, exponent = text.lower().partition("e")
-    digits = len(mantissa.partition(".")[2])
-    try:
-        return 10.0 ** (int(exponent or 0) - digits)
-    except (ValueError, OverflowError):  # part of a digest: 5e91234
-        return 0.0
 
 
 def text_of(ev: Evidence) -> Check | None:
@@ -108,7 +41,7 @@ def text_of(ev: Evidence) -> Check | None:
     more = () if ev.effect == "exact" else (*ev.others, *rounded)
     counts = [kinds(_lines(o)) for o in (*ev.originals, *more)]
     common = set(counts[0]).intersection(*counts)
-    steady = [kind for kind in counts[0] if kind in common and not _TIME.search(kind)]
+    steady = [kind for kind in counts[0] if kind in common and not TIME.search(kind)]
     for _, b in pairs:
         after = kinds(_lines(b))
         for kind in steady:

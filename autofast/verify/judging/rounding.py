@@ -33,15 +33,15 @@ the first loss agrees, the masks did, and so must the gradients.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autofast.verify.estimates import fmean, gap, median
-from autofast.verify.evidence import alike
+from autofast.verify.evidence import alike, course
 from autofast.verify.evidence.gathered import HALF_STEP, SINGLE_STEP, Evidence, taken
 from autofast.verify.evidence.numbered import plain
-from autofast.verify.evidence.record import Run, Step
-from autofast.verify.judging.exact import apart, state_apart
+from autofast.verify.evidence.record import NORMS, Run
+from autofast.verify.judging.exact import apart, spans, state_apart
 from autofast.verify.result import Check
 
 FACTOR = 10.0
@@ -55,6 +55,8 @@ SEEN = (
 )
 TINY = 1e-5  # a rounding, of norms and losses
 FIRST = 5  # steps over which the median update is compared
+WORDS = {**NORMS, "update_norm": "update"}
+FIRSTS = {**WORDS, "left_norm": "gradient norm"}
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,11 @@ class Tolerance:
     gradient: float
     update: float
 
+    def of(self, name: str) -> float:
+        return self.gradient if name in GRADIENTS else self.update
 
+
+GRADIENTS = ("grad_norm", "left_norm")
 SINGLE = Tolerance("float32", 1e-4, 1e-3, 1e-2)
 HALF = Tolerance("16 bits or TF32", 2e-2, 0.10, 0.15)
 
@@ -91,42 +97,32 @@ def equal_start(a: Run, b: Run) -> bool:
     return one == two
 
 
-def first_differences(a: Run, b: Run, steps: int = FIRST) -> tuple[float, float, float]:
+def first_differences(a: Run, b: Run, steps: int = FIRST) -> dict[str, float]:
     """Relative differences of the losses before the first step, of its gradient norm (before and
-    after clipping, the larger), and of the median update of the first ``steps``.
+    after clipping, the larger) and the moves of its buffers, and of the median update of the first
+    ``steps``, as far as known.
 
     A GradScaler leaves out the first steps until it has found its scale; the weights do not change
     in those.
     """
     x, y = taken(a)[:steps], taken(b)[:steps]
     if not a.record.steps or not b.record.steps or not x or not y:
-        return math.nan, math.nan, math.nan
+        return {}
     losses = [
         _relative(p, q)
         for p, q in zip(a.record.steps[0].losses, b.record.steps[0].losses, strict=False)
         if math.isfinite(p)
     ]
     shifted = a.record.steps[0].skipped != b.record.steps[0].skipped
-    updates = [
-        _relative(p.update_norm, q.update_norm)
-        for p, q in zip(x, y, strict=False)
-        if p.update_norm is not None and q.update_norm is not None
-    ]
-    gradients = []
-    for name in ("grad_norm", "left_norm"):
+    found = {"loss": max(losses)} if losses else {}
+    for name in NORMS:
         pairs = [(getattr(p, name), getattr(q, name)) for p, q in zip(x, y, strict=False)]
         known = [_relative(p, q) for p, q in pairs if p is not None and q is not None]
         if known:
-            gradients.append(median(known) if shifted else known[0])
-    return (
-        max(losses, default=math.nan),
-        max(gradients, default=math.nan),
-        median(updates) if updates else math.nan,
-    )
-
-
-def _told(step: Step) -> tuple[object, ...]:
-    return step.losses, step.grad_norm, step.update_norm, step.skipped
+            far = median(known) if shifted or name == "update_norm" else known[0]
+            what = FIRSTS[name]
+            found[what] = max(far, found.get(what, 0.0))
+    return found
 
 
 def _share(x: float, y: float, usual: Sequence[float | None]) -> float:
@@ -138,17 +134,24 @@ def _share(x: float, y: float, usual: Sequence[float | None]) -> float:
     return far and far / max(abs(x), abs(y), median(known) if known else 0.0, 1e-12)
 
 
-def parting(ev: Evidence) -> int:
-    """The first step in which the two differ in a bit; 0 where none does."""
-    both = zip(ev.a.record.steps, ev.b.record.steps, strict=False)
-    return next((i for i, (x, y) in enumerate(both) if repr(_told(x)) != repr(_told(y))), 0)
+def _against(far: Mapping[str, float], known: Tolerance) -> tuple[str, float]:
+    """Relative differences in words, and how many times as far as is allowed the worst of them
+    is.
+    """
+    allowed = {what: known.of(name) for some in (FIRSTS, WORDS) for name, what in some.items()}
+    allowed["loss"] = known.loss
+    words = "; ".join(
+        f"{what} differs by {100 * value:.2g} % (allowed {100 * allowed[what]:g} %)"
+        for what, value in far.items()
+    )
+    return f"{words}, for {known.name}", max(v / allowed[what] for what, v in far.items())
 
 
 def parting_step(ev: Evidence) -> Check | None:
     """(i) once more, where all steps before were equal bit for bit: what acts only later (a cache
     that is filled in the first pass, the training of a second model) meets weights that are equal,
     so that no rounding has grown."""
-    place = parting(ev)
+    place = course.together(ev.a.record, ev.b.record, draws=False)
     if not 0 < place < alike.agreeing_steps(ev):
         return None
     known = tolerance_of(ev)
@@ -160,21 +163,14 @@ def parting_step(ev: Evidence) -> Check | None:
     far = [
         _share(p, q, losses) for p, q in zip(x.losses, y.losses, strict=False) if math.isfinite(p)
     ]
-    found = [("loss", max(far, default=0.0), known.loss)]
-    for what, name, most in (
-        ("gradient norm", "grad_norm", known.gradient),
-        ("gradient norm before clipping", "left_norm", known.gradient),
-        ("update", "update_norm", known.update),
-    ):
+    found = {"loss": max(far, default=0.0)}
+    for name, what in WORDS.items():
         p, q = getattr(x, name), getattr(y, name)
         if p is not None and q is not None:
-            found.append((what, _share(p, q, [getattr(step, name) for step in usual]), most))
-    words = "; ".join(
-        f"{w} differs by {100 * v:.2g} % (allowed {100 * m:g} %)" for w, v, m in found
-    )
-    limit = 2 if known is HALF else 1
-    good = all(value <= limit * most for _, value, most in found)
-    text = f"all steps before {place + 1} are equal bit for bit; there {words}, for {known.name}, from the same random numbers and the same data"
+            found[what] = _share(p, q, [getattr(step, name) for step in usual])
+    words, beyond = _against(found, known)
+    good = beyond <= (2 if known is HALF else 1)
+    text = f"all steps before {place + 1} are equal bit for bit; there {words}, from the same random numbers and the same data"
     return Check("first step that differs", good, text)
 
 
@@ -199,22 +195,12 @@ def first_step(ev: Evidence) -> Check:
         )
     agreeing = alike.agreeing_steps(ev)
     whole = ev.effect != "unknown" or alike.throughout(ev)
-    loss, gradient, update = first_differences(
-        ev.a, ev.b, FIRST if whole else min(FIRST, max(1, agreeing))
-    )
-    if math.isnan(loss) and math.isnan(gradient):
+    far = first_differences(ev.a, ev.b, FIRST if whole else min(FIRST, max(1, agreeing)))
+    if not far:
         return Check(name, None, "no loss and no gradient was seen at the first step")
     known = tolerance_of(ev)
-    words = [
-        f"{what} differs by {100 * value:.2g} % (allowed {100 * most:g} %)"
-        for what, value, most in (
-            ("loss", loss, known.loss),
-            ("gradient norm", gradient, known.gradient),
-            ("update", update, known.update),
-        )
-        if not math.isnan(value)
-    ]
-    text = f"{'; '.join(words)}, for {known.name}"
+    text, beyond = _against(far, known)
+    loss = far.get("loss", 0.0)
     if loss > known.loss and agreeing > 0:
         return Check(name, False, f"{text}, from the same random numbers and the same data")
     if loss > known.loss:
@@ -223,13 +209,11 @@ def first_step(ev: Evidence) -> Check:
             None,
             f"{text}: more than rounding, so either random masks are drawn differently or something else is computed",
         )
-    if gradient > known.gradient or update > known.update:
+    if beyond > 1:
         # The masks are the same: beyond that, it is no rounding.
         limit = 2 if known is HALF else 1 if agreeing > 0 else 10
-        wrong = not math.isnan(loss) and (
-            gradient > limit * known.gradient or update > limit * known.update
-        )
-        return Check(name, False if wrong else None, text)
+        told = "loss" in far or agreeing > 0
+        return Check(name, False if told and beyond > limit else None, text)
     return Check(name, True, text)
 
 
@@ -238,25 +222,14 @@ def distances(ev: Evidence) -> Check:
     name = "as far as rounding carries"
     tried = []
     measures = (("losses", lambda x, y: apart(x, y, EARLY)), ("final weights", state_apart))
-    for reference, subject, other, words in (
-        (ev.double, ev.a, ev.b, "from the run in double precision"),
-        (
-            ev.perturbed,
-            ev.a,
-            ev.b,
-            "from the original, whose run with parameters moved by one rounding is",
-        ),
+    for ruler, middle, own, words in (
+        (ev.double, ev.double, ev.a, "the run in double precision, the original's"),
+        (ev.perturbed, ev.a, ev.perturbed, "the original's, those moved by one rounding"),
     ):
-        if reference is None:
+        if ruler is None or middle is None or own is None:
             continue
-        if reference is ev.double:
-            found = [(what, m(other, reference), m(subject, reference)) for what, m in measures]
-            text = "; ".join(
-                f"{what} {x:.2g} {words}, the original's {y:.2g}" for what, x, y in found
-            )
-        else:
-            found = [(what, m(other, subject), m(reference, subject)) for what, m in measures]
-            text = "; ".join(f"{what} {x:.2g} {words} {y:.2g} away" for what, x, y in found)
+        found = [(what, m(ev.b, middle), m(own, middle)) for what, m in measures]
+        text = "; ".join(f"{what} {x:.2g} from {words} {y:.2g}" for what, x, y in found)
         known = [(x, y) for _, x, y in found if x > 0 or y > 0]
         if known and all(x <= FACTOR * y < math.inf for x, y in known):
             return Check(name, True, f"{text} (at most {FACTOR:g} times as far)")
@@ -271,15 +244,6 @@ def distances(ev: Evidence) -> Check:
             "no run in double precision and none with perturbed parameters could be made",
         )
     return Check(name, None, " | ".join(tried))
-
-
-def spans(x: Run, y: Run) -> list[float]:
-    """Relative difference of each two losses, by the size of losses in the median; infinite where
-    one alone is no number.
-    """
-    pairs = list(zip(x.record.losses, y.record.losses, strict=False))
-    size = median([abs(p) for p, _ in pairs if math.isfinite(p)] or [0.0]) or 1e-30
-    return [gap(p, q) / size for p, q in pairs]
 
 
 def yardsticks(ev: Evidence) -> list[Run]:

@@ -14,10 +14,10 @@ from dataclasses import replace
 
 from autofast.report.style import count
 from autofast.verify.estimates import rounded_alike
-from autofast.verify.evidence import alike
+from autofast.verify.evidence import alike, course
 from autofast.verify.evidence.gathered import SINGLE_STEP, Evidence
 from autofast.verify.evidence.record import Record, Saved, TensorPrint
-from autofast.verify.judging.exact import equal, reproducible, state_apart, trained_alike
+from autofast.verify.judging.exact import equal, reproducible, state_apart
 from autofast.verify.judging.rounding import FAR, SEEN, single, yardsticks
 from autofast.verify.judging.tensors import moved_by
 from autofast.verify.result import Check
@@ -77,7 +77,7 @@ def _rounded(ev: Evidence, pairs: list[Pair]) -> str:
     others = [run.record.saves for run in yardsticks(ev) if run.records]
     # What follows a training that is the same to the bit, an average of its weights, has no
     # rounding of many steps in it.
-    followed = trained_alike(ev)
+    followed = course.trained_alike(ev.a.record, ev.b.record)
     walk = 4 * SINGLE_STEP * math.sqrt(max(25, len(ev.a.record.steps)))  # a rounding in each step
     for x, y in pairs:
         if x.step != y.step:

@@ -31,17 +31,18 @@ from autofast.report.style import count
 from autofast.verify.estimates import Difference, difference, fmean, spread
 from autofast.verify.evidence.alike import low
 from autofast.verify.evidence.gathered import Evidence, curve, norms, taken
-from autofast.verify.evidence.record import Run
+from autofast.verify.evidence.record import NORMS, Run
 from autofast.verify.result import Check, Sameness, unclear
 
 EQUIVALENCE, LEARNS, BAND = "loss over seeds", "it learns", "loss curve within seed noise"
 COURSE = "course of the loss over seeds"
 COURSE_RISK = 1e-3  # that a window of two equal scripts is off
-UNSEEN = "no loss was seen (that of torch's own backward is)"
+UNSEEN = "no loss was seen (that of a backward is, and one that is printed three times)"
 LEAST = 4  # pairs of seeds before anything is judged
 WINDOWS = 10
 LEVEL = math.log(1.05)
 PART_LEVEL = math.log(1.1)  # of a group of parameters
+PARTS = {"grad_norms": "gradients", "update_norms": "updates", "state_norms": "movements"}
 NOTHING = 1e-5  # of the largest group's gradient: about what float32 leaves of a sum that is 0
 NOTHING_LOW = 2.0**-7  # about what 16 bits leave of it
 CAP = 0.05  # of the loss's drop over the run: no margin is larger
@@ -257,17 +258,14 @@ def level(ev: Evidence, name: str) -> Check | None:
     """Geometric mean of a norm over all steps, over seeds: within 5 %, or within what the seeds
     cannot tell apart (99.9 %).
     """
-    words = {
-        "grad_norm": "gradient norm",
-        "left_norm": "gradient norm before clipping",
-        "update_norm": "update norm",
-    }[name]
     before, after = _columns(ev, lambda run: _level(run, name))
     if ev.effect == "recipe" or len(before) < LEAST:
         return None
     found = difference(before, after)
     text = f"{math.exp(found.value):.3g} times the original's, in the mean over {len(before)} seeds"
-    return Check(f"{words} over seeds", abs(found.value) <= max(LEVEL, found.half(0.9995)), text)
+    return Check(
+        f"{NORMS[name]} over seeds", abs(found.value) <= max(LEVEL, found.half(0.9995)), text
+    )
 
 
 def _part_levels(run: Run, name: str) -> list[float]:
@@ -302,23 +300,23 @@ def parts(ev: Evidence) -> Check | None:
     if ev.effect == "recipe" or len(ev.pairs) < LEAST:
         return None
     looked, rounding = 0, _rounding_alone(ev)
-    for what, words in (("grad_norms", "gradients"), ("update_norms", "updates")):
+    for what, words in PARTS.items():
         both = [[_part_levels(run, what) for run in pair] for pair in ev.pairs]
         sizes = {len(levels) for pair in both for levels in pair}
         if len(sizes) != 1:  # other groups, or a part that has no gradients under some seed
             continue
         for place in range(sizes.pop()):
-            if place in rounding:
+            if what != "state_norms" and place in rounding:
                 continue
             found = difference([a[place] for a, _ in both], [b[place] for _, b in both])
             looked += 1
             if abs(found.value) > max(PART_LEVEL, found.half(0.99995)):
                 often = f"{math.exp(found.value):.3g} times the original's, in the mean over {len(both)} seeds"
-                text = f"{words} of group {place + 1} of the parameters are {often}"
+                text = f"{words} of group {place + 1} of the {'buffers' if what == 'state_norms' else 'parameters'} are {often}"
                 return Check(name, False, text)
     return Check(name, True, f"{looked} groups of parameters") if looked > 2 else None
 
 
 def levels(ev: Evidence) -> list[Check]:
-    found = (*(level(ev, name) for name in ("grad_norm", "left_norm", "update_norm")), parts(ev))
+    found = (*(level(ev, name) for name in NORMS), parts(ev))
     return [check for check in found if check]

@@ -12,9 +12,9 @@ from typing import TypeVar
 
 from autofast.verify.evidence import outputs
 from autofast.verify.evidence.course import made, unequal
+from autofast.verify.evidence.figures import lines, skeleton
 from autofast.verify.evidence.gathered import Evidence, given
 from autofast.verify.evidence.record import Record, Run, TensorPrint
-from autofast.verify.judging.printed import lines, skeleton
 
 T = TypeVar("T")
 

@@ -76,7 +76,7 @@ def loaded(ev: Evidence) -> Check | None:
     whole = ev.uncut or ev
     for a, b in whole.pairs or ((whole.a, whole.b),):
         steps = course.made(a)
-        same = course.together(a, b) == course.made(b) == steps > 0
+        same = course.trained_alike(a.record, b.record, draws=True)
         if ev.effect == "recipe" or not same or _until(a, steps) != _until(b, steps):
             continue
         if (far := state_apart(a, b, buffers=False)) > FAR:

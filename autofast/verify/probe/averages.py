@@ -72,7 +72,7 @@ class Averages:
             with torch.no_grad():
                 weights, others = self.sketches()
         except Exception as error:
-            self.probe.note(f"averages of the weights were not looked for: {error}")
+            self.probe.note(f"averages of the weights not recorded: {error}")
             weights, others = {}, {}
         if followed:
             self.follow(step, weights, others)

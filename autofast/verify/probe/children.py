@@ -8,17 +8,17 @@ imports, so nothing of ours can be found by its name there.
 
 from __future__ import annotations
 
-import functools
 import multiprocessing
 import multiprocessing.process
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import torch.multiprocessing
 
 from .core import Probe, leave_mark
+from .instead import instead_of
 
 MAIN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
 MAKE = "(lambda kind: kind.__new__(kind))(__import__('runpy').run_path({path!r})['module']({module!r}).{kind})"
@@ -44,14 +44,11 @@ class Unfollowed:
         return unpickled(self)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        original = torch.autograd.backward
-
-        @functools.wraps(original)
-        def backward(*args: Any, **kwargs: Any) -> None:
+        @instead_of("backward", torch.autograd)
+        def backward(original: Any, *args: Any, **kwargs: Any) -> None:
             leave_mark(self.out)
             original(*args, **kwargs)
 
-        torch.autograd.backward = backward
         return self.function(*arguments, **keywords)
 
 
@@ -74,12 +71,16 @@ class Children:
         return {"unseen": unseen}
 
     def follow(self, ranked: Callable[[Any, int], Any]) -> None:
-        probe, spawning = self.probe, cast(Any, torch.multiprocessing)
-        original = spawning.spawn
+        probe = self.probe
 
-        @functools.wraps(original)
+        @instead_of("spawn", torch.multiprocessing)
         def spawn(
-            fn: Callable[..., Any], args: Any = (), nprocs: int = 1, *rest: Any, **more: Any
+            original: Any,
+            fn: Callable[..., Any],
+            args: Any = (),
+            nprocs: int = 1,
+            *rest: Any,
+            **more: Any,
         ) -> Any:
             method = rest[2] if len(rest) > 2 else more.get("start_method", "spawn")
             if not probe.ours or method != "spawn":
@@ -88,15 +89,12 @@ class Children:
             self.spawns += 1
             return original(ranked(fn, nprocs), args, nprocs, *rest, **more)
 
-        spawning.spawn = spawn
-
     def note_others(self) -> None:
         """Forked ones have our hooks already."""
-        probe, kind = self.probe, cast(Any, multiprocessing.process.BaseProcess)
-        original = kind.start
+        probe = self.probe
 
-        @functools.wraps(original)
-        def start(process: Any) -> Any:
+        @instead_of("start", multiprocessing.process.BaseProcess)
+        def start(original: Any, process: Any) -> Any:
             method = getattr(process, "_start_method", None) or multiprocessing.get_start_method()
             target = getattr(process, "_target", None)
             known = getattr(target, "__module__", "").startswith("torch.utils.data.")
@@ -104,8 +102,6 @@ class Children:
             if probe.ours and method != "fork" and target is not None and not known:
                 process._target = Unfollowed(target, probe.settings.out)
             return original(process)
-
-        kind.start = start
 
     def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event in ("subprocess.Popen", "os.exec", "os.posix_spawn"):

@@ -14,7 +14,6 @@ any worker. How workers are seeded is not seen then.
 
 from __future__ import annotations
 
-import functools
 import random
 import sys
 import zlib
@@ -27,7 +26,7 @@ from torch.utils.data import dataloader, get_worker_info
 from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
 from .core import Probe
-from .training import opaque
+from .instead import instead_of, opaque
 
 
 class Items:
@@ -68,15 +67,13 @@ class Common:
 
     def wrap_seed(self, owner: Any, name: str, family: str) -> None:
         """What is drawn before the first step hangs on the seed that the script sets."""
-        original = self.seed[family] = getattr(owner, name)
+        self.seed[family] = getattr(owner, name)
 
-        @functools.wraps(original)
-        def seeded(*args: Any, **kwargs: Any) -> Any:
+        @instead_of(name, owner, hidden=True)
+        def seeded(original: Any, *args: Any, **kwargs: Any) -> Any:
             self.seeds[family] = f"{args} {kwargs}"
             self.counts = {k: n for k, n in self.counts.items() if not k.startswith(family)}
             return original(*args, **kwargs)
-
-        setattr(owner, name, opaque(seeded))
 
     def before(self, key: str, name: str, args: Any, counts: dict[str, int]) -> str | None:
         """Of a draw before the first step: what it follows from."""
@@ -100,30 +97,28 @@ class Common:
     def wrap_fetch(self) -> None:
         single: Any = dataloader._SingleProcessDataLoaderIter
         every: Any = dataloader._BaseDataLoaderIter
-        fetch, next_data = _MapDatasetFetcher.fetch, single._next_data
-        begin, reset = every.__init__, every._reset
 
-        @functools.wraps(begin)
-        def begun(iterator: Any, loader: Any) -> None:
-            begin(iterator, loader)
+        @instead_of("__init__", every)
+        def begun(original: Any, iterator: Any, loader: Any) -> None:
+            original(iterator, loader)
             if getattr(loader, "persistent_workers", False):
                 self.bases[iterator._base_seed] = RawValue("q", iterator._base_seed)
 
-        @functools.wraps(reset)
-        def again(iterator: Any, loader: Any, first_iter: bool = False) -> None:
+        @instead_of("_reset", every)
+        def again(original: Any, iterator: Any, loader: Any, first_iter: bool = False) -> None:
             """The next pass of persistent workers draws what that of others draws."""
-            reset(iterator, loader, first_iter)
+            original(iterator, loader, first_iter)
             if not first_iter:
                 base = torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
                 self.bases[iterator._base_seed].value = base.item()
 
-        @functools.wraps(next_data)
-        def in_main(iterator: Any) -> Any:
+        @instead_of("_next_data", single)
+        def in_main(original: Any, iterator: Any) -> Any:
             self.base = iterator._base_seed
-            return next_data(iterator)
+            return original(iterator)
 
-        @functools.wraps(fetch)
-        def made(this: Any, indices: Any) -> Any:
+        @instead_of("fetch", _MapDatasetFetcher)
+        def made(original: Any, this: Any, indices: Any) -> Any:
             worker, numpy = get_worker_info(), sys.modules.get("numpy")
             base = self.base if worker is None else worker.seed - worker.id
             base = self.bases[base].value if base in self.bases else base
@@ -133,7 +128,7 @@ class Common:
             this.dataset = Items(dataset, lambda index: self.set(f"item {base} {index}"))
             self.set(f"batch {base} {indices}")
             try:
-                return fetch(this, indices)  # type: ignore[no-untyped-call]
+                return original(this, indices)
             finally:
                 this.dataset = dataset
                 random.setstate(before[0])
@@ -142,9 +137,6 @@ class Common:
                     numpy.random.set_state(before[2])
                 self.own.restore(own)
                 self.drawn["sequence"], self.making = order, False
-
-        single._next_data, _MapDatasetFetcher.fetch = in_main, made  # type: ignore[method-assign]
-        every.__init__, every._reset = begun, again
 
     def called(self) -> Any:
         """Of the first call with gradients."""

@@ -7,7 +7,8 @@ An event is a tuple: a letter, two times, and what belongs to it. Times are ``ti
     e  iterator came to its end: pass                            b  backward: loss
     f  closure given to an optimizer (forward and backward)      t  transfer to another device
     o  optimizer step: optimizer, learning rates, extras         c  communication between processes
-    k  step skipped by a GradScaler: optimizer, learning rates
+    k  step skipped by a GradScaler: optimizer, learning rates   g  gradient, no backward: loss
+    u  parameters changed by hand: what is known of the step
 
 Values may be tensors that still lie on a device: they are read once, when the record is written, so
 that no hook waits for the device.

@@ -8,12 +8,13 @@ as they would have drawn in float32: a generator gives other numbers for float64
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
+
+from .instead import instead_of
 
 SMALL = (torch.float32, torch.float16, torch.bfloat16)
 BIG = torch.float64
@@ -44,14 +45,11 @@ def unscaled() -> None:
     float32 only.
     """
     scaler: Any = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
-    original = scaler.__init__
 
-    @functools.wraps(original)
-    def construct(this: Any, *args: Any, **kwargs: Any) -> None:
+    @instead_of("__init__", scaler)
+    def construct(original: Any, this: Any, *args: Any, **kwargs: Any) -> None:
         original(this, *args, **kwargs)
         this._enabled = False
-
-    scaler.__init__ = construct
 
 
 class Double(TorchDispatchMode):  # type: ignore[no-untyped-call]

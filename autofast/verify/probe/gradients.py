@@ -88,9 +88,9 @@ class Watch:
             scale = getattr(optimizer, "grad_scale", None)
             if scale is not None:
                 parts = [part / scale.detach().clone() for part in parts]
-            extras["norm"] = together([part for part in parts if torch.is_tensor(part)])
-            extras["norms"] = parts
-            extras["left"] = self.left.pop(optimizer, None)
+            extras["grad_norm"] = together([part for part in parts if torch.is_tensor(part)])
+            extras["grad_norms"] = parts
+            extras["left_norm"] = self.left.pop(optimizer, None)
             self.values = [parameter.detach().clone() for parameter in parameters(optimizer)]
 
     def after(self, optimizer: Any, extras: dict[str, Any]) -> None:
@@ -100,6 +100,6 @@ class Watch:
                 for new, old in zip(parameters(optimizer), self.values)  # noqa: B905
                 if new.shape == old.shape
             ]
-            extras["updates"] = by_parts(norms(changes))
-            extras["update"] = norm(changes)
+            extras["update_norms"] = by_parts(norms(changes))
+            extras["update_norm"] = norm(changes)
         self.values = []

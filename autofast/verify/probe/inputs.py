@@ -15,6 +15,8 @@ from torch.nn.modules import module as modules
 from . import surroundings
 from .core import Probe
 from .loaders import readable, weights
+from .training import compiling
+from .unaided import bare
 from .walk import walk
 
 MOST_CALLS = 4000
@@ -25,7 +27,8 @@ LONGEST = 1024
 
 def named(entry: Any) -> list[tuple[str, Any]]:
     """Tensors with the way to them: ``0``, ``1.0``, ``mask``."""
-    return [(".".join(path), leaf) for path, leaf in walk(entry) if isinstance(leaf, torch.Tensor)]
+    leaves = ((".".join(path), bare(leaf)) for path, leaf in walk(entry))
+    return [(path, leaf) for path, leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
 def ordered(tensor: torch.Tensor) -> float:
@@ -104,7 +107,6 @@ class Inputs:
         return {"inputs": self.calls, "modules": self.modules, "dropouts": dropouts}
 
     def hook(self) -> Any:
-        compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
 
         def after(module: Any, arguments: Any, output: Any) -> None:
             if compiling():  # traced as it stands: it must fold to nothing there

@@ -18,8 +18,8 @@ import torch
 from torch.utils.data import dataloader
 
 from .core import Probe
+from .instead import instead_of
 from .prints import signs
-from .training import opaque
 from .walk import walk
 
 MOST_ITEMS = 100_000  # numbers of single items that are kept
@@ -165,72 +165,46 @@ class Loaders:
         if probe.settings.samples:
             self.shorten(probe.settings.samples)
 
-    def wrap_iter(self, cls: Any) -> None:
-        original, probe = cls.__iter__, self.probe
+    def event(self, kind: str, start: float, *rest: Any) -> None:
+        """Where a prefetching thread waits, the training does not."""
+        probe, end = self.probe, self.probe.clock()
+        start = start if threading.get_ident() == probe.main else end
+        probe.events.append((kind, start, end, *rest))
 
-        def make(loader: Any) -> Any:
+    def wrap_iter(self, cls: Any) -> None:
+        @instead_of("__iter__", cls, hidden=True)
+        def make(original: Any, loader: Any) -> Any:
             persistent = getattr(loader, "_iterator", None)
             if persistent is not None and SIZES in persistent.__dict__:
                 persistent.__dict__[SIZES].clear()  # of an iteration that was broken off
-            start = probe.clock()
+            start = self.probe.clock()
             iterator = original(loader)
-            end = probe.clock()
             number = self.numbers.setdefault(loader, len(self.numbers))
             iterator.__dict__[PASS] = self.passes
-            start = start if threading.get_ident() == probe.main else end
-            probe.events.append(
-                ("i", start, end, self.passes, number, loader.num_workers, length(loader))
-            )
+            self.event("i", start, self.passes, number, loader.num_workers, length(loader))
             self.passes += 1
             return iterator
 
-        cls.__iter__ = opaque(make)
-
     def wrap_next(self, base: Any) -> None:
-        original, probe, clock, me = (
-            base.__next__,
-            self.probe,
-            self.probe.clock,
-            threading.get_ident,
-        )
+        probe = self.probe
         double, sums = probe.settings.double, probe.settings.batches
 
-        def fetch(iterator: Any) -> Any:
-            start = clock()
+        @instead_of("__next__", base, hidden=True)
+        def fetch(original: Any, iterator: Any) -> Any:
+            start, number = probe.clock(), iterator.__dict__.get(PASS, -1)
             try:
                 batch = original(iterator)
             except StopIteration:
-                end = clock()
-                probe.events.append(
-                    (
-                        "e",
-                        start if me() == probe.main else end,
-                        end,
-                        iterator.__dict__.get(PASS, -1),
-                    )
-                )
+                self.event("e", start, number)
                 raise
-            end = clock()
-            if me() != probe.main:
-                start = end  # a prefetching thread waits, not the training
             sizes = iterator.__dict__.get(SIZES)
             drawn = sizes.popleft() if sizes else None
-            size = None if drawn is None else len(drawn)
-            probe.events.append(
-                (
-                    "n",
-                    start,
-                    end,
-                    iterator.__dict__.get(PASS, -1),
-                    first_size(batch) if size is None else size,
-                )
-            )
+            self.event("n", start, number, first_size(batch) if drawn is None else len(drawn))
             if sums:
                 self.settle()
                 whole, single = checksums(batch, probe)
-                self.checksums.setdefault(iterator.__dict__.get(PASS, -1), []).append(whole)
-                self.leaves.setdefault(iterator.__dict__.get(PASS, -1), []).append(single)
-                number = iterator.__dict__.get(PASS, -1)
+                self.checksums.setdefault(number, []).append(whole)
+                self.leaves.setdefault(number, []).append(single)
                 parts = leaves(batch)
                 images = [place for place, leaf in enumerate(parts) if is_bytes(leaf)]
                 if len(images) == 1 and single:
@@ -239,8 +213,6 @@ class Loaders:
                     self.single(self.items.setdefault(number, []), drawn, parts)
                     self.latest = (number, drawn, single)
             return in_double(batch) if double else batch
-
-        base.__next__ = opaque(fetch)
 
     def given(self, tensors: list[Any], sums: list[float]) -> None:
         """A model is given tensors, with their checksums: those that have as many rows as the
@@ -333,18 +305,16 @@ class Loaders:
         ]
 
     def wrap_index(self, base: Any) -> None:
-        original, mapped = base._next_index, dataloader._DatasetKind.Map
-        most = self.probe.settings.samples
+        mapped, most = dataloader._DatasetKind.Map, self.probe.settings.samples
 
-        def next_index(iterator: Any) -> Any:
+        @instead_of("_next_index", base, hidden=True)
+        def next_index(original: Any, iterator: Any) -> Any:
             index = original(iterator)
             if most:
                 index = self.part(iterator, index, most)
             known = isinstance(index, (list, tuple)) and iterator._dataset_kind == mapped
             iterator.__dict__.setdefault(SIZES, deque()).append(list(index) if known else None)
             return index
-
-        base._next_index = opaque(next_index)
 
     def part(self, iterator: Any, index: Any, most: int) -> Any:
         """What is left of ``most`` samples of this pass; its end where nothing is."""
@@ -363,12 +333,10 @@ class Loaders:
         """Loaders say how long their passes are now: what is averaged or planned by that goes
         on.
         """
-        original = dataloader.DataLoader.__len__
 
-        def length_of(loader: Any) -> int:
-            whole = original(loader)
+        @instead_of("__len__", dataloader.DataLoader)
+        def length_of(original: Any, loader: Any) -> int:
+            whole: int = original(loader)
             batches = loader.batch_sampler or loader.sampler  # with batch_size=None
             size = loader.batch_size or getattr(batches, "batch_size", None) or 1
             return min(whole, -(-most // size)) if isinstance(size, int) else whole
-
-        dataloader.DataLoader.__len__ = length_of  # type: ignore[method-assign]

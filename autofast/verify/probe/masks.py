@@ -8,7 +8,6 @@ dropout that is left on in an evaluation draws some there.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -17,8 +16,9 @@ import torch
 import torch.nn.functional as functional
 
 from .core import Probe
+from .instead import instead_of, registered
 from .sizes import task
-from .training import opaque
+from .training import compiling
 
 FIRST = 2  # steps in which sizes are kept
 MOST = 4000
@@ -48,26 +48,19 @@ class Masks:
         self.idle = 0
         for name, channels in KINDS.items():
             if hasattr(torch._VF, name):
-                self.wrap(torch._VF, name, f"aten::{name}", self.dropout(channels))
+                self.wrap(torch._VF, name, self.dropout(channels))
         name = "scaled_dot_product_attention"
         if hasattr(functional, name):
-            self.wrap(functional, name, f"aten::{name}", self.attention)
+            self.wrap(functional, name, self.attention)
 
-    def wrap(self, owner: Any, name: str, known: str, look: Any) -> None:
-        original = getattr(owner, name)
-        compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
-
-        @functools.wraps(original)
-        def watched(*args: Any, **kwargs: Any) -> Any:
+    def wrap(self, owner: Any, name: str, look: Any) -> None:
+        @instead_of(name, owner, hidden=True)
+        def watched(original: Any, *args: Any, **kwargs: Any) -> Any:
             if not compiling():
                 look(*args, **kwargs)
             return original(*args, **kwargs)
 
-        # So that torch.jit.script still takes it for the operation that it is.
-        from torch.jit import _builtins
-
-        _builtins._register_builtin(watched, known)
-        setattr(owner, name, opaque(watched))
+        registered(name, owner)
 
     def found(self) -> dict[str, Any]:
         sizes, rates = ([one[k] for one in self.drawn] for k in (0, 1))

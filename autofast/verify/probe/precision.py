@@ -7,13 +7,14 @@ float32 is no proof of 16 bits.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
 from torch.nn.modules import module as modules
 
+from .instead import instead_of
 from .surroundings import cudnn_tf32, tf32
+from .training import compiling
 from .walk import walk
 
 
@@ -41,7 +42,6 @@ class Precision:
     def __init__(self) -> None:
         self.seen: set[str] = set()
         self.kinds: set[str] = set()
-        compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
 
         def after(module: Any, arguments: Any, output: Any) -> None:
             if compiling():
@@ -57,24 +57,19 @@ class Precision:
         self.wrap_autocast()
 
     def wrap_autocast(self) -> None:
-        cls: Any = torch.amp.autocast_mode.autocast
-        original = cls.__enter__
-
-        @functools.wraps(original)
-        def enter(this: Any) -> Any:
+        @instead_of("__enter__", torch.amp.autocast_mode.autocast)
+        def enter(original: Any, this: Any) -> Any:
             if getattr(this, "_enabled", False):
                 kind = short(getattr(this, "fast_dtype", ""))
                 self.seen.add(f"autocast {getattr(this, 'device', '')} {kind}")
             return original(this)
-
-        cls.__enter__ = enter
 
     def gradients(self, parameters: list[Any]) -> None:
         for parameter in parameters:
             if parameter.grad is not None:
                 self.seen.add(f"gradient {short(parameter.grad.dtype)}")
 
-    def found(self) -> list[str]:
+    def found(self) -> dict[str, list[str]]:
         """TF32 counts where CUDA was used: cuDNN has it on by default, for what it computes."""
         cuda: Any = torch.cuda
         if cuda.is_available() and cuda.is_initialized():
@@ -83,4 +78,4 @@ class Precision:
             own = any("Conv" in k or k in ("LSTM", "GRU", "RNN") for k in self.kinds)
             if own and cudnn_tf32(torch.backends):
                 self.seen.add("TF32 cudnn")
-        return sorted(self.seen)
+        return {"precision": sorted(self.seen)}

@@ -98,29 +98,28 @@ def torch_arrived(
     wanted = probe.settings
 
     def attempt(what: str, function: Any) -> Any:
+        """What it makes; with what that has found at the end."""
         try:
-            return function()
+            made = function()
+            if callable(getattr(made, "found", None)):
+                writer.parts.append(made.found)
+            return made
         except Exception as error:
             probe.note(f"{what} not recorded: {described(error)}")
             return None
 
-    from . import children, loaders, options, spans, state, training
+    from . import children, loaders, options, spans, state, training, unaided
 
     attempt("seeds", seeding.torch)
     steps = attempt("steps", lambda: training.Training(probe))
+    attempt("training without a backward", lambda: unaided.Unaided(probe, steps))
     fetches = attempt("loaders", lambda: loaders.Loaders(probe))
     attempt("transfers and collectives", lambda: spans.Spans(probe))
     attempt("checkpoints", saves.torch)
     if resuming is not None:
         attempt("what was resumed", resuming.torch)
-    others = attempt(
-        "processes that the script starts",
-        lambda: children.Children(probe, functools.partial(Spawned, os.path.abspath(script))),
-    )
-    if others is not None:
-        writer.parts.append(others.found)
-    if fetches is not None:
-        writer.parts.append(fetches.found)
+    ranked = functools.partial(Spawned, os.path.abspath(script))
+    attempt("processes that the script starts", lambda: children.Children(probe, ranked))
     if fetches is not None and wanted.facts:
         from .watch import Watch as Places
 
@@ -131,7 +130,6 @@ def torch_arrived(
         )
         if watched is not None:
             probe.operations = watched.operations
-            writer.parts.append(lambda: {"watched": watched.found()})
     if steps is not None and wanted.gradients:
         from .gradients import Watch
 
@@ -143,25 +141,20 @@ def torch_arrived(
         kinds = attempt("precision", precision.Precision)
         if kinds is not None:
             steps.kinds = kinds.gradients
-            writer.parts.append(lambda: {"precision": kinds.found()})
         again = draws.Checkpointing()
         steps.random = surroundings.random_digest
-        given = inputs.Inputs(probe, fetches)
-        given.draws = random = draws.Draws(probe, again)
+        given = attempt("inputs", lambda: inputs.Inputs(probe, fetches))
+        given.draws = random = attempt("draws", lambda: draws.Draws(probe, again))
         random.sizes = counted = attempt("sizes of draws", lambda: sizes.Sizes(probe))
         made = attempt("generators of its own", lambda: own.Own(probe, counted))
         if counted is not None:
             steps.random = lambda: f"{surroundings.random_digest()} {counted.drawn['sequence']}"
-        writer.parts.append(random.found)
-        drawn = attempt("masks of dropout", lambda: masks.Masks(probe, again.idle))
-        if drawn is not None:
-            writer.parts.append(drawn.found)
-        writer.parts.append(given.found)
+        attempt("masks of dropout", lambda: masks.Masks(probe, again.idle))
     if steps is not None and (wanted.state or wanted.perturb):
         models = state.State(probe)
         steps.constructed.append(models.constructed)
         if wanted.state:
-            steps.modes = models.modes
+            steps.models = models.ended
             models.inputs, models.draws = given, random
             followed = averages.Averages(probe, models.optimizers)
             steps.each_backward = followed.look

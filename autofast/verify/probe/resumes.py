@@ -4,12 +4,12 @@ and what gets a state.
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 from typing import Any
 
 from .core import Probe
+from .instead import instead_of
 from .walk import walk
 
 MOST = 20  # numbers that are kept
@@ -42,17 +42,14 @@ class Resumes:
         """torch.load may open its file in C++, of which no audit hook hears."""
         import torch
 
-        original = torch.load
-
-        @functools.wraps(original)
-        def load(f: Any, *args: Any, **kwargs: Any) -> Any:
+        @instead_of("load", torch, torch.serialization)
+        def load(original: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
             held = original(f, *args, **kwargs)
             if self.meant(f if isinstance(f, (str, os.PathLike)) else getattr(f, "name", None)):
                 self.found["read"] = True
                 self.look(held)
             return held
 
-        torch.load = torch.serialization.load = load
         self.count(torch.nn.Module, "models")
         self.count(torch.optim.Optimizer, "optimizers")
 
@@ -71,11 +68,7 @@ class Resumes:
             numbers["optimizer steps"] = steps
 
     def count(self, kind: Any, name: str) -> None:
-        original = kind.load_state_dict
-
-        @functools.wraps(original)
-        def load_state_dict(this: Any, *args: Any, **kwargs: Any) -> Any:
+        @instead_of("load_state_dict", kind)
+        def load_state_dict(original: Any, this: Any, *args: Any, **kwargs: Any) -> Any:
             self.found[name] += not self.probe.steps
             return original(this, *args, **kwargs)
-
-        kind.load_state_dict = load_state_dict

@@ -5,7 +5,6 @@ folder.
 from __future__ import annotations
 
 import errno
-import functools
 import io
 import os
 import re
@@ -15,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .core import Probe
+from .instead import instead_of
 from .walk import walk
 from .writing import described
 
@@ -186,10 +186,8 @@ class Saves:
         """torch.save opens its file in C++, of which no audit hook hears."""
         import torch
 
-        original = torch.save
-
-        @functools.wraps(original)
-        def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
+        @instead_of("save", torch, torch.serialization)
+        def save(original: Any, obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
             path = f if isinstance(f, (str, os.PathLike)) else getattr(f, "name", None)
             if isinstance(path, (str, os.PathLike)) and self.probe.settings.scratch:
                 self.opened(path)
@@ -204,8 +202,6 @@ class Saves:
                     self.checkpoint(obj, f, os.fspath(path))
                 except Exception as error:  # what holds entries in a way of its own
                     self.probe.note(f"checkpoints not recorded: {described(error)}")
-
-        torch.save = torch.serialization.save = save
 
     def values(self, obj: Any) -> dict[str, Any]:
         """What was saved, by value: tensors as prints, numbers and words as they are; of all saves

@@ -44,7 +44,7 @@ class Scalars:
                 if hasattr(writer, method):
                     setattr(writer, method, self.wrapped(getattr(writer, method), add))
         except Exception as error:
-            self.probe.note(f"what {name} is given was not recorded: {error}")
+            self.probe.note(f"what {name} is given not recorded: {error}")
 
     def wrapped(self, original: Any, add: Callable[..., None]) -> Any:
         @functools.wraps(original)

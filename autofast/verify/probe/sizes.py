@@ -8,7 +8,6 @@ counted by themselves (masks.py), generators that a script makes for itself in o
 
 from __future__ import annotations
 
-import functools
 import random
 import sys
 import zlib
@@ -17,7 +16,8 @@ from typing import Any
 import torch
 
 from .core import Probe
-from .training import opaque
+from .instead import instead_of, registered
+from .training import compiling
 
 STEPS = range(1, 25)  # optimizer steps made before; what is drawn sooner may be a model's weights
 TORCH = "rand randn rand_like randn_like normal bernoulli randint randint_like"
@@ -50,11 +50,8 @@ class Sizes:
                         self.wrap(owner, name, kind)
 
     def wrap(self, owner: Any, name: str, kind: str) -> None:
-        original = getattr(owner, name)
-        compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
-
-        @functools.wraps(original)
-        def watched(*args: Any, **kwargs: Any) -> Any:
+        @instead_of(name, owner, hidden=True)
+        def watched(original: Any, *args: Any, **kwargs: Any) -> Any:
             counts = not compiling() and task() == -1
             if counts and self.drawing is not None:
                 self.drawing(owner, name, args, kwargs)
@@ -64,12 +61,10 @@ class Sizes:
             return result
 
         # Workers that are spawned find it by these names.
-        watched.__module__, watched.__qualname__ = owner.__name__, name
-        if owner is torch:  # so that torch.jit.script still takes it for the operation that it is
-            from torch.jit import _builtins
-
-            _builtins._register_builtin(watched, f"aten::{name}")
-        setattr(owner, name, opaque(watched))
+        made = getattr(owner, name)
+        made.__module__, made.__qualname__ = owner.__name__, name
+        if owner is torch:
+            registered(name, owner)
 
     def counted(self, kind: str, name: str, result: Any, args: Any, shared: bool = True) -> None:
         size = getattr(result, "size", len(result) if isinstance(result, list) else 1)

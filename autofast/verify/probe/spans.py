@@ -8,14 +8,14 @@ backward.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
 
 from .core import Probe
+from .instead import instead_of
 from .surroundings import gpu_possible
-from .training import opaque
+from .training import compiling
 
 COLLECTIVES = (
     "all_reduce reduce broadcast barrier all_gather all_gather_into_tensor all_gather_object broadcast_object_list gather scatter "
@@ -37,29 +37,24 @@ class Spans:
 
     def transfer(self, owner: Any, name: str) -> None:
         """Only what changes the device: a mere cast is computation."""
-        original, probe, clock = getattr(owner, name), self.probe, self.probe.clock
-        compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
+        probe, clock = self.probe, self.probe.clock
 
-        @functools.wraps(original)
-        def moved(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        @instead_of(name, owner)
+        def moved(original: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
             start = clock()
             result = original(tensor, *args, **kwargs)
             if result is not tensor and not compiling() and result.device != tensor.device:
                 probe.events.append(("t", start, clock()))
             return result
 
-        setattr(owner, name, moved)
-
     def timed(self, owner: Any, name: str, kind: str) -> None:
-        original, probe = getattr(owner, name, None), self.probe
-        if original is None:
+        if not hasattr(owner, name):
             return
+        probe = self.probe
 
-        @functools.wraps(original)
-        def timed(*args: Any, **kwargs: Any) -> Any:
+        @instead_of(name, owner, hidden=True)
+        def timed(original: Any, *args: Any, **kwargs: Any) -> Any:
             start = probe.clock()
             result = original(*args, **kwargs)
             probe.events.append((kind, start, probe.clock()))
             return result
-
-        setattr(owner, name, opaque(timed))

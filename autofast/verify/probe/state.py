@@ -14,8 +14,9 @@ import torch
 from torch.nn.modules import module as modules
 
 from .core import Probe
-from .gradients import LATELY, parameters
+from .gradients import LATELY, by_parts, norm, parameters, together
 from .prints import Printer
+from .training import compiling
 
 ASKING = "_forward_pre_hooks_with_kwargs"
 # Wrappers that call what they hold, as anybody else would.
@@ -39,6 +40,9 @@ def plain(name: str) -> str:
         for part in name.split(".")
         if part not in ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
     )
+
+
+lazy: Any = getattr(torch.nn.parameter, "is_lazy", lambda _: False)
 
 
 def stateful(module: Any) -> bool:
@@ -67,6 +71,8 @@ class State:
         self.inputs: Any = None  # inputs.Inputs
         self.draws: Any = None  # draws.Draws
         self.outermost: dict[int, int] = {}
+        self.trained: dict[int, None] = {}  # numbers of those that were called in training mode
+        self.before: dict[tuple[str, str], Any] = {}  # tensors as the last step left them
         self.install()
 
     def install(self) -> None:
@@ -75,7 +81,6 @@ class State:
         of its own that want them: the first hook enters the second there, for this one call, so
         that nothing of it is copied or saved.
         """
-        compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
         thread = torch.is_grad_enabled
 
         def ask(module: Any, arguments: Any) -> None:
@@ -127,10 +132,35 @@ class State:
         self.shares[gradients][0] += len(flags)
         self.shares[gradients][1] += sum(flags)
         self.kinds.add(round(sum(flags) / len(flags), 6))
+        if any(flags) and number not in self.trained:
+            self.trained[number] = None
+            self.moves([number])
 
-    def modes(self) -> dict[str, Any]:
-        """Since the last call: record.Step's training, evaluating and modes, as far as something
-        was called.
+    def moves(self, numbers: Any) -> dict[str, Any]:
+        """Since the last call: how far floating-point buffers went (what a forward in training
+        averages) and, where torch has no optimizer, parameters.
+        """
+        found: dict[str, Any] = {}
+        kinds = {"state_norm": torch.nn.Module.named_buffers}
+        if not self.probe.made:
+            kinds["update_norm"] = torch.nn.Module.named_parameters
+        for what, of in kinds.items():
+            ways: list[Any] = []
+            for number in numbers:
+                for name, tensor in of(self.models[number]):
+                    if tensor.is_floating_point() and not lazy(tensor):
+                        key, new = (what, f"{number}/{name}"), tensor.detach().clone()
+                        old, self.before[key] = self.before.get(key, new), new
+                        same = old.shape == new.shape
+                        ways.append(norm([new - old.to(new.device)]) if same else None)
+            if ways:
+                found[what] = together([way for way in ways if way is not None])
+                found[f"{what}s"] = by_parts(ways)
+        return found
+
+    def ended(self) -> dict[str, Any]:
+        """Since the last step: record.Step's training, evaluating and modes, as far as something
+        was called, and what moved.
         """
         names = {True: "training", False: "evaluating"}
         found: dict[str, Any] = {
@@ -139,7 +169,11 @@ class State:
         if self.kinds:
             found["modes"] = sorted(self.kinds)
         self.shares, self.kinds = {True: [0, 0], False: [0, 0]}, set()
-        return found
+        try:
+            return {**found, **self.moves(self.trained)}
+        except Exception as error:
+            self.probe.note(f"movement of the buffers not recorded: {error}")
+            return found
 
     # --------------------------------------------------------------------------------- perturbation
     def perturb(self, model: Any) -> None:
@@ -174,7 +208,7 @@ class State:
         try:
             self.start = self.prints()
         except Exception as error:
-            self.probe.note(f"the state at the first backward was not recorded: {error}")
+            self.probe.note(f"the state at the first backward not recorded: {error}")
 
     def prints(self) -> dict[str, Any]:
         """Parameters and buffers of all models, then what optimizers hold besides: ``o0/0.2`` is
@@ -188,7 +222,7 @@ class State:
                 (kind, *entry) for kind, entries in kinds for entry in entries
             ]:
                 done.add(id(tensor))
-                if not getattr(torch.nn.parameter, "is_lazy", lambda _: False)(tensor):
+                if not lazy(tensor):
                     result[f"{number}/{plain(name)}"] = {**printer(tensor), "buffer": buffer}
         for number, optimizer in enumerate(self.optimizers):
             for place, group in enumerate(optimizer.param_groups):

@@ -8,7 +8,6 @@ one wrapper sees both.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,19 +15,13 @@ import torch
 from torch.optim import optimizer as optim
 
 from .core import Probe
+from .instead import instead_of, opaque
 
+compiling: Any = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
 # in the optimizer's own __dict__: no reference that would keep a discarded optimizer and its state
 # alive
 NUMBER = "_autofast_number"
 HELD = "_autofast_held"
-
-
-def opaque(function: Any) -> Any:
-    """torch.compile shall not look into this: it would trace the clock. Does what
-    torch._dynamo.disable does, without importing dynamo.
-    """
-    function._torchdynamo_disable = True
-    return function
 
 
 def held(optimizer: Any) -> bool:
@@ -68,7 +61,7 @@ class Training:
         self.in_backward = False
         self.detailed = probe.settings.detailed
         self.watch: Any = None  # gradients.Watch
-        self.modes: Callable[[], dict[str, Any]] = dict  # state.State
+        self.models: Callable[[], dict[str, Any]] = dict  # state.State.ended
         self.options: Any = None  # options.Options
         self.kinds: Callable[[list[Any]], None] = lambda parameters: None  # precision.Precision
         self.random: Callable[[], str] | None = None  # surroundings.random_digest
@@ -81,6 +74,15 @@ class Training:
         self.wrap_construction()
         self.wrap_backward()
         self.wrap_scaler()
+
+    def begins(self) -> None:
+        for callback in self.first_backward:
+            callback()
+        self.first_backward.clear()
+
+    def ended(self) -> dict[str, Any]:
+        """What is known of a step at its end, whoever makes it."""
+        return {**self.models(), **({"random": self.random()} if self.random else {})}
 
     # ----------------------------------------------------------------------------------- optimizers
     def number(self, optimizer: Any) -> int:
@@ -99,16 +101,12 @@ class Training:
         return tuple([rate if type(rate) is float else kept(rate) for rate in rates])
 
     def wrap_construction(self) -> None:
-        original = optim.Optimizer.__init__
-
-        @functools.wraps(original)
-        def construct(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+        @instead_of("__init__", optim.Optimizer, hidden=True)
+        def construct(original: Any, optimizer: Any, *args: Any, **kwargs: Any) -> None:
             original(optimizer, *args, **kwargs)
             self.probe.made += 1
             for callback in self.constructed:
                 callback(optimizer)
-
-        optim.Optimizer.__init__ = opaque(construct)  # type: ignore[method-assign]
 
     def before_hook(self) -> Callable[..., Any]:
         """Closures are timed: with them forward and backward lie inside the step (LBFGS,
@@ -118,6 +116,7 @@ class Training:
 
         def before(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             probe.resumed()
+            self.begins()
             for place, entry in enumerate(stack):
                 if entry[0] is optimizer:  # an earlier step of it ended in an exception
                     del stack[place:]
@@ -154,7 +153,7 @@ class Training:
             start = self.probe.clock()
             result = closure(*args, **kwargs)
             self.probe.events.append(("f", start, self.probe.clock()))
-            if self.watch is not None and "norm" not in extras:
+            if self.watch is not None and "grad_norm" not in extras:
                 self.watch.before(optimizer, extras)
             return result
 
@@ -174,9 +173,7 @@ class Training:
                 optimizer.__dict__[HELD] = held(optimizer)
                 if self.watch is not None:
                     self.watch.after(optimizer, extras)
-                extras.update(self.modes())
-                if self.random is not None:
-                    extras["random"] = self.random()
+                extras.update(self.ended())
                 if NUMBER not in optimizer.__dict__:
                     self.first_of_optimizer()
                 if self.options is not None:
@@ -188,19 +185,14 @@ class Training:
 
     # ------------------------------------------------------------------------------------- backward
     def wrap_backward(self) -> None:
-        probe, clock, original = self.probe, self.probe.clock, torch.autograd.backward
+        probe, clock = self.probe, self.probe.clock
 
-        @functools.wraps(original)
-        def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
+        @instead_of("backward", torch.autograd, hidden=True)
+        def backward(original: Any, tensors: Any, *args: Any, **kwargs: Any) -> None:
             if self.in_backward:  # reentrant checkpointing calls it from inside a backward
-                return original(tensors, *args, **kwargs)
-            probe.trains()
-            if probe.stopping:
-                probe.resumed()
-            for callback in self.first_backward:
-                callback()
-            self.first_backward.clear()
-            self.each_backward()
+                original(tensors, *args, **kwargs)
+                return
+            self.goes_back()
             scale = self.scale if self.scaled else None
             loss = self.loss(tensors)
             self.in_backward = True
@@ -212,21 +204,26 @@ class Training:
             now = clock()
             if self.watch is not None:
                 self.watch.after_backward(scale)
-            probe.events.append(("b", start, now, loss))
             probe.backwards += 1
-            if not probe.steps or not probe.optimizers:
-                self.without_optimizer(now)
+            self.went_back("b", start, now, loss)
 
-        torch.autograd.backward = opaque(backward)
+    def goes_back(self) -> None:
+        """A backward begins, or what stands for one."""
+        self.probe.trains()
+        if self.probe.stopping:
+            self.probe.resumed()
+        self.begins()
+        self.each_backward()
 
-    def without_optimizer(self, now: float) -> None:
-        """No optimizer of torch's has stepped: where none was made, or none steps in a hundred
-        backwards, backwards count as steps.
+    def went_back(self, kind: str, start: float, now: float, loss: Any) -> None:
+        """Where no optimizer of torch's has stepped (none was made, or none steps in a hundred
+        backwards) it ends a step.
         """
         probe = self.probe
-        if not probe.made or (
-            probe.settings.steps and probe.backwards >= 100 * probe.settings.steps
-        ):
+        many = probe.settings.steps and probe.backwards >= 100 * probe.settings.steps
+        ends = not (probe.steps and probe.optimizers) and (not probe.made or many)
+        probe.events.append((kind, start, now, loss, self.ended() if ends else None))
+        if ends:
             probe.step_ended(now)
 
     def loss(self, tensors: Any) -> Any:
@@ -252,11 +249,11 @@ class Training:
         before, there is only the first.
         """
         scaler: Any = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
-        scale, step, probe = scaler.scale, scaler.step, self.probe
+        probe = self.probe
 
-        @functools.wraps(scale)
-        def remember(this: Any, outputs: Any) -> Any:
-            result = scale(this, outputs)
+        @instead_of("scale", scaler, hidden=True)
+        def remember(original: Any, this: Any, outputs: Any) -> Any:
+            result = original(this, outputs)
             if isinstance(outputs, torch.Tensor):
                 self.scaled = [(result, outputs.detach())]
             elif isinstance(outputs, (list, tuple)):
@@ -268,10 +265,10 @@ class Training:
             self.scale = getattr(this, "_scale", None)
             return result
 
-        @functools.wraps(step)
-        def watched(this: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        @instead_of("step", scaler, hidden=True)
+        def watched(original: Any, this: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             steps, start = probe.steps, probe.clock()
-            result = step(this, optimizer, *args, **kwargs)
+            result = original(this, optimizer, *args, **kwargs)
             # No hook fired: it found an infinity. It has read that from the device itself, so
             # nothing needs to be asked.
             if (
@@ -285,5 +282,3 @@ class Training:
                 )
                 probe.step_ended(now)
             return result
-
-        scaler.scale, scaler.step = opaque(remember), opaque(watched)

@@ -20,8 +20,8 @@ from torch.utils.data import dataloader
 from torch.utils.data._utils import fetch as fetchers
 
 from .core import Probe
+from .instead import instead_of, opaque
 from .operations import Operations
-from .training import opaque
 from .walk import walk
 
 WARM = 2
@@ -172,26 +172,24 @@ class Watch:
     # -------------------------------------------------------------------------------------- tensors
     def wrap_copies(self) -> None:
         for name in ("to", "cuda"):
-            original: Any = getattr(torch.Tensor, name)
 
-            def moved(tensor: Any, *args: Any, _original: Any = original, **kwargs: Any) -> Any:
+            @instead_of(name, torch.Tensor, hidden=True)
+            def moved(original: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
                 start = self.probe.clock()
-                result = _original(tensor, *args, **kwargs)
+                result = original(tensor, *args, **kwargs)
                 if tensor.device.type == "cpu" and result.device.type != "cpu" and self.looks:
                     seconds = self.probe.clock() - start
                     size = tensor.numel() * tensor.element_size()
                     self.add(self.copies, self.place(), (1, size, seconds))
                 return result
 
-            setattr(torch.Tensor, name, opaque(functools.wraps(original)(moved)))
-
     def wrap_read(self, name: str) -> None:
         """A tensor on the host is counted only where a line of the script reads it: nothing waits
         for it.
         """
-        original: Any = getattr(torch.Tensor, name)
 
-        def read(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        @instead_of(name, torch.Tensor, hidden=True)
+        def read(original: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
             start = self.probe.clock()
             result = original(tensor, *args, **kwargs)
             if self.looks:
@@ -199,18 +197,14 @@ class Watch:
                 self.add(self.reads, self.place(tensor.device.type == "cpu"), (1, seconds))
             return result
 
-        setattr(torch.Tensor, name, opaque(functools.wraps(original)(read)))
-
     def add(self, found: Any, place: tuple[str, int] | None, more: tuple[float, ...]) -> None:
         if place is not None:
             known = found.get(place, (0,) * len(more))
             found[place] = [a + b for a, b in zip(known, more)]  # noqa: B905
 
     def wrap_calls(self) -> None:
-        module: Any = torch.nn.Module
-        original = module.__call__
-
-        def call(this: Any, *args: Any, **kwargs: Any) -> Any:
+        @instead_of("__call__", torch.nn.Module, hidden=True)
+        def call(original: Any, this: Any, *args: Any, **kwargs: Any) -> Any:
             probe = self.probe
             if self.depth or not probe.ours or threading.get_ident() != probe.main:
                 return original(this, *args, **kwargs)
@@ -224,8 +218,6 @@ class Watch:
             finally:
                 self.depth -= 1
 
-        module.__call__ = opaque(functools.wraps(original)(call))
-
     def given(self, place: tuple[str, int] | None, arguments: Any) -> None:
         if place is not None:
             tensors = [leaf for _, leaf in walk(arguments) if isinstance(leaf, torch.Tensor)]
@@ -238,7 +230,7 @@ class Watch:
     def found(self) -> dict[str, Any]:
         """Plain lists and numbers: record.Record.watched."""
         self.reported()
-        return {
+        found = {
             "files": sorted(self.modules()),
             "steps": max(0, self.probe.steps - WARM),
             "loaders": list(self.fetched()),
@@ -254,6 +246,7 @@ class Watch:
             ],
             **self.operations.found(),
         }
+        return {"watched": found}
 
     def fetched(self) -> Any:
         """Of each loader whose data no other gives: its number and place, workers, batches, items,

@@ -73,9 +73,8 @@ def passes(spans: list[Span]) -> dict[int, Iteration]:
         else:
             one.complete = True
     # A script may compute gradients by torch.autograd.grad and never call backward.
-    signs = [span.start for span in spans if span.kind == "b"] or [
-        span.start for span in spans if span.kind == "o"
-    ]
+    kinds = ([span.start for span in spans if span.kind == kind] for kind in "bou")
+    signs = next(filter(None, kinds), [])
     fetches = [span.start for span in spans if span.kind in "ne"]
     for one in found.values():
         next_sign = after(signs, one.last)
@@ -100,7 +99,7 @@ def evaluations(
     signs = [
         span.start
         for span in spans
-        if span.kind in "bok"
+        if span.kind in "boku"
         or span.kind in "ine"
         and (one := iterations[span.rest[0]]).training
         and one.sizes

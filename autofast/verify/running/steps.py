@@ -43,7 +43,7 @@ from autofast.verify.running.events import Iteration, Span, evaluations, nested,
 
 VERSION = 1
 AS_WRITTEN = (
-    "version rank world_size exit_code backwards optimizers syncs random_state peak_memory peak_memory_children wrote_outside environment settings "
+    "version rank world_size exit_code optimizers syncs random_state peak_memory peak_memory_children wrote_outside environment settings "
     "trainable_unused error traceback notes drawn modules precision written dropouts masks mask_rates idle_masks scalars unseen"
 ).split()  # fields of Record
 FED = 32  # added to the number of a loader where its items are those that a model was given
@@ -51,6 +51,7 @@ KINDS = {
     "b": "backward",
     "o": "optimizer",
     "k": "optimizer",
+    "u": "optimizer",
     "f": "forward",
     "t": "transfer",
     "c": "communication",
@@ -78,16 +79,17 @@ def read_record(path: Path) -> Record:
 def record(raw: Mapping[str, Any]) -> Record:
     if raw["ending"] not in get_args(Ending):
         raise ValueError(f"ending {raw['ending']!r}")
-    moments = raw["moments"]
-    events = nested(raw["events"])
+    moments, raw = raw["moments"], {k: v if k == "watched" else frozen(v) for k, v in raw.items()}
+    events = nested(_standing_in(raw["events"]))
     iterations = passes(events)
     started = moments.get("script_started", 0.0)
     steps = rows(events, iterations, started, raw.get("walls") or [])
     ends = [step.end for step in steps]
+    losses = tuple(span.rest[0] for span in events if span.kind == "b")
     sums, leaves = raw.get("checksums", {}), raw.get("leaves", {})
     items = raw.get("items", {})
     return Record(
-        **{name: frozen(raw[name]) for name in AS_WRITTEN if name in raw},
+        **{name: raw[name] for name in AS_WRITTEN if name in raw},
         ending=cast(Ending, raw["ending"]),
         moments=Moments(
             torch_imported=moments.get("torch_imported", started),
@@ -97,7 +99,8 @@ def record(raw: Mapping[str, Any]) -> Record:
             compiling=raw.get("compiling", 0.0),
         ),
         steps=steps,
-        losses=tuple(span.rest[0] for span in events if span.kind == "b"),
+        losses=losses,
+        backwards=len(losses),
         skipped=sum(step.skipped for step in steps),
         passes=tuple(
             Pass(
@@ -118,26 +121,27 @@ def record(raw: Mapping[str, Any]) -> Record:
         ),
         model=prints(raw.get("model", {})),
         start=prints(raw.get("start", {})),
-        checkpoints=tuple(Checkpoint(**entry) for entry in raw.get("checkpoints", ())),
-        devices=tuple(
-            Device(one["name"], one["peak_memory"], tuple(one["utilisation"]), tuple(one["power"]))
-            for one in raw.get("devices", ())
-        ),
+        checkpoints=tuple(Checkpoint(**one) for one in raw.get("checkpoints", ())),
+        devices=tuple(Device(**one) for one in raw.get("devices", ())),
         saves=tuple(
-            Saved(one["path"], one["step"], prints(one["tensors"]), one["plain"])
-            for one in raw.get("saves", ())
+            Saved(**{**one, "tensors": prints(one["tensors"])}) for one in raw.get("saves", ())
         ),
         calls=tuple(Call(*one) for one in raw.get("inputs", ())),
         evaluations=tuple(Evaluation(*one) for one in raw.get("evaluations", ())),
-        lines={
-            name: Lines(tuple(one["code"]), tuple(one["ran"]))
-            for name, one in raw.get("lines", {}).items()
-        },
+        lines={name: Lines(**one) for name, one in raw.get("lines", {}).items()},
         fed=tuple(fed(raw.get("fed", {}), iterations, ends)),
         watched=raw.get("watched", {}),
         resumed=Resumed(**raw["resumed"]) if raw.get("resumed") else None,
         averages=tuple(Followed(*one) for one in raw.get("averages", ())),
     )
+
+
+def _standing_in(events: Sequence[list[Any]]) -> Iterator[list[Any]]:
+    """Gradients by other means stand for backwards where there are none."""
+    alone = not any(event[0] == "b" for event in events)
+    for kind, *rest in events:
+        if kind != "g" or alone:
+            yield ["b" if kind == "g" else kind, *rest]
 
 
 def frozen(value: Any) -> Any:
@@ -149,9 +153,7 @@ def frozen(value: Any) -> Any:
 
 def singles(batches: Sequence[Sequence[Any]]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Of single items: ``Pass.items`` and ``Pass.sketches``."""
-    items = tuple((tuple(drawn), tuple(map(tuple, rows))) for drawn, rows, _ in batches)
-    sketches = tuple(tuple(tuple(map(tuple, one)) for one in shown) for _, _, shown in batches)
-    return items, sketches
+    return tuple(batch[:2] for batch in batches), tuple(shown for *_, shown in batches)
 
 
 def fed(
@@ -174,17 +176,7 @@ def fed(
 
 
 def prints(raw: Mapping[str, Any]) -> dict[str, TensorPrint]:
-    return {
-        name: TensorPrint(
-            tuple(one["shape"]),
-            one["dtype"],
-            one["sha"],
-            one["norm"],
-            tuple(one["sketch"]),
-            one.get("buffer", False),
-        )
-        for name, one in raw.items()
-    }
+    return {name: TensorPrint(**one) for name, one in raw.items()}
 
 
 def columns(batches: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], ...]:
@@ -200,9 +192,8 @@ def rows(
     started: float,
     walls: list[float | None],
 ) -> tuple[Step, ...]:
-    ends = [span for span in spans if span.kind in "ok"] or [
-        span for span in spans if span.kind == "b"
-    ]
+    kinds = ("ok", "b", "u")
+    ends = next((some for kind in kinds if (some := [s for s in spans if s.kind in kind])), [])
     ends.sort(key=lambda span: span.end)
     limits = [span.end for span in ends]
     parts: list[list[Span]] = [[] for _ in ends]
@@ -249,8 +240,10 @@ def row(
         if not overlap(quiet, span.start, span.end):
             phases[KINDS.get(span.kind, "data")] += max(0.0, span.end - span.start - span.inside)
     gaps(index, start, [span for span in spans if span.top], quiet, phases)
-    step = last.kind != "b"
-    extras = (last.rest[2] if last.kind == "o" else None) or {}
+    step = last.kind in "ok"
+    extras = (
+        last.rest[-1] if last.kind in "obu" and isinstance(last.rest[-1], dict) else None
+    ) or {}
     backwards = [span for span in spans if span.kind == "b"]
     skipped = last.kind == "k" or bool(extras.get("inf"))
     return Step(
@@ -266,15 +259,7 @@ def row(
         losses=tuple(span.rest[0] for span in backwards),
         lr=tuple(last.rest[1]) if step else (),
         skipped=skipped,
-        grad_norm=extras.get("norm"),
-        update_norm=extras.get("update"),
-        left_norm=extras.get("left"),
-        grad_norms=tuple(extras.get("norms", ())),
-        update_norms=tuple(extras.get("updates", ())),
-        training=extras.get("training"),
-        evaluating=extras.get("evaluating"),
-        modes=tuple(extras.get("modes", ())),
-        random=str(extras.get("random", "")),
+        **{name: value for name, value in extras.items() if name != "inf"},
     )
 
 
