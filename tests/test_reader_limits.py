@@ -142,6 +142,27 @@ def test_results_of_layers_in_results_of_layers(tmp_path: Path) -> None:
     assert not script.unread and script.models
 
 
+def test_a_function_that_calls_itself_on_parts_of_trees_ends_soon(tmp_path: Path) -> None:
+    """Each part of an unknown tree is a part of a part: nothing new."""
+    trees = (
+        "import collections, random\n"
+        "Node = collections.namedtuple('Node', 'word left right')\n"
+        "OPS = {'not': lambda a, b: -b, 'and': lambda a, b: a + b}\n"
+        "def score(n):\n"
+        "    return 1 if n.left is None else OPS[n.word](score(n.left), score(n.right))\n"
+        "def grow(rng, depth):\n"
+        "    if depth == 0 or rng.random() < 0.2:\n"
+        "        return Node('a', None, None)\n"
+        "    n = Node(rng.choice(sorted(OPS)), grow(rng, depth - 1), grow(rng, depth - 1))\n"
+        "    score(n)\n"
+        "    return n._replace(word='not')\n"
+        "rng = random.Random(0)\n"
+        "trees = [grow(rng, 4) for _ in range(3)]\n"
+    )
+    script = read(tmp_path, trees)
+    assert not script.unread and len(script.everything) < 2_000
+
+
 def test_what_is_around_a_call_that_is_given_up_is_not_around_what_follows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,7 +65,7 @@ def test_plain(tmp_path: Path) -> None:
         record.steps[0].grad_norm is None
         and record.model == {}
         and record.passes[0].checksums == ()
-        and record.random_state == {}
+        and record.steps[0].random == ""
     )
     record = check(full.record)
     assert record.precision == ("forward float32", "gradient float32")
@@ -95,7 +95,7 @@ def test_plain(tmp_path: Path) -> None:
     )
     distance = math.dist(before.sketch, after.sketch)
     assert 0 < distance < sum(step.update_norm or 0 for step in record.steps) * 3
-    assert set(record.random_state) == {"python", "numpy", "torch"}
+    assert len({step.random for step in record.steps}) == len(record.steps)
     sums = [one.checksums for one in record.passes]
     assert [len(one) for one in sums] == [4, 3, 4, 3]
     assert sums[0] != sums[2] and sums[1] == sums[3], "shuffled, and not"

@@ -837,6 +837,145 @@ def test_a_look_at_the_first_batches(ends: str, worth: bool) -> None:
     assert ("shown = torch.zeros(8, 64, device=device)" in found.lines) is worth
 
 
+# ------------------------------------------------------------------- what no default comes to
+OPTIONS = """
+import argparse
+import torch
+from lib import Rows
+from torch import nn
+from torch.utils.data import DataLoader
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--gpu", action="store_true")
+parser.add_argument("--train", action="store_true")
+parser.add_argument("--noise", default="none")
+args = parser.parse_args()
+loader = DataLoader(Rows("train"), batch_size=32, num_workers=2, pin_memory=True)
+device = torch.device("cuda")
+model = nn.Linear(64, 1)
+if {moved}:
+    model = model.to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+for epoch in range(9):
+    for x, y in loader:
+        if {condition}:
+            noise = torch.zeros(32, 64).to(device)
+        loss = nn.functional.mse_loss(model(x.to(device) + noise), y.to(device))
+        if {trained}:
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("condition", "moved", "trained", "worth"),
+    [
+        ('args.noise == "white"', "True", "True", False),
+        ('args.noise == "none"', "True", "True", True),
+        ('args.noise != "white"', "True", "True", True),
+        ("args.gpu", "True", "True", False),
+        ("args.gpu", "args.gpu", "True", True),  # it is for whoever has one
+        ("args.train", "True", "args.train", True),  # it is for whoever trains
+    ],
+)
+def test_what_options_at_their_defaults_lead_past(
+    condition: str, moved: str, trained: str, worth: bool
+) -> None:
+    text = OPTIONS.format(condition=condition, moved=moved, trained=trained)
+    found = apply("device-creation", text, min_gain=0.01)
+    assert bool(found.fixes) is worth
+    reasons = [
+        f.gain.reason for f in found.findings if f.gain and "their defaults" in f.gain.reason
+    ]
+    assert bool(reasons) is not worth
+
+
+FEW = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from torchvision import datasets, transforms
+
+device = torch.device("cuda")
+train_set = datasets.MNIST("data", train=True, transform=transforms.ToTensor())
+train_loader = DataLoader(train_set, batch_size=256, shuffle=True, num_workers=4)
+test_loader = DataLoader(train_set, batch_size={size}, num_workers=4)
+model = nn.Sequential(nn.Flatten(), nn.Linear(784, 10)).to(device)
+optimizer = torch.optim.Adam(model.parameters())
+for epoch in range(9):
+    for x, y in train_loader:
+        loss = nn.functional.cross_entropy(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    right = 0
+    with torch.no_grad():
+        for x, y in test_loader:
+            right += (model(x.to(device)).argmax(1) == y.to(device)).sum().item()
+    print(right)
+"""
+
+
+@pytest.mark.parametrize(("size", "worth"), [(256, True), (6000, False)])
+def test_sums_of_an_evaluation_of_few_batches_are_read_as_they_are(size: int, worth: bool) -> None:
+    assert bool(apply("loss-item-sync", FEW.format(size=size), min_gain=0.01).fixes) is worth
+
+
+PICTURES = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader
+from torchvision import datasets, transforms
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(1, 32, 3), nn.Conv2d(32, {wide}, 3)
+
+    def forward(self, x):
+        return F.max_pool2d(F.relu(self.second(F.relu(self.first(x)))), 2).flatten(1)
+
+
+class Margin(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.centres = nn.Parameter(torch.randn(10, 9216))
+
+    def forward(self, x, y):
+        return sum((row - self.centres).square().mean() for row in x) + torch.mm(x, x.t()).mean()
+
+
+device = torch.device("cuda")
+pictures = datasets.MNIST("data", train=True, transform=transforms.{transform})
+loader = DataLoader(pictures, batch_size=256, shuffle=True, num_workers=4, pin_memory=True)
+model, loss_of = Net().to(device), Margin().to(device)
+optimizer = torch.optim.Adam(model.parameters())
+for epoch in range(900):
+    for x, y in loader:
+        loss = loss_of(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("wide", "worth"), [(64, False), (512, True)])
+def test_a_tiny_network_waits_for_its_images(wide: int, worth: bool) -> None:
+    """Made one by one by PIL: workers are the gain. What a loss of its own class computes is not
+    known, but convolves nothing; images that a fix has made at once are not waited for.
+    """
+    text = PICTURES.format(wide=wide, transform="ToTensor()")
+    found = apply("channels-last", text, min_gain=0.01)
+    assert bool(found.fixes) is worth
+    said = [f.gain.reason for f in found.findings if f.gain is not None]
+    assert worth or any(reason.startswith("waits for images") for reason in said)
+    together = apply("batched-dataset channels-last", text, min_gain=0.01)
+    assert "memory_format" in "".join(together.lines)
+
+
 SHOWN_AGAIN = """
 import torch
 from torch import nn

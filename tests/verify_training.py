@@ -317,10 +317,9 @@ def train(script: Script, arm: str, seed: int, detail: Detail, number: int = 0) 
             True,
         ),
     )
-    final = {"numpy": str(order_rng.bit_generator.state)[:80] + str(mask_rng.integers(1 << 30))}
     record = Record(
         1, 0, 1, "error" if has("crash") else "steps" if stopped else "end", 0, Moments(1, 2, 3, 4), tuple(steps), tuple(losses), len(losses), 0, (script.optimizer.upper(),), tuple(passes),
-        model, {f"0/{k}": v for k, v in start.items()} if detail.state else {}, saved if detail.state else (), random_state=final if detail.state else {},
+        model, {f"0/{k}": v for k, v in start.items()} if detail.state else {}, saved if detail.state else (),
         calls=tuple(calls) if detail.state else (),
         precision=("forward bfloat16" if half else "forward float32",) if detail.state else (),
         error="RuntimeError: no" if has("crash") else "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from autofast.facts.cost import machine
 from autofast.facts.cost.shapes import Shape
 from autofast.facts.input_shapes import CROPS
 from autofast.facts.transforms import steps_of
@@ -94,6 +95,15 @@ def item(script: Script, dataset: Dataset) -> Shape | None:
         side_of = _side(args.get(-1, "transform"), side) if args is not None else None
         return None if side_of is None else Shape(channels, (side_of, side_of))
     return None
+
+
+def making(loader: Loader) -> float:
+    """Seconds that workers take to make a batch of an image set in memory, image by image, at the
+    least; 0 of other data.
+    """
+    size, things = batch_size(loader) or 0, [d.thing for d in loader.datasets]
+    one_by_one = all(isinstance(t, Ext) and library_name_of(t) in NATIVE for t in things)
+    return size * machine.PICTURE / machine.WORKERS if things and one_by_one else 0.0
 
 
 def batches(script: Script, loader: Loader) -> int | None:

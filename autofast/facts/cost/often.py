@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from functools import cached_property
 
 from autofast.facts.by_default import not_by_default
@@ -148,26 +149,31 @@ class Often:
         """
         steps = [f for step in self.training for f in loops(step.stack)]
         passes = {id(f.node) for f in steps} - {id(step.loop) for step in self.training}
-        return any(id(f.node) not in passes for stack in self._ways(node) for f in loops(stack))
+        return any(id(f.node) not in passes for stack in self.ways(node) for f in loops(stack))
 
     def is_in_training(self, node: ast.AST) -> bool:
         """Whether the script comes to a place in a training step."""
         steps = [step.loop for step in self.training]
-        return any(inside(stack, loop) for stack in self._ways(node) for loop in steps)
+        return any(inside(stack, loop) for stack in self.ways(node) for loop in steps)
 
-    def _ways(self, node: ast.AST) -> list[Stack]:
+    def ways(self, node: ast.AST) -> list[Stack]:
         """The ways of the script to a place; of a decorator, to the code of its function."""
         function = parent_of(node)
         if isinstance(function, DEFS) and node in function.decorator_list:
-            body = [way for stmt in function.body for way in self._ways(stmt)]
+            body = [way for stmt in function.body for way in self.ways(stmt)]
             if body:
                 return body
         inside = {id(n) for n in walk(node)}
         return [o.stack for _, s in self.script.log.each() if id(s.node) in inside for o in s]
 
+    def ways_of(self, use: Use) -> list[Stack]:
+        """The ways of the script to the place where a loader is gone through, or another one."""
+        site = self.script.log.at("iterate", use.node)
+        return [o.stack for o in site] if site is not None else [use.stack]
+
     def never_trains(self, node: ast.AST) -> bool:
         """Whether no run of the script that trains comes to a place."""
-        ways = self._ways(node)
+        ways = self.ways(node)
         return bool(ways) and all(map(self.leads_past, ways))
 
     def leads_past(self, way: Stack) -> bool:
@@ -178,11 +184,23 @@ class Often:
         trained = [o.stack for site in updates for o in site]
         return bool(trained) and all(_parts(way, stack) for stack in trained)
 
+    def past_by_default(self, ways: Sequence[Stack]) -> str:
+        """The test by which options at their defaults lead past all ``ways``, while they lead to
+        training on the device; empty where they do not.
+        """
+        return not_by_default(self.script, ways) if self._trains_by_default else ""
+
+    @cached_property
+    def _trains_by_default(self) -> bool:
+        moved = [o.stack for site in self.script.log.of("move_model") for o in site]
+        updates = [o.stack for s in self.training for u in s.updates for o in u.site]
+        return not any(not_by_default(self.script, ways) for ways in (moved, updates))
+
     def runs_alone(self, node: ast.AST) -> bool:
         """Whether the script certainly comes to a place outside of all loops, beside a training
         that turns: set-up, a look at the end.
         """
-        stacks = self._ways(node)
+        stacks = self.ways(node)
         return (
             bool(self.training)
             and bool(stacks)
@@ -193,7 +211,7 @@ class Often:
         """Whether few turns of a loop come to a place, for a few things at a time: samples that are
         saved now and then, not an evaluation.
         """
-        stacks = self._ways(node)
+        stacks = self.ways(node)
         return bool(stacks) and all(map(self._is_seldom, stacks))
 
     def _is_seldom(self, stack: Stack) -> bool:
@@ -247,7 +265,7 @@ class Often:
         steps = {id(step.loop) for step in self.training}
         if not training:
             return False
-        stacks = self._ways(node)
+        stacks = self.ways(node)
         return bool(stacks) and not any(
             id(f.node) in training | steps for stack in stacks for f in stack
         )

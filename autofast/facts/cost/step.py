@@ -9,7 +9,7 @@ from functools import cached_property
 
 from autofast.facts.by_default import not_by_default
 from autofast.facts.cost import machine
-from autofast.facts.cost.inputs import batch_size, item
+from autofast.facts.cost.inputs import batch_size, item, making
 from autofast.facts.cost.machine import Machine
 from autofast.facts.cost.network import Network
 from autofast.facts.cost.often import Often
@@ -30,6 +30,7 @@ from autofast.model.script import Loader, Script, Step
 from autofast.model.source import Source, at
 from autofast.model.syntax import LOOPS
 from autofast.model.values import Tensor, Thing
+from autofast.read.recover.models import layers_of
 
 ROWS = 64  # of an item whose shape is not known, for a network of nothing but dense layers
 BATCH = 4096  # rows that are given to such a network, where that is not known either
@@ -52,6 +53,7 @@ class Estimate:
         kernels: that are launched. host: seconds to issue them. convolutions, products, memory:
             seconds on the device.
         parameters: numbers of them; ``tensors`` that they are in.
+        data: seconds in which workers make a batch.
     """
 
     kernels: int
@@ -62,6 +64,7 @@ class Estimate:
     parameters: int
     tensors: int
     overlaps: bool = True
+    data: float = 0.0
 
     @property
     def device(self) -> float:
@@ -89,13 +92,18 @@ class Estimate:
         return self._with(self.host, self.device)
 
     def _with(self, host: float, device: float) -> float:
-        return max(host, device) if self.overlaps else host + device
+        return max(host, device, self.data) if self.overlaps else host + device
 
     @property
     def words(self) -> str:
         """What a step is made of."""
         if not self.overlaps:
             return f"about {_ms(self.device)} of arithmetic a step, beside {_ms(self.host)} that begin operations"
+        if self.data > max(self.host, self.device):
+            return (
+                f"waits for images, which take workers {_ms(self.data)} a batch, "
+                f"{_ms(self.device)} of arithmetic"
+            )
         if self.host >= self.device:
             return (
                 f"bound by launches: about {_rounded(self.kernels)} kernels in {_ms(self.host)}, "
@@ -136,23 +144,25 @@ class Cost(Often):
         key = on, besides
         if key not in self._estimates:
             why = self._computes(besides) if self.script.steps else ""
-            self._estimates[key] = why or self._longest(on, rows)
+            self._estimates[key] = why or self._longest(on, rows, besides)
         return self._estimates[key]
 
-    def _longest(self, on: Machine, rows: int) -> Estimate | str:
+    def _longest(self, on: Machine, rows: int, besides: frozenset[str]) -> Estimate | str:
         found: list[Estimate] = []
         if not self.script.steps:
             return "the training loop is not in the script"
         for step in self.training:
             try:
-                found.append(self._step(step, on, rows))
+                found.append(self._step(step, on, rows, besides is CONVOLUTIONS))
             except Unsized as why:
                 return str(why)
         return max(found, key=lambda e: e.device / e.host)
 
-    def _step(self, step: Step, on: Machine, rows: int) -> Estimate:
+    def _step(self, step: Step, on: Machine, rows: int, convolving: bool) -> Estimate:
+        """``convolving``: what convolves alone, as a loss of its own class does not."""
         total = Work()
         passes = [(s, o) for s, o in _passes(step) if not self._is_rare(s.node, step.loop)]
+        passes = [(s, o) for s, o in passes if not convolving or _may_convolve(o.this)]
         if not passes:
             raise Unsized("what runs in a step is not known")
         if len({id(s) for s, _ in passes}) > 1 and any(
@@ -173,6 +183,7 @@ class Cost(Often):
             total.parameters,
             total.tensors,
             on.overlaps,
+            max((making(x) for _, o in passes for x in self._loaders(_inputs(o))), default=0.0),
         )
 
     def _is_rare(self, node: ast.AST, loop: ast.AST) -> bool:
@@ -226,8 +237,7 @@ class Cost(Often):
         """What a pass costs for each item of a batch, and how many there are; ``rows`` of an item
         whose shape is not known.
         """
-        inputs = [t for t in occurrence.data.get("inputs", ()) if isinstance(t, Tensor)]
-        found = self._loaders(inputs)
+        found = self._loaders(_inputs(occurrence))
         sizes = {batch_size(x) for x in found}
         shapes = {item(self.script, d) for x in found for d in x.datasets}
         batch = max((n for n in sizes if n is not None), default=0) if None not in sizes else 0
@@ -287,6 +297,17 @@ def _passes(step: Step) -> Iterator[tuple[Site, Occurrence]]:
             if occurrence.this is not None and key not in seen and not rare:
                 seen.add(key)
                 yield site, occurrence
+
+
+def _inputs(occurrence: Occurrence) -> list[Tensor]:
+    return [t for t in occurrence.data.get("inputs", ()) if isinstance(t, Tensor)]
+
+
+def _may_convolve(thing: Thing | None) -> bool:
+    if thing is None:
+        return False
+    layers, unknown, _ = layers_of(thing)
+    return bool(unknown) or any(layer.startswith("Conv") for layer in layers)
 
 
 def _products(source: Source) -> Iterator[ast.BinOp]:

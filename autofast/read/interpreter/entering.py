@@ -18,6 +18,7 @@ from autofast.model.values import (
     Ext,
     Func,
     Given,
+    Method,
     Num,
     Ref,
     Seq,
@@ -321,11 +322,29 @@ def _content(thing: Thing, alike: bool) -> Hashable:
     """What tells things apart for a function that calls itself; things that are ``alike`` have a
     class, or what they hold, in common.
     """
-    if isinstance(thing, (Unknown, Num)):
-        return type(thing)
+    if isinstance(root := _root(thing), (Unknown, Num)) or root is not thing:
+        return _outline(root)
     if alike and isinstance(thing, (Seq, Dict)):
-        return type(thing), frozenset(map(kind_of, thing.any()))
+        return type(thing), frozenset(map(_outline, thing.any()))
     return kind_of(thing) if alike else thing
+
+
+def _root(thing: Thing) -> Thing:
+    """What the attribute of an attribute is of, or one of what has no known attributes:
+    ``tree.left.right`` of an unknown tree, or of None, is no more than that.
+    """
+    root, outer = thing, thing
+    while isinstance(root, Method):
+        root, outer = root.this, root
+    bare = isinstance(root, (Unknown, Num, Const))
+    return root if bare or outer is not thing else thing
+
+
+def _outline(thing: Thing) -> Hashable:
+    """What is told of a part of what calls hand to themselves: trees have no end."""
+    if isinstance(thing, (Seq, Dict, Const, Unknown, Num)):
+        return type(thing).__name__
+    return kind_of(thing)
 
 
 def _with_any_number(args: Arguments, seen: list[dict[str, Values]], texts: bool) -> Arguments:

@@ -15,6 +15,9 @@ Runs of unequal length are compared as far as both go (``shared``).
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 from autofast.verify.estimates import difference, fmean, spread
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.record import Record, Run, Step
@@ -31,6 +34,12 @@ def pairs(ev: Evidence) -> tuple[tuple[Run, Run], ...]:
     if ev.pairs or not ev.originals or not ev.rewritten:
         return ev.pairs
     return ((ev.a, ev.b),) if ev.a.ok and ev.b.ok else ()
+
+
+def arms(ev: Evidence) -> tuple[list[Run], list[Run]]:
+    """Runs of both, at equal seeds."""
+    both = pairs(ev)
+    return [a for a, _ in both], [b for _, b in both]
 
 
 def made(run: Run) -> int:
@@ -67,6 +76,23 @@ def together(a: Record, b: Record, draws: bool = True) -> int:
 def trained_alike(a: Record, b: Record, draws: bool = False) -> bool:
     """All steps are the same bits, whatever became of what is made of the weights beside."""
     return 0 < len(a.steps) == len(b.steps) == together(a, b, draws)
+
+
+def off(
+    ev: Evidence, of: Callable[[Run], float | None], least: int = LEAST, floor: float = 0.0
+) -> tuple[float, float, int] | None:
+    """The means of a number of both scripts, and over how many seeds, where they are further apart
+    than ``floor`` and than chance makes them.
+    """
+    found = [(of(a), of(b)) for a, b in ev.pairs]
+    both = [(x, y) for x, y in found if x is not None and y is not None]
+    both = [(x, y) for x, y in both if math.isfinite(x) and math.isfinite(y)]
+    if len(both) < least:
+        return None
+    one, two = [x for x, _ in both], [y for _, y in both]
+    apart = difference(one, two)
+    beyond = abs(apart.value) > max(floor, apart.half(0.9995))
+    return (fmean(one), fmean(two), len(both)) if beyond else None
 
 
 def more_seeds(ev: Evidence) -> str:

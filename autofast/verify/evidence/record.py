@@ -286,8 +286,6 @@ class Record:
         checkpoints: what was saved; empty unless asked for.
         syncs: host waits for the device, by source line ``file.py:12`` -> number; empty on the CPU
             unless asked for.
-        random_state: digests of the states of Python's, NumPy's and torch's random generators at
-            the end, by name.
         wrote_outside: files opened for writing outside the working folder and the temporary folder.
         environment: strings by name: python, torch, cuda, driver, gpu, cpu, threads, precision
             flags.
@@ -338,7 +336,6 @@ class Record:
     start: Mapping[str, TensorPrint] = field(default_factory=dict)
     checkpoints: tuple[Checkpoint, ...] = ()
     syncs: Mapping[str, int] = field(default_factory=dict)
-    random_state: Mapping[str, str] = field(default_factory=dict)
     peak_memory: float = 0.0
     peak_memory_children: float = 0.0
     devices: tuple[Device, ...] = ()

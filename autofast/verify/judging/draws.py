@@ -17,7 +17,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from autofast.verify.estimates import gap
-from autofast.verify.evidence import alike
+from autofast.verify.evidence import alike, course
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.record import Evaluation, Run
 from autofast.verify.judging import rounding
@@ -68,7 +68,7 @@ def _of_no_effect(ev: Evidence) -> bool:
 
 def _sizes(ev: Evidence) -> Check | None:
     """In the first steps, under every seed; a few less, where no seed changes how many."""
-    counts = [[pair[k].record.drawn.get("sizes", {}) for pair in ev.pairs] for k in (0, 1)]
+    counts = [[r.record.drawn.get("sizes", {}) for r in some] for some in course.arms(ev)]
     one, two = (
         {k: n for k, n in some[0].items() if {s.get(k) for s in some} == {n}} for some in counts
     )

@@ -5,15 +5,16 @@ no more than it does elsewhere.
 from __future__ import annotations
 
 import math
-import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import combinations
 
 from autofast.verify.estimates import distance, gap, median
 from autofast.verify.evidence import course
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.numbered import plain
-from autofast.verify.evidence.record import NORMS, Record, Run, TensorPrint
+from autofast.verify.evidence.record import Record, Run, TensorPrint
+from autofast.verify.judging import parting
+from autofast.verify.judging.invariants import matched
 from autofast.verify.judging.tensors import without_constants
 from autofast.verify.result import Check, unclear
 
@@ -22,20 +23,9 @@ UNSEEN = "neither a loss nor the model's state was seen: a backward of torch's, 
 FACTOR = 3.0
 
 
-def _bits(values: Sequence[float | None]) -> tuple[bytes, ...]:
-    """So that nan equals nan and 0 does not equal -0."""
-    return tuple(
-        b"" if v is None else struct.pack("<d", math.nan if math.isnan(v) else v) for v in values
-    )
-
-
-def _series(record: Record) -> dict[str, list[float | None]]:
-    found = {what: [getattr(s, name) for s in record.steps] for name, what in NORMS.items()}
-    return {"loss": list(record.losses), **found}
-
-
 def _same(x: Record, y: Record) -> bool:
-    if _bits(x.losses) != _bits(y.losses) or x.steps and not course.trained_alike(x, y):
+    steps = max(len(x.steps), len(y.steps))
+    if repr(x.losses) != repr(y.losses) or course.together(x, y, draws=False) < steps:
         return False
     a, b = without_constants(x, y)
     return _weights(a) == _weights(b)
@@ -70,22 +60,11 @@ def bitwise(ev: Evidence) -> Check:
     )
     if not a.losses and not a.model:
         return unclear(name, UNSEEN)
-    if equal(ev.a, ev.b):
+    drawn = [course.trained_alike(a, run.record, draws=True) for run in (*ev.originals, ev.b)]
+    if equal(ev.a, ev.b) and (ev.effect != "exact" or drawn[-1] or not all(drawn[:-1])):
         return Check(name, True, f"{' and '.join(counted)} are equal bit for bit", identical=True)
-    for what, one in _series(a).items():
-        two = _series(b)[what]
-        place = next(
-            (i for i, (x, y) in enumerate(zip(_bits(one), _bits(two), strict=False)) if x != y),
-            None,
-        )
-        if place is not None:
-            text = (
-                f"{what} {place + 1} is {two[place]!r}, {one[place]!r} in both runs of the original"
-            )
-            return Check(name, False, text)
-        if len(one) != len(two):
-            text = f"{len(two)} times a {what}, {len(one)} times in the original"
-            return Check(name, False, text)
+    if equal(ev.a, ev.b) or not course.trained_alike(a, b) or repr(a.losses) != repr(b.losses):
+        return Check(name, False, parting.place(ev))
     first, second = map(_weights, without_constants(a, b))
     off = [k for k, sha in first.items() if second.get(k) != sha]
     if off:
@@ -115,8 +94,7 @@ def state_apart(x: Run, y: Run, buffers: bool | None = None) -> float:
     """Distance of the final states by their sketches, as a share of their norm; 0 where there are
     none, infinite where a tensor of one alone is
     finite. ``buffers``: of these alone (those of floating point), or of parameters alone."""
-    other = {plain(k): v for k, v in y.record.model.items()}
-    both = [(v, other[plain(k)]) for k, v in x.record.model.items() if plain(k) in other]
+    both = [*matched(x.record.model, y.record.model).values()]
     if buffers is not None:
         both = [
             (p, q)

@@ -12,7 +12,6 @@ import math
 from collections.abc import Mapping, Sequence
 
 from autofast.report.style import count
-from autofast.verify.estimates import difference, fmean
 from autofast.verify.evidence import course
 from autofast.verify.evidence.gathered import Evidence, given, summed
 from autofast.verify.evidence.numbered import plain
@@ -82,7 +81,7 @@ def finite(ev: Evidence) -> Check | None:
     numbers.
     """
     name = "finite losses"
-    for a, b in ev.pairs or ((ev.a, ev.b),):
+    for a, b in course.pairs(ev):
         known = [x.record.losses for x in (ev.originals if a is ev.a else (a,)) if x.records]
         for i, loss in enumerate(b.record.losses):
             if not math.isfinite(loss) and all(i < len(k) and math.isfinite(k[i]) for k in known):
@@ -162,10 +161,9 @@ def _searched(ev: Evidence, name: str, text: str) -> Check:
             return Check(name, False, text, verdict=BROKEN)
         text += f": not yet known whether seeds or rounding change that in the original; {course.more_seeds(ev)}"
         return unclear(name, text)
-    before, after = ([float(pair[k].record.backwards) for pair in ev.pairs] for k in (0, 1))
-    found = difference(before, after)
-    if len(before) >= course.LEAST and abs(found.value) > found.half(0.9995):
-        many = f"{fmean(after):.5g} backwards in the mean over {len(before)} seeds, {fmean(before):.5g} in the original"
+    if found := course.off(ev, lambda run: float(run.record.backwards)):
+        before, after, seeds = found
+        many = f"{after:.5g} backwards in the mean over {seeds} seeds, {before:.5g} in the original"
         return Check(name, False, many, verdict=BROKEN)
     return Check(name, None, f"{text}, where the original's depend on its numbers, too")
 

@@ -26,6 +26,7 @@ from functools import lru_cache, partial
 from typing import TypeVar
 
 from autofast.verify.estimates import difference, fmean, spread
+from autofast.verify.evidence import course
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.record import Run
 from autofast.verify.judging import together
@@ -247,7 +248,7 @@ def drawn(ev: Evidence) -> Check | None:
     script.
     """
     name = "what is drawn for single items"
-    runs = [[pair[k] for pair in ev.pairs] for k in (0, 1)]
+    runs = course.arms(ev)
     if len(ev.pairs) < 4 or ev.effect == "recipe":
         return None
     keys = sorted(set.intersection(*({*_items(_Same(run))} for some in runs for run in some)))
@@ -278,7 +279,7 @@ def chosen(ev: Evidence) -> Check | None:
     """Which items are drawn, over at least four seeds: as many come again within a pass, and as
     often each, as by a sampler that weighs them."""
     name = "which items are drawn"
-    runs = [[pair[k] for pair in ev.pairs] for k in (0, 1)]
+    runs = course.arms(ev)
     if len(ev.pairs) < 4 or ev.effect == "recipe":
         return None
     loaders = set.intersection(*({*_indices(run)} for some in runs for run in some))

@@ -113,7 +113,6 @@ _STRUCTURE = (
     samples.level,
     samples.scatter,
     samples.repeated,
-    samples.random_state,
     inputs.modules,
     inputs.given,
     inputs.called,

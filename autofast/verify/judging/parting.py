@@ -17,10 +17,10 @@ def lead(ev: Evidence) -> str:
     """One or two clauses; empty where the rewritten script took no step."""
     if not ev.a.records or not ev.b.records or not ev.a.record.steps or not ev.b.record.steps:
         return ""
-    return "; ".join(clause for clause in (_place(ev), _hunks(ev)) if clause)
+    return "; ".join(clause for clause in (place(ev), _hunks(ev)) if clause)
 
 
-def _place(ev: Evidence) -> str:
+def place(ev: Evidence) -> str:
     one, two = ev.a.record.steps, ev.b.record.steps
     for number, (x, y) in enumerate(zip(one, two, strict=False)):
         what = _difference(ev, number, x, y)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from autofast.report.style import count, short
 from autofast.verify.estimates import fmean, gap, rounded_alike, spread
-from autofast.verify.evidence import alike
+from autofast.verify.evidence import alike, course
 from autofast.verify.evidence.figures import TIME, Quantity, kinds, printed, unit
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.outputs import said, written
@@ -36,7 +36,7 @@ def text_of(ev: Evidence) -> Check | None:
     gone = [file for file in ev.a.files if file in kept and file not in ev.b.files]
     if gone:
         return Check(name, False, f"not written any more: {gone[0]}", verdict=Sameness.BROKEN)
-    pairs = ev.pairs or ((ev.a, ev.b),)
+    pairs = course.pairs(ev)
     rounded = [run for run in (ev.double, ev.perturbed) if run is not None]
     more = () if ev.effect == "exact" else (*ev.others, *rounded)
     counts = [kinds(_lines(o)) for o in (*ev.originals, *more)]
@@ -305,9 +305,7 @@ def meaning(ev: Evidence) -> Check | None:
     shows without any statistics."""
     name = "what the printed loss is"
     originals = [(r, printed(said(r))) for r in (*ev.originals, *ev.others) if r.records]
-    rewritten = [
-        (r, printed(said(r))) for r in ([p[1] for p in ev.pairs] or ev.rewritten) if r.records
-    ]
+    rewritten = [(r, printed(said(r))) for r in course.arms(ev)[1] if r.records]
     found = []
     for quantity in originals[0][1] if originals else ():
         if any(quantity not in p for _, p in (*originals, *rewritten)):
@@ -356,7 +354,7 @@ def levels(ev: Evidence) -> Check | None:
     name = "printed numbers over seeds"
     if len(ev.pairs) < 4:
         return None
-    a_all, b_all = ([printed(said(pair[k])) for pair in ev.pairs] for k in (0, 1))
+    a_all, b_all = ([printed(said(run)) for run in some] for some in course.arms(ev))
     looked = 0
     measured = _measured(ev)
     for quantity in a_all[0]:

@@ -1,4 +1,4 @@
-"""The data that training saw, the files it saved, the random numbers it drew."""
+"""The data that training saw, the files it saved."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from itertools import pairwise, product
 
 from autofast.report.style import count
 from autofast.verify.estimates import fmean, gap, spread, t_quantile
+from autofast.verify.evidence import course
 from autofast.verify.evidence.alike import SAME
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.record import Checkpoint, Pass, Run
@@ -146,7 +147,7 @@ def content(ev: Evidence) -> Check | None:
     name = "the same samples in a pass"
     checked = 0
     seeds_or_passes = len(ev.others) > 1 or len(_totals(ev.a)) > 1
-    after = [pair[1] for pair in ev.pairs] or [ev.b]
+    after = course.arms(ev)[1]
     for view in _views(*ev.originals, *ev.others, *after):
         known: dict[int, list[tuple[float, float]]] = {}
         for run in (*ev.originals, *ev.others):
@@ -171,7 +172,7 @@ def shuffled(ev: Evidence) -> Check | None:
     does the other's: of all passes, and of each loader where there are several. Also by the numbers
     of items, unless it is the original whose order is fixed: the data set may be reordered."""
     name = "shuffling"
-    a_runs, b_runs = ([p[k] for p in ev.pairs] or [(ev.a, ev.b)[k]] for k in (0, 1))
+    a_runs, b_runs = course.arms(ev)
     found = []
     sources = [None, *_loaders(a_runs, b_runs)]
     for loader, view in product(sources, (*_views(*a_runs, *b_runs), INDICES)):
@@ -257,7 +258,7 @@ def level(ev: Evidence) -> Check | None:
     at least), from all passes and seeds.
     """
     name = "mean value of the samples"
-    a_runs, b_runs = _by_seed(ev)
+    a_runs, b_runs = course.arms(ev)
     looked = 0
     for view in _views(*a_runs, *b_runs):
         rows = [
@@ -287,13 +288,6 @@ def level(ev: Evidence) -> Check | None:
     )
 
 
-def _by_seed(ev: Evidence) -> tuple[list[Run], list[Run]]:
-    """A run of each script under every seed."""
-    return [*ev.originals[:1], *(o for o in ev.others if o.seed)], [b for _, b in ev.pairs] or [
-        ev.b
-    ]
-
-
 def scatter(ev: Evidence) -> Check | None:
     """Batches differ from each other as much as in the original: not more (neighbours in one batch,
     one random draw for all of its samples), not less (every batch balanced).
@@ -306,7 +300,7 @@ def scatter(ev: Evidence) -> Check | None:
     name = "scatter of the batches"
     if ev.effect == "recipe":
         return None
-    a_runs, b_runs = _by_seed(ev)
+    a_runs, b_runs = course.arms(ev)
     looked = 0
     for view in _views(*a_runs, *b_runs):
         trained = {p.loader for run in a_runs for r in run.records for p in r.passes if p.training}
@@ -368,25 +362,6 @@ def repeated(ev: Evidence) -> Check | None:
         return None
     text = f"{100 * b:.0f} % of the batches repeat another of the same pass, {100 * a:.0f} % in the original"
     return Check(name, b <= a + 0.01, text)
-
-
-def random_state(ev: Evidence) -> Check | None:
-    """Under exact rewrites, all random generators end in the state in which they end in the
-    original.
-    """
-    if ev.effect != "exact":
-        return None
-    name = "random generators"
-    a, b = ev.a.record.random_state, ev.b.record.random_state
-    again = [o.record.random_state if o.records else {} for o in ev.originals]
-    steady = [k for k in a if k in b and len(again) > 1 and all(o.get(k) == a[k] for o in again)]
-    if not steady:
-        return None
-    off = [k for k in steady if a[k] != b[k]]
-    if off:
-        text = f"{shown(off)} ended in another state: random numbers were drawn more or less often"
-        return Check(name, False, text)
-    return Check(name, True, f"{shown(steady, 9)} end in the same state")
 
 
 def _named(saved: Sequence[Checkpoint], masked: bool) -> dict[str, Checkpoint]:

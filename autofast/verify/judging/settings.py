@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from autofast.report.style import count
-from autofast.verify.estimates import difference, fmean, gap
+from autofast.verify.estimates import fmean, gap
 from autofast.verify.evidence import course
 from autofast.verify.evidence.gathered import Evidence, taken
 from autofast.verify.evidence.numbered import plain
@@ -49,7 +49,7 @@ def learning_rates(ev: Evidence) -> Check | None:
         return None
     if any(_first_rate(ev.a, o) is not None for o in course.runs(ev)):
         return _free_rates(ev, name)
-    for a, b in ev.pairs or ((ev.a, ev.b),):
+    for a, b in course.pairs(ev):
         place = _first_rate(a, b)
         if (
             place is not None
@@ -107,17 +107,15 @@ def _free_rates(ev: Evidence, name: str) -> Check:
         factor = next(some[0] for some in other if some)
         text = f"they change by {factor:g}, in the original by {', '.join(f'{f:g}' for f in sorted(usual))}"
         return Check(name, False, text)
-    means = [
-        tuple(fmean([math.log(r[0]) for r in _rates(run) if r and r[0] > 0] or [math.nan]) for run in pair)
-        for pair in ev.pairs
-    ]  # fmt: skip
-    means = [(x, y) for x, y in means if math.isfinite(x) and math.isfinite(y)]
-    if len(means) >= course.ENOUGH:
-        found = difference([x for x, _ in means], [y for _, y in means])
-        if abs(found.value) > max(math.log(1.05), found.half(0.9995)):
-            words = f"{math.exp(found.value):.3g} times as high in the mean over {len(means)} seeds"
-            return Check(name, False, f"{words}; {text}")
+    if means := course.off(ev, _level, course.ENOUGH, math.log(1.05)):
+        times = math.exp(means[1] - means[0])
+        words = f"{times:.3g} times as high in the mean over {means[2]} seeds"
+        return Check(name, False, f"{words}; {text}")
     return Check(name, None, text)
+
+
+def _level(run: Run) -> float:
+    return fmean([math.log(r[0]) for r in _rates(run) if r and r[0] > 0] or [math.nan])
 
 
 def optimizers(ev: Evidence) -> Check | None:
@@ -215,7 +213,7 @@ def clipping(ev: Evidence) -> Check | None:
     name = "gradient clipping"
     if ev.effect == "recipe":
         return None
-    before, after = (_gradients([p[k] for p in ev.pairs] or [(ev.a, ev.b)[k]]) for k in (0, 1))
+    before, after = map(_gradients, course.arms(ev))
     limits = []
     for optimizer, a in before.items():
         b = after.get(optimizer, [])
@@ -276,12 +274,8 @@ def counters(ev: Evidence) -> Check | None:
 
 def _counts_otherwise(ev: Evidence, key: str) -> str:
     """A counter that the original's own numbers decide ends elsewhere than seeds explain."""
-    pairs = [(_counts(a.record).get(key), _counts(b.record).get(key)) for a, b in ev.pairs]
-    both = [(x, y) for x, y in pairs if x is not None and y is not None]
-    if len(both) < course.LEAST:
+    found = course.off(ev, lambda run: _counts(run.record).get(key))
+    if found is None:
         return ""
-    found = difference([x for x, _ in both], [y for _, y in both])
-    if abs(found.value) <= found.half(0.9995):
-        return ""
-    before, after = fmean([x for x, _ in both]), fmean([y for _, y in both])
-    return f"{key} is {after:.4g} in the mean over {len(both)} seeds, {before:.4g} in the original"
+    before, after, seeds = found
+    return f"{key} is {after:.4g} in the mean over {seeds} seeds, {before:.4g} in the original"

@@ -131,7 +131,6 @@ def _records(group: Sequence[Record], until: int) -> list[Record]:
                 evaluations=tuple(one for one in record.evaluations if one.step < until),
                 model={k: replace(p, sketch=()) for k, p in record.model.items() if not _counts(p)},
                 settings={k: v for k, v in record.settings.items() if k.split("/")[1] == "first"},
-                random_state={},
                 scalars=(),
             )
         )

@@ -74,7 +74,7 @@ def loaded(ev: Evidence) -> Check | None:
     """Of pairs that are the same to the bit until the last step, in evaluation and saves too: no
     rounding has moved anything, and what ends elsewhere was given other weights."""
     whole = ev.uncut or ev
-    for a, b in whole.pairs or ((whole.a, whole.b),):
+    for a, b in course.pairs(whole):
         steps = course.made(a)
         same = course.trained_alike(a.record, b.record, draws=True)
         if ev.effect == "recipe" or not same or _until(a, steps) != _until(b, steps):

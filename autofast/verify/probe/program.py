@@ -56,8 +56,6 @@ def installed(script: str, wanted: settings.Settings, born: float, place: tuple[
     resuming = resumes.Resumes(probe) if wanted.resume else None
     if resuming is not None:
         writer.parts.append(lambda: {"resumed": resuming.found})
-    if wanted.state:
-        writer.parts.append(lambda: {"random_state": surroundings.random_state()})
     catch_signals(probe)
     catch_exit(probe)
     folder = os.path.dirname(os.path.realpath(script))

@@ -9,6 +9,7 @@ from autofast.facts.by_default import not_by_default
 from autofast.facts.cost import machine, measured
 from autofast.facts.cost.cells import Cells
 from autofast.facts.cost.gains.asking import (
+    DEFAULTS,
     EVALUATION,
     NOISE,
     Answer,
@@ -22,6 +23,7 @@ from autofast.facts.cost.step import CONVOLUTIONS, Cost, Estimate
 from autofast.facts.optimizers import asks_momentum
 from autofast.model.script import Script
 from autofast.model.source import statement_of
+from autofast.model.values import Ext
 from autofast.rule import Finding, Gain, Options
 
 MOST_RESHAPES = (
@@ -37,7 +39,7 @@ def half(script: Script, options: Options, finding: Finding, beside: Findings) -
     """Of 16 bits: half of products, convolutions and memory, and casts of each parameter."""
     if place := script.analysis(Cells).place:
         return Gain(0.0, f"bound by launches: {place} goes through a sequence cell by cell")
-    gain = _of_arithmetic(script, options, 0.4, machine.HALF, machine.HALF, 0.5, casts=2)
+    gain = _of_arithmetic(script, options, beside, 0.4, machine.HALF, machine.HALF, 0.5, casts=2)
     return gain if gain.known or not is_narrow(script) else NARROW
 
 
@@ -45,7 +47,7 @@ def tensor_cores(script: Script, options: Options, finding: Finding, beside: Fin
     """Of TF32, for products of matrices alone: convolutions use it unless told otherwise."""
     if place := script.analysis(Cells).place:
         return Gain(0.0, f"bound by launches: {place} goes through a sequence cell by cell")
-    gain = _of_arithmetic(script, options, 0.1, products=machine.TENSOR_CORES)
+    gain = _of_arithmetic(script, options, beside, 0.1, products=machine.TENSOR_CORES)
     if gain.known:
         return gain
     why = multiplies(script)
@@ -65,12 +67,12 @@ def layout(script: Script, options: Options, finding: Finding, beside: Findings)
     others = {id(statement_of(p)) for p in touched(finding) if isinstance(p, ast.expr)} - {id(own)}
     if len(others) > MOST_RESHAPES:
         return Gain(0.0, f"{len(others)} statements would have to reshape for it")
-    return _of_arithmetic(script, options, 0.1, convolutions=machine.CHANNELS_LAST)
+    return _of_arithmetic(script, options, beside, 0.1, convolutions=machine.CHANNELS_LAST)
 
 
 def algorithms(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of cuDNN's choice by measurement, for convolutions."""
-    return _of_arithmetic(script, options, 0.05, convolutions=machine.BENCHMARK)
+    return _of_arithmetic(script, options, beside, 0.05, convolutions=machine.BENCHMARK)
 
 
 def launches(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
@@ -84,7 +86,7 @@ def launches(script: Script, options: Options, finding: Finding, beside: Finding
     if test := _past_it(script, finding):
         usual = [f for f in of_its_rule(finding, beside) if not _past_it(script, f)]
         if usual and not any(f.edits for f in usual):
-            return Gain(0.0, f"options at their defaults lead past it, by `{test}`")
+            return Gain(0.0, DEFAULTS.format(test))
     if optimizer is not None and optimizer.name == "SGD" and options.target != "cpu":
         if not asks_momentum(optimizer):
             return Gain(0.0, "without momentum, one operation takes all parameters already")
@@ -92,6 +94,7 @@ def launches(script: Script, options: Options, finding: Finding, beside: Finding
     found = script.analysis(Cost).estimate(options.target)
     if isinstance(found, str) or not found.tensors or options.target == "cpu":
         return Gain(0.03, "kernels of the update, for each parameter", known=False)
+    found = _beside(script, found, beside)
     moved = 4 * accesses * found.parameters / machine.GPU.memory
     share = found.fused(fewer * machine.GPU.launch, moved)
     words = f"the update of {found.tensors} parameters in one kernel"
@@ -117,6 +120,7 @@ def counting(script: Script, options: Options, finding: Finding, beside: Finding
 def _of_arithmetic(
     script: Script,
     options: Options,
+    beside: Findings,
     usual: float,
     convolutions: float = 1,
     products: float = 1,
@@ -134,26 +138,28 @@ def _of_arithmetic(
     cost = script.analysis(Cost)
     found = cost.least() if casts and options.target == "cpu" else cost.estimate(options.target)
     if isinstance(found, str) and products == memory == 1:
-        return _of_convolutions(script, options, usual, convolutions, found)
+        known = cost.estimate(options.target, CONVOLUTIONS)
+        if isinstance(known, str):
+            return Gain(usual, f"usual where arithmetic takes the time; here {found}", known=False)
+        known = _beside(script, known, beside)
+        share = known.saved(convolutions)
+        gain = _in_all(script, share, known) or Gain(share, known.words)
+        return replace(gain, known=gain.share < options.min_gain)
     if isinstance(found, str):
         return Gain(usual, f"usual where arithmetic takes the time; here {found}", known=False)
+    found = _beside(script, found, beside)
     more = casts * found.tensors
     share = found.saved(convolutions, products, memory, more)
     return _in_all(script, share, found) or Gain(share, found.words)
 
 
-def _of_convolutions(
-    script: Script, options: Options, usual: float, factor: float, why: str
-) -> Gain:
-    """The same of faster convolutions beside work that is not known, which only makes a step longer
-    where it convolves nothing.
-    """
-    found = script.analysis(Cost).estimate(options.target, CONVOLUTIONS)
-    if isinstance(found, str):
-        return Gain(usual, f"usual where arithmetic takes the time; here {why}", known=False)
-    share = (1 - factor) * found.convolutions / found.seconds
-    words = f"at most {1e3 * found.convolutions:.1f} ms of convolutions a step"
-    return _in_all(script, share, found) or Gain(share, words, known=share < options.min_gain)
+def _beside(script: Script, step: Estimate, beside: Findings) -> Estimate:
+    """A step that waits for no images where a fix has them made at once."""
+    made = {
+        id(d.thing.node) for x in script.loaders for d in x.datasets if isinstance(d.thing, Ext)
+    }
+    remade = any(id(n) in made for f in beside if f.edits for n in touched(f))
+    return replace(step, data=0.0) if remade else step
 
 
 def _in_all(script: Script, share: float, step: Estimate) -> Gain | None:

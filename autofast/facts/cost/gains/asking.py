@@ -22,6 +22,7 @@ Answer = Gain | None
 EVALUATION = 1 / 18  # of an epoch: a sixth of the samples, and a forward is a third of a step
 EPOCHS = 10  # where their number is not known
 MANY = 50  # steps of training beside which one forward pass counts little
+DEFAULTS = "options at their defaults lead past it, by `{}`"
 ELSEWHERE = Gain(0.0, "no run that trains comes there")
 NOISE = 0.005  # of an evaluation that is made faster by a class of its own
 
@@ -75,12 +76,15 @@ def loader_once(script: Script, finding: Finding, rarely: bool = True) -> Gain |
         return _small(cost)
     if not uses or "training" in purposes:
         return None
-    if all(script.analysis(Cost).leads_past(use.stack) for use in uses):
+    ways = [way for use in uses for way in cost.ways_of(use)]
+    if all(map(cost.leads_past, ways)):
         return ELSEWHERE
+    if test := cost.past_by_default(ways):
+        return Gain(0.0, DEFAULTS.format(test))
     if not any(use.repeated for use in uses):
-        return _small(script.analysis(Cost))
+        return _small(cost)
     if rarely and all(
-        script.analysis(Cost).ends_early(use.node)
+        cost.ends_early(use.node)
         or any(isinstance(f, BranchFrame) and is_rare(f) for f in use.stack)
         for use in uses
     ):
@@ -99,6 +103,8 @@ def code_once(script: Script, finding: Finding) -> Gain | None:
     cost = script.analysis(Cost)
     if cost.never_trains(finding.node):
         return ELSEWHERE
+    if test := cost.past_by_default(cost.ways(finding.node)):
+        return Gain(0.0, DEFAULTS.format(test))
     if cost.runs_alone(finding.node):
         return Gain(0.0, "runs once, beside all steps of the training")
     if cost.runs_seldom(finding.node):

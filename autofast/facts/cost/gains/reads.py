@@ -18,6 +18,7 @@ from autofast.facts.cost.gains.asking import (
     touched,
     usual,
 )
+from autofast.facts.cost.inputs import batches
 from autofast.facts.cost.step import Cost
 from autofast.flow.loops import loops_around
 from autofast.model.calls import is_method
@@ -28,6 +29,7 @@ from autofast.model.syntax import SIMPLE
 from autofast.model.values import Ref, Tensor, Unknown
 from autofast.rule import Finding, Gain, Options
 
+SHORT = 20  # batches of an evaluation, in which reads are not to be noticed
 READ = 0.03  # of a step, by a read that the host waits for
 # Of one read in the place of several of a tensor, between which the device is given work; where
 # nothing is started in between; of statements whose work would be done at two places, or behind
@@ -55,6 +57,10 @@ def reads(script: Script, options: Options, finding: Finding, beside: Findings) 
         return gain
     if gain := measured.reading(script, options.target, touched(finding)):
         return gain
+    over = [x for x in script.loaders if any(use.node is loop for use in x.uses)]
+    known = [n for x in over if (n := batches(script, x)) is not None]
+    if known and max(known) <= SHORT and not script.analysis(Cost).is_in_training(finding.node):
+        return Gain(0.0, f"an evaluation of {max(known)} batches")
     steps = script.analysis(Cost).steps
     often = f", {steps:,} steps an epoch" if steps else ""
     return Gain(READ, f"one read a step{often}", known=False)
