@@ -1,0 +1,145 @@
+"""Sixteen projects in sixteen people's styles: what is found there, and what rewriting changes.
+
+    python -m benchmarks.user_scripts [NAME ...] [--python PYTHON] [--json FILE]
+
+``benchmarks/user_scripts`` has a folder for each, whose ``RUN`` file is the command that trains it
+on generated data (10 to 20 s each on one core; ``PYTHON`` needs torch, NumPy, Pillow and PyYAML),
+and ``labels.toml``, in which another hand wrote what an expert would change and what must stay
+before any rule had seen them. Each is rewritten three times and run again: up to ``exact`` it must
+print the same but for times; with the others, that round and draw otherwise, it must run. About
+forty minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.progress import track
+
+from autofast.model.notebook import Notebook
+from benchmarks.notebook_labels import in_file
+from benchmarks.precision import Row, is_core, meets
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+HERE = Path(__file__).parent / "user_scripts"
+REWRITES = {
+    "exact": ["--effect", "exact", "--exhaustive"],
+    "default": [],
+    "exhaustive": ["--exhaustive"],
+}
+TIMES = re.compile(r"\d+(\.\d+)? ?(s|sec|ms|it/s)\b")
+
+
+def autofast(*options: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "autofast", *options]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+def findings(folder: Path, entry: str) -> list[Row]:
+    """The fixes, also those that are not worth their lines."""
+    options = ["--output-format", "json", "--effect", "recipe", "--exit-zero"]
+    done = autofast("check", "--root", ".", entry, *options, folder=folder)
+    return [f for f in json.loads(done.stdout)["findings"] if f["status"] == "fix"]
+
+
+def placed(label: Row, folder: Path) -> Row:
+    """A label with the line of the file, also where that is a notebook."""
+    path = folder / label["file"]
+    if path.suffix != ".ipynb":
+        return label
+    notebook = Notebook(path, label["file"], path.read_bytes())
+    return {**label, "line": in_file(notebook, label["line"])}
+
+
+def labelled(script: Row, folder: Path) -> Row:
+    """Which labels are met, and which fixes stand where nothing must be changed."""
+    fixes = findings(folder, script["entry"])
+    core = [placed(x, folder) for x in script["expect"] if is_core(x)]
+    forbidden = [placed(x, folder) for x in script["forbid"]]
+    missed = [x for x in core if not any(meets(f, x) for f in fixes)]
+    violated = [
+        x
+        for x in forbidden
+        for f in fixes
+        if (f["rule"], f["path"]) == (x["technique"], x["file"]) and abs(f["line"] - x["line"]) <= 1
+    ]
+    return {"core": len(core), "missed": missed, "violated": violated}
+
+
+def trained(folder: Path, python: str) -> str:
+    """What it prints, without times; raises where it fails."""
+    paths = os.pathsep.join((str(Path(python).parent), os.environ.get("PATH", "")))
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PATH": paths}
+    command = (folder / "RUN").read_text().strip()
+    done = subprocess.run(
+        command, shell=True, cwd=folder, env=env, capture_output=True, text=True, timeout=600
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip()[-300:])
+    return TIMES.sub("T", done.stdout)
+
+
+def rewritten(script: Row, folder: Path, before: str, python: str) -> dict[str, str]:
+    """For each rewrite, whether what it prints is the same."""
+    said = {}
+    for name, options in REWRITES.items():
+        copy = folder.parent / name
+        shutil.copytree(HERE / script["name"], copy)
+        entry = script["entry"]
+        done = autofast("rewrite", entry, "--root", ".", "--in-place", *options, folder=copy)
+        try:
+            after = trained(copy, python)
+            said[name] = "the same" if after == before else "other numbers"
+        except RuntimeError as error:
+            said[name] = f"fails: {error}"
+        if done.returncode not in (0, 1):
+            said[name] = f"not rewritten: {done.stderr.strip()[-300:]}"
+    return said
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    scripts = tomllib.loads((HERE / "labels.toml").read_text(encoding="utf-8"))["script"]
+    rows = []
+    for script in track([s for s in scripts if s["name"] in options.names or not options.names]):
+        with tempfile.TemporaryDirectory() as top:
+            folder = Path(top) / "original"
+            shutil.copytree(HERE / script["name"], folder)
+            row = {"script": script["name"], **labelled(script, folder)}
+            before = trained(folder, options.python)
+            row["runs"] = rewritten(script, folder, before, options.python)
+        rows.append(row)
+        print(
+            f"{row['script']}: {row['core'] - len(row['missed'])} of {row['core']}; {row['runs']}"
+        )
+        for what in ("missed", "violated"):
+            for label in row[what]:
+                print(f"  {what}: {label['technique']} {label['file']}:{label['line']}")
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1))
+    core, missed = sum(r["core"] for r in rows), sum(len(r["missed"]) for r in rows)
+    print(f"{core - missed} of {core} met, {sum(len(r['violated']) for r in rows)} violated")
+    runs = [(name, said) for r in rows for name, said in r["runs"].items()]
+    wrong = [s for n, s in runs if s[:3] in ("fai", "not") or (n == "exact" and s != "the same")]
+    print(f"{len(runs)} rewrites, {len(wrong)} that fail or are not exact")
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
