@@ -97,6 +97,8 @@ def test_what_is_still_there_says_nothing(tmp_path: Path, code: str) -> None:
         ({"docker/requirements.txt": "torch==1.4.0"}, (1, 4)),
         ({"installation/requirements.txt": "torch==1.4.0"}, (1, 4)),
         ({"requirement.txt": "torch==1.4.0"}, (1, 4)),
+        ({"requirments.txt": "python=3.7.3\npytorch=1.2.0"}, (1, 2)),
+        ({"Reqs.txt": "torch==1.4.0"}, (1, 4)),
         ({"docs/requirements.txt": "torch==1.4.0"}, None),  # what builds the pages
         ({"requirements.txt": "torchvision==0.14.1"}, (1, 13)),
         ({"requirements.txt": "torchvision<0.17"}, (2, 1)),

@@ -837,6 +837,22 @@ def test_a_look_at_the_first_batches(ends: str, worth: bool) -> None:
     assert ("shown = torch.zeros(8, 64, device=device)" in found.lines) is worth
 
 
+@pytest.mark.parametrize("seeded", [True, False])
+def test_an_order_is_drawn_where_the_seed_was_set(seeded: bool) -> None:
+    """One small copy is not worth other numbers; noise of the size of a batch is."""
+    text = MODES.replace("{call}", "train()").replace(
+        "            optimizer.step()\n",
+        "            optimizer.step()\n"
+        "            order = torch.randperm(len(x)).to(device)\n"
+        "            noise = torch.randn(len(x), 64).to(device)\n"
+        "            print(model(noise[order]).shape)\n",
+    )
+    head = "import torch\ntorch.manual_seed(0)\n" if seeded else ""
+    found = apply("device-creation", head + text, min_gain=0.01)
+    assert ("order = torch.randperm(len(x), device=device)" in found.lines) is not seeded
+    assert "noise = torch.randn(len(x), 64, device=device)" in found.lines
+
+
 # ------------------------------------------------------------------- what no default comes to
 OPTIONS = """
 import argparse

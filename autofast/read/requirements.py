@@ -183,8 +183,8 @@ def _remarked(source: Source) -> Iterator[Said]:
 
 
 FILES = tuple(
-    """requirement*.txt requirements/*.txt docker/requirements*.txt install/requirements*.txt
-    installation/requirements*.txt env/requirements*.txt pyproject.toml setup.cfg setup.py *env*.y*ml conda*.y*ml
+    """[Rr]eq*.txt requirements/*.txt docker/req*.txt install/req*.txt
+    installation/req*.txt env/req*.txt pyproject.toml setup.cfg setup.py *env*.y*ml conda*.y*ml
     Pipfile Dockerfile* docker/Dockerfile*""".split()
 )
 REQUIREMENT = (
