@@ -72,6 +72,8 @@ def test_nothing_is_changed(line: str) -> None:
     "line",
     [
         "torch.backends.cudnn.benchmark = True",
+        "nn.Linear.reset_parameters = lambda layer: nn.init.ones_(layer.weight)",
+        "torch.jit.unused = lambda function: function",
         "torch.Tensor.__repr__ = lambda tensor: str(tensor.shape)",
         "torch.load = lambda path: None",
         "torch._utils._rebuild = item",
