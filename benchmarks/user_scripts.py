@@ -69,13 +69,14 @@ def labelled(script: Row, folder: Path) -> Row:
     core = [placed(x, folder) for x in script["expect"] if is_core(x)]
     forbidden = [placed(x, folder) for x in script["forbid"]]
     missed = [x for x in core if not any(meets(f, x) for f in fixes)]
-    violated = [
-        x
-        for x in forbidden
-        for f in fixes
-        if (f["rule"], f["path"]) == (x["technique"], x["file"]) and abs(f["line"] - x["line"]) <= 1
-    ]
+    violated = [x for x in forbidden if any(is_touched(f, x) for f in fixes)]
     return {"core": len(core), "missed": missed, "violated": violated}
+
+
+def is_touched(fix: Row, label: Row) -> bool:
+    return (fix["rule"], fix["path"]) == (label["technique"], label["file"]) and (
+        abs(fix["line"] - label["line"]) <= 1
+    )
 
 
 def trained(folder: Path, python: str) -> str:
