@@ -906,3 +906,51 @@ def test_a_generator_that_is_set_back_draws_on(make: str) -> None:
     drawn = "randn" in make
     assert bool(found.fixes) is not drawn
     assert ("sets the generator of the host back" in found.refusals) is drawn
+
+
+def test_the_device_of_what_a_function_that_calls_itself_has_moved() -> None:
+    text = """\
+import torch
+from torch import nn
+
+def move(found, device):
+    if torch.is_tensor(found):
+        return found.to(device)
+    if isinstance(found, dict):
+        return {key: move(value, device) for key, value in found.items()}
+    if isinstance(found, (list, tuple)):
+        return type(found)(move(value, device) for value in found)
+    return found
+
+def collate(rows):
+    return {"net": {"x": nn.utils.rnn.pad_sequence(rows)[0], "sizes": [len(r) for r in rows]}, "y": torch.ones(3), "ids": ([1], "a")}
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+
+    def forward(self, x, sizes):
+        ones = torch.ones(x.size(0), 4).to(x.device)
+        return self.layer(x * ones).squeeze(1)
+
+model = Net().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+rows = [torch.ones(3, 4) for _ in range(9)]
+batches = torch.utils.data.DataLoader(rows, batch_size=3, collate_fn=collate)
+losses = []
+for batch in batches:
+    batch = move(batch, device)
+    loss = (model(**batch["net"]) - batch["y"]).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+"""
+    found = apply(RULE, text)
+    assert "ones = torch.ones(x.size(0), 4, device=x.device)" in found.lines, (
+        found.refusals + found.advice
+    )
+    seeded = "import torch\ntorch.manual_seed(0)\n"
+    assert run(seeded + found.text)["losses"] == run(seeded + text)["losses"]

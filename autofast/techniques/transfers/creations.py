@@ -311,9 +311,10 @@ def device_of(transfer: Transfer) -> str | None:
     if transfer.how == "type_as" or all(isinstance(t, Tensor) for t in target.values):
         return f"{text}.device" if isinstance(expr, VARIABLES) else None
     named = any(k.arg == "device" for k in node.keywords)
-    if any(isinstance(t, (Tensor, Unknown)) and not named or is_dtype(t) for t in target.values):
-        return None
-    return text
+    no_device: tuple[type, ...] = () if named else (Tensor, Unknown)
+    if no_device and isinstance(expr, ast.Attribute) and expr.attr == "device":
+        no_device = (Tensor,)  # the device of something that is not known
+    return None if any(isinstance(t, no_device) or is_dtype(t) for t in target.values) else text
 
 
 def cast_to(transfer: Transfer) -> ast.expr | None:
