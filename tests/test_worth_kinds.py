@@ -907,6 +907,38 @@ def test_what_options_at_their_defaults_lead_past(
     assert bool(reasons) is not worth
 
 
+@pytest.mark.parametrize("usual", ["cnn", "mlp"])
+def test_convolutions_that_no_default_makes(usual: str) -> None:
+    text = f"""
+import argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from torchvision import datasets, transforms
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--model", default="{usual}")
+args = parser.parse_args()
+device = torch.device("cuda")
+train_set = datasets.CIFAR10("data", train=True, transform=transforms.ToTensor())
+loader = DataLoader(train_set, batch_size=256, shuffle=True, num_workers=4, drop_last=True)
+if args.model == "cnn":
+    model = nn.Sequential(nn.Conv2d(3, 512, 3), nn.Conv2d(512, 512, 3), nn.Flatten(), nn.Linear(401408, 10))
+elif args.model == "mlp":
+    model = nn.Sequential(nn.Flatten(), nn.Linear(3072, 10))
+model.to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+for epoch in range(9):
+    for x, y in loader:
+        loss = nn.functional.cross_entropy(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+    found = apply("cudnn-benchmark", text, min_gain=0.01)
+    assert ("torch.backends.cudnn.benchmark = True" in found.lines) is (usual == "cnn")
+
+
 FEW = """
 import torch
 from torch import nn

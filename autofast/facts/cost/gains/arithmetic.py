@@ -23,7 +23,7 @@ from autofast.facts.cost.step import CONVOLUTIONS, Cost, Estimate
 from autofast.facts.optimizers import asks_momentum
 from autofast.model.script import Script
 from autofast.model.source import statement_of
-from autofast.model.values import Ext
+from autofast.model.values import Ext, Thing
 from autofast.rule import Finding, Gain, Options
 
 MOST_RESHAPES = (
@@ -71,8 +71,15 @@ def layout(script: Script, options: Options, finding: Finding, beside: Findings)
 
 
 def algorithms(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
-    """Of cuDNN's choice by measurement, for convolutions."""
+    """Of cuDNN's choice by measurement, for convolutions: nothing where no default makes one."""
+    made = (o for site in script.log.of("new") for o in site if _convolves(o.this))
+    if test := not_by_default(script, [o.stack for o in made]):
+        return Gain(0.0, DEFAULTS.format(test))
     return _of_arithmetic(script, options, beside, 0.05, convolutions=machine.BENCHMARK)
+
+
+def _convolves(thing: Thing | None) -> bool:
+    return isinstance(thing, Ext) and ".Conv" in thing.name
 
 
 def launches(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
