@@ -48,12 +48,14 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     loaders = left(script, options)
     gone = []
     for loader in loaders:
+        if not counts(script, loader):
+            continue
         if split := () if several_processes(options) else split_numbers(script, loader):
             node = loader.node
             yield Finding(node, NUMBERS, edits=split, effect=Effect.SAMPLING, key=node)
             gone.append(node)
             continue
-        if not counts(script, loader) or not only_collects(loader) or is_batched(loader):
+        if not only_collects(loader) or is_batched(loader):
             continue
         if why := next((f"{d.name}: {why}" for d in loader.datasets if (why := indexed(d))), ""):
             yield Finding(loader.node, ITEMS, advice=f"{why}; {BY_HAND}")

@@ -60,6 +60,7 @@ RULES = "batched-dataset fused-optimizer gpu-data loss-item-sync"
         "nn.Module.eval = lambda module: module",
         'mock.patch.object(torch.Tensor, "item", item).start()',
         'mock.patch("torch.nn.functional.relu", item).start()',
+        'mock.patch.object(torch, "relu", item).start()',
         "layer = nn.Linear(1, 1); layer.__class__ = nn.Identity",
     ],
 )

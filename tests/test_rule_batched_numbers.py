@@ -95,6 +95,10 @@ def test_an_import_that_nothing_needs_any_more_goes() -> None:
         ("DataLoader(range(30), 8)", "def range(n):\n    return list(__builtins__['range'](n))\n"),
         ("list(DataLoader(range(30), 8))[:2]", ""),
         ("made", "made = DataLoader(range(30), 8)\n"),
+        (
+            "Twice(range(30), 8)",
+            "class Twice(DataLoader):\n    def __iter__(self):\n        return (2 * x for x in super().__iter__())\n",
+        ),
     ],
 )
 def test_other_loaders_stay(loader: str, before: str) -> None:

@@ -24,7 +24,7 @@ SAME = frozenset(
 GROWING = frozenset("expand masked_fill eq ne".split())  # by what they are given
 SHAPED = frozenset(f"torch.{name}" for name in "ones zeros full rand randn empty randint".split())
 TRIANGLES = frozenset({"tril", "triu"})
-VECTORS = frozenset({"torch.arange", "torch.linspace", "torch.randperm", "numpy.arange"})
+VECTORS = frozenset({"torch.arange", "torch.linspace", "numpy.arange"})
 FILES = frozenset({"numpy.memmap", "numpy.fromfile", "numpy.frombuffer"})  # rows of numbers
 # As their argument.
 MADE = frozenset(

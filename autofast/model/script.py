@@ -537,7 +537,7 @@ class _Asked(dict[tuple[Any, int], Any]):
 
 
 _AT_THE_EDGE = ("__repr__", "__str__", "extra_repr", "load", "save", "reset_parameters")
-_ASIDE = ("backends", "jit", "onnx", "hub")
+_ASIDE = {"backends", "jit", "onnx", "hub"}
 _MOCKS = ("unittest.mock.patch", "unittest.mock.patch.object")
 
 
@@ -546,7 +546,7 @@ def _replaces(name: str, found: Values) -> bool:
     initialises, nor in settings and what compiles and exports.
     """
     parts = name.split(".")
-    if parts[0] != "torch" or parts[1] in _ASIDE or parts[-1] in _AT_THE_EDGE:
+    if parts[0] != "torch" or set(parts[1:2]) & _ASIDE or parts[-1] in _AT_THE_EDGE:
         return False
     if any(part.startswith("_") and not part.startswith("__") for part in parts):
         return False  # what old versions lacked is put there for loading what new ones saved

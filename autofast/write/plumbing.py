@@ -78,7 +78,6 @@ class Way:
         """
         if id(scope) in self._names:
             return self._names[id(scope)]
-        names, edits = dict(self._names), dict(self._edits)
         seen = self._seen_in(scope)
         if seen is not None and self._is_hidden(scope):
             seen = self._rather_through(scope, seen)
@@ -86,8 +85,6 @@ class Way:
             seen = self._through(scope)
         if seen is not None:
             self._names[id(scope)] = seen
-        else:  # no part of a way that does not reach it
-            self._names, self._edits = names, edits
         return seen
 
     # ---------------------------------------------------------------------------- seen without help
@@ -112,6 +109,8 @@ class Way:
     def _owner_of(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
         """A parameter that holds one of the objects that have the attribute, and nothing else."""
         assert isinstance(self.origin, Attribute)
+        if self.script.analysis(Importers).user(function) is not None:
+            return ""  # who may call it with others
         mine, table = {id(t) for t in self.origin.owners}, variables_of(function)
         for name in (p.arg for p in (*function.args.posonlyargs, *function.args.args)):
             variable = Variable(name, function)
@@ -151,16 +150,21 @@ class Way:
         """The value as a parameter; where that cannot be, the name ``seen``, unless someone imports
         the function.
         """
-        names, edits = dict(self._names), dict(self._edits)
         if (name := self._through(scope)) is not None:
             return name
-        self._names, self._edits = names, edits
         user = self.script.analysis(Importers).user(scope)
         self.refusal = f"{user} imports what would read it, and {self.refusal}" if user else ""
         return None if user else seen
 
     # -------------------------------------------------------------------------- through a parameter
     def _through(self, scope: Function) -> str | None:
+        """The value as a parameter, and no part of a way that does not get there."""
+        names, edits = dict(self._names), dict(self._edits)
+        if (name := self._along_calls(scope)) is None:
+            self._names, self._edits = names, edits
+        return name
+
+    def _along_calls(self, scope: Function) -> str | None:
         name = self.parameter
         if why := self._against(scope):
             self.refusal = why

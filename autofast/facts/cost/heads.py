@@ -92,6 +92,14 @@ def _only_embeds(model: Model) -> bool:
     )
 
 
+def convolves(script: Script) -> bool:
+    """Whether a model that is trained by default may convolve."""
+    models = _usual_models(script)
+    layers = {layer for m in models for layer in m.layers}
+    unknown = not models or any(m.unknown for m in models)
+    return unknown or any(layer.startswith("Conv") for layer in layers)
+
+
 def multiplies(script: Script) -> str:
     """What makes products of matrices a part of a step that counts, in words, for models that are
     trained by default; empty where nothing is known to. Layers of cuDNN, convolutions and recurrent

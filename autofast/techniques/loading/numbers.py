@@ -11,7 +11,7 @@ from autofast.model.calls import is_name, keyword_of
 from autofast.model.script import Loader, Script
 from autofast.model.source import parent_of, source_of
 from autofast.model.syntax import is_read
-from autofast.model.values import Arg, Const, Num, Ref, const
+from autofast.model.values import Arg, Ext, Ref, are_numbers, const
 from autofast.rule import Effect, Finding
 from autofast.write.imports import imports_of, unimported
 from autofast.write.spelling import torch_in
@@ -26,6 +26,8 @@ def split_numbers(script: Script, loader: Loader) -> tuple[Edit, ...]:
     """
     call = loader.node
     numbers = call.args[0] if call.args else None
+    if not all(isinstance(t, Ext) for t in loader.things):  # a class of the project gives others
+        return ()
     if not isinstance(numbers, ast.Call) or script.values(numbers.func) != {RANGE}:
         return ()
     size = call.args[1] if len(call.args) > 1 else keyword_of(call, "batch_size")
@@ -46,8 +48,8 @@ def split_numbers(script: Script, loader: Loader) -> tuple[Edit, ...]:
 
 def no_longer_imported(script: Script, calls: list[ast.Call]) -> Iterator[Finding]:
     """The imports of DataLoader that only these calls needed."""
-    for source in {source_of(c): c for c in calls}:
-        mine = {id(c.func): c for c in calls}
+    mine = {id(c.func): c for c in calls}
+    for source in dict.fromkeys(map(source_of, calls)):
         for name, imports in imports_of(source, ["torch.utils.data"], "DataLoader").items():
             used = [n for n in source.nodes if is_name(n, name) and is_read(n)]
             if used and all(id(n) in mine for n in used):
@@ -62,13 +64,12 @@ def no_longer_imported(script: Script, calls: list[ast.Call]) -> Iterator[Findin
 
 def _is_number(script: Script, size: ast.expr) -> bool:
     """A whole number, where None would ask for single ones."""
-    found = [
-        t
-        for thing in script.values(size)
-        for t in (thing.default or {thing} if isinstance(thing, Arg) else {thing})
-    ]
-    return bool(found) and all(
-        isinstance(t, Num) or (isinstance(t, Const) and type(t.value) is int) for t in found
+    return are_numbers(
+        [
+            t
+            for thing in script.values(size)
+            for t in (thing.default or {thing} if isinstance(thing, Arg) else {thing})
+        ]
     )
 
 

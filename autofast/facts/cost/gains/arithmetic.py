@@ -18,12 +18,12 @@ from autofast.facts.cost.gains.asking import (
     of_its_rule,
     touched,
 )
-from autofast.facts.cost.heads import is_narrow, multiplies, only_embeds
+from autofast.facts.cost.heads import convolves, is_narrow, multiplies, only_embeds
 from autofast.facts.cost.step import CONVOLUTIONS, Cost, Estimate
 from autofast.facts.optimizers import asks_momentum
 from autofast.model.script import Script
 from autofast.model.source import statement_of
-from autofast.model.values import Ext, Thing
+from autofast.model.values import Ext
 from autofast.rule import Finding, Gain, Options
 
 MOST_RESHAPES = (
@@ -71,15 +71,10 @@ def layout(script: Script, options: Options, finding: Finding, beside: Findings)
 
 
 def algorithms(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
-    """Of cuDNN's choice by measurement, for convolutions: nothing where no default makes one."""
-    made = (o for site in script.log.of("new") for o in site if _convolves(o.this))
-    if test := not_by_default(script, [o.stack for o in made]):
-        return Gain(0.0, DEFAULTS.format(test))
+    """Of cuDNN's choice by measurement, for convolutions."""
+    if not convolves(script):
+        return Gain(0.0, "no network that options at their defaults choose convolves")
     return _of_arithmetic(script, options, beside, 0.05, convolutions=machine.BENCHMARK)
-
-
-def _convolves(thing: Thing | None) -> bool:
-    return isinstance(thing, Ext) and ".Conv" in thing.name
 
 
 def launches(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:

@@ -26,7 +26,6 @@ from autofast.facts.cost.gains.asking import (
 from autofast.facts.cost.inputs import batches, number, turns
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
-from autofast.facts.dimensions import rank
 from autofast.facts.loaders import given, has_no_workers
 from autofast.flow.loops import loops_around
 from autofast.flow.provenance import Trail
@@ -35,7 +34,7 @@ from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import at, block_of, statement_of, walk
 from autofast.model.syntax import SIMPLE
 from autofast.model.values import Ext, Inst, Tensor
-from autofast.rule import Effect, Finding, Gain, Options, Question
+from autofast.rule import Finding, Gain, Options, Question
 
 # Where a tensor on the host comes from that stays there: others that are made for the device can be
 # made on it.
@@ -73,8 +72,7 @@ def in_steps(script: Script, options: Options, finding: Finding, beside: Finding
         return gain
     if not script.analysis(Cost).runs_by_batch(finding.node):
         return Gain(0.0, "runs once an epoch, not once a step")
-    is_order = isinstance(finding.node, ast.Call) and rank(script, finding.node) == 1
-    if finding.effect is Effect.SAMPLING and is_order and script.calls("torch.manual_seed"):
+    if script.is_call(finding.node, "torch.randperm") and script.calls("torch.manual_seed"):
         return Gain(0.0, "one number for each item, and the seed of the host would give others")
     return Gain(0.02, "a copy from the host in every step", known=False)
 
