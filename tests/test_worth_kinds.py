@@ -1200,3 +1200,68 @@ def test_one_copy_of_several_loaders_counts_on_the_one_that_is_worth_pinning(
     (once,) = rewritten(tmp_path, SHOWN_AGAIN).texts.values()
     assert "a.to(device, non_blocking=True)" in once
     assert not rewritten(tmp_path, once).texts
+
+
+# --------------------------------------------------------------------- depthwise convolutions
+DEPTHWISE = """
+import torch
+from torch import nn
+from lib import loader
+
+device = torch.device("cuda")
+
+
+def block(n):
+    return nn.Sequential(nn.Conv2d(n, n, 3, padding=1, groups={groups}), nn.Conv2d(n, n, 1), nn.ReLU())
+
+
+model = nn.Sequential(nn.Conv2d(3, 256, 3, padding=1), block(256), block(256)).to(device)
+optimizer = torch.optim.Adam(model.parameters())
+for epoch in range(100):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("groups", "left", "worth"),
+    [("n", ("autocast",), False), ("1", ("autocast",), True), ("n", (), True)],
+)
+def test_depthwise_convolutions_in_fp32_stay_as_they_are(
+    groups: str, left: tuple[str, ...], worth: bool, tmp_path: Path
+) -> None:
+    found = rewritten(
+        tmp_path, DEPTHWISE.replace("{groups}", groups), Config(ignore=left, min_gain=0.01)
+    )
+    assert ("channels-last" in {r.rule for r in found.records if r.status == "fix"}) is worth
+
+
+def test_an_evaluation_that_may_come_one_by_one(tmp_path: Path) -> None:
+    """cuDNN would measure again for each size of an image."""
+    text = (
+        MODES.replace("{call}", "train()\ntest()")
+        .replace("nn.Linear(64, 1)", "nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten())")
+        .replace(
+            "loader = DataLoader(",
+            'size = 8 if args.mode == "train" else 1\nloader = DataLoader(',
+            1,
+        )
+        .replace(
+            'DataLoader(Rows("train"), batch_size=32',
+            'DataLoader(Rows("train"), shuffle=True, batch_size=32',
+        )
+    )
+    mixed = text.replace(
+        "DataLoader(Rows(part), batch_size=8", "DataLoader(Whole(part), batch_size=size"
+    )
+    assert mixed != text
+    head = "import torch" + ROWS_OF + ROWS_OF.replace("class Rows", "class Whole")
+    one, other = (
+        apply("cudnn-benchmark", head + t.replace("from lib import Rows", ""))
+        for t in (text, mixed)
+    )
+    assert any("benchmark = True" in line for line in one.lines)
+    assert not any("benchmark = True" in line for line in other.lines)
