@@ -19,8 +19,8 @@ from autofast.model.syntax import is_attribute
 ALL = frozenset({"torch", "numpy", "python"})
 # fmt: off
 SEEDS = {
-    "torch.manual_seed": {"torch"}, "torch.random.manual_seed": {"torch"}, "torch.seed": {"torch"}, "torch.set_rng_state": {"torch"},
-    "torch.random.set_rng_state": {"torch"}, "torch.random.fork_rng": {"torch"},
+    "torch.manual_seed": {"torch"}, "torch.seed": {"torch"}, "torch.set_rng_state": {"torch"},
+    "torch.random.fork_rng": {"torch"},
     "numpy.random.seed": {"numpy"}, "numpy.random.set_state": {"numpy"}, "random.seed": {"python"}, "random.setstate": {"python"},
 }
 # fmt: on
