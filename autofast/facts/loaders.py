@@ -414,7 +414,7 @@ def plain_text(expr: ast.expr) -> str:
     return ""
 
 
-SPLITS = ("torch.utils.data.random_split", "torch.utils.data.dataset.random_split")
+SPLIT = "torch.utils.data.random_split"
 
 
 def split_after(script: Script, places: Iterable[tuple[ast.AST, Stack]]) -> ast.AST | None:
@@ -423,7 +423,7 @@ def split_after(script: Script, places: Iterable[tuple[ast.AST, Stack]]) -> ast.
     """
     flow = script.analysis(Flow)
     ways = list(places)
-    for site in script.calls(*SPLITS):
+    for site in script.calls(SPLIT):
         for o in site:
             given = o.args.given(2, "generator") if o.args is not None else None
             shared = given is None or Const(None) in given.values

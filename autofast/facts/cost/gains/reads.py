@@ -18,7 +18,7 @@ from autofast.facts.cost.gains.asking import (
     touched,
     usual,
 )
-from autofast.facts.cost.gains.batches import gets_workers, waits_there
+from autofast.facts.cost.gains.batches import gets_workers, is_begun, waits_there
 from autofast.facts.cost.inputs import batches
 from autofast.facts.cost.step import Cost
 from autofast.flow.loops import loops_around
@@ -137,12 +137,11 @@ def _may_read(script: Script, node: ast.AST) -> bool:
 
 def _waits(transfer: Transfer) -> bool:
     """A copy back to the host: ``logits.to("cpu")``, ``logits.type(torch.FloatTensor)``."""
-    spelled = any(k.arg == "non_blocking" for k in transfer.node.keywords)
     there = any(t.device == "dev" or t.models for t in transfer.tensors)
     given = transfer.args.get(0, "dtype")
     of_host = bool(given) and all(isinstance(t, Ref) and HOST.fullmatch(t.name) for t in given)
     back = transfer.kinds == {"cpu"} or (transfer.how == "type" and of_host)
-    return back and there and not spelled
+    return back and there and not is_begun(transfer)
 
 
 def read_again(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
