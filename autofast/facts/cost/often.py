@@ -163,8 +163,14 @@ class Often:
             body = [way for stmt in function.body for way in self.ways(stmt)]
             if body:
                 return body
-        inside = {id(n) for n in walk(node)}
-        return [o.stack for _, s in self.script.log.each() if id(s.node) in inside for o in s]
+        return [way for n in walk(node) for way in self._stacks.get(id(n), ())]
+
+    @cached_property
+    def _stacks(self) -> dict[int, list[Stack]]:
+        found: dict[int, list[Stack]] = {}
+        for _, site in self.script.log.each():
+            found.setdefault(id(site.node), []).extend(o.stack for o in site)
+        return found
 
     def ways_of(self, use: Use) -> list[Stack]:
         """The ways of the script to the place where a loader is gone through, or another one."""
