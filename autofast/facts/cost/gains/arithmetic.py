@@ -21,6 +21,7 @@ from autofast.facts.cost.gains.asking import (
 from autofast.facts.cost.heads import convolves, is_narrow, multiplies, only_embeds
 from autofast.facts.cost.step import CONVOLUTIONS, Cost, Estimate
 from autofast.facts.optimizers import asks_momentum
+from autofast.facts.parts import parts_of, trained_models
 from autofast.model.script import Script
 from autofast.model.source import statement_of
 from autofast.model.values import Ext
@@ -63,11 +64,27 @@ def layout(script: Script, options: Options, finding: Finding, beside: Findings)
         return Gain(0.002, "images of an evaluation, which its first layer would convert")
     if only_embeds(script):
         return Gain(0.0, "only patches are convolved, and all the rest multiplies matrices")
+    if _is_depthwise(script) and not any(f.asks is half and f.edits for f in beside):
+        return Gain(0.0, "its depthwise convolutions are slower in that order in fp32")
     own = statement_of(finding.node)
     others = {id(statement_of(p)) for p in touched(finding) if isinstance(p, ast.expr)} - {id(own)}
     if len(others) > MOST_RESHAPES:
         return Gain(0.0, f"{len(others)} statements would have to reshape for it")
     return _of_arithmetic(script, options, beside, 0.1, convolutions=machine.CHANNELS_LAST)
+
+
+def _is_depthwise(script: Script) -> bool:
+    """Whether every fifth convolution of what trains takes each channel by itself."""
+    parts = [p for m in trained_models(script) for p in parts_of(m.thing).values()]
+    layers = [p.args for p in parts if isinstance(p, Ext) and p.name == "torch.nn.Conv2d"]
+    sizes = [(args.given(0, "in_channels"), args.given(6, "groups")) for args in layers]
+    alone = [
+        ins.expr
+        for ins, groups in sizes
+        if ins and groups and ins.expr and groups.expr
+        if ast.unparse(ins.expr) == ast.unparse(groups.expr)
+    ]
+    return bool(alone) and 5 * len(alone) >= len(layers)
 
 
 def algorithms(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:

@@ -6,13 +6,14 @@ import ast
 from collections.abc import Sequence
 from dataclasses import fields
 
+from autofast.facts.by_default import is_taken
 from autofast.facts.cost.inputs import turns
 from autofast.facts.cost.step import Cost
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.frequency import Frequency, frequency, is_rare
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
-from autofast.model.events import BranchFrame, Stack, inside
+from autofast.model.events import BranchFrame, Stack, below, inside
 from autofast.model.script import Loader, Script
 from autofast.model.source import function_of, walk
 from autofast.rule import Finding, Gain, Options, Question
@@ -181,15 +182,17 @@ def touched(finding: Finding) -> list[ast.AST]:
 
 
 def in_every_turn(script: Script, loop: ast.AST, nodes: Sequence[ast.AST]) -> ast.AST | None:
-    """A place among ``nodes`` that every iteration of the loop comes to, in the loop itself or in a
-    function that it calls.
+    """A place among ``nodes`` that every iteration of the loop comes to while options have their
+    defaults, in the loop itself or in a function that it calls.
     """
-    graph = script.analysis(Flow).graph(loop)
+    graph, ways = script.analysis(Flow).graph(loop), script.analysis(Cost).ways
     called = set()
     for node in nodes:
         if next(loops_around(node), None) is not loop:
             called |= {id(n) for n in walk(node)}
-        elif frequency(graph, node, loop) is Frequency.EVERY:
+        elif frequency(graph, node, loop) is Frequency.EVERY or any(
+            is_taken(script, below(way, loop)) for way in ways(node) if inside(way, loop)
+        ):
             return node
     for _, site in script.log.each():
         if id(site.node) in called and in_every_iteration(script, site):
