@@ -118,9 +118,7 @@ def _loop_of(script: Script, node: ast.AST) -> ast.AST | None:
     at_work = (loop for loop in around if any(id(n) in begun for n in walk(loop)))
     if (loop := next(at_work, next(iter(around), None))) is not None:
         return loop
-    inner = {id(n) for n in ast.walk(node)}
-    sites = [site for _, site in script.log.each() if id(site.node) in inner]
-    found = [next(reversed(loops(o.stack)), None) for site in sites for o in site]
+    found = [next(reversed(loops(o.stack)), None) for site in script.log.within(node) for o in site]
     nodes = [frame.node if frame is not None else None for frame in found]
     return nodes[0] if nodes and all(n is nodes[0] for n in nodes) else None
 
