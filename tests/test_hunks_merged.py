@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from autofast.edit.aligned import hangs
-from autofast.edit.edits import Import, Keyword
+from autofast.edit.edits import Import, Keyword, Remove
 from autofast.edit.toplevel import additions
 from autofast.facts.cost.step import Cost
 from autofast.model.source import Source
@@ -61,6 +61,22 @@ def test_an_argument_stands_where_its_neighbours_stand(text: str, expected: str)
 )
 def test_what_black_does(text: str, expected: bool) -> None:
     assert hangs(text) is expected
+
+
+# ----------------------------------------------------------------------------------------- comments
+@pytest.mark.parametrize(
+    ("comment", "stays"),
+    [
+        ("#(b,h,n,n)", False),
+        ("# [B, N, 2*C]", False),
+        ("# (see the paper)", True),
+        ("# scores", True),
+    ],
+)
+def test_the_shape_of_what_goes_is_no_remark_on_what_stays(comment: str, stays: bool) -> None:
+    text = f"x = 1\nscore = f(x)  {comment}\ny = 2\n"
+    left = edited(text, lambda s: [Remove(s.tree.body[1], rule="a")], 100)
+    assert left == (f"x = 1\n{comment}\ny = 2\n" if stays else "x = 1\ny = 2\n")
 
 
 # ------------------------------------------------------------------------------------------ imports

@@ -23,6 +23,8 @@ Line = cst.SimpleStatementLine | cst.BaseCompoundStatement
 Small = cst.BaseSmallStatement | cst.BaseCompoundStatement
 
 PRAGMA = re.compile(r"#\s*(noqa|type:|pylint:|pragma:|pyright:|fmt:|isort:|nosec|autofast:)")
+# The shape of what a statement gives, which goes with it: `# (batch, n, 2*c)`.
+SHAPE = re.compile(r"#\s*[(\[]\s*[\w*/+-]+(?:\s*,\s*[\w*/+-]+)+\s*[)\]]\s*")
 _DEFINITIONS = (cst.FunctionDef, cst.ClassDef)
 
 
@@ -331,7 +333,9 @@ class _Walk:
 def _removed(unit: Unit) -> list[Entry]:
     inside = [] if unit.whole is None else _trailing(unit.end)
     node = unit.node.with_changes(leading_lines=()) if unit.whole is None else unit.node
-    return [Entry(lead=[*unit.lead, *comment_lines(node), *inside])]
+    lost = [*comment_lines(node), *inside]
+    told = [c for c in lost if not (c.comment and SHAPE.fullmatch(c.comment.value))]
+    return [Entry(lead=[*unit.lead, *told])]
 
 
 def _replaced(unit: Unit, body: Sequence[cst.BaseStatement]) -> list[Entry]:
