@@ -35,9 +35,12 @@ from autofast.model.names import FACTORIES
 from autofast.model.script import Dataset, Loader, Script, Transfer
 from autofast.model.source import at, block_of, statement_of, walk
 from autofast.model.syntax import SIMPLE
-from autofast.model.values import Ext, Inst
+from autofast.model.values import Ext, Inst, Tensor
 from autofast.rule import Finding, Gain, Options, Question
 
+# Where a tensor on the host comes from that stays there: others that are made for the device can be
+# made on it.
+ARRAYS = ("", "from_numpy", "as_tensor")
 DRAWS = tuple(f"torch.{name}" for name, draws in FACTORIES.items() if draws)
 FEW_WAITS = 4  # in a step, beside which one more or less counts
 FEW = 4  # batches of a pass over a loader, for which no worker is started
@@ -180,8 +183,8 @@ def _copied_beside(
     if loop is None:
         return None
     statement, changed = statement_of(finding.node), changed_nodes(beside)
-    moved = [t for t in script.transfers if id(t.node) not in changed and waits_there(t)]
-    others: list[ast.AST] = [t.node for t in moved]
+    moved = [t for t in script.transfers if id(t.node) not in changed]
+    others: list[ast.AST] = [t.node for t in moved if waits_there(script, t)]
     if (same := next((n for n in others if statement_of(n) is statement), None)) is not None:
         return same
     alike = of_its_rule(finding, beside)
@@ -194,10 +197,19 @@ def _copied_beside(
     return in_every_turn(script, loop, [*others, *stays])
 
 
-def waits_there(transfer: Transfer) -> bool:
-    """A copy from the host's memory, behind all that the device has to do."""
-    from_host = bool(transfer.tensors) and all(t.device == "cpu" for t in transfer.tensors)
-    return transfer.to_device and from_host and not is_begun(transfer)
+def _stays_on_host(script: Script, tensor: Tensor) -> bool:
+    """Whether a tensor is made of data of the host: others can be made on the device."""
+    if tensor.fresh != "Tensor":
+        return tensor.fresh in ARRAYS
+    given = getattr(tensor.made, "args", [])
+    return len(given) == 1 and number(script.values(given[0])) is None  # not `torch.Tensor(8)`
+
+
+def waits_there(script: Script, transfer: Transfer) -> bool:
+    """A copy of data of the host, behind all that the device has to do."""
+    found = transfer.tensors
+    there = all(t.device == "cpu" and _stays_on_host(script, t) for t in found)
+    return bool(found) and transfer.to_device and there and not is_begun(transfer)
 
 
 def pinning(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:

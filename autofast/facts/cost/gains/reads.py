@@ -54,7 +54,7 @@ def reads(script: Script, options: Options, finding: Finding, beside: Findings) 
     changed = changed_nodes(beside)
     ready = any(gets_workers(script, x, beside) for x in over)
     small = {id(statement_of(f.node)) for f in beside if f.gain and f.gain.share and not f.worth}
-    moved = [t for t in script.transfers if _waits(t) or (ready and waits_there(t))]
+    moved = [t for t in script.transfers if _waits(t) or (ready and waits_there(script, t))]
     moved = [t for t in moved if id(t.node) not in changed]
     stays += [t.node for t in moved if id(statement_of(t.node)) not in small]  # else it could go
     if loop is not None:
