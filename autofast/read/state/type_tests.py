@@ -12,6 +12,7 @@ from autofast.model.kinds import is_module
 from autofast.model.tensors import DTYPE, SHAPE
 from autofast.model.values import Const, Dict, Ext, Inst, Num, Ref, Seq, Tensor, Thing, Values
 
+SEQUENCES = "tuple list str bytes range deque"
 TYPES = {
     **{f"builtins.{name}": name for name in "tuple list dict set str bytes int float bool".split()},
     **dict.fromkeys(("torch.Tensor", "torch.is_tensor"), "tensor"),
@@ -19,7 +20,7 @@ TYPES = {
     "numpy.ndarray": "array",
     "dataclasses.is_dataclass": "dataclass",
     **dict.fromkeys(("collections.abc.Mapping", "typing.Mapping"), "dict"),
-    **dict.fromkeys(("collections.abc.Sequence", "typing.Sequence"), "tuple list str bytes range"),
+    **dict.fromkeys(("collections.abc.Sequence", "typing.Sequence"), SEQUENCES),
 }
 ASKS = ("is_tensor", "is_dataclass")
 OF_TENSORS = frozenset("to cuda cpu device dtype shape size dim detach is_cuda".split())
