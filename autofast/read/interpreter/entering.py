@@ -10,6 +10,7 @@ from dataclasses import replace
 from autofast.model.events import CallFrame, Frame, WithFrame
 from autofast.model.kinds import grad_mode_of, is_autocast, is_static
 from autofast.model.limits import DEPTH, MOST_WRAPPERS, PASSES, SHARE
+from autofast.model.source import nodes_in
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -134,6 +135,9 @@ class Entering(Binding):
     ) -> Values:
         """What a call of the recursion has given so far that got the same, or what is ``alike``."""
         self.summaries.recursions.append(id(func.node))
+        results = nodes_in(func.node, ast.Return, ast.Yield, ast.YieldFrom, ast.Lambda)
+        if all(isinstance(n, ast.Return) and n.value is None for n in results):
+            return values(Const(None))
         unknown = values(Unknown(f"{func.name}() calls itself"))
         got = next((got for got in alike if _holds(got, env.vars, None)), None)
         if got is None:

@@ -73,6 +73,8 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
             interp.emit("grad_read", node, thing)
             # None at first
             return values(Tensor(param=thing.param and "grad", device=thing.device, rank="?"))
+        if name == "device" and thing.sure is None:
+            return values(Unknown("the device of what is no tensor"))
         if name == "device":
             kind = values(Const({"cpu": "cpu", "dev": "accel"}.get(thing.device, "?")))
             device = Ext("torch.device", None, Arguments(None), {"kind": kind})

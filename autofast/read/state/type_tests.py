@@ -17,7 +17,6 @@ TYPES = {
     **{f"builtins.{name}": name for name in "tuple list dict set str bytes int float bool".split()},
     **dict.fromkeys(("torch.Tensor", "torch.is_tensor"), "tensor"),
     "torch.nn.Module": "module",
-    "numpy.ndarray": "array",
     "dataclasses.is_dataclass": "dataclass",
     **dict.fromkeys(("collections.abc.Mapping", "typing.Mapping"), "dict"),
     **dict.fromkeys(("collections.abc.Sequence", "typing.Sequence"), SEQUENCES),
@@ -67,7 +66,7 @@ def kinds(found: Values) -> frozenset[str] | None:
         elif isinstance(thing, Ref) and LAYER.fullmatch(thing.name):
             names.add(thing.name)
         elif isinstance(thing, Const) and thing.value in OF_TENSORS:
-            names.update(("tensor", "module", "array", f"hasattr {thing.value}"))
+            names.update(("tensor", "module", f"hasattr {thing.value}"))
         else:
             return None
     return frozenset(names) or None
