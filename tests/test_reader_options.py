@@ -59,6 +59,29 @@ WAYS = {
             probe.show(batch_size)
         tyro.cli(main)
     """,
+    "tyro, a class": """
+        from dataclasses import dataclass, field
+        import probe
+        import tyro
+        @dataclass
+        class Args:
+            names: list = field(default_factory=list)
+            batch_size: int = 64
+        def main(args):
+            probe.show(args.batch_size)
+        if __name__ == "__main__":
+            main(tyro.cli(Args))
+    """,
+    "transformers": """
+        from dataclasses import dataclass, field
+        import probe
+        from transformers import HfArgumentParser
+        @dataclass
+        class Args:
+            batch_size: int = 64
+        (args,) = HfArgumentParser(Args).parse_args_into_dataclasses()
+        probe.show(args.batch_size)
+    """,
     "own parser": """
         import argparse
         import probe
@@ -132,6 +155,23 @@ def test_an_option_is_its_default_or_what_is_said(way: str, tmp_path: Path) -> N
     assert isinstance(option, Arg)
     assert (option.name, option.default) == ("batch_size", frozenset({Const(64)}))
     assert option.said is not None
+
+
+def test_a_field_that_is_made_anew_or_has_no_default_is_not_known(tmp_path: Path) -> None:
+    code = """
+        from dataclasses import dataclass, field
+        import probe, pyrallis
+        @dataclass
+        class Args:
+            size: int
+            sizes: list = field(default_factory=lambda: [64])
+        args = pyrallis.parse(config_class=Args)
+        probe.show(args.size)
+        probe.show(args.sizes)
+    """
+    found = shown(read(tmp_path, code))
+    assert sum(isinstance(t, Unknown) for t in found) >= 2
+    assert not any(isinstance(t, Arg) for t in found)
 
 
 def test_options_of_parents_that_are_not_known(tmp_path: Path) -> None:

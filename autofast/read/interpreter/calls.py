@@ -46,6 +46,7 @@ from autofast.read.library.chosen import networks_in, one_of
 from autofast.read.library.containers import as_table
 from autofast.read.library.iteration import element, fields_of
 from autofast.read.library.modules import forward
+from autofast.read.library.options import COMMAND_LINE, of_field
 from autofast.read.library.unfollowed import bodies, changes_others, is_one
 from autofast.read.state.core import TOO_MANY, join
 
@@ -301,7 +302,8 @@ class Calls(Entering):
                     Unknown(f"`{name}` has no default")
                 )
             if given is None and args.open:
-                found |= values(Unknown(args.open))
+                option = of_field(cls, name, found, node) if args.open == COMMAND_LINE else None
+                found = values(option) if option else found | values(Unknown(args.open))
             self.store_attribute(inst, name, found)
         if (after := cls.find("__post_init__")) is not None:
             self.call_values(

@@ -8,6 +8,7 @@ import ast
 from dataclasses import replace
 from typing import TypeGuard
 
+from autofast.model.calls import is_name
 from autofast.model.events import BranchFrame
 from autofast.model.source import parent_of
 from autofast.model.values import (
@@ -56,7 +57,9 @@ RUNNERS = {
     "argh.dispatch_command": "function",
     "jsonargparse.CLI": "components",
     "jsonargparse.auto_cli": "components",
+    **dict.fromkeys(("pyrallis.parse", "draccus.parse", "simple_parsing.parse"), "config_class"),
 }
+COMMAND_LINE = "the command line gives them"
 OPTION = "option "  # before the names of options among the attributes of a parser
 
 
@@ -69,10 +72,12 @@ def _parser(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
 
 @gives(*RUNNERS)
 def _run(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
-    """What the function gives that ``fire.Fire(train)`` calls; None where it is no function of the
-    project.
+    """What the function gives that ``fire.Fire(train)`` calls, or the object of a class with the
+    options (``tyro.cli(Args)``); None where it is nothing of the project.
     """
     given = args.get(0, RUNNERS[name])
+    if given and all(isinstance(t, Cls) and "dataclass" in t.external for t in given):
+        return interp.call_values(given, Arguments(node, open=COMMAND_LINE), node)
     if (
         not isinstance(node, ast.Call)
         or len(given) != 1
@@ -88,6 +93,16 @@ def _run(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
         unsaid = Unknown(f"`{parameter}` is given on the command line")
         args.named[parameter] = Given(values(option if found else unsaid), default)
     return interp.call_values(given, args, node)
+
+
+def of_field(cls: Cls, name: str, default: Values, node: ast.AST | None) -> Arg | None:
+    """The option that a field of a dataclass is; None where its default is made anew each time."""
+    if not isinstance(node, ast.Call) or not all(isinstance(t, Const) for t in default):
+        return None
+    written = (s for base in (cls, *cls.ancestors()) for s in base.node.body)
+    said = (s.value for s in written if isinstance(s, ast.AnnAssign) and is_name(s.target, name))
+    expr = next(said, None)
+    return Arg(name, default, node, "", expr if isinstance(expr, ast.Constant) else None)
 
 
 @gives(*SPACES)

@@ -6,6 +6,7 @@ import ast
 from dataclasses import replace
 
 from autofast.model import names
+from autofast.model.contents import opened
 from autofast.model.kinds import is_module
 from autofast.model.names import AUTOCAST, FACTORIES, FUNCTIONAL_LOSSES, NO_GRAD
 from autofast.model.tensors import device_kinds, is_unknown_in, kind_asked, mixed, tensors_in
@@ -149,10 +150,23 @@ def _backward(interp: Core, name: str, args: Arguments, node: ast.AST | None) ->
     return values(Const(None))
 
 
-@gives("torch.nn.Parameter", "torch.nn.parameter.Parameter")
+@gives("torch.nn.Parameter")
 def _parameter(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
     dtype = next((t.dtype for t in tensors_in(args.get(0, "data"))), "?")
     return values(Tensor(param="param", grad=True, dtype=dtype))
+
+
+@gives("torch.nn.Embedding.from_pretrained", "torch.nn.EmbeddingBag.from_pretrained")
+def _pretrained(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    """The layer; its constructor takes the sizes in place of the weights and ``freeze``."""
+    if args.loose is not None:
+        return values(result_of(name))
+    size = Given(values(Unknown("a size of weights that are given")), None)
+    freeze = args.given(1, "freeze") or Given(values(Const(True)), None)
+    named = {k: g for k, g in args.named.items() if k not in ("embeddings", "freeze")}
+    taken = [size, size, *args.positional[2:]]
+    args = replace(args, positional=taken, named={**named, "_freeze": freeze})
+    return make(interp, name.rpartition(".")[0], args, node)
 
 
 @gives("torch.utils.data.random_split")
@@ -197,16 +211,16 @@ def _default_dtype(short: str, args: Arguments) -> str:
         return "f32"
     given = [g.values for g in args.positional]
     asked = given[1:2] if short == "full" else given[:1] if short == "tensor" else given
-    kinds = {kind for found in asked for t in found for kind in _kinds(t)}
+    kinds = {kind for t in opened(NOTHING.union(*asked)) for kind in _kinds(t)}
     if float in kinds and kinds <= {float, int, bool}:
         return "f32"
     return "int" if kinds and kinds <= {int, bool} and short != "range" else "?"
 
 
 def _kinds(thing: Thing) -> set[type | None]:
-    """The Python types of the numbers in a value; None among them for what is not known."""
+    """The Python types of numbers, those in an empty list; None for what is not known."""
     if isinstance(thing, Seq):
-        return {kind for t in thing.any() for kind in _kinds(t)} or {float}
+        return set() if thing.any() else {float}
     if isinstance(thing, Const) and isinstance(thing.value, tuple):
         return {type(v) for v in thing.value}
     return {type(thing.value) if isinstance(thing, Const) else None}
