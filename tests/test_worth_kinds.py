@@ -545,6 +545,21 @@ def test_nothing_waits_behind_a_read_that_stays(before: str, behind: str, worth:
     assert bool(apply("empty-cache", text, min_gain=0.01).fixes) is worth
 
 
+@pytest.mark.parametrize(
+    ("below", "worth"),
+    [
+        ("torch.cuda.synchronize()\n    print(step)\n    print(loss.item())", False),
+        (
+            "torch.cuda.synchronize()\n    model(torch.ones(800, device=device))\n    loss.item()",
+            True,
+        ),
+    ],
+)
+def test_nothing_waits_in_front_of_a_read_that_stays(below: str, worth: bool) -> None:
+    text = WAITS.format(before="", behind="").replace("torch.cuda.synchronize()", below)
+    assert bool(apply("empty-cache", text, min_gain=0.01).fixes) is worth
+
+
 # ------------------------------------------------------------------------- constants of other types
 FILLED = """
 import torch

@@ -90,9 +90,8 @@ def _runs_without(script: Script, made: ast.expr) -> bool:
     stmt, function = statement_of(made), function_of(made)
     ways = [
         o.grad
-        for (kind, _), site in script.log.each()
-        if kind != "forward_again"  # its runs are noted apart
-        and within(site.node, stmt)
+        for site in script.log.within(stmt)
+        if site.kind != "forward_again"  # its runs are noted apart
         and function_of(site.node) is function
         for o in site
     ]

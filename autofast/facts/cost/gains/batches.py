@@ -35,12 +35,9 @@ from autofast.model.names import FACTORIES
 from autofast.model.script import Dataset, Loader, Script, Transfer
 from autofast.model.source import at, block_of, statement_of, walk
 from autofast.model.syntax import SIMPLE
-from autofast.model.values import Ext, Inst, Tensor
+from autofast.model.values import Ext, Inst
 from autofast.rule import Finding, Gain, Options, Question
 
-# Where a tensor on the host comes from that stays there: others that are made for the device can be
-# made on it.
-ARRAYS = ("", "from_numpy", "as_tensor")
 DRAWS = tuple(f"torch.{name}" for name, draws in FACTORIES.items() if draws)
 FEW_WAITS = 4  # in a step, beside which one more or less counts
 FEW = 4  # batches of a pass over a loader, for which no worker is started
@@ -103,13 +100,13 @@ def _waits_beside(script: Script, finding: Finding, beside: Findings) -> int:
     """How many places of the same loop wait for the device in each turn, and stay."""
     changed = changed_nodes(beside)
     places = [s.node for s in script.syncs if s.loop is not None and not s.gated]
-    places += [t.node for t in script.transfers if t.to_device and not _is_begun(t)]
+    places += [t.node for t in script.transfers if t.to_device and not is_begun(t)]
     stay = [n for n in places if id(n) not in changed]
     around = loops_around(finding.node)
     return max((sum(in_every_turn(script, x, [n]) is n for n in stay) for x in around), default=0)
 
 
-def _is_begun(copy: Transfer) -> bool:
+def is_begun(copy: Transfer) -> bool:
     """Whether nothing waits for a copy: ``x.to(device, non_blocking=True)``."""
     return any(k.arg in ("non_blocking", None) for k in copy.node.keywords)
 
@@ -181,13 +178,8 @@ def _copied_beside(
     if loop is None:
         return None
     statement, changed = statement_of(finding.node), changed_nodes(beside)
-    others: list[ast.AST] = [
-        t.node
-        for t in script.transfers
-        if t.to_device
-        and all(x.device == "cpu" and _stays_on_host(script, x) for x in t.tensors)
-        and id(t.node) not in changed
-    ]
+    moved = [t for t in script.transfers if id(t.node) not in changed and waits_there(t)]
+    others: list[ast.AST] = [t.node for t in moved]
     if (same := next((n for n in others if statement_of(n) is statement), None)) is not None:
         return same
     alike = of_its_rule(finding, beside)
@@ -200,12 +192,10 @@ def _copied_beside(
     return in_every_turn(script, loop, [*others, *stays])
 
 
-def _stays_on_host(script: Script, tensor: Tensor) -> bool:
-    """Whether a tensor is made of data of the host: others can be made on the device."""
-    if tensor.fresh != "Tensor":
-        return tensor.fresh in ARRAYS
-    given = getattr(tensor.made, "args", [])
-    return len(given) == 1 and number(script.values(given[0])) is None  # not `torch.Tensor(8)`
+def waits_there(transfer: Transfer) -> bool:
+    """A copy from the host's memory, behind all that the device has to do."""
+    from_host = bool(transfer.tensors) and all(t.device == "cpu" for t in transfer.tensors)
+    return transfer.to_device and from_host and not is_begun(transfer)
 
 
 def pinning(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
@@ -213,11 +203,12 @@ def pinning(script: Script, options: Options, finding: Finding, beside: Findings
     process that waits for it pins itself.
     """
     mine = loaders_of(script, finding.node)
-    if mine and not any(_gets_workers(script, x, beside) for x in mine):
+    if mine and not any(gets_workers(script, x, beside) for x in mine):
         return Gain(0.0, "without workers, the process that waits for a batch pins it itself")
     if mine and not any(_copies_memory(script, x) for x in mine):
         return Gain(0.0, "what is copied is computed from the batches on the host, and not pinned")
-    for_it = [f for f in beside if (finding.rule, finding.key) in f.needs]
+    moved, own = script.analysis(Cost).copies_at(finding.node), (finding.rule, finding.key)
+    for_it = [f for f in beside if own in f.needs or (f.needs and f.node in moved)]
     if for_it and not any(f.worth for f in for_it):
         return Gain(0.0, "no copy of these batches is worth not waiting for")
     return copies(script, options, finding, beside)
@@ -235,7 +226,7 @@ def _copies_memory(script: Script, loader: Loader) -> bool:
     )
 
 
-def _gets_workers(script: Script, loader: Loader, beside: Sequence[Finding]) -> bool:
+def gets_workers(script: Script, loader: Loader, beside: Sequence[Finding]) -> bool:
     """Whether batches come out of other processes, by an option's default or by what is written."""
     if not has_no_workers(loader):
         return True
@@ -283,7 +274,7 @@ def keeping(script: Script, options: Options, finding: Finding, beside: Findings
     if photos := script.analysis(Cost).photos:
         share = machine.START * machine.PHOTOS / photos
         return Gain(share, f"workers start at once beside an epoch of {photos:,} images")
-    if mine and not any(_gets_workers(script, x, beside) for x in mine):
+    if mine and not any(gets_workers(script, x, beside) for x in mine):
         return Gain(0.0, "without workers, there are none that could stay")
     words = "workers start once, not in every epoch"
     found = loader_once(script, finding) or Gain(0.02, words, known=False)
