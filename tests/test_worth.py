@@ -465,6 +465,19 @@ def test_workers_that_are_written_pin_ahead(tmp_path: Path) -> None:
     assert not {"pin-memory", "non-blocking"} & without.plan.applied
 
 
+def test_pinned_memory_goes_with_its_copies_not_with_others(tmp_path: Path) -> None:
+    """Another rule's change of the same copy needs no pinned memory."""
+    text = ROWS.replace("data = TensorDataset(torch.randn(256, 64), torch.randn(256, 1))", FILES)
+    text = text.replace("shuffle=True", "shuffle=True, num_workers=2")
+    text = text.replace("x, y = x.to(device), y.to(device)", MOVED)
+    text = text.replace("nn.Sequential(nn.Linear(64, 512)", "nn.Sequential(nn.Conv2d(3, 512, 3)")
+    found = rewritten(tmp_path, text)
+    assert {"pin-memory", "non-blocking"} <= small(found) and "channels-last" in found.plan.applied
+
+
+MOVED = "x = x.to(device)\n        y = torch.from_numpy(y.numpy() * 2).to(device)"
+
+
 def test_batches_are_not_pinned_for_copies_that_stay(tmp_path: Path) -> None:
     parts = ROWS.replace("data = TensorDataset(torch.randn(256, 64), torch.randn(256, 1))", FILES)
     made = [

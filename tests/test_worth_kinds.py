@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 import torch
@@ -13,8 +14,11 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from autofast.config import Config
+from autofast.facts.cost import gains
 from autofast.facts.cost.machine import GPU
 from autofast.facts.cost.step import Estimate
+from autofast.read import read_script
+from autofast.rule import Finding, Options
 from tests.onerule import apply, run
 from tests.test_worth import CELL_BY_CELL, estimate, rewritten, small
 
@@ -53,7 +57,7 @@ for step in range(100000):
         ("SGD", []),
         ("adam", ["Adam(", "AdamW("]),
         ("lamb", ["Adam(", "AdamW("]),
-        ("rmsprop", ["Adam(", "AdamW("]),
+        ("rmsprop", []),  # which has no fused kernels
     ],
 )
 def test_an_optimizer_that_options_choose(default: str, fixed: list[str]) -> None:
@@ -1252,6 +1256,68 @@ def test_depthwise_convolutions_in_fp32_stay_as_they_are(
         tmp_path, DEPTHWISE.replace("{groups}", groups), Config(ignore=left, min_gain=0.01)
     )
     assert ("channels-last" in {r.rule for r in found.records if r.status == "fix"}) is worth
+
+
+LABELS = """
+import torch
+from torch import nn
+from lib import data
+from torch.utils.data import DataLoader
+
+device = torch.device("cuda")
+loader, test = DataLoader(data, batch_size=32), DataLoader(data, batch_size=32)
+model = nn.Linear(80, 10).to(device)
+optimizer = torch.optim.Adam(model.parameters())
+for epoch in range(100):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    for label in range(10):
+        {once}
+        for x, y in test:
+            {each}
+            print(nn.functional.mse_loss(model(x.to(device)), labels))
+"""
+MADE = "labels = torch.zeros(32, 10).to(device)"
+
+
+@pytest.mark.parametrize(("once", "each", "worth"), [(MADE, "pass", False), ("pass", MADE, True)])
+def test_what_is_made_for_a_pass_over_data_is_not_made_in_every_step(
+    once: str, each: str, worth: bool
+) -> None:
+    text = LABELS.format(once=once, each=each)
+    assert bool(apply("device-creation", text, min_gain=0.01).fixes) is worth
+    start = text.index("    for label in")  # an evaluation, which takes a small part of an epoch
+    text = text[:start] + "    with torch.no_grad():\n" + indent(text[start:], "    ")
+    assert not apply("device-creation", text, min_gain=0.01).fixes
+    acting = text.replace("for x, y in test:", "for x in [torch.zeros(32, 80)] * 9:")
+    assert bool(apply("device-creation", acting, min_gain=0.01).fixes) is True
+
+
+@pytest.mark.parametrize(
+    ("channels", "head", "worth"),
+    [(10, "nn.Linear(10, 2)", False), (64, "nn.Linear(64, 2)", True), (10, "nn.ReLU()", True)],
+)
+def test_a_first_network_for_digits_stays_as_it_is(
+    channels: int, head: str, worth: bool, tmp_path: Path
+) -> None:
+    first = DEPTHWISE.index("def block")
+    text = DEPTHWISE[:first] + DEPTHWISE[DEPTHWISE.index("model =") :]
+    begin = text.index("model = ")
+    layers = f"nn.Conv2d(3, {channels}, 3), nn.Conv2d({channels}, {channels}, 3), {head}"
+    text = (
+        text[:begin]
+        + f"model = nn.Sequential({layers}).to(device)"
+        + text[text.index("\n", begin) :]
+    )
+    (tmp_path / "train.py").write_text(text, encoding="utf-8")
+    script = read_script(tmp_path / "train.py", tmp_path)
+    finding = Finding(script.optimizers[0].node, "")
+    for ask in (gains.layout, gains.algorithms):
+        gain = ask(script, Options(), finding, ())
+        assert gain is not None and (gain.known and not gain.share) is not worth, ask
 
 
 def test_an_evaluation_that_may_come_one_by_one(tmp_path: Path) -> None:

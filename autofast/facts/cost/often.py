@@ -155,16 +155,28 @@ class Often:
 
     def runs_by_batch(self, node: ast.AST) -> bool:
         """Whether the script comes to a place in a loop over batches, or in one whose turns are not
-        passes over the training data.
+        passes over data.
         """
-        steps = [f for step in self.training for f in loops(step.stack)]
-        passes = {id(f.node) for f in steps} - {id(step.loop) for step in self.training}
+        uses = [u for x in self.script.loaders for u in x.uses]
+        around = [step.stack for step in self.training] + [u.stack for u in uses]
+        over = {id(step.loop) for step in self.training} | {id(u.node) for u in uses}
+        passes = {id(f.node) for stack in around for f in loops(stack)} - over
         return any(id(f.node) not in passes for stack in self.ways(node) for f in loops(stack))
 
     def is_in_training(self, node: ast.AST) -> bool:
         """Whether the script comes to a place in a training step."""
         steps = [step.loop for step in self.training]
         return any(inside(stack, loop) for stack in self.ways(node) for loop in steps)
+
+    def only_evaluates(self, node: ast.AST) -> bool:
+        """Whether the script comes to a place in loops over batches alone that train nothing, and
+        without gradients.
+        """
+        found = [o for site in self.script.log.within(node) for o in site]
+        within = any(inside(o.stack, step.loop) for o in found for step in self.training)
+        return bool(found and self.training and not within) and all(
+            o.grad in ("off", "inference") and any(f.loaders for f in loops(o.stack)) for o in found
+        )
 
     def ways(self, node: ast.AST) -> list[Stack]:
         """The ways of the script to a place; of a decorator, to the code of its function."""

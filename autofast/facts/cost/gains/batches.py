@@ -75,6 +75,8 @@ def in_steps(script: Script, options: Options, finding: Finding, beside: Finding
         return Gain(0.0, "runs once an epoch, not once a step")
     if _draws_a_row(script, finding.node) and (seed := seed_of(script)) is not None:
         return Gain(0.0, f"one number for each item, where {at(seed)} seeds the host for others")
+    if script.analysis(Cost).only_evaluates(finding.node):
+        return Gain(EVALUATION * 0.02, "a copy from the host in every step of an evaluation")
     if (waits := _waits_beside(script, finding, beside)) > FEW_WAITS:
         return Gain(0.0, f"{waits} other waits for the device stay in the same step")
     return Gain(0.02, "a copy from the host in every step", known=False)
@@ -208,7 +210,9 @@ def pinning(script: Script, options: Options, finding: Finding, beside: Findings
     if mine and not any(_copies_memory(script, x) for x in mine):
         return Gain(0.0, "what is copied is computed from the batches on the host, and not pinned")
     moved, own = script.analysis(Cost).copies_at(finding.node), (finding.rule, finding.key)
-    for_it = [f for f in beside if own in f.needs or (f.needs and f.node in moved)]
+    same = [f for f in beside if f.node in moved]
+    theirs = [f for f in same if own[0] in [n[0] for n in f.needs if isinstance(n, tuple)]]
+    for_it = [f for f in beside if own in f.needs] + theirs
     if for_it and not any(f.worth for f in for_it):
         return Gain(0.0, "no copy of these batches is worth not waiting for")
     return copies(script, options, finding, beside)
