@@ -250,6 +250,8 @@ class Core:
         # For each ``try`` around in this function: the variables between its statements.
         self.tries: list[dict[str, Values] | None] = []
         self.registered: dict[tuple[Hashable, ...], int] = {}
+        # of a group of commands, by the places that put them there
+        self.commands: dict[Thing, dict[ast.expr, Values]] = {}
         self.zoo: dict[str, Values] = {}  # models that are registered with timm, by name
         self.model_changes = (
             0  # the same for attributes of modules: their forward may give something else then
