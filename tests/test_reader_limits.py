@@ -212,19 +212,6 @@ def test_items_that_hold_themselves(tmp_path: Path) -> None:
     assert any(isinstance(t, Tensor) and t.batch for t in shown(script))
 
 
-def test_numbers_of_a_list_that_holds_itself(tmp_path: Path) -> None:
-    script = read(tmp_path, """
-        import torch
-        import probe
-
-        rows = [1, 2]
-        while probe.maybe():
-            rows = [rows, 3]
-        probe.show(torch.tensor(rows))
-    """)  # fmt: skip
-    assert [t.dtype for t in shown(script) if isinstance(t, Tensor)] == ["int"]
-
-
 def test_devices_that_are_made_of_themselves(tmp_path: Path) -> None:
     text = """
 import torch

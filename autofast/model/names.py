@@ -54,6 +54,7 @@ _MOVED = [
 _PATTERNS = [(re.compile(p), r) for p, r in _MOVED]
 
 
+@cache
 def canonical(name: str) -> str:
     """One name for everything that is importable from several places."""
     for pattern, replacement in _PATTERNS:

@@ -6,7 +6,6 @@ import ast
 from dataclasses import replace
 
 from autofast.model import names
-from autofast.model.contents import opened
 from autofast.model.kinds import is_module
 from autofast.model.names import AUTOCAST, FACTORIES, FUNCTIONAL_LOSSES, NO_GRAD
 from autofast.model.tensors import device_kinds, is_unknown_in, kind_asked, mixed, tensors_in
@@ -194,7 +193,8 @@ def _accelerator(interp: Core, name: str, args: Arguments, node: ast.AST | None)
 @gives("torch.nn.utils.rnn.**")
 def _packed(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
     tensors = tensors_in(*(g.values for g in args.positional))
-    return values(mixed(tensors)) if tensors else values(Unknown(f"what {name} returns"))
+    made = mixed(tensors, sure=name.endswith(".pad_sequence"))
+    return values(made if tensors else Unknown(f"what {name} returns"))
 
 
 @gives("accelerate.Accelerator.prepare")
@@ -210,16 +210,16 @@ def _default_dtype(short: str, args: Arguments) -> str:
         return "f32"
     given = [g.values for g in args.positional]
     asked = given[1:2] if short == "full" else given[:1] if short == "tensor" else given
-    kinds = {kind for t in opened(NOTHING.union(*asked)) for kind in _kinds(t)}
+    kinds = {kind for found in asked for t in found for kind in _kinds(t)}
     if float in kinds and kinds <= {float, int, bool}:
         return "f32"
     return "int" if kinds and kinds <= {int, bool} and short != "range" else "?"
 
 
 def _kinds(thing: Thing) -> set[type | None]:
-    """The Python types of numbers, those in an empty list; None for what is not known."""
+    """The Python types of the numbers in a value; None among them for what is not known."""
     if isinstance(thing, Seq):
-        return set() if thing.any() else {float}
+        return {kind for t in thing.any() for kind in _kinds(t)} or {float}
     if isinstance(thing, Const) and isinstance(thing.value, tuple):
         return {type(v) for v in thing.value}
     return {type(thing.value) if isinstance(thing, Const) else None}

@@ -33,11 +33,13 @@ class Names:
 
     script: Script
     taken: set[str]
+    n: str  # names of variables at the head of the method, where they are used
+    device: str
+    each: str
 
     def __init__(self, torch: str, ranks: dict[str, int]) -> None:
         self.torch, self.ranks = torch, ranks
         self.draws = self.computes = False
-        self.uses_n = self.uses_device = self.uses_each = False
         self.numbers = count()
         self.sums: dict[str, Sum] = {}  # of variables
         self.places: dict[tuple[str, str], str] = {}  # of crops: the variable that holds them
@@ -54,28 +56,6 @@ class Names:
             found = f"{name}_{n}"
         self.taken.add(found)
         return found
-
-    def local(self, kept: str, name: str) -> str:
-        """The name of a variable at the head of the method."""
-        if not hasattr(self, kept):
-            setattr(self, kept, self.fresh(name))
-        found: str = getattr(self, kept)
-        return found
-
-    @property
-    def n(self) -> str:
-        self.uses_n = True
-        return self.local("_n", "n")
-
-    @property
-    def device(self) -> str:
-        self.uses_device = True
-        return self.local("_device", "device")
-
-    @property
-    def each(self) -> str:
-        self.uses_each = True
-        return self.local("_each", "each")
 
     def forget(self, name: str = "") -> None:
         """Places of crops that were made of this variable, or all, are made again."""

@@ -251,10 +251,10 @@ class Code(Statements):
         if first is None:
             raise Refusal("its items are not rows of arrays in memory")
         rest = []
-        if self.uses_each:
+        if _is_used(self.each, self.lines):
             rest.append(f"{self.each} = {self.torch}.arange({self.n}, device={self.device})")
-        used = ((self.uses_n, "_n", f"len({first.name})"), (self.uses_device, "_device", f"{first.name}.device"))  # fmt: skip
-        pairs = [(getattr(self, kept), code) for is_used, kept, code in used if is_used]
+        every = ((self.n, f"len({first.name})"), (self.device, f"{first.name}.device"))
+        pairs = [pair for pair in every if _is_used(pair[0], [*rest, *self.lines])]
         named, given = ", ".join(n for n, _ in pairs), ", ".join(c for _, c in pairs)
         head = [f"{named} = {given}", *rest] if pairs else rest
         parameters = [
@@ -288,6 +288,10 @@ def _needed(lines: list[str]) -> list[str]:
     for line in reversed(lines):
         name, sign, _ = line.partition(" = ")
         others = [x for x in lines if x is not line]
-        if sign and name.isidentifier() and not any(re.search(rf"\b{name}\b", x) for x in others):
+        if sign and name.isidentifier() and not _is_used(name, others):
             return _needed(others)
     return lines
+
+
+def _is_used(name: str, lines: list[str]) -> bool:
+    return any(re.search(rf"(?<![.\w]){name}\b", line) for line in lines)

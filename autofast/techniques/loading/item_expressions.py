@@ -58,6 +58,7 @@ class Expressions(Calls):
             )
         self.own = stored_in(getitem)
         self.taken = self.own | loaded_in(getitem) | set(parameters)
+        self.n, self.device, self.each = map(self.fresh, ("n", "device", "each"))
 
     def value(self, expr: ast.expr) -> Value:
         match expr:

@@ -20,10 +20,9 @@ from autofast.model.source import Source, function_of, source_of, within
 from autofast.model.syntax import is_read
 from autofast.model.values import Const, Dict, Seq, Tensor
 from autofast.rule import Refusal
-from autofast.techniques.syncs.floats import holds_floats, is_float
+from autofast.techniques.syncs.certain_numbers import holds_floats, is_float, is_scalar
 from autofast.techniques.syncs.freshness import is_fresh
 from autofast.techniques.syncs.reads import Read, gives_the_same
-from autofast.techniques.syncs.scalars import is_scalar
 from autofast.techniques.syncs.sinks import Sink
 from autofast.techniques.syncs.steps import catchers, works_between
 from autofast.techniques.syncs.swapping import swapped

@@ -36,9 +36,9 @@ from autofast.model.source import function_of, parent_of, source_of, within
 from autofast.model.syntax import is_attribute
 from autofast.model.values import Seq, Tensor
 from autofast.rule import Refusal
+from autofast.techniques.syncs.certain_numbers import kind_of
 from autofast.techniques.syncs.common_reads import several_gpus
 from autofast.techniques.syncs.filled import filled, summed
-from autofast.techniques.syncs.floats import kind_of
 from autofast.techniques.syncs.freshness import kept
 from autofast.techniques.syncs.liveness import Needs
 from autofast.techniques.syncs.reads import Read, gives_the_same

@@ -18,7 +18,7 @@ from autofast.model.syntax import is_read, is_stored
 from autofast.model.values import Const, Ext, Method, Num, Ref, Tensor, Thing, certainly, const
 from autofast.ops import is_in_place, may_share
 from autofast.read.recover.compiled import records_graphs
-from autofast.techniques.syncs.floats import kind_of
+from autofast.techniques.syncs.certain_numbers import kind_of
 
 # Layers whose result is their argument, or a view of it.
 PASSING = frozenset({"Identity", "Flatten", "Unflatten"})

@@ -24,6 +24,7 @@ from autofast.model.script import Script
 from autofast.model.source import source_of
 from autofast.model.values import Dict, Tensor, certainly
 from autofast.rule import Refusal
+from autofast.techniques.syncs.certain_numbers import kind_of
 from autofast.techniques.syncs.common_reads import (
     free_names,
     is_number,
@@ -31,7 +32,6 @@ from autofast.techniques.syncs.common_reads import (
     one_number,
     several_gpus,
 )
-from autofast.techniques.syncs.floats import kind_of
 from autofast.techniques.syncs.reads import Read, gives_the_same
 from autofast.techniques.syncs.sinks import Sink, sink_of
 from autofast.techniques.syncs.steps import catchers, works_between

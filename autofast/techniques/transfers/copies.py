@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,10 +12,10 @@ from autofast.flow import scopes
 from autofast.flow.effects import Effects
 from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
-from autofast.model.calls import MethodCall, is_method, literal_of
+from autofast.model.calls import is_method, literal_of
 from autofast.model.events import Site, inside, loops
 from autofast.model.script import Script, Transfer
-from autofast.model.source import at, function_of, source_of
+from autofast.model.source import at, function_of, nodes_in, source_of
 from autofast.model.syntax import LOOPS, VARIABLES
 from autofast.model.tensors import NOT_CUDA
 from autofast.model.values import Ext, Inst, Tensor, Thing, Values, why_unknown
@@ -176,8 +175,10 @@ def _written_by_numpy(script: Script, move: Move) -> str:
     here = function_of(move.node)
     arrays = {
         id(n)
-        for n in script.analysis(_arrays).get(id(here), ())
-        if any(_is_from(t, move.loaders) for t in script.values(n.func.value))
+        for n in nodes_in(here, ast.Call)
+        if is_method(n, "numpy", "__array__")
+        and function_of(n) is here
+        and any(_is_from(t, move.loaders) for t in script.values(n.func.value))
     }
     if not arrays:
         return ""
@@ -192,15 +193,6 @@ def _written_by_numpy(script: Script, move: Move) -> str:
         ),
         "",
     )
-
-
-def _arrays(script: Script) -> dict[int, list[MethodCall]]:
-    """The calls that give an array of a tensor's memory, by the id of their function."""
-    found: dict[int, list[MethodCall]] = defaultdict(list)
-    for node in script.each(ast.Call):
-        if is_method(node, "numpy", "__array__"):
-            found[id(function_of(node))].append(node)
-    return found
 
 
 def _is_from(thing: Thing | None, loaders: list[Thing]) -> bool:
