@@ -1888,3 +1888,46 @@ def test_what_a_forward_keeps_is_only_looked_at(
     assert any("losses.append(run_epoch(test_loader" in x for x in done.text.splitlines())
     assert bool(done.fixes) is fits, done.refusals
     assert run(done.before)["losses"] == run(done.text)["losses"]
+
+
+SETTINGS = HEAD.replace(
+    "model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)).to(device)",
+    """\
+class Net(nn.Module):
+    def __init__(self, args):
+        super().__init__()
+        for name, value in vars(args).items():
+            setattr(self, name, value)
+        self.body = nn.Linear(4, self.width)
+        self.head = nn.Linear(self.width, 3)
+
+    def forward(self, x):
+        return self.head(torch.relu(self.body(x)))
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--width", type=int, default=8)
+args = parser.parse_args([])
+args.classes = 3
+model = Net(args).to(device)""",
+).replace("import torch\n", "import argparse\nimport torch\n", 1)
+
+
+UNGUARDED = EVALUATE.replace("    with torch.no_grad():\n", "").replace("        for", "    for")
+
+
+def test_options_that_become_attributes() -> None:
+    check(SETTINGS + UNGUARDED.replace("            ", "        ") + TRAIN + CALL, "inference_mode")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("args = parser.parse_args([])", "args, _ = parser.parse_known_args([], namespace=OTHER)"),
+        ("vars(args).items()", "vars(DataLoader([1])).items()"),
+        ("args.classes = 3", "setattr(args, input(), print)"),
+    ],
+)
+def test_options_that_may_be_any_attribute(old: str, new: str) -> None:
+    text = SETTINGS.replace(old, new) + UNGUARDED.replace("            ", "        ")
+    refused(text + TRAIN + CALL, "calls something that is not known")
