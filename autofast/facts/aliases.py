@@ -146,7 +146,11 @@ def _written(
     script: Script, node: ast.AST, shared: bool
 ) -> Iterator[tuple[Values, ast.expr | None]]:
     if isinstance(node, ast.AugAssign):
-        if _writes_itself(script, node.target) and not _is_counter(script, node.target):
+        if (
+            _writes_itself(script, node.target)
+            and not _is_text(script, node.value)
+            and not _is_counter(script, node.target)
+        ):
             site = script.log.at("augment", node)
             old: Values = (
                 frozenset().union(*(o.data["old"] for o in site))
@@ -186,6 +190,21 @@ def _writes_itself(script: Script, target: ast.expr) -> bool:
     if not isinstance(target, ast.Subscript):
         return True
     return any(isinstance(t, (Seq, Dict)) for t in script.values(target.value))
+
+
+def _is_text(script: Script, expr: ast.expr) -> bool:
+    """Text for certain, which no tensor takes."""
+    match expr:
+        case ast.JoinedStr():
+            return True
+        case ast.BinOp(op=ast.Add(), left=left, right=right):
+            return _is_text(script, left) or _is_text(script, right)
+        case (
+            ast.BinOp(op=ast.Mod(), left=inner)
+            | ast.Call(func=ast.Attribute(value=inner, attr="format" | "join"))
+        ):
+            return _is_text(script, inner)
+    return isinstance(expr, ast.Constant) and isinstance(expr.value, str)
 
 
 def _is_counter(script: Script, target: ast.expr) -> bool:
@@ -338,18 +357,33 @@ def _is_own(
     expr: ast.expr,
     made: Sequence[Occurrence],
 ) -> bool:
-    """The function of the write has made what it writes to, and is not running when the copy is
-    made.
+    """What it writes to is made after the copy, or by the function of the write, which is not
+    running when the copy is made.
     """
     home = function_of(node)
-    if written is None or not isinstance(home, ast.FunctionDef) or not made or script.log.full:
+    if written is None or not made or script.log.full:
+        return False
+    memory = script.analysis(Memory).made_by(root(written))
+    if memory is not None and _made_later(script, memory, made):
+        return True
+    if not isinstance(home, ast.FunctionDef):
         return False
     if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in own_nodes(home)):
         return False  # it may be in the middle
     runs = any(isinstance(f, CallFrame) and f.func.node is home for o in made for f in o.stack)
     if runs or home in {*ancestors(expr)}:
         return False
-    return script.analysis(Memory).made_by(root(written)) is not None or _is_copy(script, written)
+    return memory is not None or _is_copy(script, written)
+
+
+def _made_later(script: Script, makers: frozenset[int], made: Sequence[Occurrence]) -> bool:
+    """Whether what is written to is memory that is made only after the copies."""
+    if any(isinstance(f, LoopFrame) for o in made for f in o.stack):
+        return False
+    sites = [site for _, site in script.log.each() if id(site.node) in makers]
+    begins = [o.order for site in sites for o in site]
+    found = {id(site.node) for site in sites} == makers
+    return found and min(begins, default=0) > max(o.order for o in made)
 
 
 def _is_copy(script: Script, written: ast.expr) -> bool:
