@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from autofast.model.calls import is_name
 from autofast.model.source import ancestors, function_of, parent_of, source_of, walk
 
 if TYPE_CHECKING:
@@ -17,23 +19,41 @@ def shows_names(scope: ast.AST) -> bool:
     """Whether a scope asks for its variables by ``locals()``, ``vars()``, ``globals()``, or runs
     text: ``"{loss}".format(**locals())``.
     """
-    known: bool | None = getattr(scope, "_af_shows_names", None)
+    return bool(showing(scope))
+
+
+def showing(scope: ast.AST) -> list[ast.Call]:
+    """The calls that show the variables of a scope."""
+    known: list[ast.Call] | None = getattr(scope, "_af_showing", None)
     if known is None:
-        known = scope._af_shows_names = _shows_names(scope)  # type: ignore[attr-defined]
+        known = scope._af_showing = list(_showing(scope))  # type: ignore[attr-defined]
     return known
 
 
-def _shows_names(scope: ast.AST) -> bool:
+def _showing(scope: ast.AST) -> Iterator[ast.Call]:
     everywhere = isinstance(scope, ast.Module)
     for node in walk(scope):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
             continue
         name, here = node.func.id, function_of(node) is scope
-        if (name in BY_TEXT and (here or everywhere)) or (name == "globals" and everywhere):
+        of_file = everywhere and (name == "globals" or name in BY_TEXT)
+        asked = name in BY_TEXT or name == "locals" or (name == "vars" and not node.args)
+        if of_file or (here and asked):
+            yield node
+
+
+def is_glance(show: ast.Call, scope: ast.AST) -> bool:
+    """Whether it shows what the variables are then, not later: ``config = locals()`` in a function,
+    ``globals()[name]``.
+    """
+    if function_of(show) is not scope or is_name(show.func, *BY_TEXT):
+        return False
+    match parent_of(show):
+        case ast.Subscript(value=held) if held is show:
             return True
-        if here and (name == "locals" or (name == "vars" and not node.args)):
+        case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[held]) if held is show:
             return True
-    return False
+    return not isinstance(scope, ast.Module)
 
 
 def is_spelled(node: ast.expr) -> bool:

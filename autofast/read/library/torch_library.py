@@ -184,7 +184,7 @@ def call(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> V
     if isinstance(thing, Unknown):
         interp.emit("call_unknown", node, thing, args)
         tensors = tensors_in(*(g.values for g in args.every))
-        if any(t.batch or t.models for t in tensors):
+        if any(t.batch or t.models for t in tensors) or (tensors and thing in interp.functions):
             return values(
                 mixed(
                     tensors,

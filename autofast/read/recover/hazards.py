@@ -6,14 +6,26 @@ import ast
 import re
 from collections.abc import Iterator
 
-from autofast.model.events import CallFrame, WithFrame
+from autofast.flow.callgraph import CallGraph
+from autofast.model.events import CallFrame, Site, WithFrame
 from autofast.model.kinds import is_autocast, is_module, is_optimizer
 from autofast.model.names import WRAPPERS, is_of_model_library
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import at, function_of
 from autofast.model.syntax import is_read
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Arguments, Ext, Inst, Ref, Tensor, Thing, Unknown, Values, const
+from autofast.model.values import (
+    Arguments,
+    Ext,
+    Inst,
+    Reason,
+    Ref,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    const,
+)
 from autofast.read.recover.compiled import is_in_place, is_left_eager, records_graphs
 from autofast.read.recover.escapes import YIELDS, ends_with_call
 from autofast.read.recover.leaks import carries
@@ -168,8 +180,8 @@ def _shared_objects(script: Script, region: Region) -> str:
             if isinstance(thing, Ref):
                 return f"{at(site.node)} gives a tensor to {thing.name}(), which is not known"
             if isinstance(thing, Unknown):
-                # There it is another form of the model.
-                if script.log.at("forward", site.node) is None:
+                # There it is another form of the model, or code that is looked at for itself.
+                if script.log.at("forward", site.node) is None and not _is_entered(script, site):
                     return f"{at(site.node)} gives a tensor to something that is not known: {thing.why}"
             elif any(
                 o.this is thing and not region.meets(s, o)
@@ -211,7 +223,11 @@ def needs_gradients(
         if site.kind != ".step" or evaluation.kind != "statement":
             return f"{at(site.node)} uses gradients"
     for site, occurrence in region.sites(script, "call_unknown"):
-        if occurrence.args is not None and _trainable(occurrence.args):
+        if (
+            occurrence.args is not None
+            and _trainable(occurrence.args)
+            and not _is_entered(script, site)
+        ):
             why = occurrence.this.why if isinstance(occurrence.this, Unknown) else ""
             return f"{at(site.node)} calls something that is not known: {why}"
     for site, occurrence in region.sites(script, "forward"):
@@ -270,6 +286,12 @@ def _runs_in(script: Script, function: ast.AST, region: Region) -> bool:
         for o in site
         for f in region.below(o.stack)
     )
+
+
+def _is_entered(script: Script, site: Site) -> bool:
+    """Whether it applies an autograd Function whose ``forward`` has been followed."""
+    functions = all(getattr(o.this, "reason", None) is Reason.FUNCTION for o in site)
+    return functions and bool(script.analysis(CallGraph).entered(site.node))
 
 
 def _trainable(args: Arguments) -> bool:
