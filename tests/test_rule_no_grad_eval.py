@@ -1972,7 +1972,7 @@ def test_evaluations_that_apply_a_function() -> None:
     check(APPLIES + EVALUATE + TRAIN + CALL, "inference_mode")
 
 
-KEPT = TRAIN.replace(
+TRAINED_WITH = TRAIN.replace(
     "optimizer.zero_grad()", "optimizer.zero_grad(); extra = kept[-1] if kept else 0"
 ).replace("model(x), y)\n", "model(x), y) + (extra * 2).sum()\n")
 
@@ -1980,7 +1980,7 @@ KEPT = TRAIN.replace(
 @pytest.mark.parametrize(
     ("old", "new", "train"),
     [
-        ("ctx.save_for_backward(x)", "ctx.save_for_backward(x); kept.append(x * 2)", KEPT),
+        ("ctx.save_for_backward(x)", "ctx.save_for_backward(x); kept.append(x * 2)", TRAINED_WITH),
         ("ctx.save_for_backward(x)", "ctx.save_for_backward(x); Net.last = x * 2", TRAIN.replace("model(x), y)", "model(x) + getattr(Net, 'last', 0).sum(), y)")),
         ("ctx.save_for_backward(x)", "OTHER(x)", TRAIN),
     ],

@@ -20,7 +20,7 @@ from autofast.model.calls import is_name, keyword_of
 from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, parent_of, source_of, statement_of
-from autofast.model.syntax import VARIABLES, is_attribute, is_read, is_stored
+from autofast.model.syntax import VARIABLES, is_attribute, is_number, is_stored, is_text
 from autofast.model.values import (
     Arg,
     Const,
@@ -148,7 +148,7 @@ def _written(
     if isinstance(node, ast.AugAssign):
         if (
             _writes_itself(script, node.target)
-            and not _is_text(script, node.value)
+            and not _begins_as_text(node.value)
             and not _is_counter(script, node.target)
         ):
             site = script.log.at("augment", node)
@@ -192,19 +192,11 @@ def _writes_itself(script: Script, target: ast.expr) -> bool:
     return any(isinstance(t, (Seq, Dict)) for t in script.values(target.value))
 
 
-def _is_text(script: Script, expr: ast.expr) -> bool:
-    """Text for certain, which no tensor takes."""
-    match expr:
-        case ast.JoinedStr():
-            return True
-        case ast.BinOp(op=ast.Add(), left=left, right=right):
-            return _is_text(script, left) or _is_text(script, right)
-        case (
-            ast.BinOp(op=ast.Mod(), left=inner)
-            | ast.Call(func=ast.Attribute(value=inner, attr="format" | "join"))
-        ):
-            return _is_text(script, inner)
-    return isinstance(expr, ast.Constant) and isinstance(expr.value, str)
+def _begins_as_text(expr: ast.expr) -> bool:
+    """``"epoch " + name``, ``"%d" % n``, which no tensor takes."""
+    while isinstance(expr, ast.BinOp):
+        expr = expr.left
+    return is_text(expr) or isinstance(expr, ast.JoinedStr)
 
 
 def _is_counter(script: Script, target: ast.expr) -> bool:
@@ -229,19 +221,9 @@ def _begins_with_numbers(script: Script, target: ast.Attribute) -> bool:
     """``self.epochs += 1`` where nothing but numbers that are written out, and sums of integers, is
     ever kept under the name.
     """
-    for node in script.nodes:
-        if isinstance(node, ast.Constant) and node.value == target.attr:
-            return False  # setattr(self, "epochs", ...)
-        if not is_attribute(node, target.attr) or is_read(node):
-            continue
-        statement = parent_of(node)
-        value = getattr(statement, "value", None)
-        kept = value.value if isinstance(value, ast.Constant) else None
-        if not isinstance(statement, (ast.Assign, ast.AugAssign)):
-            return False
-        if not isinstance(kept, (int, float)):
-            return False
-    return True
+    found = (parent_of(n) for n in script.nodes if is_attribute(n, target.attr) and is_stored(n))
+    added = [node.value for node in found if isinstance(node, ast.AugAssign)]
+    return script.analysis(Memory).begins_as_number(target) and all(map(is_number, added))
 
 
 def _is_wrapped(name: ast.Name) -> bool:

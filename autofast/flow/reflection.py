@@ -15,15 +15,10 @@ if TYPE_CHECKING:
 BY_TEXT = frozenset({"eval", "exec"})
 
 
-def shows_names(scope: ast.AST) -> bool:
-    """Whether a scope asks for its variables by ``locals()``, ``vars()``, ``globals()``, or runs
-    text: ``"{loss}".format(**locals())``.
-    """
-    return bool(showing(scope))
-
-
 def showing(scope: ast.AST) -> list[ast.Call]:
-    """The calls that show the variables of a scope."""
+    """The calls by which a scope asks for its variables, ``locals()``, ``vars()``, ``globals()``,
+    or runs text: ``"{loss}".format(**locals())``.
+    """
     known: list[ast.Call] | None = getattr(scope, "_af_showing", None)
     if known is None:
         known = scope._af_showing = list(_showing(scope))  # type: ignore[attr-defined]
@@ -48,12 +43,9 @@ def is_glance(show: ast.Call, scope: ast.AST) -> bool:
     """
     if function_of(show) is not scope or is_name(show.func, *BY_TEXT):
         return False
-    match parent_of(show):
-        case ast.Subscript(value=held) if held is show:
-            return True
-        case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[held]) if held is show:
-            return True
-    return not isinstance(scope, ast.Module)
+    return not isinstance(scope, ast.Module) or isinstance(
+        parent_of(show), (ast.Subscript, ast.Compare)
+    )
 
 
 def is_spelled(node: ast.expr) -> bool:

@@ -216,7 +216,9 @@ class Calls(Entering):
         )
         if not cls.find("setup_context"):
             args = replace(args, positional=[Given(values(context), None), *args.positional])
-        self.call_values(cls.find("forward") or NOTHING, args, node)
+        for func in ordered(cls.find("forward") or NOTHING):
+            if isinstance(func, Func) and len(func.decorators) < 2:  # `staticmethod`
+                self.call_function(func, args, node, None)
 
     def call_instance(self, thing: Inst, args: Arguments, node: ast.AST | None) -> Values:
         own = thing.cls.find("__call__")

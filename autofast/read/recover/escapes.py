@@ -110,7 +110,7 @@ class _Ways:
         made = getattr(thing, "made", None)
         node = getattr(thing, "node", None)
         if isinstance(thing, Ext) and thing.name == CONTEXT:
-            return True
+            return True  # of this call
         return (isinstance(node, ast.AST) and self.region.holds(node)) or (
             isinstance(made, tuple) and self.region.reaches(made)
         )

@@ -6,32 +6,20 @@ import ast
 import re
 from collections.abc import Iterator
 
-from autofast.flow.callgraph import CallGraph
-from autofast.model.events import CallFrame, Site, WithFrame
+from autofast.model.events import CallFrame, WithFrame
 from autofast.model.kinds import is_autocast, is_module, is_optimizer
 from autofast.model.names import WRAPPERS, is_of_model_library
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import at, function_of
 from autofast.model.syntax import is_read
 from autofast.model.tensors import tensors_in
-from autofast.model.values import (
-    Arguments,
-    Ext,
-    Inst,
-    Reason,
-    Ref,
-    Tensor,
-    Thing,
-    Unknown,
-    Values,
-    const,
-)
+from autofast.model.values import Arguments, Ext, Inst, Ref, Tensor, Thing, Unknown, Values, const
 from autofast.read.recover.compiled import is_in_place, is_left_eager, records_graphs
 from autofast.read.recover.escapes import YIELDS, ends_with_call
 from autofast.read.recover.leaks import carries
 from autofast.read.recover.module_changes import changed_module
 from autofast.read.recover.region import Region
-from autofast.read.recover.trained import BACKWARDS, HARMLESS, Training
+from autofast.read.recover.trained import BACKWARDS, HARMLESS, Training, is_entered
 from autofast.read.recover.trials import memory_trial
 
 # fmt: off
@@ -181,7 +169,7 @@ def _shared_objects(script: Script, region: Region) -> str:
                 return f"{at(site.node)} gives a tensor to {thing.name}(), which is not known"
             if isinstance(thing, Unknown):
                 # There it is another form of the model, or code that is looked at for itself.
-                if script.log.at("forward", site.node) is None and not _is_entered(script, site):
+                if script.log.at("forward", site.node) is None and not is_entered(script, site):
                     return f"{at(site.node)} gives a tensor to something that is not known: {thing.why}"
             elif any(
                 o.this is thing and not region.meets(s, o)
@@ -223,11 +211,7 @@ def needs_gradients(
         if site.kind != ".step" or evaluation.kind != "statement":
             return f"{at(site.node)} uses gradients"
     for site, occurrence in region.sites(script, "call_unknown"):
-        if (
-            occurrence.args is not None
-            and _trainable(occurrence.args)
-            and not _is_entered(script, site)
-        ):
+        if _trainable(occurrence.args) and not is_entered(script, site):
             why = occurrence.this.why if isinstance(occurrence.this, Unknown) else ""
             return f"{at(site.node)} calls something that is not known: {why}"
     for site, occurrence in region.sites(script, "forward"):
@@ -288,15 +272,9 @@ def _runs_in(script: Script, function: ast.AST, region: Region) -> bool:
     )
 
 
-def _is_entered(script: Script, site: Site) -> bool:
-    """Whether it applies an autograd Function whose ``forward`` has been followed."""
-    functions = all(getattr(o.this, "reason", None) is Reason.FUNCTION for o in site)
-    return functions and bool(script.analysis(CallGraph).entered(site.node))
-
-
-def _trainable(args: Arguments) -> bool:
+def _trainable(args: Arguments | None) -> bool:
     """Whether something that can be trained with is among the arguments."""
-    given = [g.values for g in args.every]
+    given = [g.values for g in args.every] if args is not None else []
     return any(t.grad for t in tensors_in(*given)) or any(
         is_module(t) or is_optimizer(t) for v in given for t in v
     )

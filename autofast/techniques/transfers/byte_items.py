@@ -13,7 +13,7 @@ from autofast.edit.edits import DropKeyword, Edit, Remove, Rewrite
 from autofast.facts.arrays import Channels, by_channel
 from autofast.facts.byte_values import LAYOUT, is_bytes, is_picture
 from autofast.flow.program import Flow
-from autofast.flow.reflection import shows_names
+from autofast.flow.reflection import showing
 from autofast.model.calls import is_method, is_name, literal_of, spread_out
 from autofast.model.script import Loader, Script
 from autofast.model.source import at, function_of, live, statement_of
@@ -210,7 +210,7 @@ def returned(getitem: ast.FunctionDef) -> ast.expr | None:
     """What a plain ``__getitem__`` gives, where that stands in one place."""
     match [n for n in live(getitem) if isinstance(n, ast.Return)]:
         case [only] if only is getitem.body[-1] and not getitem.decorator_list:
-            return None if shows_names(getitem) else only.value
+            return None if showing(getitem) else only.value
     return None
 
 
