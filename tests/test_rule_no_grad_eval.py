@@ -1997,3 +1997,11 @@ def test_what_a_function_gives_may_be_trained_with() -> None:
         "loss = F.cross_entropy(", "loss = clipped(model, x).sum() + F.cross_entropy("
     )
     untouched(APPLIES + text + train)
+
+
+def test_what_a_function_gives_of_weights_alone_may_be_trained_with() -> None:
+    text = "scale = nn.Parameter(torch.ones(3))\n\n\ndef scaled(model, rows):\n    model.eval()\n    print(model(rows.to(device)).argmax(1).sum().item())\n    return Clip.apply(scale, 0.1)\n"
+    train = TRAIN.replace(
+        "F.cross_entropy(model(x), y)", "F.cross_entropy(model(x) * scaled(model, x), y)"
+    )
+    untouched(APPLIES + text + train)

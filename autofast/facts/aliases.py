@@ -146,11 +146,7 @@ def _written(
     script: Script, node: ast.AST, shared: bool
 ) -> Iterator[tuple[Values, ast.expr | None]]:
     if isinstance(node, ast.AugAssign):
-        if (
-            _writes_itself(script, node.target)
-            and not _begins_as_text(node.value)
-            and not _is_counter(script, node.target)
-        ):
+        if _writes_itself(script, node) and not _is_counter(script, node.target):
             site = script.log.at("augment", node)
             old: Values = (
                 frozenset().union(*(o.data["old"] for o in site))
@@ -183,20 +179,18 @@ def _written(
         yield found, target
 
 
-def _writes_itself(script: Script, target: ast.expr) -> bool:
+def _writes_itself(script: Script, node: ast.AugAssign) -> bool:
     """Whether nothing else says what `target += ...` writes to: of arrays, `rows[0] += 1` stores
-    into `rows`; of lists, it changes what they hold.
+    into `rows`; of lists, it changes what they hold. No tensor takes text.
     """
+    added, target = node.value, node.target
+    while isinstance(added, ast.BinOp):
+        added = added.left  # `line += ", " + name`
+    if is_text(added) or isinstance(added, ast.JoinedStr):
+        return False
     if not isinstance(target, ast.Subscript):
         return True
     return any(isinstance(t, (Seq, Dict)) for t in script.values(target.value))
-
-
-def _begins_as_text(expr: ast.expr) -> bool:
-    """``"epoch " + name``, ``"%d" % n``, which no tensor takes."""
-    while isinstance(expr, ast.BinOp):
-        expr = expr.left
-    return is_text(expr) or isinstance(expr, ast.JoinedStr)
 
 
 def _is_counter(script: Script, target: ast.expr) -> bool:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from autofast.model.calls import is_name
-from autofast.model.source import ancestors, function_of, parent_of, source_of, walk
+from autofast.model.source import ancestors, function_of, nodes_in, parent_of, source_of
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -21,20 +20,16 @@ def showing(scope: ast.AST) -> list[ast.Call]:
     """
     known: list[ast.Call] | None = getattr(scope, "_af_showing", None)
     if known is None:
-        known = scope._af_showing = list(_showing(scope))  # type: ignore[attr-defined]
+        found = [n for n in nodes_in(scope, ast.Call) if _shows(n, scope)]
+        known = scope._af_showing = found  # type: ignore[attr-defined]
     return known
 
 
-def _showing(scope: ast.AST) -> Iterator[ast.Call]:
-    everywhere = isinstance(scope, ast.Module)
-    for node in walk(scope):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-            continue
-        name, here = node.func.id, function_of(node) is scope
-        of_file = everywhere and (name == "globals" or name in BY_TEXT)
-        asked = name in BY_TEXT or name == "locals" or (name == "vars" and not node.args)
-        if of_file or (here and asked):
-            yield node
+def _shows(call: ast.Call, scope: ast.AST) -> bool:
+    if isinstance(scope, ast.Module) and is_name(call.func, "globals", *BY_TEXT):
+        return True
+    asks = is_name(call.func, "locals", *BY_TEXT) or is_name(call.func, "vars") and not call.args
+    return asks and function_of(call) is scope
 
 
 def is_glance(show: ast.Call, scope: ast.AST) -> bool:

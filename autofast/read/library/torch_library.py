@@ -184,7 +184,7 @@ def call(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> V
     if isinstance(thing, Unknown):
         interp.emit("call_unknown", node, thing, args)
         tensors = tensors_in(*(g.values for g in args.every))
-        if any(t.batch or t.models for t in tensors) or (tensors and thing in interp.functions):
+        if any(t.batch or t.models for t in tensors):
             return values(
                 mixed(
                     tensors,
@@ -194,6 +194,8 @@ def call(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> V
                     rank="?",
                 )
             )
+        if tensors and thing in interp.functions:
+            return values(thing, mixed(tensors, grad=interp.grad_on(), dtype="?", rank="?"))
         return values(thing)
     return values(Unknown("what a call of it returns"))
 

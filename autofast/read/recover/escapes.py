@@ -109,10 +109,11 @@ class _Ways:
     def born_inside(self, thing: Thing | None) -> bool:
         made = getattr(thing, "made", None)
         node = getattr(thing, "node", None)
-        if isinstance(thing, Ext) and thing.name == CONTEXT:
-            return True  # of this call
-        return (isinstance(node, ast.AST) and self.region.holds(node)) or (
-            isinstance(made, tuple) and self.region.reaches(made)
+        context = isinstance(thing, Ext) and thing.name == CONTEXT  # of one call
+        return (
+            context
+            or (isinstance(node, ast.AST) and self.region.holds(node))
+            or (isinstance(made, tuple) and self.region.reaches(made))
         )
 
     def local_names(self, thing: Thing | None) -> list[ast.Name]:
