@@ -153,10 +153,7 @@ def _certain(stack: Stack) -> bool:
 
 def _before(script: Script, site: Site, place: ast.stmt) -> bool:
     """Whether the script comes to ``site`` before it comes to ``place``."""
-    inside_place = {id(n) for n in ast.walk(place)}
-    orders = [
-        o.order for _, other in script.log.each() if id(other.node) in inside_place for o in other
-    ]
+    orders = [o.order for other in script.log.within(place) for o in other]
     return bool(orders) and all(o.order < min(orders) for o in site)
 
 

@@ -14,13 +14,11 @@ from autofast.techniques.transfers.creations import moved
 from autofast.techniques.transfers.dealt_out import against
 from autofast.techniques.transfers.drawn_arrays import from_numpy
 from autofast.techniques.transfers.factories import loops_of_steps
-from autofast.techniques.transfers.fixed import fixed
 from autofast.techniques.transfers.indices import indices
 from autofast.techniques.transfers.made_each_step import made_each_step
 from autofast.techniques.transfers.moving_helpers import for_helpers, told_where
 
 DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
-ONCE = "its numbers are the same every time: make it once, with the model (`register_buffer`), and use it here"
 ASKED = gains.nothing("a condition at each place, for a copy that a helper makes")
 SERVES = gains.for_others
 COPIES = gains.nothing("torch.tensor copies its numbers from the host, wherever it is told to")
@@ -42,11 +40,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     creations = [*moved(script, hot), *for_helpers(script, hot), *from_numpy(script, hot)]
     creations += [*indices(script, hot), *told_where(script, hot), *buffers(script, hot)]
     known = {id(n) for c in creations for place in (c.call, *c.moves) for n in ast.walk(place)}
-    once = [node for node in fixed(script, hot) if id(node) not in known]
-    for node in once:
-        yield Finding(node, MESSAGE, advice=ONCE)
-    known |= {id(n) for node in once for n in ast.walk(node)}
-    for node, advice in made_each_step(script, known):
+    for node, advice in made_each_step(script, hot, known):
         yield Finding(node, MESSAGE, advice=advice)
     for creation in creations:
         if why := against(script, creation, hot):

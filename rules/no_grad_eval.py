@@ -13,10 +13,10 @@ from autofast.flow.scopes import own_nodes
 from autofast.model.events import loops
 from autofast.model.names import OWNERS
 from autofast.model.script import Evaluation, Script
-from autofast.model.source import at, source_of
+from autofast.model.source import at, nodes_in, source_of
 from autofast.model.syntax import DEFS, VARIABLES, is_attribute
 from autofast.model.tensors import is_unknown_in, tensors_in
-from autofast.model.values import Ext, Ref
+from autofast.model.values import Ext, Func, Inst, Ref, Tensor
 from autofast.read.recover.evaluations import HOOKS
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.evaluation.places import (
@@ -53,6 +53,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
                 evaluation.kind == "function"
                 and evaluation.mode == "on"
                 and getattr(evaluation.node, "name", "") in HOOKS
+                and _records(script, evaluation)
             ):
                 yield from added(script, evaluation)
         return
@@ -130,10 +131,11 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
         yield Finding(node, message, refusal=evaluation.unknown)
         return
     asks = UNLESS_BESIDE if evaluation.kind == "statement" else None
-    if evaluation.kind == "statement" and not is_measured(script, evaluation):
-        if not is_worth(evaluation):
+    if evaluation.kind == "statement":
+        measured = is_measured(script, evaluation)
+        if not measured and not is_worth(evaluation):
             return
-        asks = ONE_PASS if _is_one_pass(evaluation) else asks
+        asks = ONE_PASS if _is_one_pass(evaluation, not measured) else asks
     torch, imports = torch_in(source_of(node))
     old = bool(script.torch.rules_out(SINCE))
     only = old or bool(evaluation.escapes or trained_replicas(script, evaluation))
@@ -151,9 +153,20 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     yield Finding(node, message, edits=(*imports, edit), asks=asks, torch=None if only else SINCE)
 
 
-def _is_one_pass(evaluation: Evaluation) -> bool:
-    """A look at what a layer gives, outside of all loops."""
-    return not any(loops(o.stack) for site in evaluation.forwards for o in site)
+def _is_one_pass(evaluation: Evaluation, all_data: bool) -> bool:
+    """A look at what a layer gives, outside of all loops; without ``all_data`` at one batch."""
+    passes = [o for site in evaluation.forwards for o in site]
+    given = [t for o in passes for t in o.data.get("inputs", ())]
+    one = all_data or (bool(given) and all(isinstance(t, Tensor) and t.batch for t in given))
+    return one and not any(loops(o.stack) for o in passes)
+
+
+def _records(script: Script, evaluation: Evaluation) -> bool:
+    """Whether a pass records anything: an average of weights goes below ``no_grad`` itself."""
+    made = [o.this.cls for s in evaluation.forwards for o in s if isinstance(o.this, Inst)]
+    own = [f.node for cls in made for f in cls.find("forward") or () if isinstance(f, Func)]
+    modes = [any(script.is_call(n, "torch.no_grad") for n in nodes_in(f, ast.Call)) for f in own]
+    return not own or not all(modes)
 
 
 def inference_mode(

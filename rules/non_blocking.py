@@ -12,8 +12,8 @@ from autofast.model.source import statement_of
 from autofast.rule import Effect, Finding, Need, Options, Question, rule
 from autofast.techniques.loading.pinned import Pinned, place
 from autofast.techniques.loading.resident import is_left
-from autofast.techniques.transfers.arrays import arrays
 from autofast.techniques.transfers.copies import Move, against, asynchronous, moves
+from autofast.techniques.transfers.made_each_step import arrays
 from autofast.techniques.transfers.redundant import is_placed, taken_out
 
 PAGEABLE = gains.nothing(

@@ -18,6 +18,7 @@ from autofast.write.spelling import torch_in, uses_gpu
 
 SINCE, OLD = (1, 12), (1, 7)  # torch.set_float32_matmul_precision; torch.backends.cuda.matmul
 UNDER_AUTOCAST = gains.nothing("autocast runs the products in 16 bits")
+BY_DEFAULT = gains.nothing("a torch before 1.12 multiplies in TF32 by default")
 
 
 @rule(
@@ -50,6 +51,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     if old:
         setting = f"{torch}.backends.cuda.matmul.allow_tf32 = True"
     asks = UNDER_AUTOCAST if _runs_in_half(script, options) else None
+    if old and (script.torch.given or any(n.limit.is_below(SINCE) for n in script.torch.newest)):
+        asks = BY_DEFAULT
     edits = (*imports, Before(place, setting))
     yield Finding(place, message, edits=edits, asks=asks, torch=OLD if old else SINCE)
 

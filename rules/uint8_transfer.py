@@ -12,8 +12,7 @@ from autofast.rule import Effect, Finding, Options, Refusal, rule
 from autofast.techniques.loading.resident import left
 from autofast.techniques.transfers.byte_batches import copies_of
 from autofast.techniques.transfers.byte_edits import on_device
-from autofast.techniques.transfers.byte_items import Floats, made_of_bytes
-from autofast.techniques.transfers.byte_transforms import SINCE, Pictures, pictures_of
+from autofast.techniques.transfers.byte_transforms import SINCE, pictures_of
 
 MESSAGE = "images are read as bytes, made into floats one by one on the host, and copied as four times as many bytes"
 
@@ -32,11 +31,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         return
     loaders = [x for x in left(script, options) if x.moved]
     turn = 0  # of those whose constants have names
-    every: list[Floats | Pictures] = [
-        *made_of_bytes(script, loaders),
-        *pictures_of(script, loaders),
-    ]
-    for found in every:
+    for found in pictures_of(script, loaders):
         try:
             if found.why:
                 raise Refusal(found.why)
@@ -48,5 +43,4 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             continue
         turn += found.constants is not None
         if copies:
-            since = SINCE if isinstance(found, Pictures) else None
-            yield Finding(found.node, MESSAGE, edits=edits, torch=since)
+            yield Finding(found.node, MESSAGE, edits=edits, torch=SINCE)

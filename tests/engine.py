@@ -31,6 +31,7 @@ def script(*sources: Source) -> Any:
     )
     made.replaced = None
     made.values = lambda node: frozenset()
+    made.of_node = lambda question, node: question(made, node)
     made.nodes = [node for file in sources for node in file.nodes]
     made.each = lambda kind: (node for file in sources for node in file.each(kind))
     known: dict[Any, Any] = {}

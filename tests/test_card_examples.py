@@ -27,7 +27,11 @@ pytestmark = pytest.mark.skipif(not HAVE_TORCH, reason="the scripts are executed
 SCRIPTS = Path(__file__).with_name("card_examples")
 PRETEND = {
     script: str(Path(__file__).with_name("pretend") / name)
-    for script, name in {"apex_o1.py": "apex.py", "images.py": "torchvision.py"}.items()
+    for script, name in {
+        "apex_o1.py": "apex.py",
+        "images.py": "torchvision.py",
+        "photos.py": "torchvision.py",
+    }.items()
 }
 SHOWN = {  # script -> the rules whose cards show parts of it
     "amp.py": "legacy-amp-api unscale-before-clip",
@@ -204,7 +208,7 @@ def test_example(name: str, tmp_path: Path) -> None:
         check(example, made.before, text)
     (tmp_path / "train.py").write_text(made.before, "utf-8")
     original = Job(tmp_path, before=PRETEND.get(SCRIPT[name], ""))
-    stays = original.before if name == "gpu-augmentation" else ""
+    stays = "" if name == "apex-amp" else original.before
     changed = Job(tmp_path, files={"train.py": text.encode()}, before=stays)
     before, after = HARNESS.run_many([original, changed])
     assert before.ok and before.losses, before.traceback

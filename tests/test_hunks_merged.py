@@ -143,11 +143,27 @@ for epoch in range(2):
 
 def test_a_sum_on_a_device_without_float64_is_one_line() -> None:
     done = apply("loss-item-sync", SUM)
-    assert (
-        "total += sum(torch.stack(losses).tolist())" in done.lines and "for value" not in done.text
-    )
+    assert "total = sum(torch.stack(losses).tolist())" in done.lines  # in place of the 0
+    assert "total = 0.0" not in done.text and "for value" not in done.text
     assert {f.effect for f in done.fixes} == {Effect.ROUNDING}
     assert run(done.text)["totals"] == pytest.approx(run(SUM)["totals"], rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("begin", "behind"),
+    [
+        ("total = 0.0\n    print(total)", ""),
+        ("total = 1.0", ""),
+        ("if not epoch:\n        total = 0.0", ""),
+        ("total = 0.0\n    if epoch:\n        total = 2.0", ""),
+        ("total = 0.0", "\n        total += 1.0"),
+    ],
+)
+def test_what_a_sum_begins_as_may_be_asked_for(begin: str, behind: str) -> None:
+    text = SUM.replace("total = 0.0", begin).replace("loss.item()", f"loss.item(){behind}")
+    done = apply("loss-item-sync", text)
+    assert "losses = []" not in done.text or "total += sum(torch.stack" in done.text
+    assert run(done.text)["totals"] == pytest.approx(run(text)["totals"], rel=1e-12)
 
 
 def test_the_same_tensor_in_two_sums_is_not_kept_twice() -> None:

@@ -59,6 +59,29 @@ WAYS = {
             probe.show(batch_size)
         tyro.cli(main)
     """,
+    "tyro, a class": """
+        from dataclasses import dataclass, field
+        import probe
+        import tyro
+        @dataclass
+        class Args:
+            names: list = field(default_factory=list)
+            batch_size: int = 64
+        def main(args):
+            probe.show(args.batch_size)
+        if __name__ == "__main__":
+            main(tyro.cli(Args))
+    """,
+    "transformers": """
+        from dataclasses import dataclass, field
+        import probe
+        from transformers import HfArgumentParser
+        @dataclass
+        class Args:
+            batch_size: int = 64
+        (args,) = HfArgumentParser(Args).parse_args_into_dataclasses()
+        probe.show(args.batch_size)
+    """,
     "own parser": """
         import argparse
         import probe
@@ -90,6 +113,41 @@ WAYS = {
             probe.show(batch_size)
         if __name__ == "__main__":
             main()
+    """,
+    "click, a group": """
+        import click
+        import probe
+        @click.group()
+        @click.option("--out", default="out")
+        @click.pass_context
+        def cli(ctx, out):
+            ctx.obj = {"out": out}
+        @cli.command()
+        @click.option("--batch-size", default=64)
+        @click.pass_obj
+        def train(obj, batch_size, **kw):
+            probe.show(batch_size)
+        @cli.group()
+        def more():
+            pass
+        @more.command("try")
+        def try_it():
+            pass
+        if __name__ == "__main__":
+            cli(obj={})
+    """,
+    "typer, an app": """
+        import probe
+        import typer
+        app = typer.Typer()
+        @app.command()
+        def train(path: str, batch_size: int = 64):
+            probe.show(batch_size)
+        @app.command()
+        def test(path: str):
+            pass
+        if __name__ == "__main__":
+            app()
     """,
     "click, named": """
         import click
@@ -132,6 +190,23 @@ def test_an_option_is_its_default_or_what_is_said(way: str, tmp_path: Path) -> N
     assert isinstance(option, Arg)
     assert (option.name, option.default) == ("batch_size", frozenset({Const(64)}))
     assert option.said is not None
+
+
+def test_a_field_that_is_made_anew_or_has_no_default_is_not_known(tmp_path: Path) -> None:
+    code = """
+        from dataclasses import dataclass, field
+        import probe, pyrallis
+        @dataclass
+        class Args:
+            size: int
+            sizes: list = field(default_factory=lambda: [64])
+        args = pyrallis.parse(config_class=Args)
+        probe.show(args.size)
+        probe.show(args.sizes)
+    """
+    found = shown(read(tmp_path, code))
+    assert sum(isinstance(t, Unknown) for t in found) >= 2
+    assert not any(isinstance(t, Arg) for t in found)
 
 
 def test_options_of_parents_that_are_not_known(tmp_path: Path) -> None:

@@ -494,7 +494,7 @@ def test_a_split_before_the_draws_and_a_permutation_of_each_epoch_do_not_matter(
 
 
 IN_TWO = "z = torch.zeros(3, 4)\n{more}if cuda:\n    {move}\n"
-WHERE = 'device="cuda" if cuda else None'
+WHERE = 'device="cuda" if cuda else "cpu"'
 
 
 @pytest.mark.parametrize(
@@ -507,7 +507,7 @@ WHERE = 'device="cuda" if cuda else None'
         ),
         (IN_TWO.format(more="", move="x = x.cuda(); z = z.cuda()"), [f"z = torch.zeros(3, 4, {WHERE})", "x = x.cuda()"]),
         (IN_TWO.format(more="", move="z = z.cuda()").replace("if cuda", "if torch.cuda.is_available()"),
-         ['z = torch.zeros(3, 4, device="cuda" if torch.cuda.is_available() else None)']),
+         ['z = torch.zeros(3, 4, device="cuda" if torch.cuda.is_available() else "cpu")']),
         (IN_TWO.format(more="", move="x = x + z; z = z.cuda()"), []),
         (IN_TWO.format(more="", move="z, x = x, z.cuda()"), []),
         (IN_TWO.format(more="cuda = step > 9\n", move="z = z.cuda()"), []),
@@ -522,7 +522,7 @@ def test_made_and_moved_under_a_condition(make: str, expected: list[str]) -> Non
     assert run(done.text)["losses"] == run(done.before)["losses"]
 
 
-CUDA = 'device="cuda" if torch.cuda.is_available() else None'
+CUDA = 'device="cuda" if torch.cuda.is_available() else "cpu"'
 HELPERS = """
 use = True
 def to_var(x, volatile=False):

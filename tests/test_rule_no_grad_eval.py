@@ -2005,3 +2005,78 @@ def test_what_a_function_gives_of_weights_alone_may_be_trained_with() -> None:
         "F.cross_entropy(model(x), y)", "F.cross_entropy(model(x) * scaled(model, x), y)"
     )
     untouched(APPLIES + text + train)
+
+
+ONE_BATCH = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+data = TensorDataset(torch.randn(64, 8), torch.randn(64, 1))
+loader = DataLoader(data, batch_size=8)
+model = nn.Linear(8, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+for epoch in range(9):
+    for x, y in loader:
+        loss = (model(x.to(device)) - y.to(device)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+model.eval()
+{given}
+out = model(x.to(device))
+print(out.argmax(1))
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "worth"), [("x, y = next(iter(loader))", False), ("x = data.tensors[0]", True)]
+)
+def test_one_batch_that_is_looked_at_is_not_worth_a_block(given: str, worth: bool) -> None:
+    text = ONE_BATCH.format(given=given)
+    assert apply("no-grad-eval", text).fixes
+    assert bool(apply("no-grad-eval", text, min_gain=0.005).fixes) is worth
+
+
+AVERAGE = """
+import lightning as L
+import torch
+from torch import nn
+
+
+class Average(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.kept = [p.detach().clone() for p in net.parameters()]
+
+    def forward(self, net):
+        decay = 0.9
+        {mode}
+            for kept, p in zip(self.kept, net.parameters()):
+                kept.mul_(decay).add_((1 - decay) * p)
+
+
+class Net(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(64, 1)
+        self.average = Average(self.net)
+
+    def training_step(self, batch, n):
+        return self.net(batch).square().mean()
+
+    def on_train_batch_end(self, *args, **kwargs):
+        self.average(self.net)
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=1e-3)
+
+
+L.Trainer(max_epochs=9, accelerator="gpu").fit(Net(), torch.utils.data.DataLoader(torch.randn(8, 64)))
+"""
+
+
+@pytest.mark.parametrize(("mode", "n"), [("with torch.no_grad():", 0), ("if decay:", 1)])
+def test_an_average_below_no_grad_needs_none_around(mode: str, n: int) -> None:
+    assert len(apply("no-grad-eval", AVERAGE.format(mode=mode)).fixes) == n

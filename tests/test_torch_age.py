@@ -100,6 +100,7 @@ def test_what_is_still_there_says_nothing(tmp_path: Path, code: str) -> None:
         ({"requirments.txt": "python=3.7.3\npytorch=1.2.0"}, (1, 2)),
         ({"Reqs.txt": "torch==1.4.0"}, (1, 4)),
         ({"docs/requirements.txt": "torch==1.4.0"}, None),  # what builds the pages
+        ({"cog.yaml": 'build:\n  python_packages:\n    - "torch==1.9.1"'}, (1, 9)),
         ({"requirements.txt": "torchvision==0.14.1"}, (1, 13)),
         ({"requirements.txt": "torchvision<0.17"}, (2, 1)),
         ({"requirements.txt": "torchvision==0.2.1"}, (0, 4)),  # of its time
@@ -124,6 +125,8 @@ def test_what_is_still_there_says_nothing(tmp_path: Path, code: str) -> None:
         ({"requirements.txt": "numpy==1.19.5\ntransformers==4.44.0"}, None),
         ({"requirements.txt": "timm==0.4.12\nnumpy==1.26.4"}, None),
         ({"requirements.txt": "transformers>=4.2.1\ntimm<0.5\nnumpy==1.23.5"}, None),
+        ({"env.yml": "- pip:\n  - transformers~=4.10.2"}, (1, 9)),
+        ({"env.yml": "- pip:\n  - transformers~=4.10"}, None),
         ({"requirements.txt": "timm==0.4.12", "README.md": "PyTorch 2.1"}, (2, 1)),
         ({"environment.yml": "- pandas=1.1\n- pip:\n  - torchmetrics==0.2.0"}, (1, 8)),
         ({"requirements.txt": "torch>=1.4\n", "environment.yml": "- pytorch=1.10"}, (1, 10)),
@@ -184,6 +187,14 @@ def test_no_form_is_newer_than_torch(torch: str, rule: str, written: str) -> Non
     else:
         assert not done.fixes
         assert f"requirements.txt:1 asks for torch =={torch}, and what would be" in done.refusals
+
+
+@pytest.mark.parametrize(("pin", "worth"), [("==1.11", False), (">=1.11", True), ("==1.13", True)])
+def test_tf32_is_the_default_of_an_old_torch(pin: str, worth: bool) -> None:
+    layers = "nn.Sequential(nn.Linear(8, 3000), nn.Linear(3000, 3000), nn.Linear(3000, 3))"
+    text = TRAINING.replace("nn.Linear(8, 3)", layers).replace("batch_size=8", "batch_size=4096")
+    done = apply("tf32", text, min_gain=0.01, files={"requirements.txt": f"torch{pin}\n"})
+    assert bool(done.fixes) is worth
 
 
 def test_what_is_called_behind_an_option_alone_says_nothing(tmp_path: Path) -> None:

@@ -465,6 +465,41 @@ def test_workers_that_are_written_pin_ahead(tmp_path: Path) -> None:
     assert not {"pin-memory", "non-blocking"} & without.plan.applied
 
 
+def test_pinned_memory_goes_with_its_copies_not_with_others(tmp_path: Path) -> None:
+    """Another rule's change of the same copy needs no pinned memory."""
+    text = ROWS.replace("data = TensorDataset(torch.randn(256, 64), torch.randn(256, 1))", FILES)
+    text = text.replace("shuffle=True", "shuffle=True, num_workers=2")
+    text = text.replace("x, y = x.to(device), y.to(device)", MOVED)
+    text = text.replace("nn.Sequential(nn.Linear(64, 512)", "nn.Sequential(nn.Conv2d(3, 512, 3)")
+    found = rewritten(tmp_path, text)
+    assert {"pin-memory", "non-blocking"} <= small(found) and "channels-last" in found.plan.applied
+
+
+MOVED = "x = x.to(device)\n        y = torch.from_numpy(y.numpy() * 2).to(device)"
+
+
+def test_batches_are_not_pinned_for_copies_that_stay(tmp_path: Path) -> None:
+    parts = ROWS.replace("data = TensorDataset(torch.randn(256, 64), torch.randn(256, 1))", FILES)
+    made = [
+        f"{n} = DataLoader(data, batch_size=32, num_workers=2)" for n in ("loader", "val", "test")
+    ]
+    text = parts.replace("loader = DataLoader(data, batch_size=32, shuffle=True)", "\n".join(made))
+    text = text.replace(
+        "for epoch in range(2):", EVALUATES.strip() + "\n\n\nfor epoch in range(2):"
+    )
+    text += "    evaluate(val)\n    evaluate(test)\n"
+    assert "".join(rewritten(tmp_path, text).texts.values()).count("pin_memory=") == 1
+
+
+EVALUATES = """
+@torch.no_grad()
+def evaluate(loader):
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        print(nn.functional.mse_loss(model(x), y))
+"""
+
+
 def test_a_read_beside_one_that_stays_is_left() -> None:
     done = apply("loss-item-sync", ROWS, min_gain=0.01)
     assert done.fixes
@@ -479,6 +514,33 @@ def test_a_read_beside_one_that_stays_is_left() -> None:
         "total += loss.item()\n        if epoch % 5 == 4:\n            print(loss)",
     )
     assert apply("loss-item-sync", seldom, min_gain=0.01).fixes
+
+
+@pytest.mark.parametrize("default", ["yes", "no"])
+def test_a_read_that_options_at_their_defaults_come_to_stays(default: str) -> None:
+    option = f"parser.add_argument('--show', default='{default}', choices=['yes', 'no'])\nargs = parser.parse_args()"
+    text = ROWS.replace(
+        "torch.manual_seed(0)", f"import argparse\n\nparser = argparse.ArgumentParser()\n{option}"
+    )
+    shown = "total += loss.item()\n        if args.show == 'yes':\n            print(loss)"
+    done = apply("loss-item-sync", text.replace("total += loss.item()", shown), min_gain=0.01)
+    assert bool(done.fixes) is (default == "no")
+
+
+@pytest.mark.parametrize("workers", ["", ", num_workers=2"])
+@pytest.mark.parametrize("moved", ["", "x = x.to(device)"])
+def test_a_read_beside_a_copy_that_waits_is_left_where_batches_are_ready(
+    workers: str, moved: str
+) -> None:
+    text = ROWS.replace("shuffle=True", f"shuffle=True{workers}")
+    text = text.replace(
+        "x, y = x.to(device), y.to(device)", moved or "x = x.cuda(non_blocking=True)"
+    )
+    text = text.replace("mse_loss(model(x), y)", "mse_loss(model(x), torch.ones_like(x[:, :1]))")
+    done = apply("loss-item-sync", text, min_gain=0.01)
+    assert bool(done.fixes) is not bool(workers and moved)  # else batches are made meanwhile
+    reasons = [f.gain.reason for f in done.findings if f.gain]
+    assert done.fixes or "waits for the device in the same step" in reasons[0]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 import torch
@@ -13,8 +14,11 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from autofast.config import Config
+from autofast.facts.cost import gains
 from autofast.facts.cost.machine import GPU
 from autofast.facts.cost.step import Estimate
+from autofast.read import read_script
+from autofast.rule import Finding, Options
 from tests.onerule import apply, run
 from tests.test_worth import CELL_BY_CELL, estimate, rewritten, small
 
@@ -53,7 +57,7 @@ for step in range(100000):
         ("SGD", []),
         ("adam", ["Adam(", "AdamW("]),
         ("lamb", ["Adam(", "AdamW("]),
-        ("rmsprop", ["Adam(", "AdamW("]),
+        ("rmsprop", []),  # which has no fused kernels
     ],
 )
 def test_an_optimizer_that_options_choose(default: str, fixed: list[str]) -> None:
@@ -545,6 +549,21 @@ def test_nothing_waits_behind_a_read_that_stays(before: str, behind: str, worth:
     assert bool(apply("empty-cache", text, min_gain=0.01).fixes) is worth
 
 
+@pytest.mark.parametrize(
+    ("below", "worth"),
+    [
+        ("torch.cuda.synchronize()\n    print(step)\n    print(loss.item())", False),
+        (
+            "torch.cuda.synchronize()\n    model(torch.ones(800, device=device))\n    loss.item()",
+            True,
+        ),
+    ],
+)
+def test_nothing_waits_in_front_of_a_read_that_stays(below: str, worth: bool) -> None:
+    text = WAITS.format(before="", behind="").replace("torch.cuda.synchronize()", below)
+    assert bool(apply("empty-cache", text, min_gain=0.01).fixes) is worth
+
+
 # ------------------------------------------------------------------------- constants of other types
 FILLED = """
 import torch
@@ -853,6 +872,136 @@ def test_an_order_is_drawn_where_the_seed_was_set(seeded: bool) -> None:
     assert "noise = torch.randn(len(x), 64, device=device)" in found.lines
 
 
+DRAWN = {
+    "torch.randint(9, (len(x),)).to(device)": False,
+    "torch.randint(0, 9, size=(len(x), 1)).to(device)": False,
+    "torch.rand(len(x)).to(device)": False,
+    "torch.rand(len(x), 64).to(device)": True,
+    "torch.randint(9, (len(x), 64)).to(device)": True,
+}
+
+
+@pytest.mark.parametrize("drawn", DRAWN)
+def test_one_number_for_each_item_is_not_worth_others(drawn: str) -> None:
+    text = MODES.replace("{call}", "train()").replace(
+        "            optimizer.step()\n",
+        f"            optimizer.step()\n            print(model({drawn}.float() @ x).shape)\n",
+    )
+    plain, seeded = (
+        apply("device-creation", head + text, min_gain=0.01).lines
+        for head in ("", "import torch\ntorch.manual_seed(0)\n")
+    )
+    assert any("device=device)" in line for line in plain)
+    assert any("device=device)" in line for line in seeded) is DRAWN[drawn]
+
+
+@pytest.mark.parametrize(("reads", "worth"), [(0, True), (6, False)])
+def test_a_tensor_made_beside_many_waits_that_stay(reads: int, worth: bool) -> None:
+    more = "            optimizer.step()\n            w = torch.ones(1).to(device) * loss\n"
+    more += "            print(w)\n" + "            if w.item() > 0: print(w)\n" * reads
+    text = MODES.replace("{call}", "train()").replace("            optimizer.step()\n", more)
+    found = apply("device-creation", text, min_gain=0.01)
+    assert ("w = torch.ones(1, device=device) * loss" in found.lines) is worth
+
+
+@pytest.mark.parametrize(
+    ("head", "data", "worth"),
+    [
+        ("", 'Rows("train")', True),
+        ("torch.manual_seed(0)\n", 'Rows("train")', False),
+        ("from lib import set_seed\nset_seed(0)\n", 'Rows("train")', False),
+        (
+            "torch.manual_seed(0)\n",
+            'torchvision.datasets.CIFAR10(".", transform=lambda x: x)',
+            True,
+        ),
+    ],
+)
+def test_workers_that_stay_where_the_seed_was_set(head: str, data: str, worth: bool) -> None:
+    """Half a second an epoch is worth other numbers where epochs are known to be short."""
+    text = MODES.replace("{call}", "train()").replace("from lib import Rows", ROWS_OF)
+    text = text.replace('Rows("train")', data)
+    found = apply("persistent-workers", "import torch, torchvision\n" + head + text, min_gain=0.01)
+    assert any("persistent_workers=True" in line for line in found.lines) is worth
+
+
+ROWS_OF = """
+
+class Rows(torch.utils.data.Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, i):
+        return torch.full((64,), float(i)), torch.zeros(1)
+
+"""
+
+
+@pytest.mark.parametrize("workers", ["num_workers", "0"])
+def test_workers_that_no_caller_asks_for_do_not_stay(workers: str) -> None:
+    text = MODES.replace("{call}", "train()").replace(
+        'loader = DataLoader(Rows("train"), batch_size=32, num_workers=2, pin_memory=True)',
+        "def load(num_workers=0):\n"
+        f'    return DataLoader(Rows("train"), batch_size=32, num_workers={workers})\n'
+        "loader = load()",
+    )
+    found = apply("persistent-workers", text, min_gain=0.01)
+    assert not any("persistent" in line for line in found.lines)
+
+
+# ------------------------------------------------------------- images whose size a layer tells
+ATARI = """
+import torch
+from torch import nn
+from lib import memory, actions
+
+device = torch.device("cuda")
+batch_size = 32
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolutions = nn.Sequential(
+            nn.Conv2d(4, 32, 8, stride=4), nn.ReLU(),
+            nn.Conv2d(32, 64, 4, stride=2), nn.ReLU(),
+            nn.Conv2d(64, 64, 3), nn.ReLU(),
+        )
+        self.head = nn.Sequential(nn.Linear(3136, 512), nn.ReLU(), nn.Linear(512, actions))
+
+    def forward(self, x):
+        x = self.convolutions(x)
+        {flat}
+        return self.head(x)
+
+
+model = Net().to(device)
+optimizer = torch.optim.Adam(model.parameters())
+for step in range(100000):
+    x, y = memory.sample(batch_size)
+    loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "flat", ["x = x.flatten(1)", "x = x.view(-1, 3136)", "x = torch.flatten(x, 1)"]
+)
+def test_images_as_large_as_the_dense_layer_behind_takes(flat: str, tmp_path: Path) -> None:
+    found = estimate(tmp_path, ATARI.replace("{flat}", flat))
+    assert isinstance(found, Estimate)
+    # sides of 20, 9 and 7 behind the convolutions, with images of up to 91 pixels
+    macs = 20**2 * 32 * 256 + 9**2 * 64 * 512 + 7**2 * 64 * 576
+    assert found.convolutions == pytest.approx(32 * 6 * macs / GPU.convolutions, rel=0.3)
+    text = ATARI.replace("{flat}", flat)
+    assert "autocast" in small(rewritten(tmp_path, text))
+
+
 # ------------------------------------------------------------------- what no default comes to
 OPTIONS = """
 import argparse
@@ -1070,3 +1219,130 @@ def test_one_copy_of_several_loaders_counts_on_the_one_that_is_worth_pinning(
     (once,) = rewritten(tmp_path, SHOWN_AGAIN).texts.values()
     assert "a.to(device, non_blocking=True)" in once
     assert not rewritten(tmp_path, once).texts
+
+
+# --------------------------------------------------------------------- depthwise convolutions
+DEPTHWISE = """
+import torch
+from torch import nn
+from lib import loader
+
+device = torch.device("cuda")
+
+
+def block(n):
+    return nn.Sequential(nn.Conv2d(n, n, 3, padding=1, groups={groups}), nn.Conv2d(n, n, 1), nn.ReLU())
+
+
+model = nn.Sequential(nn.Conv2d(3, 256, 3, padding=1), block(256), block(256)).to(device)
+optimizer = torch.optim.Adam(model.parameters())
+for epoch in range(100):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("groups", "left", "worth"),
+    [("n", ("autocast",), False), ("1", ("autocast",), True), ("n", (), True)],
+)
+def test_depthwise_convolutions_in_fp32_stay_as_they_are(
+    groups: str, left: tuple[str, ...], worth: bool, tmp_path: Path
+) -> None:
+    found = rewritten(
+        tmp_path, DEPTHWISE.replace("{groups}", groups), Config(ignore=left, min_gain=0.01)
+    )
+    assert ("channels-last" in {r.rule for r in found.records if r.status == "fix"}) is worth
+
+
+LABELS = """
+import torch
+from torch import nn
+from lib import data
+from torch.utils.data import DataLoader
+
+device = torch.device("cuda")
+loader, test = DataLoader(data, batch_size=32), DataLoader(data, batch_size=32)
+model = nn.Linear(80, 10).to(device)
+optimizer = torch.optim.Adam(model.parameters())
+for epoch in range(100):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    for label in range(10):
+        {once}
+        for x, y in test:
+            {each}
+            print(nn.functional.mse_loss(model(x.to(device)), labels))
+"""
+MADE = "labels = torch.zeros(32, 10).to(device)"
+
+
+@pytest.mark.parametrize(("once", "each", "worth"), [(MADE, "pass", False), ("pass", MADE, True)])
+def test_what_is_made_for_a_pass_over_data_is_not_made_in_every_step(
+    once: str, each: str, worth: bool
+) -> None:
+    text = LABELS.format(once=once, each=each)
+    assert bool(apply("device-creation", text, min_gain=0.01).fixes) is worth
+    start = text.index("    for label in")  # an evaluation, which takes a small part of an epoch
+    text = text[:start] + "    with torch.no_grad():\n" + indent(text[start:], "    ")
+    assert not apply("device-creation", text, min_gain=0.01).fixes
+    acting = text.replace("for x, y in test:", "for x in [torch.zeros(32, 80)] * 9:")
+    assert bool(apply("device-creation", acting, min_gain=0.01).fixes) is True
+
+
+@pytest.mark.parametrize(
+    ("channels", "head", "worth"),
+    [(10, "nn.Linear(10, 2)", False), (64, "nn.Linear(64, 2)", True), (10, "nn.ReLU()", True)],
+)
+def test_a_first_network_for_digits_stays_as_it_is(
+    channels: int, head: str, worth: bool, tmp_path: Path
+) -> None:
+    first = DEPTHWISE.index("def block")
+    text = DEPTHWISE[:first] + DEPTHWISE[DEPTHWISE.index("model =") :]
+    begin = text.index("model = ")
+    layers = f"nn.Conv2d(3, {channels}, 3), nn.Conv2d({channels}, {channels}, 3), {head}"
+    text = (
+        text[:begin]
+        + f"model = nn.Sequential({layers}).to(device)"
+        + text[text.index("\n", begin) :]
+    )
+    (tmp_path / "train.py").write_text(text, encoding="utf-8")
+    script = read_script(tmp_path / "train.py", tmp_path)
+    finding = Finding(script.optimizers[0].node, "")
+    for ask in (gains.layout, gains.algorithms):
+        gain = ask(script, Options(), finding, ())
+        assert gain is not None and (gain.known and not gain.share) is not worth, ask
+
+
+def test_an_evaluation_that_may_come_one_by_one(tmp_path: Path) -> None:
+    """cuDNN would measure again for each size of an image."""
+    text = (
+        MODES.replace("{call}", "train()\ntest()")
+        .replace("nn.Linear(64, 1)", "nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten())")
+        .replace(
+            "loader = DataLoader(",
+            'size = 8 if args.mode == "train" else 1\nloader = DataLoader(',
+            1,
+        )
+        .replace(
+            'DataLoader(Rows("train"), batch_size=32',
+            'DataLoader(Rows("train"), shuffle=True, batch_size=32',
+        )
+    )
+    mixed = text.replace(
+        "DataLoader(Rows(part), batch_size=8", "DataLoader(Whole(part), batch_size=size"
+    )
+    assert mixed != text
+    head = "import torch" + ROWS_OF + ROWS_OF.replace("class Rows", "class Whole")
+    one, other = (
+        apply("cudnn-benchmark", head + t.replace("from lib import Rows", ""))
+        for t in (text, mixed)
+    )
+    assert any("benchmark = True" in line for line in one.lines)
+    assert not any("benchmark = True" in line for line in other.lines)

@@ -332,7 +332,7 @@ def _allowed(
         finding = ignores.apply(_stamped(finding, rule.name, deciding))
         limit = max(effect, rule.effect) if rule.name in options.asked else effect
         finding = _limited(finding, rule.effect, limit)
-        if why := shadowing.against(finding.edits, script.sources):
+        if why := shadowing.against(finding.edits, script):
             finding = _refused(finding, why)
         finding = replace(finding, torch=finding.torch or rule.torch)
         key = key_of(finding)

@@ -10,8 +10,17 @@ import re
 from collections.abc import Iterable, Iterator
 
 from autofast.edit.edits import TEXTS, Edit, Helper, Import
-from autofast.edit.merge import anchors, file_of
-from autofast.model.source import Source, ancestors, children, nodes_in, statement_of, walk
+from autofast.edit.merge import anchors
+from autofast.model.script import Script
+from autofast.model.source import (
+    Source,
+    ancestors,
+    children,
+    nodes_in,
+    source_of,
+    statement_of,
+    walk,
+)
 from autofast.model.syntax import FUNCTIONS
 
 SCOPES = (*FUNCTIONS, ast.ClassDef)
@@ -22,20 +31,19 @@ BUILTIN = re.compile(
 PROSE = re.compile(r'"""(?s:.*?)"""|#[^\n]*|(?<![fF])"[^"\n]*"')  # docstrings, comments and texts
 
 
-def against(edits: Iterable[Edit], sources: Iterable[Source]) -> str:
+def against(edits: Iterable[Edit], script: Script) -> str:
     """Why the edits cannot be made: a function of Python that they use is something else there;
     empty where none is.
     """
-    files = list(sources)
     for edit in edits:
         used = {
             name
             for text in TEXTS
             for name in BUILTIN.findall(PROSE.sub("", getattr(edit, text, None) or ""))
         } - _theirs(edit)
-        for scope, source in _scopes(edit) if used else ():
-            for name in sorted(used & set(_bound(scope, source, files))):
-                return f"`{name}` is not Python's own in {source.rel}"
+        for scope in _scopes(edit) if used else ():
+            for name in sorted(used & script.of_node(_bound_in, scope)):
+                return f"`{name}` is not Python's own in {source_of(scope).rel}"
     return ""
 
 
@@ -50,14 +58,15 @@ def _theirs(edit: Edit) -> set[str]:
     return {n.id for n in around if not re.search(rf"\b{n.id}\(", code)}
 
 
-def _scopes(edit: Edit) -> Iterator[tuple[ast.AST, Source]]:
+def _scopes(edit: Edit) -> list[ast.AST]:
     """The functions around the new code, and the module."""
     if isinstance(edit, (Import, Helper)):
-        yield edit.source.tree, edit.source
-        return
-    for outer in ancestors(anchors(edit)[0]):
-        if isinstance(outer, (*FUNCTIONS, ast.Module)):
-            yield outer, file_of(edit)
+        return [edit.source.tree]
+    return [a for a in ancestors(anchors(edit)[0]) if isinstance(a, (*FUNCTIONS, ast.Module))]
+
+
+def _bound_in(script: Script, scope: ast.AST) -> set[str]:
+    return set(_bound(scope, source_of(scope), script.sources))
 
 
 def _bound(scope: ast.AST, source: Source, files: list[Source]) -> Iterator[str]:

@@ -27,7 +27,7 @@ def judged(
     """
     by_name = {rule.name: rule for rule in rules}
     failed = dict[str, LeftOut]()
-    found = list(findings)
+    found = [replace(f, asks=f.asks or by_name[f.rule].asks) for f in findings]
     while True:
         done = _followed(
             [_asked(script, f, found, by_name[f.rule], options, failed) for f in found]
@@ -46,7 +46,7 @@ def _asked(
     failed: dict[str, LeftOut],
 ) -> Finding:
     """The finding with what it is expected to gain, beside all others."""
-    ask = finding.asks or rule.asks
+    ask = finding.asks
     if finding.status != "fix" or ask is None or rule.name in failed:
         return finding
     try:

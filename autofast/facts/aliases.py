@@ -98,11 +98,8 @@ def written_after(
     found = script.values(expr)
     if not found or not all(isinstance(t, Tensor) for t in found):
         return "it is not known what is copied"
-    shared = any(
-        isinstance(n, VARIABLES) and (n.attr if isinstance(n, ast.Attribute) else n.id) in SHARING
-        for n in script.nodes
-    )
-    for node, target, written in _writes(script, shared):
+    shared, writes = script.analysis(_writes)
+    for node, target, written in writes:
         if (
             may_be(script, target, expr, arrays=shared)
             and (apart is None or function_of(node) is not apart)
@@ -123,14 +120,15 @@ def _is_data(script: Script, expr: ast.expr) -> bool:
 
 
 # ------------------------------------------------------------------------------------------- writes
-def _writes(script: Script, shared: bool) -> Iterator[tuple[ast.AST, Values, ast.expr | None]]:
-    """Every write to a tensor (or to an array that may share its memory), with what is written to,
-    and the expression for it.
+def _writes(script: Script) -> tuple[bool, list[tuple[ast.AST, Values, ast.expr | None]]]:
+    """Every write to a tensor (or, where there are any, to an array that may share its memory),
+    with what is written to, and the expression for it.
     """
-    seen: set[int] = set()
-    for node in script.nodes:
-        seen.add(id(node))
-        yield from ((node, *target) for target in _written(script, node, shared))
+    shared = any(
+        isinstance(n, VARIABLES) and (n.attr if isinstance(n, ast.Attribute) else n.id) in SHARING
+        for n in script.nodes
+    )
+    found = [(node, *target) for node in script.nodes for target in _written(script, node, shared)]
     for (kind, _), site in script.log.each():
         if (
             is_in_place(kind.removeprefix("."))
@@ -139,7 +137,9 @@ def _writes(script: Script, shared: bool) -> Iterator[tuple[ast.AST, Values, ast
         ):
             # getattr(x, "mul_")(2).
             if not (isinstance(site.node.func, ast.Attribute) and is_in_place(site.node.func.attr)):
-                yield site.node, frozenset(o.this for o in site if o.this is not None), None
+                things = frozenset(o.this for o in site if o.this is not None)
+                found.append((site.node, things, None))
+    return shared, found
 
 
 def _written(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from autofast.flow.program import Flow
 from autofast.model.calls import keyword_of, pairs_of, short_name
 from autofast.model.script import Script
-from autofast.model.source import nodes_in, parent_of, statement_of
+from autofast.model.source import parent_of, statement_of
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import (
     Const,
@@ -393,37 +393,6 @@ def _held(script: Script, expr: ast.expr) -> list[ast.expr | None]:
         case ast.Attribute(value=owner, attr=attr):
             return [e for t in script.values(owner) for e in held_under(script, t, attr)]
     return [expr]
-
-
-@dataclass(frozen=True)
-class Channels:
-    """Numbers, one for each channel. ``expr`` gives them as a list, a tuple or an array, where
-    something does; ``first``: of three dimensions.
-    """
-
-    numbers: tuple[float, ...]
-    expr: ast.expr | None = None
-    first: bool = False
-
-
-def by_channel(script: Script, expr: ast.expr) -> Channels | None:
-    """The numbers of a :func:`constant` that has one for each channel."""
-    array, made = constant(script, expr), {ast.dump(e): e for e in _held(script, expr) if e}
-    if array is None or array.rank not in (1, 3) or len(made) != 1:
-        return None
-    (text,) = made.values()
-    calls = list(nodes_in(text, ast.Call))
-    sides = [n.args for n in calls if short_name(n.func) in ("view", "reshape")]
-    lists = [n for n in ast.walk(text) if isinstance(n, SEQUENCES)]
-    numbers = [tuple(const(script.values(e)) for e in n.elts) for n in lists]
-    numbers = [n for n in numbers if len(n) > 1 and all(type(x) in (int, float) for x in n)]
-    if array.rank == 3:
-        flat = [const(script.values(s)) for s in sides[0]] if len(sides) == 1 else []
-        if len(flat) != 3 or flat[0] not in (-1, len(numbers[0]) if numbers else 0) or flat[1:] != [1, 1]:  # fmt: skip
-            return None
-    if len(numbers) != 1:
-        return None
-    return Channels(numbers[0], None if array.tensor else expr, array.rank == 3)
 
 
 def _written_out(script: Script, expr: ast.expr) -> Array | None:

@@ -122,6 +122,12 @@ def not_by_default(script: Script, ways: Iterable[Stack]) -> str:
     return found
 
 
+def is_taken(script: Script, frames: Iterable[Frame]) -> bool:
+    """Whether conditions lead this way wherever options have their defaults."""
+    tests = [f for f in frames if isinstance(f, BranchFrame) and not f.known]
+    return all(_by_default(script, f) is f.arm for f in tests)
+
+
 def _test(frame: BranchFrame) -> ast.expr | None:
     test = getattr(frame.node, "test", None)
     return test if isinstance(test, ast.expr) else None

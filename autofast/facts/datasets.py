@@ -65,7 +65,6 @@ OF_ROW = frozenset(
 IN_ORDER = FACTORIES  # new tensors lie in memory row by row
 OF_LISTS = frozenset(f"torch.{name}" for name in LEGACY_TENSORS)  # so do those of lists
 JOINS = frozenset({"torch.stack", "torch.cat"})
-PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
 KEEP_ORDER = EXACT_METHODS | frozenset(
     "to detach sum mean argmax view reshape flatten unsqueeze squeeze repeat".split()
 )  # besides what is pointwise
@@ -193,7 +192,7 @@ def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
             return False
         case ast.Call(func=func, args=args) if any(isinstance(t, Ref) for t in script.values(func)):
             name = library_name(script.values(func))
-            if name in PARAMETERS and args:
+            if name == "torch.nn.Parameter" and args:
                 return in_order(script, args[0], depth)
             if name == "torch.tensor" and args and isinstance(args[0], (ast.List, ast.ListComp)):
                 return True  # made from numbers

@@ -141,8 +141,10 @@ def _cut(whole: Dimensions, cut: ast.expr) -> Dimensions:
 
 def _of_call(script: Script, call: ast.Call, depth: int) -> set[Dimensions]:
     if (name := script.library_function(call)) in SHAPED:
-        first = call.args[0] if call.args else None
-        sizes = first.elts if isinstance(first, SEQUENCES) else call.args
+        shape = next((a for a in call.args if isinstance(a, SEQUENCES)), None)
+        if shape is None and name == "torch.randint":
+            return {UNKNOWN}
+        sizes = call.args if shape is None else shape.elts
         return {Dimensions(len(sizes), len(sizes))}
     if name in VECTORS or (name in FILES and _is_plain(call)):
         return {Dimensions(1, 1)}

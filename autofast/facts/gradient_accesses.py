@@ -355,7 +355,7 @@ def free_parameters(script: Script) -> set[str]:
 
 
 def _free_parameters(script: Script) -> set[str]:
-    sites = script.calls("torch.nn.Parameter", "torch.nn.parameter.Parameter")
+    sites = script.calls("torch.nn.Parameter")
     outer = [enclosing(s.node, ast.Assign) for s in sites]
     return {t.id for a in outer if a is not None for t in a.targets if isinstance(t, ast.Name)}
 

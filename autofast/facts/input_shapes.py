@@ -131,10 +131,10 @@ def varies(script: Script, loader: Loader) -> str:
 
 
 def _varies_one_by_one(script: Script, loader: Loader) -> str:
-    """Why an evaluation may see an image of another size in each batch: they come one by one, as
-    that needs no common size.
+    """Why an evaluation may see an image of another size in each batch: they may come one by one,
+    as that needs no common size.
     """
-    if set(_sizes_of_batches(loader)) != {1}:
+    if 1 not in _sizes_of_batches(loader):
         return ""
     why = varies(script, loader)
     return f"in an evaluation, {why}" if why else ""

@@ -7,6 +7,7 @@ drawn before.
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ from autofast.model.values import (
     Cls,
     Const,
     Ext,
+    Func,
     Given,
     Inst,
     Method,
@@ -201,15 +203,22 @@ def hooks(script: Script, loader: Loader) -> set[str]:
     ``self.train_dataloader = self.training_loader`` says so of a method with another name.
     """
     frames = [f for t in loader.things for f in getattr(t, "made", ()) if isinstance(f, CallFrame)]
-    functions = {f.func for f in frames if is_lightning(f.func.owner)}
-    found = {f.func.name for f in frames}
-    for site in script.log.of("set_attribute") if functions else ():
-        for o in site:
-            if any(isinstance(t, Bound) and t.func in functions for t in o.result):
-                found.add(o.data["name"])
+    kept = script.analysis(_kept_methods)
+    other = (kept.get(f.func, ()) for f in frames if is_lightning(f.func.owner))
+    found = {f.func.name for f in frames}.union(*other)
     cli = any(t.framework == "lightning-cli" for t in script.trainers)
     once = {name for name, call in ONCE_HOOKS.items() if cli or script.methods(call)}
     return found & (EPOCH_HOOKS | once)
+
+
+def _kept_methods(script: Script) -> dict[Func, set[str]]:
+    """The attributes that methods are kept in."""
+    found: dict[Func, set[str]] = defaultdict(set)
+    for o in (o for site in script.log.of("set_attribute") for o in site):
+        for thing in o.result:
+            if isinstance(thing, Bound):
+                found[thing.func].add(o.data["name"])
+    return found
 
 
 def managed(script: Script, loader: Loader) -> bool:
@@ -414,7 +423,7 @@ def plain_text(expr: ast.expr) -> str:
     return ""
 
 
-SPLITS = ("torch.utils.data.random_split", "torch.utils.data.dataset.random_split")
+SPLIT = "torch.utils.data.random_split"
 
 
 def split_after(script: Script, places: Iterable[tuple[ast.AST, Stack]]) -> ast.AST | None:
@@ -423,7 +432,7 @@ def split_after(script: Script, places: Iterable[tuple[ast.AST, Stack]]) -> ast.
     """
     flow = script.analysis(Flow)
     ways = list(places)
-    for site in script.calls(*SPLITS):
+    for site in script.calls(SPLIT):
         for o in site:
             given = o.args.given(2, "generator") if o.args is not None else None
             shared = given is None or Const(None) in given.values

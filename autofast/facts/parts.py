@@ -4,8 +4,9 @@ and what they hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from autofast.model.changes import remember, remembered
 from autofast.model.contents import members, opened
 from autofast.model.kinds import is_module
 from autofast.model.script import Model, Script
@@ -29,11 +30,13 @@ def not_known(model: Model) -> str:
     return f"what {model.name} is made of is not known: {why}" if why else ""
 
 
-def parts_of(*modules: Thing) -> dict[int, Thing]:
+def parts_of(*modules: Thing) -> Mapping[int, Thing]:
     """Modules and all modules below them, by id; the lists and dicts that they are in count as
     well.
     """
-    return {id(t): t for t in opened(modules, _modules_in)}
+    key = parts_of, *modules
+    found: dict[int, Thing] | None = remembered(key)
+    return found or remember(key, {id(t): t for t in opened(modules, _modules_in)})
 
 
 def held_by(*things: Thing) -> list[Thing]:

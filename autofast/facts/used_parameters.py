@@ -10,7 +10,7 @@ from autofast.model.calls import is_name, names_in
 from autofast.model.kinds import is_module
 from autofast.model.source import at, children, holds, nodes_in, walk
 from autofast.model.syntax import is_stored
-from autofast.model.values import Dict, Ext, Func, Inst, Seq, Tensor, Thing, Unknown
+from autofast.model.values import Const, Dict, Ext, Func, Inst, Seq, Tensor, Thing, Unknown
 from autofast.read.library.module_parts import MORE
 from autofast.rule import Refusal
 
@@ -72,6 +72,8 @@ def parameters_of(module: Thing) -> Iterator[tuple[Key, str]]:
                 raise Refusal(
                     f"{short} runs in two directions, of which the loss need not use both"
                 )
+            if any(t != Const(False) for t in part.arg("_freeze")):
+                raise Refusal(f"the weights of {short} ({at(part.node)}) may be frozen")
             if short in HOLDERS:
                 yield (id(part), ""), f"{short} of {at(part.node)}"
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.memory import Memory
-from autofast.flow.scopes import stored_in
+from autofast.flow.scopes import loaded_in, stored_in
 from autofast.model.script import Script
 from autofast.model.syntax import is_read
 
@@ -32,3 +32,22 @@ def may_change(script: Script, code: Iterable[ast.AST], expr: ast.expr) -> ast.A
         if names & stored_in(part):  # by `match`, `import`, `except ... as`
             return part
     return None
+
+
+def changed(script: Script, code: Iterable[ast.AST], names: Set[str]) -> bool:
+    """Whether code gives one of these variables another value, or writes to what it holds: itself,
+    or by a function that it gives it to.
+    """
+    memory = script.analysis(Memory)
+    for part in code:
+        if stored_in(part) & names:
+            return True
+        for node in ast.walk(part):
+            match node:
+                case ast.Attribute(value=owner, ctx=ast.Store()):
+                    written = [owner]
+                case _:
+                    written = memory.written(node)
+            if any(loaded_in(expr) & names for expr in written):
+                return True
+    return False

@@ -183,9 +183,14 @@ def first_bad(
 
 def expressions(script: Script, holds: Callable[[Values], bool]) -> Iterator[ast.expr]:
     """All expressions whose values are meant, in the order of the files."""
+    meant: dict[Values, bool] = {}  # most values are those of many expressions
     for node in script.nodes:
-        if isinstance(node, ast.expr) and holds(script.values(node)):
-            yield node
+        if isinstance(node, ast.expr):
+            found = script.values(node)
+            if found not in meant:
+                meant[found] = holds(found)
+            if meant[found]:
+                yield node
 
 
 def first(reasons: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 from autofast.model.limits import MOST_WAYS
-from autofast.model.source import at
+from autofast.model.source import at, walk
 from autofast.model.values import Arguments, Func, Given, Thing, Values
 
 
@@ -160,16 +160,16 @@ class Log:
         self._numbers: dict[Way, int] = {}
         self._count = 0
         self._kinds: dict[str, list[tuple[int, Site]]] = defaultdict(list)  # numbered as they came
+        self._places: dict[int, list[tuple[int, Site]]] = defaultdict(list)  # by their node
         self.full = ""  # a place that is reached in more ways than are kept
 
-    def add(self, kind: str, node: ast.AST, stack: Stack, this: Thing | None = None, args: Arguments | None = None,
-            result: Values = frozenset(), grad: str = "on", **data: Any) -> None:  # fmt: skip
+    def add(self, kind: str, node: ast.AST, stack: Stack, this: Thing | None,
+            args: Arguments | None, result: Values, grad: str, data: dict[str, Any]) -> None:  # fmt: skip
         key = (kind, id(node))
         site = self._sites.get(key)
         if site is None:
             site, self._ways[key] = Site(kind, node), {}
-            self._kinds[kind].append((len(self._sites), site))
-            self._sites[key] = site
+            self._keep(site)
         ways = self._ways[key]
         self._count += 1
         if (known := self._stacks.get(stack)) is None:
@@ -200,13 +200,23 @@ class Log:
         """Every site with its kind, in the order the script first came to them."""
         return list(self._sites.items())
 
+    def within(self, node: ast.AST) -> list[Site]:
+        """The sites in the code of ``node``, in the order the script first came to them."""
+        found = [pair for n in walk(node) for pair in self._places.get(id(n), ())]
+        return [site for _, site in sorted(found, key=itemgetter(0))]
+
+    def _keep(self, site: Site) -> None:
+        numbered = len(self._sites), site
+        self._kinds[site.kind].append(numbered)
+        self._places[id(site.node)].append(numbered)
+        self._sites[site.kind, id(site.node)] = site
+
     @classmethod
     def holding(cls, sites: Iterable[Site]) -> Log:
         """A log of these sites, which nothing is added to."""
         log = cls()
-        for n, site in enumerate(sites):
-            log._sites[site.kind, id(site.node)] = site
-            log._kinds[site.kind].append((n, site))
+        for site in sites:
+            log._keep(site)
         return log
 
     def at(self, kind: str, node: ast.AST) -> Site | None:

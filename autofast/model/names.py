@@ -7,27 +7,28 @@ import sys
 from functools import cache
 
 _MOVED = [
-    (
-        r"^torch\.utils\.data\.(?:dataloader|dataset|sampler|distributed)\.(\w+)$",
-        r"torch.utils.data.\1",
+    (  # a public name by the module that defines it
+        r"^torch\.(?:"
+        r"(utils\.data)\.(?:dataloader|dataset|sampler|distributed|_utils\.(?:collate|worker))"
+        r"|(autograd)\.(?:function|variable|grad_mode|anomaly_mode|gradcheck)"
+        r"|(nn\.utils)\.(?:clip_grad|convert_parameters|fusion|init|memory_format|(?:weight|spectral)_norm)"
+        r"|(nn\.parallel)\.(?:distributed|data_parallel|parallel_apply|replicate|scatter_gather)"
+        r"|(nn)\.parameter|(distributed)\.(?:distributed_c10d|device_mesh|rendezvous)"
+        r"|(amp|cuda\.amp)\.(?:autocast_mode|grad_scaler))\.(\w+)$",
+        r"torch.\1\2\3\4\5\6\7.\8",
     ),
-    (r"^torch\.amp\.(?:autocast_mode\.)?autocast$", "torch.autocast"),
-    (r"^torch\.amp\.grad_scaler\.", "torch.amp."),
-    (r"^torch\.cuda\.amp\.(?:autocast_mode|grad_scaler)\.", "torch.cuda.amp."),
+    (r"^torch\.amp\.autocast$", "torch.autocast"),
     (
         r"^torch\.optim\.(?!lr_scheduler|swa_utils|_multi_tensor)[a-z_]\w*\.([A-Z]\w*)$",
         r"torch.optim.\1",
     ),
     (r"^torch\.nn\.modules\.(?:\w+\.)?([A-Z]\w*)$", r"torch.nn.\1"),
-    (r"^torch\.nn\.parallel\.(?:data_parallel\.)?DataParallel$", "torch.nn.DataParallel"),
-    (r"^torch\.nn\.parallel\.distributed\.", "torch.nn.parallel."),
+    (r"^torch\.nn\.parallel\.DataParallel$", "torch.nn.DataParallel"),
     (
-        r"^torch\.autograd\.(?:grad_mode\.)?(no_grad|enable_grad|set_grad_enabled|inference_mode)$",
+        r"^torch\.autograd\.(no_grad|enable_grad|set_grad_enabled|inference_mode)$",
         r"torch.\1",
     ),
-    (r"^torch\.nn\.utils\.clip_grad\.", "torch.nn.utils."),
     (r"^torch\.nn\.utils\.clip_grad_norm$", "torch.nn.utils.clip_grad_norm_"),
-    (r"^torch\.autograd\.variable\.Variable$", "torch.autograd.Variable"),
     (
         r"^(?:lightning\.pytorch|pytorch_lightning)\.demos\.mnist_datamodule\.MNIST$",
         "torchvision.datasets.MNIST",
@@ -42,18 +43,22 @@ _MOVED = [
     ),
     (r"^(?:lightning\.pytorch|pytorch_lightning)\b", "lightning"),
     (r"^tqdm(?:\.\w+)?\.(?:tqdm|trange|tqdm_notebook)$", "tqdm.tqdm"),
-    (r"^torch\.(?:special|linalg)\.", "torch."),
+    (r"^torch\.(?:special|linalg|functional)\.", "torch."),
+    (
+        r"^torch\.(?:serialization\.(load|save)|random\.((?:manual_|initial_)?seed|[gs]et_rng_state))$",
+        r"torch.\1\2",
+    ),
     (r"^torchvision\.models\.(?:\w+\.)?([a-z]\w*)$", r"torchvision.models.\1"),
     (r"^torchvision\.datasets\.(?:\w+\.)?([A-Z]\w*)$", r"torchvision.datasets.\1"),
 ]
 _PATTERNS = [(re.compile(p), r) for p, r in _MOVED]
 
 
+@cache
 def canonical(name: str) -> str:
     """One name for everything that is importable from several places."""
     for pattern, replacement in _PATTERNS:
-        if pattern.search(name):
-            return pattern.sub(replacement, name)
+        name = pattern.sub(replacement, name)
     return name
 
 
@@ -101,9 +106,7 @@ WITHOUT_TENSORS = ACTIVATIONS | frozenset(
     )
 )
 CONTAINERS = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"})
-COLLATES = tuple(
-    f"torch.utils.data.{where}default_collate" for where in ("", "dataloader.", "_utils.collate.")
-)
+COLLATES = ("torch.utils.data.default_collate",)
 CHAINS = frozenset({"torchvision.transforms.Compose", "torchvision.transforms.v2.Compose"})
 MODULE_BASES = frozenset(
     {"torch.nn.Module", "lightning.LightningModule", "lightning.core.LightningModule"}

@@ -185,7 +185,7 @@ def _remarked(source: Source) -> Iterator[Said]:
 FILES = tuple(
     """[Rr]eq*.txt requirements/*.txt docker/req*.txt install/req*.txt
     installation/req*.txt env/req*.txt pyproject.toml setup.cfg setup.py *env*.y*ml conda*.y*ml
-    Pipfile Dockerfile* docker/Dockerfile*""".split()
+    Pipfile Dockerfile* docker/Dockerfile* cog.yaml""".split()
 )
 REQUIREMENT = (
     # torch, pytorch =, "torch[x]", torch = "
@@ -279,7 +279,7 @@ class Requirements:
         found = []
         for package, since in TIMES.items():
             for place, spec, limit in self.limits(package):
-                if limit is None or spec[0] != "=":
+                if limit is None or spec[0] not in "=~":
                     continue
                 out = [t for t, first in zip(OUT, since, strict=False) if not limit.is_below(first)]
                 if len(out) == len(since):

@@ -5,6 +5,7 @@ wrapper or training has it yet.
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -81,14 +82,7 @@ class _Search:
     def __init__(self, script: Script, model: Model):
         self.script, self.model = script, model
         self.traced = traces(script, {id(model.thing)})
-        self.running: set[int] = set()
-        for site in script.log.of("forward"):
-            for occurrence in site:
-                if occurrence.this is not None and self._is_mine(frozenset({occurrence.this})):
-                    self.running |= {
-                        id(site.node),
-                        *(id(f.node) for f in occurrence.stack if isinstance(f, CallFrame)),
-                    }
+        self.running = script.analysis(_running).get(id(model.thing), set())
 
     def place(self, call: ast.expr, wrappers: tuple[str, ...]) -> Place | None:
         """The place for a model that ``call`` makes, moves or returns; None where that has no name,
@@ -212,6 +206,17 @@ class _Search:
             and func.attr in SETS_UP
             and self._is_mine(self.script.values(func.value))
         )
+
+
+def _running(script: Script) -> dict[int, set[int]]:
+    """The ids of the calls that run each model, or lead there, by that of the model."""
+    found: dict[int, set[int]] = defaultdict(set)
+    for site in script.log.of("forward"):
+        for o in site:
+            calls = {id(site.node), *(id(f.node) for f in o.stack if isinstance(f, CallFrame))}
+            for inner in unwrapped(o.this) if o.this is not None else ():
+                found[id(inner)] |= calls
+    return found
 
 
 # --------------------------------------------------------------------------------------- statements

@@ -66,8 +66,8 @@ def _above_methods(script: Script, place: ast.stmt) -> ast.stmt:
     """
     if not _in_class(place):
         return place
-    here, found = {id(n) for n in ast.walk(place)}, dict[ast.stmt, None]()
-    for way in (o.stack for _, s in script.log.each() if id(s.node) in here for o in s):
+    found = dict[ast.stmt, None]()
+    for way in (o.stack for site in script.log.within(place) for o in site):
         calls = [f.node for f in way if isinstance(f, CallFrame) and isinstance(f.node, ast.Call)]
         calls = [c for c in calls if source_of(c) is script.entry and not _in_class(c)]
         guards = {id(f.node) for f in way if isinstance(f, GuardFrame)}

@@ -11,6 +11,7 @@ from autofast.facts.cost.inputs import number
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
+from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of
 from autofast.model.syntax import FUNCTIONS
@@ -40,6 +41,8 @@ def most(script: Script, expr: ast.expr | None, depth: int = 0) -> int | None:
             return _combined(op, *sides)
         case ast.Call(func=func, args=[only]) if script.values(func) == {Ref("builtins.int")}:
             return most(script, only, depth + 1)
+        case ast.Call(args=[_, _, high]) if is_method(expr, "suggest_int"):
+            return most(script, high, depth + 1)  # of a study of optuna
     return None
 
 

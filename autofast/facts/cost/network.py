@@ -168,7 +168,12 @@ class Network:
         found = [const(self.script.values(size)) for size in sizes]
         known = [n if isinstance(n, int) and n > 0 else None for n in found]
         if len(known) == 1:
-            return Shape(known[0] or shape.elements)
+            flat, given = known[0] or shape.elements, shape.elements
+            if self.work.convolutions and shape.dims and given and flat != given:
+                raise Unsized(
+                    "what is flattened does not fit", over=1 if given > (flat or 0) else -1
+                )
+            return Shape(flat)
         exact = [n for n in known if n is not None]
         if not exact or len(exact) != len(known) or prod(exact) != (shape.elements or prod(exact)):
             raise Unsized("what a tensor is reshaped to is not known")

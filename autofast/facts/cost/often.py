@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import takewhile
 
 from autofast.facts.by_default import not_by_default
 from autofast.facts.cost.inputs import batch_size, batches, item, library_name_of, number, turns
@@ -12,7 +13,16 @@ from autofast.facts.loaders import told
 from autofast.flow.frequency import is_first_time, is_rare
 from autofast.model.calls import names_in
 from autofast.model.contents import opened
-from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, below, inside, loops
+from autofast.model.events import (
+    BranchFrame,
+    CallFrame,
+    LoopFrame,
+    Stack,
+    below,
+    inside,
+    loops,
+    way_of,
+)
 from autofast.model.script import Loader, Script, Step, Use
 from autofast.model.source import parent_of, statement_of, walk
 from autofast.model.syntax import DEFS
@@ -145,16 +155,28 @@ class Often:
 
     def runs_by_batch(self, node: ast.AST) -> bool:
         """Whether the script comes to a place in a loop over batches, or in one whose turns are not
-        passes over the training data.
+        passes over data.
         """
-        steps = [f for step in self.training for f in loops(step.stack)]
-        passes = {id(f.node) for f in steps} - {id(step.loop) for step in self.training}
+        uses = [u for x in self.script.loaders for u in x.uses]
+        around = [step.stack for step in self.training] + [u.stack for u in uses]
+        over = {id(step.loop) for step in self.training} | {id(u.node) for u in uses}
+        passes = {id(f.node) for stack in around for f in loops(stack)} - over
         return any(id(f.node) not in passes for stack in self.ways(node) for f in loops(stack))
 
     def is_in_training(self, node: ast.AST) -> bool:
         """Whether the script comes to a place in a training step."""
         steps = [step.loop for step in self.training]
         return any(inside(stack, loop) for stack in self.ways(node) for loop in steps)
+
+    def only_evaluates(self, node: ast.AST) -> bool:
+        """Whether the script comes to a place in loops over batches alone that train nothing, and
+        without gradients.
+        """
+        found = [o for site in self.script.log.within(node) for o in site]
+        within = any(inside(o.stack, step.loop) for o in found for step in self.training)
+        return bool(found and self.training and not within) and all(
+            o.grad in ("off", "inference") and any(f.loaders for f in loops(o.stack)) for o in found
+        )
 
     def ways(self, node: ast.AST) -> list[Stack]:
         """The ways of the script to a place; of a decorator, to the code of its function."""
@@ -163,26 +185,25 @@ class Often:
             body = [way for stmt in function.body for way in self.ways(stmt)]
             if body:
                 return body
-        inside = {id(n) for n in walk(node)}
-        return [o.stack for _, s in self.script.log.each() if id(s.node) in inside for o in s]
+        return [o.stack for site in self.script.log.within(node) for o in site]
 
     def ways_of(self, use: Use) -> list[Stack]:
         """The ways of the script to the place where a loader is gone through, or another one."""
         site = self.script.log.at("iterate", use.node)
         return [o.stack for o in site] if site is not None else [use.stack]
 
-    def never_trains(self, node: ast.AST) -> bool:
-        """Whether no run of the script that trains comes to a place."""
-        ways = self.ways(node)
-        return bool(ways) and all(map(self.leads_past, ways))
-
     def leads_past(self, way: Stack) -> bool:
         """Whether a way goes into the other arm of a condition than all training, ``if args.test:``
         and ``else:``, in one turn of the whole script.
         """
-        updates = [u.site for step in self.training for u in step.updates]
-        trained = [o.stack for site in updates for o in site]
-        return bool(trained) and all(_parts(way, stack) for stack in trained)
+        return bool(self._trained) and all(_parts(way, stack) for stack in self._trained)
+
+    @cached_property
+    def _trained(self) -> list[Stack]:
+        """The ways to the updates as far as they are outside of all loops, each once."""
+        updates = [o.stack for step in self.training for u in step.updates for o in u.site]
+        outside = [tuple(takewhile(lambda f: not isinstance(f, LoopFrame), s)) for s in updates]
+        return list({way_of(stack): stack for stack in outside}.values())
 
     def past_by_default(self, ways: Sequence[Stack]) -> str:
         """The test by which options at their defaults lead past all ``ways``, while they lead to
@@ -196,26 +217,14 @@ class Often:
         updates = [o.stack for s in self.training for u in s.updates for o in u.site]
         return not any(not_by_default(self.script, ways) for ways in (moved, updates))
 
-    def runs_alone(self, node: ast.AST) -> bool:
-        """Whether the script certainly comes to a place outside of all loops, beside a training
-        that turns: set-up, a look at the end.
-        """
-        stacks = self.ways(node)
-        return (
-            bool(self.training)
-            and bool(stacks)
-            and not any(loops(stack) or _is_called_back(stack) for stack in stacks)
-        )
+    def is_alone(self, way: Stack) -> bool:
+        """Outside of all loops, beside a training that turns: set-up, a look at the end."""
+        return bool(self.training) and not loops(way) and not _is_called_back(way)
 
-    def runs_seldom(self, node: ast.AST) -> bool:
-        """Whether few turns of a loop come to a place, for a few things at a time: samples that are
-        saved now and then, not an evaluation.
+    def is_seldom(self, stack: Stack) -> bool:
+        """Below a condition that is seldom true, in no loop there but over what a list holds:
+        samples that are saved now and then, not an evaluation.
         """
-        stacks = self.ways(node)
-        return bool(stacks) and all(map(self._is_seldom, stacks))
-
-    def _is_seldom(self, stack: Stack) -> bool:
-        """Below a condition that is seldom true, in no loop there but over what a list holds."""
         steps = {id(step.loop) for step in self.training}
         if any(id(f.node) not in steps and self.ends_early(f.node) for f in loops(stack)):
             return True
@@ -252,29 +261,17 @@ class Often:
         ]
         return min((number(self.script.values(n.right)) or 0 for n in parts), default=0)
 
-    def runs_once(self, node: ast.AST) -> bool:
-        """Whether the script certainly comes to a place outside of all loops around its training
-        steps, and these turn more than once.
-        """
-        training = {
-            id(f.node)
-            for step in self.training
-            for f in loops(step.stack)
-            if f.node is not step.loop
-        }
-        steps = {id(step.loop) for step in self.training}
-        if not training:
-            return False
-        stacks = self.ways(node)
-        return bool(stacks) and not any(
-            id(f.node) in training | steps for stack in stacks for f in stack
-        )
+    def is_outside(self, way: Stack) -> bool:
+        """Outside of all loops around the training steps, and these turn more than once."""
+        around = {id(f.node) for s in self.training for f in loops(s.stack) if f.node is not s.loop}
+        inner = {id(step.loop) for step in self.training}
+        return bool(around) and (around | inner).isdisjoint(id(f.node) for f in way)
 
 
 def _parts(one: Stack, other: Stack) -> bool:
-    """Whether two ways, which are the same so far, part at a condition outside of all loops."""
+    """Whether two ways, which are the same so far, part at a condition."""
     for mine, theirs in zip(one, other, strict=False):
-        if mine.node is not theirs.node or isinstance(mine, LoopFrame):
+        if mine.node is not theirs.node:
             return False
         if isinstance(mine, BranchFrame) and isinstance(theirs, BranchFrame):
             if mine.arm is not theirs.arm:

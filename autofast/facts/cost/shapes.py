@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -66,6 +66,7 @@ class Work:
         self.tensors += other.tensors
 
 
+CLASSES = 1024  # of an image, where it is not known how many there are
 # A backward computes the gradients of the input and of the weights: twice the forward.
 TRAINED = 3
 CONV = re.compile(r"Conv(Transpose)?([123])d$")
@@ -138,7 +139,13 @@ def layer(
         work.kernels += 2
         return Shape(shape.channels, _each(given(0, "output_size"), int(match[1] or match[2])))
     if name == "Linear":
-        return _linear(given(0, "in_features"), given(1, "out_features"), shape, work)
+        taken = given(0, "in_features")
+        try:
+            return _linear(taken, given(1, "out_features"), shape, work)
+        except Unsized as why:
+            if not work.convolutions or why.over:
+                raise
+        return replace(_linear(taken, CLASSES, shape, work), channels=None)
     if name in ("Flatten", "flatten"):
         # a function flattens the batch, too, unless told otherwise
         if given(0, "start_dim", 1 - first) != 1 or given(1, "end_dim", -1) != -1:
@@ -228,7 +235,7 @@ def _linear(taken: Any, made: Any, shape: Shape, work: Work) -> Shape:
         raise Unsized("its features are not known")
     rows = shape.positions
     if shape.elements is not None:
-        if shape.elements % taken:
+        if shape.elements % taken or (not shape.dims and shape.elements != taken):
             over = 1 if shape.elements > taken else -1
             raise Unsized("what comes to a Linear does not fit it", over=over)
         rows = shape.elements // taken

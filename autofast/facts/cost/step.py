@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from autofast.facts.by_default import not_by_default
 from autofast.facts.cost import machine
-from autofast.facts.cost.inputs import batch_size, item, making
+from autofast.facts.cost.inputs import batch_size, item, making, number
 from autofast.facts.cost.machine import Machine
 from autofast.facts.cost.network import Network
 from autofast.facts.cost.often import Often
@@ -40,6 +41,7 @@ HEAVY = frozenset(
     """matmul mm bmm einsum baddbmm addmm cdist tensordot linear bilinear conv1d conv2d conv3d unfold interpolate
     scaled_dot_product_attention multi_head_attention_forward grid_sample fft svd cholesky solve""".split()
 )
+BATCHES = re.compile(r"(train_?|mini_?)?batch_?size|bs|n_?batch")
 CONVOLUTIONS = frozenset({"conv1d", "conv2d", "conv3d"})
 UPDATE = 5  # kernels of an optimizer's step over all its parameters, in groups
 
@@ -241,6 +243,7 @@ class Cost(Often):
         sizes = {batch_size(x) for x in found}
         shapes = {item(self.script, d) for x in found for d in x.datasets}
         batch = max((n for n in sizes if n is not None), default=0) if None not in sizes else 0
+        batch = batch or self._named
         tried: list[Shape] = [s for s in shapes if s is not None] if len(shapes) == 1 else []
         for shape in tried:
             try:
@@ -256,6 +259,15 @@ class Cost(Often):
         else:
             return work, batch or BATCH
         return self._through(thing, Shape(None, self._square(thing))), batch
+
+    @cached_property
+    def _named(self) -> int:
+        """The largest number that the script calls the size of a batch (``args.batch_size``); 0
+        where it has none.
+        """
+        said = [n for n in self.script.each(ast.Name) if BATCHES.fullmatch(n.id.lower())]
+        held = [n for n in self.script.each(ast.Attribute) if BATCHES.fullmatch(n.attr.lower())]
+        return max((number(self.script.values(n)) or 0 for n in (*said, *held)), default=0)
 
     def _through(self, thing: Thing, shape: Shape) -> Work:
         network = Network(self.script)

@@ -81,10 +81,7 @@ def complex_in(script: Script, node: ast.AST) -> ast.expr | None:
 
 def _odd_parameter(script: Script) -> str:
     """A parameter that is complex or float64, in words."""
-    made = {
-        id(s.node): s.node
-        for s in script.calls("torch.nn.Parameter", "torch.nn.parameter.Parameter")
-    }
+    made = {id(s.node): s.node for s in script.calls("torch.nn.Parameter")}
     for call in script.each(ast.Call):
         if any(
             k.arg == "requires_grad" and const(script.values(k.value)) is True

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from autofast.facts.loaders import SPLITS
+from autofast.facts.loaders import SPLIT
 from autofast.facts.workers.loader_code import Side, ever_bound, holds
 from autofast.flow.defuse import bound_to
 from autofast.flow.effects import Effects
@@ -71,7 +71,7 @@ class Held:
         of_splits = {
             id(t)
             for thing in self.code.objects.values()
-            if isinstance(thing, Ext) and thing.name in SPLITS
+            if isinstance(thing, Ext) and thing.name == SPLIT
             for t in thing.args.get(2, "generator")
         }
         things = [t for t in self.code.objects.values() if isinstance(t, Ext)]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cached_property
 
 from autofast.facts.workers.lifetime import Lifetime
 from autofast.facts.workers.loader_code import Side
@@ -45,8 +46,12 @@ class Changes:
         self.code, self.script, self.flow, self.effects = code, code.script, code.flow, code.effects
         self.keeps = Lifetime(code).keeps
 
-    def writes(self) -> Iterator[tuple[ast.AST, str]]:
+    @cached_property
+    def writes(self) -> list[tuple[ast.AST, str]]:
         """Places where this code changes something that is there after it, in words."""
+        return list(self._writes())
+
+    def _writes(self) -> Iterator[tuple[ast.AST, str]]:
         for function in list(self.code.functions.values()):
             for node in live(function):
                 if not isinstance(node, PLACES) or function_of(node) is not function:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from autofast.facts.by_default import not_by_default
 from autofast.facts.loaders import given
 from autofast.facts.workers.shared_state import items
 from autofast.facts.workers.timing import Time
@@ -19,13 +20,22 @@ from autofast.model.syntax import is_attribute
 ALL = frozenset({"torch", "numpy", "python"})
 # fmt: off
 SEEDS = {
-    "torch.manual_seed": {"torch"}, "torch.random.manual_seed": {"torch"}, "torch.seed": {"torch"}, "torch.set_rng_state": {"torch"},
-    "torch.random.set_rng_state": {"torch"}, "torch.random.fork_rng": {"torch"},
+    "torch.manual_seed": {"torch"}, "torch.seed": {"torch"}, "torch.set_rng_state": {"torch"},
+    "torch.random.fork_rng": {"torch"},
     "numpy.random.seed": {"numpy"}, "numpy.random.set_state": {"numpy"}, "random.seed": {"python"}, "random.setstate": {"python"},
 }
 # fmt: on
 NUMPY_SEEDS = ("np.random.seed", "numpy.random.seed")
 SEED_ALL = ("seed_everything", "set_seed", "set_random_seed")  # of libraries
+
+
+def seed_of(script: Script) -> ast.AST | None:
+    """What gives torch's generator on the host the same numbers in every run, by default."""
+    for (kind, _), site in script.log.each():
+        if kind == "torch.manual_seed" or kind.endswith(SEED_ALL):
+            if not not_by_default(script, [o.stack for o in site]):
+                return site.node
+    return None
 
 
 def draws_of(loader: Loader) -> frozenset[str]:

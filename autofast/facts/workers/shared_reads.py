@@ -26,6 +26,7 @@ class Shared:
 
     def __init__(self, code: Side):
         self.code, self.script, self.graph = code, code.script, code.graph
+        self._parts: dict[tuple[int, int], bool] = {}
 
     def touched(self, change: Write) -> bool:
         """Whether a change that is made elsewhere is one of something that this code reads."""
@@ -84,6 +85,12 @@ class Shared:
         """
         if depth > 6:
             return False
+        key = id(expr), depth
+        if key not in self._parts:
+            self._parts[key] = self._is_part(expr, depth)
+        return self._parts[key]
+
+    def _is_part(self, expr: ast.expr, depth: int) -> bool:
         if isinstance(expr, ast.Name):
             home = holder_of(expr)
             if (id(home), expr.id) in self.code.aliases:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 from autofast.facts.loaders import given
 from autofast.facts.workers.held import Held
@@ -23,6 +24,7 @@ from autofast.model.source import ancestors, at, function_of, holds, live, paren
 from autofast.model.syntax import COMPREHENSIONS, VARIABLES, is_attribute, is_read
 from autofast.model.values import Cls, Module, Ref, Thing, Unknown, ordered
 
+T = TypeVar("T")
 LOOPS = (ast.For, ast.AsyncFor, ast.While, *COMPREHENSIONS)
 TARGET_FIRST = WRITERS - set(
     "torch.save pickle.dump json.dump joblib.dump torchvision.utils.save_image".split()
@@ -41,6 +43,7 @@ class _Sides:
     def __init__(self, script: Script):
         self.script = script
         self.made: dict[tuple[int, tuple[str, ...]], Side] = {}
+        self.known: dict[tuple[Any, Side], Any] = {}
 
     def of(self, loader: Loader, names: tuple[str, ...], beside: str = "") -> Side:
         key = id(loader), names
@@ -58,6 +61,15 @@ def items(script: Script, loader: Loader) -> Side:
 def indices(script: Script, loader: Loader) -> Side:
     """The code that chooses indices, which stays in the main process but runs ahead of it."""
     return script.analysis(_Sides).of(loader, ("sampler", "batch_sampler"))
+
+
+def _about(kind: Callable[[Side], T], side: Side) -> T:
+    """What ``kind`` knows of a side, made once."""
+    known = side.script.analysis(_Sides).known
+    if (kind, side) not in known:
+        known[kind, side] = kind(side)
+    found: T = known[kind, side]
+    return found
 
 
 def _argument(loader: Loader, name: str) -> list[Thing]:
@@ -81,7 +93,7 @@ def changed_by_items(script: Script, loader: Loader, *, files: bool = True) -> s
             f"items draw from a random generator of their own ({at(made)}): each worker would get a copy "
             "and draw the same numbers"
         )
-    for node, what in Changes(side).writes():
+    for node, what in _about(Changes, side).writes:
         if what.startswith(A_FILE):
             if files:
                 return f"fetching an item writes {what} ({at(node)}): several workers may write it at once"
@@ -142,7 +154,7 @@ def unseen(script: Script, loader: Loader) -> bool:
     their values.
     """
     side = items(script, loader)
-    shared = Shared(side)
+    shared = _about(Shared, side)
     held: set[int] = set(side.classes)
     todo = [
         t
@@ -189,7 +201,7 @@ def _changed(
 ) -> str:
     if not side.functions and not side.objects:
         return ""
-    shared, skip = Shared(side), _skip(side)
+    shared, skip = _about(Shared, side), _skip(side)
     for change in script.analysis(Effects).writes:
         if (
             skip(change.node)
@@ -284,7 +296,7 @@ def _between(side: Side, call: ast.Call, seen: set[int]) -> bool:
 
 def _told(script: Script, loader: Loader, side: Side) -> str:
     """The sampler notes something for the training loop to read, which would be ahead of it."""
-    for node, what in Changes(side).writes():
+    for node, what in _about(Changes, side).writes:
         if not isinstance(node, ast.Attribute):
             continue
         for read in script.nodes:
@@ -299,7 +311,7 @@ def _told(script: Script, loader: Loader, side: Side) -> str:
 
 def _files(script: Script, loader: Loader, side: Side, time: Time) -> str:
     """Training writes files to where items are read from."""
-    shared = Shared(side)
+    shared = _about(Shared, side)
     for node, path in script.analysis(_written_files):
         if time.skip(node):
             continue

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from autofast.model.changes import CLOCK
+from autofast.model.contents import each_once
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_module
 from autofast.model.names import canonical
@@ -168,12 +169,8 @@ class Binding(Lookup):
         """
         unknown = values(Unknown(why))
         todo: list[Thing | Env] = [scope, *found]
-        seen: set[int] = set()
-        while todo:
-            thing = todo.pop()
-            if id(thing) in seen:
-                continue
-            seen.add(id(thing))
+        opened: set[Values] = set()  # many hold the same
+        for thing in each_once(todo):
             parts: list[Values] = []
             if isinstance(thing, Env):
                 if not thing.opaque:
@@ -216,9 +213,10 @@ class Binding(Lookup):
                 parts = [thing.func, *thing.args.all()]
             elif isinstance(thing, Module):
                 todo.append(thing.env)
-            todo += [
-                t for part in parts for t in part if type(t) not in PLAIN and id(t) not in seen
-            ]
+            for part in parts:
+                if part not in opened:
+                    opened.add(part)
+                    todo += [t for t in part if type(t) not in PLAIN]
 
     def set_in_namespace(self, space: Ext, key: Any, found: Values) -> None:
         """``vars(x)[key] = found``, ``x.__dict__[key] = found``."""

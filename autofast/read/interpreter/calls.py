@@ -46,6 +46,7 @@ from autofast.read.library.chosen import networks_in, one_of
 from autofast.read.library.containers import as_table
 from autofast.read.library.iteration import element, fields_of
 from autofast.read.library.modules import forward
+from autofast.read.library.options import COMMAND_LINE, of_field, run_commands
 from autofast.read.library.unfollowed import bodies, changes_others, is_one
 from autofast.read.state.core import TOO_MANY, join
 
@@ -196,7 +197,9 @@ class Calls(Entering):
 
     def call_thing(self, thing: Thing, args: Arguments, node: ast.AST | None) -> Values:
         if isinstance(thing, Func):
-            return self.call_function(thing, args, node, None)
+            found = self.call_function(thing, args, node, None)
+            run_commands(self, thing, node)
+            return found
         if isinstance(thing, Bound):
             return self.call_function(thing.func, args, node, thing.this)
         if isinstance(thing, Cls):
@@ -207,6 +210,7 @@ class Calls(Entering):
             return self.call_instance(thing, args, node)
         if thing in self.functions:
             self.apply_function(self.functions[thing], args, node)
+        run_commands(self, thing, node)
         return torchlib.call(self, thing, args, node)
 
     def apply_function(self, cls: Cls, args: Arguments, node: ast.AST | None) -> None:
@@ -314,7 +318,8 @@ class Calls(Entering):
                     Unknown(f"`{name}` has no default")
                 )
             if given is None and args.open:
-                found |= values(Unknown(args.open))
+                option = of_field(cls, name, found, node) if args.open == COMMAND_LINE else None
+                found = values(option) if option else found | values(Unknown(args.open))
             self.store_attribute(inst, name, found)
         if (after := cls.find("__post_init__")) is not None:
             self.call_values(

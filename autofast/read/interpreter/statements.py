@@ -46,6 +46,7 @@ from autofast.read.interpreter.binding import Binding
 from autofast.read.library import model_zoo
 from autofast.read.library.containers import extend, field_names, shuffle
 from autofast.read.library.module_parts import displaced, is_container
+from autofast.read.library.options import enlist
 from autofast.read.library.protocols import drop, operate, unwound
 from autofast.read.state.core import TOO_MANY, NoValue, join, merge
 from autofast.read.state.type_tests import is_one_of, is_possible, kinds, tested
@@ -188,6 +189,8 @@ class Statements(Binding):
         it is.
         """
         for decorator, written in reversed(list(zip(decorators, node.decorator_list, strict=True))):
+            if enlist(self, written, found):
+                continue
             own = frozenset(
                 t for t in decorator if isinstance(t, (Func, Bound, Partial, Cls, Inst))
             )

@@ -27,9 +27,9 @@ from autofast.model.values import (
 )
 from autofast.model.values import things as values
 from autofast.read.library.iteration import batch_of, sample_of
+from autofast.read.library.options import COMMAND_LINE
 from autofast.read.state.core import Core, TooDeep
 
-COMMAND_LINE = "the command line gives them"
 PARSERS = frozenset(
     "transformers.HfArgumentParser transformers.hf_argparser.HfArgumentParser trl.TrlParser".split()
 )

@@ -10,7 +10,8 @@ in which they were registered (a module that another falls back from is imported
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import cache
 from typing import TypeAlias
 
 from autofast.model.values import NOTHING, Arguments, Ext, Values, joined
@@ -34,20 +35,21 @@ def gives(*names: str) -> Callable[[Function], Function]:
 
 def known(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
     """What calling a library's function or class gives; None where nothing in the table says it."""
-    for key in _keys(name):
-        for function in TABLE.get(key, ()):
-            if (found := function(interp, name, args, node)) is not None:
-                return found
+    for function in _functions(name):
+        if (found := function(interp, name, args, node)) is not None:
+            return found
     return None
 
 
-def _keys(name: str) -> Iterator[str]:
-    yield name
+@cache
+def _functions(name: str) -> list[Function]:
+    """Those that may know it, in the order in which they are asked."""
     root = name.rpartition(".")[0]
-    yield f"{root}.*"
+    keys = [name, f"{root}.*"]
     while root:
-        yield f"{root}.**"
+        keys.append(f"{root}.**")
         root = root.rpartition(".")[0]
+    return [function for key in keys for function in TABLE.get(key, ())]
 
 
 def make(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:

@@ -149,10 +149,23 @@ def _backward(interp: Core, name: str, args: Arguments, node: ast.AST | None) ->
     return values(Const(None))
 
 
-@gives("torch.nn.Parameter", "torch.nn.parameter.Parameter")
+@gives("torch.nn.Parameter")
 def _parameter(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
     dtype = next((t.dtype for t in tensors_in(args.get(0, "data"))), "?")
     return values(Tensor(param="param", grad=True, dtype=dtype))
+
+
+@gives("torch.nn.Embedding.from_pretrained", "torch.nn.EmbeddingBag.from_pretrained")
+def _pretrained(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    """The layer; its constructor takes the sizes in place of the weights and ``freeze``."""
+    if args.loose is not None:
+        return values(result_of(name))
+    size = Given(values(Unknown("a size of weights that are given")), None)
+    freeze = args.given(1, "freeze") or Given(values(Const(True)), None)
+    named = {k: g for k, g in args.named.items() if k not in ("embeddings", "freeze")}
+    taken = [size, size, *args.positional[2:]]
+    args = replace(args, positional=taken, named={**named, "_freeze": freeze})
+    return make(interp, name.rpartition(".")[0], args, node)
 
 
 @gives("torch.utils.data.random_split")

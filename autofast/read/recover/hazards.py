@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from autofast.model.events import CallFrame, WithFrame
+from autofast.model.events import WithFrame
 from autofast.model.kinds import is_autocast, is_module, is_optimizer
 from autofast.model.names import WRAPPERS, is_of_model_library
 from autofast.model.script import Evaluation, Script
@@ -257,19 +257,10 @@ def _looks_at_graph(script: Script, evaluation: Evaluation, region: Region) -> a
             isinstance(t, Unknown) or (isinstance(t, Tensor) and not (t.param or switched))
             for t in found
         ):
-            if region.holds(node) or _runs_in(script, function_of(node), region):
+            function = function_of(node)
+            if region.holds(node) or any(f.func.node is function for f in region.calls(script)):
                 return node
     return None
-
-
-def _runs_in(script: Script, function: ast.AST, region: Region) -> bool:
-    """Whether the function is called from the region, at any depth."""
-    return any(
-        isinstance(f, CallFrame) and f.func.node is function
-        for _, site in script.log.each()
-        for o in site
-        for f in region.below(o.stack)
-    )
 
 
 def _trainable(args: Arguments | None) -> bool:

@@ -108,6 +108,8 @@ def _moved(script: Script, region: Region) -> str:
     for site, occurrence in region.sites(script, *CASTS):
         if occurrence.this is not None and is_module(occurrence.this):
             return f"{at(site.node)} casts a module: its new parameters could not be trained"
+    for site, _ in region.sites(script, ".flatten_parameters"):
+        return f"{at(site.node)} puts the weights of a recurrent layer into other memory"
     for site, occurrence in region.sites(script, "move_model"):
         if not _is_there(script, region, occurrence):
             return f"{at(site.node)} moves a module: its new parameters could not be trained"

@@ -22,6 +22,7 @@ class Region:
         # Where models that run here were read for the first time.
         self.repeated: dict[Way, None] = {}
         self._below: dict[Stack, Stack] = {}
+        self._calls: dict[CallFrame, None] | None = None
         todo = [
             (o.stack, first)
             for site in log.of("forward_again")
@@ -69,14 +70,12 @@ class Region:
                     return stack[i:]
         return ()
 
-    def calls(self, script: Script) -> Iterator[CallFrame]:
+    def calls(self, script: Script) -> Iterable[CallFrame]:
         """The calls of the project's functions that run here."""
-        seen: set[int] = set()
-        for stack in script.stacks:
-            for frame in self.below(stack):
-                if isinstance(frame, CallFrame) and id(frame) not in seen:
-                    seen.add(id(frame))
-                    yield frame
+        if self._calls is None:
+            frames = (frame for stack in script.stacks for frame in self.below(stack))
+            self._calls = dict.fromkeys(f for f in frames if isinstance(f, CallFrame))
+        return self._calls
 
     def sites(self, script: Script, *kinds: str) -> Iterator[tuple[Site, Occurrence]]:
         for site in script.log.of(*kinds):

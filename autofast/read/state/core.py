@@ -5,7 +5,6 @@ around a place.
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -36,11 +35,13 @@ from autofast.model.values import (
     Ext,
     Func,
     Inst,
+    Located,
     Method,
     Module,
     Num,
     Ref,
     Seq,
+    Setting,
     Thing,
     Unknown,
     Values,
@@ -51,6 +52,7 @@ from autofast.read.state.reachable import reached
 from autofast.read.state.summaries import Summaries
 
 TOO_MANY = Unknown("too many possibilities")
+NUMBERS: tuple[type, ...] = (Const, Num, Setting, Located)
 
 
 def join(*sets: Values) -> Values:
@@ -69,21 +71,17 @@ def join(*sets: Values) -> Values:
     out = NOTHING.union(*sets)
     if len(out) <= MOST_CALLEES:
         return out
-    if _count(out, (Func, Cls)) > MOST_CALLEES:
+    kinds = list(map(type, out))
+    if kinds.count(Func) + kinds.count(Cls) > MOST_CALLEES:
         out |= {TOO_MANY}
     if len(out) > MOST_VALUES:
-        if _count(out, (Const, Num)) > MOST_VALUES // 2:
+        if sum(map(kinds.count, NUMBERS)) > MOST_VALUES // 2:
             out = frozenset(t for t in out if not isinstance(t, (Const, Num))) | {Num()}
         if len(out) > MOST_VALUES and not _are_alike(out, largest if len(sets) > 1 else NOTHING):
             kept = frozenset(ordered(out)[:MOST_VALUES])
             _give_up(out - kept)
             out = kept | {TOO_MANY}
     return out
-
-
-def _count(found: Values, kinds: tuple[type, ...]) -> int:
-    """How many things of these kinds there are; types, of which there are few, come first."""
-    return sum(n for kind, n in Counter(map(type, found)).items() if issubclass(kind, kinds))
 
 
 def _give_up(left_out: Values) -> None:
@@ -219,6 +217,8 @@ class Core:
         # For each ``try`` around in this function: the variables between its statements.
         self.tries: list[dict[str, Values] | None] = []
         self.registered: dict[tuple[Hashable, ...], int] = {}
+        # of a group of commands, by the places that put them there
+        self.commands: dict[Thing, dict[ast.expr, Values]] = {}
         self.zoo: dict[str, Values] = {}  # models that are registered with timm, by name
         self.model_changes = (
             0  # the same for attributes of modules: their forward may give something else then
@@ -291,7 +291,7 @@ class Core:
 
     def happen(self, kind: str, node: ast.AST, stack: Stack, this: Thing | None, args: Arguments | None,
                result: Values, grad: str, data: dict[str, Any]) -> None:  # fmt: skip
-        self.log.add(kind, node, stack, this, args, result, grad, **data)
+        self.log.add(kind, node, stack, this, args, result, grad, data)
         self.summaries.event(kind, node, stack, this, args, result, grad, data)
 
     def grad_mode(self) -> str:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from operator import is_
 from typing import Any
 
-from autofast.model.changes import Mutable, Watched
+from autofast.model.changes import CLOCK, Mutable, Watched
 from autofast.model.values import (
     Arg,
     Bound,
     Cls,
     Const,
     Dict,
-    Entry,
     Ext,
     Func,
     Inst,
@@ -54,15 +54,8 @@ def reached(roots: Iterable[Thing], most: int) -> list[Thing] | None:
         thing = todo.pop()
         if isinstance(thing, Mutable) or type(thing) in TABLES:
             found.append(thing)
-        parts: list[Any] = []
-        for held in _held(thing):
-            if isinstance(held, Watched):
-                for value in held.values():
-                    parts.extend(value if isinstance(value, frozenset) else _of_entries(value))
-            else:
-                parts.extend(held)
-        for part in parts:
-            if type(part) not in PLAIN and id(part) not in seen:
+        for part in _parts(thing):
+            if id(part) not in seen:
                 seen.add(id(part))
                 todo.append(part)
         if len(seen) > most:
@@ -90,25 +83,36 @@ def changed_since(found: Iterable[Thing], ticks: int) -> bool:
     return False
 
 
-def _of_entries(entries: list[Entry]) -> list[Thing]:
-    return [t for e in entries for t in e.values]
+def _parts(thing: Any) -> list[Any]:
+    """What a thing holds itself and may change, looked for again where it has changed since."""
+    own = thing.__dict__
+    tables = [own[name] for name in TABLES.get(type(thing), ())]
+    known: tuple[int, list[Any], list[Any]] | None = own.get("_parts")
+    if known is not None and not changed_since((thing,), known[0]):
+        if all(map(is_, tables, known[1])):
+            return known[2]
+    held = (part for values in _held(thing) for part in values if type(part) not in PLAIN)
+    parts = list({id(part): part for part in held}.values())
+    if all(isinstance(table, Watched) for table in tables):  # others change unnoticed
+        own["_parts"] = CLOCK.ticks, tables, parts
+    return parts
 
 
 def _held(thing: Any) -> list[Iterable[Any]]:
-    """What a thing holds: tables (:class:`Watched`), and things."""
+    """What may stand at each place of a thing."""
     if isinstance(thing, Inst):
-        own = [thing.cls], thing.attrs, thing.past
+        own = [thing.cls], *thing.attrs.values(), *thing.past.values()
         return [*own, *(thing.args.all() if thing.args is not None else ())]
     if isinstance(thing, Ext):
-        return [thing.attrs, *thing.args.all()]
+        return [*thing.attrs.values(), *thing.args.all()]
     if isinstance(thing, Seq):
         return [thing.elem, *(thing.items or ())]
     if isinstance(thing, Dict):
-        return [thing.entries, thing.rest]
+        return [thing.rest, *(e.values for found in thing.entries.values() for e in found)]
     if isinstance(thing, Cls):
-        return [thing.members, thing.bases]
+        return [*thing.members.values(), thing.bases]
     if isinstance(thing, Func):
-        return [thing.attrs, thing.defaults]
+        return [*thing.attrs.values(), *thing.defaults.values()]
     if isinstance(thing, Partial):
         return [thing.func, *thing.args.all()]
     if isinstance(thing, Bound):

@@ -14,7 +14,7 @@ from autofast.model.values import Tensor, certainly, const, library_name
 
 FUNCTIONS = frozenset({"torch.matmul", "torch.bmm"})
 METHODS = frozenset({"matmul", "bmm"})
-EINSUM = frozenset({"torch.einsum", "einops.einsum", "torch.functional.einsum"})
+EINSUM = frozenset({"torch.einsum", "einops.einsum"})
 SWAPS = frozenset({"transpose", "swapaxes", "swapdims"})
 Pair = tuple[ast.expr, ast.expr]
 Axes = tuple[str, ...]

@@ -26,7 +26,7 @@ DRAWS = tuple(
     """random. numpy.random. torch.rand torch.normal torch.bernoulli torch.multinomial secrets.
     uuid.""".split()
 )
-SEEDS = ("random.seed", "numpy.random.seed", "torch.manual_seed", "torch.random.manual_seed")
+SEEDS = ("random.seed", "numpy.random.seed", "torch.manual_seed")
 NO_DRAW = tuple(
     """random.seed numpy.random.seed random.getstate random.setstate numpy.random.get_state
     numpy.random.set_state""".split()

@@ -123,8 +123,8 @@ def _check_uses(script: Script, loader: Loader) -> None:
         for node in source.each(ast.Attribute):
             if (
                 node.attr not in READ
-                and not is_share(function_of(node))  # a quotient of numbers that are shares all
                 and any(t is x for t in script.values(node.value) for x in loader.things)
+                and not is_share(function_of(node))  # a quotient of numbers that are shares all
             ):
                 raise Refusal(
                     f"`{ast.unparse(node)}` on {at(node)} would mean the share of one process"

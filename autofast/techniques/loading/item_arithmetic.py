@@ -10,6 +10,7 @@ from itertools import count
 
 from autofast.model.script import Script
 from autofast.model.source import at
+from autofast.ops.families import SIGNS
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_values import (
     FLOATS,
@@ -26,17 +27,19 @@ from autofast.techniques.loading.windows import Sum
 
 
 class Names:
-    """``torch`` and ``spread`` are names in the file; ``ranks`` the dimensions of the items of
-    stored arrays, as far as they are known.
+    """``torch`` is its name in the file; ``ranks`` the dimensions of the items of stored arrays, as
+    far as they are known.
     """
 
     script: Script
     taken: set[str]
+    n: str  # names of variables at the head of the method, where they are used
+    device: str
+    each: str
 
-    def __init__(self, torch: str, spread: str, ranks: dict[str, int]) -> None:
-        self.torch, self.spread, self.ranks = torch, spread, ranks
-        self.draws = self.computes = self.spreads = False
-        self.uses_n = self.uses_device = self.uses_each = False
+    def __init__(self, torch: str, ranks: dict[str, int]) -> None:
+        self.torch, self.ranks = torch, ranks
+        self.draws = self.computes = False
         self.numbers = count()
         self.sums: dict[str, Sum] = {}  # of variables
         self.places: dict[tuple[str, str], str] = {}  # of crops: the variable that holds them
@@ -53,28 +56,6 @@ class Names:
             found = f"{name}_{n}"
         self.taken.add(found)
         return found
-
-    def local(self, kept: str, name: str) -> str:
-        """The name of a variable at the head of the method."""
-        if not hasattr(self, kept):
-            setattr(self, kept, self.fresh(name))
-        found: str = getattr(self, kept)
-        return found
-
-    @property
-    def n(self) -> str:
-        self.uses_n = True
-        return self.local("_n", "n")
-
-    @property
-    def device(self) -> str:
-        self.uses_device = True
-        return self.local("_device", "device")
-
-    @property
-    def each(self) -> str:
-        self.uses_each = True
-        return self.local("_each", "each")
 
     def forget(self, name: str = "") -> None:
         """Places of crops that were made of this variable, or all, are made again."""
@@ -118,8 +99,7 @@ class Names:
         """Numbers of items in a shape in which they meet the items."""
         rank = self.rank(items)
         if rank is None:
-            self.spreads = True
-            return f"{self.spread}({draw}, {items.code})"
+            raise Refusal("how many dimensions its items have is not known")
         return f"({draw})[{', '.join([':', *['None'] * rank])}]" if rank else draw
 
     def side(self, items: Items, place: int) -> Same:
@@ -142,7 +122,6 @@ class Names:
         raise NotImplementedError
 
 
-SIGNS: dict[type[ast.AST], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 COMPARED: dict[type[ast.AST], str] = {
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
     ast.Is: "is", ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in",
@@ -282,14 +261,8 @@ class Arithmetic(Names):
             case ast.USub(), Same(code=code):
                 found = value.value
                 return Same(f"-({code})", -found if isinstance(found, (int, float)) else found)
-            case ast.USub(), Draw(code=code, kind="int" | "float"):
-                return Draw(f"-({code})", value.kind)
-            case ast.USub(), Items(code=code, made=made) if made in FLOATS:
-                return replace(value, code=f"-({code})", fresh=True)
             case ast.Not(), Same(code=code):
                 return Same(f"not ({code})")
-            case ast.Not(), Draw(code=code, kind="bool"):
-                return Draw(f"~({code})", "bool")
         raise Refusal(f"{at(node)} has no form for batches")
 
     def compared(self, one: Value, op: ast.cmpop, other: Value, node: ast.AST) -> Value:
@@ -301,24 +274,6 @@ class Arithmetic(Names):
             return Same(code)
         if sign in ON_DRAWS and all(isinstance(v, (Draw, Same)) for v in (one, other)):
             return Draw(code, "bool")
-        raise Refusal(f"{at(node)} has no form for batches")
-
-    def joined(self, op: ast.boolop, values: list[Value], node: ast.AST) -> Value:
-        match op:
-            case ast.And():
-                word, sign = " and ", " & "
-            case _:
-                word, sign = " or ", " | "
-        codes = [f"({v.code})" for v in values if not isinstance(v, Several)]
-        if all(isinstance(v, Same) for v in values):
-            return Same(word.join(codes))
-        if all(isinstance(v, Draw) and v.kind == "bool" for v in values):
-            return Draw(sign.join(codes), "bool")
-        raise Refusal(f"{at(node)} has no form for batches")
-
-    def conditional(self, test: Value, one: Value, other: Value, node: ast.AST) -> Value:
-        if isinstance(test, Draw) and test.kind == "bool":
-            return self.chosen(test.code, one, other, "")
         raise Refusal(f"{at(node)} has no form for batches")
 
     # -------------------------------------------------------------------------------------- choices

@@ -27,7 +27,6 @@ NOISE = {"randn": "randn", "standard_normal": "randn", "normal": "randn", "randn
 KEPT = frozenset({"copy", "clone", "contiguous", "ascontiguousarray", "detach", "asarray", "array"})
 CASTS = {"float": "float32", "double": "float64", "long": "int64", "byte": "uint8", "bool": "bool", "int": "int32"}  # fmt: skip
 TAKEN = frozenset({"from_numpy", "as_tensor", "tensor"})
-OLD = {"FloatTensor": "float32", "LongTensor": "int64", "Tensor": "float32"}
 SCALARS = {"builtins.int": "int64", "builtins.float": "float64", "builtins.bool": "bool"}
 ARITHMETIC: dict[str, ast.operator] = {"add": ast.Add(), "sub": ast.Sub(), "mul": ast.Mult(), "div": ast.Div()}  # fmt: skip
 
@@ -164,29 +163,15 @@ class Calls(Parts):
             return self.builtin(call, short)
         first, *rest = call.args
         match first:
-            case ast.List(elts=[only]) if short in TAKEN | set(OLD):
+            case ast.List(elts=[only]) if short in TAKEN:
                 inner = self.items(self.value(only), call)
                 return self.taken_over(self.moved(inner, "unsqueeze(1)", 1), call, short)
         value = self.value(first)
         if isinstance(value, Draw):
             raise Refusal(f"{at(call)} has no form for batches")
         items = self.items(value, call)
-        if short in TAKEN or short in OLD:
+        if short in TAKEN:
             return self.taken_over(items, call, short)
-        if package == "numpy" and short in ("float32", "int64", "uint8") and not rest:
-            return self.cast(items, short, call, numpy=True)
-        typed = keyword_of(call, "dtype")
-        if (
-            package == "numpy"
-            and short in ("array", "asarray")
-            and typed
-            and len(call.keywords) == 1
-        ):
-            if not (dtype := dtype_named(self.script, typed)):
-                raise Refusal(f"{at(call)} has no form for batches")
-            made = self.cast(items, dtype, call, numpy=True)
-            copied = short == "array" or items.dtype not in ("", dtype)
-            return replace(made, fresh=items.fresh or copied)
         if short == "pad":
             return self.pads(items, rest, call, package)
         return self.changed(items, short, rest, call)
@@ -205,10 +190,6 @@ class Calls(Parts):
                 return self.side(value, 0)
             case Draw(kind="int") if single and short == "int":
                 return value
-            case Draw(kind="float") if single and short == "float":
-                return value
-            case Draw(kind="float") if single and short == "int":
-                return Draw(f"({value.code}).long()", "int")
             case Same() if single and short in ("int", "float", "len", "bool"):
                 kinds = {"int": int, "float": float, "len": int}
                 return Same(f"{short}({value.code})", kinds.get(short, ...))
@@ -221,8 +202,6 @@ class Calls(Parts):
         if len(call.args) != 1 or others:
             raise Refusal(f"{at(call)} has no form for batches")
         held = replace(items, numpy=False, taken=True)
-        if short in OLD:
-            return self.cast(held, OLD[short], call, numpy=False)
         if kind is None:
             return held
         if not (dtype := dtype_named(self.script, kind)) or dtype == "float64":
@@ -307,12 +286,9 @@ class Calls(Parts):
             return self.quarter(items, rest, call)
         if short in ("transpose", "permute") and axes and (items.numpy or short == "permute"):
             return self.ordered(items, axes)
-        if short in ("transpose", "swapaxes") and axes is not None and len(axes) == 2:
+        if short == "transpose" and axes is not None and len(axes) == 2:
             one, two = (self.dim(items, a) for a in axes)
             return self.moved(items, f"transpose({one}, {two})")
-        if short in ("moveaxis", "movedim") and axes is not None and len(axes) == 2:
-            one, two = (self.dim(items, a) for a in axes)
-            return self.moved(items, f"movedim({one}, {two})")
         if short in ("unsqueeze", "expand_dims") and axes is not None and len(axes) == 1:
             view = self.moved(items, f"unsqueeze({self.dim(items, axes[0], 1)})", 1)
             return replace(view, laid_out=items.laid_out)

@@ -219,21 +219,12 @@ def _called(value: Value, name: str) -> Value:
     return value
 
 
-SPREAD = "per_item"
-SPREAD_CODE = '''\
-def {name}(draws, items):
-    """One number for each item, in a shape in which it meets all of its numbers."""
-    return draws.view(-1, *[1] * (items.dim() - 1))
-'''
-
-
 @dataclass(frozen=True)
 class Form:
     """The method: ``code``, with the parameters that it gets for ``stored`` rows and for ``fixed``
     arrays.
 
-    ``draws``: it draws random numbers; ``computes``: it rounds otherwise than the host may;
-    ``spread``: it uses that function.
+    ``draws``: it draws random numbers; ``computes``: it rounds otherwise than the host may.
     """
 
     code: str
@@ -241,15 +232,14 @@ class Form:
     fixed: tuple[str, ...]
     draws: bool
     computes: bool
-    spread: bool
 
 
-def form_of(script: Script, getitem: ast.FunctionDef, torch: str, name: str, spread: str) -> Form:
+def form_of(script: Script, getitem: ast.FunctionDef, torch: str, name: str) -> Form:
     """The form of items' code for whole batches; raises Refusal."""
     ranks: dict[str, int] = {}
     # What is known of dimensions further down helps further up, the second time.
-    Code(script, getitem, torch, spread, ranks).method(name)
-    return Code(script, getitem, torch, spread, ranks).method(name)
+    Code(script, getitem, torch, ranks).method(name)
+    return Code(script, getitem, torch, ranks).method(name)
 
 
 class Code(Statements):
@@ -261,10 +251,10 @@ class Code(Statements):
         if first is None:
             raise Refusal("its items are not rows of arrays in memory")
         rest = []
-        if self.uses_each:
+        if _is_used(self.each, self.lines):
             rest.append(f"{self.each} = {self.torch}.arange({self.n}, device={self.device})")
-        used = ((self.uses_n, "_n", f"len({first.name})"), (self.uses_device, "_device", f"{first.name}.device"))  # fmt: skip
-        pairs = [(getattr(self, kept), code) for is_used, kept, code in used if is_used]
+        every = ((self.n, f"len({first.name})"), (self.device, f"{first.name}.device"))
+        pairs = [pair for pair in every if _is_used(pair[0], [*rest, *self.lines])]
         named, given = ", ".join(n for n, _ in pairs), ", ".join(c for _, c in pairs)
         head = [f"{named} = {given}", *rest] if pairs else rest
         parameters = [
@@ -277,9 +267,7 @@ class Code(Statements):
         body = [said, *head, *_needed(self.lines)]
         text = f"def {name}({', '.join(parameters)}):\n" + "".join(f"    {x}\n" for x in body)
         fixed = tuple(code for code, _ in self.fixed)
-        return Form(
-            text, tuple(self.stored.values()), fixed, self.draws, self.computes, self.spreads
-        )
+        return Form(text, tuple(self.stored.values()), fixed, self.draws, self.computes)
 
     def returned(self, given: Value) -> None:
         parts = given.parts if isinstance(given, Several) else (given,)
@@ -300,6 +288,10 @@ def _needed(lines: list[str]) -> list[str]:
     for line in reversed(lines):
         name, sign, _ = line.partition(" = ")
         others = [x for x in lines if x is not line]
-        if sign and name.isidentifier() and not any(re.search(rf"\b{name}\b", x) for x in others):
+        if sign and name.isidentifier() and not _is_used(name, others):
             return _needed(others)
     return lines
+
+
+def _is_used(name: str, lines: list[str]) -> bool:
+    return any(re.search(rf"(?<![.\w]){name}\b", line) for line in lines)

@@ -8,6 +8,7 @@ import ast
 from dataclasses import dataclass
 
 from autofast.facts.arrays import Array, array_of, constant
+from autofast.facts.dimensions import rank
 from autofast.flow.scopes import loaded_in, stored_in
 from autofast.model.script import Script
 from autofast.model.source import at, live, parent_of, source_of
@@ -34,10 +35,9 @@ class Expressions(Calls):
         script: Script,
         getitem: ast.FunctionDef,
         torch: str,
-        spread: str,
         ranks: dict[str, int],
     ) -> None:
-        super().__init__(torch, spread, ranks)
+        super().__init__(torch, ranks)
         self.script, self.getitem = script, getitem
         self.lines: list[str] = []
         self.depth = 0
@@ -58,6 +58,7 @@ class Expressions(Calls):
             )
         self.own = stored_in(getitem)
         self.taken = self.own | loaded_in(getitem) | set(parameters)
+        self.n, self.device, self.each = map(self.fresh, ("n", "device", "each"))
 
     def value(self, expr: ast.expr) -> Value:
         match expr:
@@ -88,10 +89,6 @@ class Expressions(Calls):
                 return self.one(op, self.value(inner), expr)
             case ast.Compare(left=left, ops=[op], comparators=[right]):
                 return self.compared(self.value(left), op, self.value(right), expr)
-            case ast.BoolOp(op=op, values=values):
-                return self.joined(op, [self.value(v) for v in values], expr)
-            case ast.IfExp(test=test, body=body, orelse=other):
-                return self.conditional(self.value(test), self.value(body), self.value(other), expr)
         raise Refusal(f"{at(expr)} has no form for batches")
 
     def shared(self, expr: ast.Name | ast.Attribute) -> Value:
@@ -169,8 +166,9 @@ class Expressions(Calls):
                 raise Refusal(
                     f"what `{ast.unparse(expr.value)}` holds is not known to be one array or tensor"
                 )
-            if array.rank is not None:
-                self.ranks[attr] = array.rank - 1
+            known_rank = rank(self.script, expr.value) if array.rank is None else array.rank
+            if known_rank is not None:
+                self.ranks[attr] = known_rank - 1
             name = name or (self.fresh(attr) if attr in self.taken else attr)
             self.taken.add(name)
             known = self.stored[attr] = Stored(attr, name, array)

@@ -118,8 +118,6 @@ class Parts(Moves):
                         plain.append(":")
                 case ast.Constant(value=None) if len(parts) == 1:
                     return self.moved(items, "unsqueeze(1)", 1)
-                case ast.Constant(value=x) if x is ... and place == 0:
-                    return self.from_behind(items, parts[1:], node)
                 case _:
                     raise Refusal(f"{at(node)} has no form for batches")
         if flips and any(p != ":" for p in plain) or (flips and crops):
@@ -134,17 +132,6 @@ class Parts(Moves):
         self.not_listed(items, node)
         code = f"({items.code})[:, {', '.join(plain)}]"
         return replace(items, code=code, laid_out=False, shape=self.new_shape())
-
-    def from_behind(self, items: Items, parts: list[ast.expr], node: ast.expr) -> Items:
-        """``image[..., ::-1]``, ``image[..., None]``."""
-        match parts:
-            case [ast.Slice(lower=None, upper=None, step=ast.expr() as step)] if (
-                const(self.script.values(step)) == -1
-            ):
-                return self.flipped(items, [-1])
-            case [ast.Constant(value=None)]:
-                return self.moved(items, "unsqueeze(-1)", 1)
-        raise Refusal(f"{at(node)} has no form for batches")
 
     def plain_slice(self, lower: ast.expr | None, upper: ast.expr | None, node: ast.AST) -> str:
         codes = []

@@ -240,14 +240,14 @@ def _changed_later(script: Script, loader: Loader, dataset: Thing) -> str:
                 and not side.every
                 and occurrence.data["name"] not in side.loads
             )
-            if unread and occurrence.this is not dataset:
+            if id(occurrence.this) not in held or (unread and occurrence.this is not dataset):
                 continue  # options that the dataset keeps, for example
             late = occurrence.order > start or any(
                 id(frame.node) in epochs for frame in loops(occurrence.stack)
             )
             made = (dataset, occurrence.this)  # a new object is none that workers have
             anew = any(_while_made(occurrence.stack, x) for x in made)
-            if id(occurrence.this) in held and late and not anew:
+            if late and not anew:
                 return at(site.node)
     return ""
 

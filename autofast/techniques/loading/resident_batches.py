@@ -8,7 +8,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autofast.edit.edits import After, Edit, Helper, literal
+from autofast.edit.edits import After, Edit, literal
 from autofast.facts.aliases import learned, written_after
 from autofast.flow.provenance import assigned
 from autofast.model.device_loader import BATCH_CLASS, FIXED, METHOD, OF_ROWS
@@ -16,7 +16,7 @@ from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import source_of
 from autofast.model.values import Ext, Inst, Thing
 from autofast.rule import Refusal
-from autofast.techniques.loading.item_code import SPREAD, SPREAD_CODE, Form, form_of
+from autofast.techniques.loading.item_code import Form, form_of
 from autofast.techniques.loading.resident_items import SUBSETS
 from autofast.write.imports import module_in
 from autofast.write.spelling import torch_in
@@ -69,7 +69,7 @@ def batches_of(script: Script, loader: Loader) -> Batches:
     if None in parts or not parts:
         raise Refusal("the dataset is wrapped in something that is not known")
     source = source_of(getitem)
-    form = form_of(script, getitem, torch_in(source)[0], METHOD, source.fresh(SPREAD))
+    form = form_of(script, getitem, torch_in(source)[0], METHOD)
     if not all(code.startswith("self.") for code in form.fixed) and source is not source_of(
         loader.node
     ):
@@ -149,11 +149,7 @@ def loader_class(
 
 
 def method(batches: Batches) -> tuple[Edit, ...]:
-    """The method beside ``__getitem__``, and the function that it may use."""
+    """The method beside ``__getitem__``."""
     source, form = source_of(batches.getitem), batches.form
     _, imports = torch_in(source)
-    edits: list[Edit] = [*imports, After(batches.getitem, literal(form.code))]
-    if form.spread:
-        name = source.fresh(SPREAD)
-        edits.append(Helper(source, name, SPREAD_CODE.format(name=name)))
-    return tuple(edits)
+    return (*imports, After(batches.getitem, literal(form.code)))

@@ -279,7 +279,7 @@ def _complex(script: Script, optimizer: Optimizer) -> str:
     """A parameter that is complex: made so, given to the optimizer, of a layer or a model of that
     dtype.
     """
-    for site in script.calls("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
+    for site in script.calls("torch.nn.Parameter"):
         if any(_is_complex(site.node, o) for o in site):
             return f"the parameter of {at(site.node)} is complex, which no fused kernel takes"
     given = optimizer.args.get(0, "params")

@@ -20,7 +20,7 @@ from autofast.model.calls import call_of, is_method, receiver_of, stands_alone
 from autofast.model.events import Site
 from autofast.model.kinds import is_scaler
 from autofast.model.script import Script
-from autofast.model.source import at, function_of, nodes_in, parent_of, statement_of, within
+from autofast.model.source import at, function_of, nodes_in, parent_of, statement_of
 from autofast.model.syntax import VARIABLES, is_read, is_text
 from autofast.model.values import Inst, Ref, Seq, Thing
 from autofast.rule import Finding, Refusal
@@ -261,8 +261,7 @@ def _seen_from(script: Script, scaler: ast.expr, things: list[Thing], place: ast
     with suppress(Refusal):
         reach = Reach(script, "GradScaler", scaler, things, script.stacks)
         name = reach.to(function)
-        sites = [site for _, site in script.log.each() if within(site.node, here)]
-        reach.check_made(place, [o.stack for site in sites for o in site])
+        reach.check_made(place, [o.stack for site in script.log.within(here) for o in site])
         found = "" if reach.edits else name
     cls = parent_of(function)
     mentions = nodes_in(cls if isinstance(cls, ast.ClassDef) else function, *VARIABLES)

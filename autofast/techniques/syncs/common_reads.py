@@ -9,20 +9,20 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from autofast.edit.edits import Before, Edit, Remove, Rewrite, literal
+from autofast.flow.changes import changed
 from autofast.flow.loops import loop_of
 from autofast.flow.positions import block, index, is_always, position
 from autofast.flow.program import Flow
-from autofast.flow.scopes import declared, loaded_in, mentions, stored_in
-from autofast.model.calls import is_method, is_path, short_name
+from autofast.flow.scopes import declared, loaded_in, mentions
+from autofast.model.calls import is_path, short_name
 from autofast.model.script import Script
 from autofast.model.source import Source, function_of, source_of, within
-from autofast.model.values import Const, Tensor
-from autofast.ops import is_in_place
+from autofast.model.syntax import is_read
+from autofast.model.values import Const, Dict, Seq, Tensor
 from autofast.rule import Refusal
-from autofast.techniques.syncs.floats import holds_floats, is_float
+from autofast.techniques.syncs.certain_numbers import holds_floats, is_float, is_scalar
 from autofast.techniques.syncs.freshness import is_fresh
 from autofast.techniques.syncs.reads import Read, gives_the_same
-from autofast.techniques.syncs.scalars import is_scalar
 from autofast.techniques.syncs.sinks import Sink
 from autofast.techniques.syncs.steps import catchers, works_between
 from autofast.techniques.syncs.swapping import swapped
@@ -76,7 +76,9 @@ def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[E
     start = min(repeated.statements, key=position)
     span = here[index(here, start) : max(index(here, t) for t in around.values()) + 1]
     adjoining = len(span) == len(around)
-    if _changes(core.id, span) or not (adjoining or is_fresh(script, repeated.reads[0].core)):
+    if changed(script, span, {core.id}) or not (
+        adjoining or is_fresh(script, repeated.reads[0].core)
+    ):
         raise Refusal("")
     if moved and next(catchers(script, start, loop_of(core)), None) is not None:
         raise Refusal("")
@@ -112,27 +114,30 @@ def may_move(script: Script, sink: Sink, to: ast.stmt, mine: Collection[int] = (
     shared = sink.holder.id in declared(scope) or any(
         function_of(n) is not scope for n in mentions(scope, sink.holder.id)
     )
-    if shared and any(isinstance(n, ast.Call) for s in between for n in ast.walk(s)):
-        return False  # a function may look at it
-    needed = loaded_in(sink.statement)
-    if any(sink.holder.id in loaded_in(s) or needed & stored_in(s) for s in between):
+    held = {t for t in script.values(sink.holder) if isinstance(t, (Dict, Seq))}
+    for node in (n for s in between for n in ast.walk(s)):
+        match node:
+            case ast.Yield() | ast.YieldFrom() | ast.Await():
+                return False
+            case ast.Name(id=name) if name == sink.holder.id and is_read(node):
+                return False
+            case ast.expr() if held & script.values(node):
+                return False  # by whatever name
+            case ast.Call() if shared or (sink.kind != "number" and not _is_of_torch(script, node)):
+                return False  # a function may look at it, or hold the meter
+    if changed(script, between, loaded_in(sink.statement)):
         return False
-    yields = any(
-        isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for s in between for n in ast.walk(s)
+    return script.analysis(Flow).graph(to).postdominates(to, sink.statement)
+
+
+def _is_of_torch(script: Script, call: ast.Call) -> bool:
+    found = script.values(call.func)
+    names = [getattr(t, "name", "") for t in found]
+    if names and all(n.startswith(("torch.", "builtins.")) for n in names if n):
+        return all(names)
+    return isinstance(call.func, ast.Attribute) and all(
+        isinstance(t, Tensor) for t in script.values(call.func.value)
     )
-    return not yields and script.analysis(Flow).graph(to).postdominates(to, sink.statement)
-
-
-def _changes(name: str, statements: Sequence[ast.stmt]) -> bool:
-    """Whether statements give the variable another value, or change its tensor in place."""
-    for statement in statements:
-        if name in stored_in(statement):
-            return True
-        for node in ast.walk(statement):
-            if is_method(node) and is_in_place(node.func.attr, flags=True):
-                if name in loaded_in(node.func.value):
-                    return True
-    return False
 
 
 # --------------------------------------------------------------------------- tensors shown together

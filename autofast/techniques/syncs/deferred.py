@@ -27,7 +27,7 @@ from autofast.edit.edits import After, Before, Edit, Remove, Replace, Rewrite, l
 from autofast.edit.order import Rank
 from autofast.flow.filled_lists import is_only_filled
 from autofast.flow.loops import Loop
-from autofast.flow.positions import block, index
+from autofast.flow.positions import block, index, place_in
 from autofast.flow.program import Flow
 from autofast.model.calls import root_of, short_name
 from autofast.model.kinds import grad_mode_of
@@ -36,9 +36,9 @@ from autofast.model.source import function_of, parent_of, source_of, within
 from autofast.model.syntax import is_attribute
 from autofast.model.values import Seq, Tensor
 from autofast.rule import Refusal
+from autofast.techniques.syncs.certain_numbers import kind_of
 from autofast.techniques.syncs.common_reads import several_gpus
 from autofast.techniques.syncs.filled import filled, summed
-from autofast.techniques.syncs.floats import kind_of
 from autofast.techniques.syncs.freshness import kept
 from autofast.techniques.syncs.liveness import Needs
 from autofast.techniques.syncs.reads import Read, gives_the_same
@@ -101,7 +101,11 @@ def off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs, rounds: boo
         Replace(first, lists.append(items), holes={f"p{k}": p for k, p in enumerate(payload)})
     ]
     edits += [*lists.imports, *(Remove(sink.statement) for sink in sinks[1:])]
-    edits.append(Before(around, f"{lists.name} = []", rank=OUTERMOST))
+    lists.begin = None if needs.gates or needs.moves else lists.begins(around)
+    if lists.begin is not None:
+        edits.append(Replace(lists.begin, f"{lists.name} = []"))
+    else:
+        edits.append(Before(around, f"{lists.name} = []", rank=OUTERMOST))
     for gate, nodes in needs.gates.values():
         edits.append(Before(first_in(gate, nodes), f"{lists.replay()}\n{lists.name}.clear()"))
     edits += [e for move in needs.moves.values() for e in move.edits]
@@ -216,7 +220,7 @@ class Kept:
     Attributes:
         name: the list. at_once: its tensors are read by one copy.
         rounds: sums of floats may be made by ``sum()``, which rounds less than ``+=`` from Python
-            3.12 on.
+            3.12 on. begin: the 0 that such a sum begins as, where the list takes its place.
     """
 
     script: Script
@@ -227,6 +231,7 @@ class Kept:
     name: str = ""
     at_once: bool = False
     rounds: bool = False
+    begin: ast.stmt | None = None
 
     def may_be_stacked(self) -> bool:
         """Whether the tensors of a list that is not empty can be read at once, and are then the
@@ -300,7 +305,7 @@ class Kept:
         sink = self.sinks[0]
         match sink.statement:
             case ast.AugAssign(target=ast.Name(id=name)) if self.is_total:
-                return f"{name} += sum({self._numbers})"
+                return f"{name} {'=' if self.begin else '+='} sum({self._numbers})"
             case ast.Expr(
                 value=ast.Call(
                     func=ast.Attribute(value=holder, attr="append"), args=[value], keywords=[]
@@ -324,6 +329,20 @@ class Kept:
                     and not is_taken(sink.source, "sum")
                 )
         return False
+
+    def begins(self, around: ast.stmt) -> ast.stmt | None:
+        """The 0 in front of the loop that a sum begins as, where nothing else asks for it."""
+        own, here = own_uses(self.sinks[0]) if self.is_total else [], block(around)
+        flow = self.script.analysis(Flow).definitions(around)
+        made = [
+            d for n in own for d in flow.reaching(n) if d.statement is not self.sinks[0].statement
+        ]
+        match [d.statement for d in made]:
+            case [ast.Assign(targets=[ast.Name()], value=ast.Constant(value=0)) as begin]:
+                uses, last = set(flow.uses(made[0])) - set(own), index(here, around)
+                if -1 < index(here, begin) < last and all(place_in(here, u) > last for u in uses):
+                    return begin
+        return None
 
     def _again(self, sink: Sink) -> str:
         """The statement as it runs later: each read of a kept tensor, each number that was kept

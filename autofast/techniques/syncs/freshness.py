@@ -18,7 +18,7 @@ from autofast.model.syntax import is_read, is_stored
 from autofast.model.values import Const, Ext, Method, Num, Ref, Tensor, Thing, certainly, const
 from autofast.ops import is_in_place, may_share
 from autofast.read.recover.compiled import records_graphs
-from autofast.techniques.syncs.floats import kind_of
+from autofast.techniques.syncs.certain_numbers import kind_of
 
 # Layers whose result is their argument, or a view of it.
 PASSING = frozenset({"Identity", "Flatten", "Unflatten"})
@@ -90,9 +90,8 @@ def _runs_without(script: Script, made: ast.expr) -> bool:
     stmt, function = statement_of(made), function_of(made)
     ways = [
         o.grad
-        for (kind, _), site in script.log.each()
-        if kind != "forward_again"  # its runs are noted apart
-        and within(site.node, stmt)
+        for site in script.log.within(stmt)
+        if site.kind != "forward_again"  # its runs are noted apart
         and function_of(site.node) is function
         for o in site
     ]

@@ -54,12 +54,11 @@ from autofast.model.syntax import (
 )
 from autofast.model.values import Dict, Inst, Seq, Tensor, Thing, certainly
 from autofast.rule import Refusal
+from autofast.techniques.syncs.certain_numbers import is_scalar, kind_of
 from autofast.techniques.syncs.code_motion import moves
 from autofast.techniques.syncs.common_reads import several_gpus
-from autofast.techniques.syncs.floats import kind_of
 from autofast.techniques.syncs.freshness import kept, without_graph
 from autofast.techniques.syncs.reads import Read, by_statement
-from autofast.techniques.syncs.scalars import is_scalar
 from autofast.techniques.syncs.sinks import does_more, is_number
 from autofast.techniques.syncs.steps import catchers, is_step, runs_in_steps
 from autofast.techniques.syncs.store_uses import Place, Use, Uses, Write, write_of

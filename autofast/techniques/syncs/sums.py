@@ -20,14 +20,11 @@ from collections.abc import Iterator, Sequence
 from autofast.edit.edits import Before, Edit, Remove, Rewrite, literal
 from autofast.flow.loops import Loop, loop_of
 from autofast.flow.positions import block, index, is_always
-from autofast.flow.scopes import loaded_in
-from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import source_of
-from autofast.model.syntax import is_read
-from autofast.model.values import Dict, Seq, Tensor, certainly
-from autofast.ops import is_in_place
+from autofast.model.values import Dict, Tensor, certainly
 from autofast.rule import Refusal
+from autofast.techniques.syncs.certain_numbers import kind_of
 from autofast.techniques.syncs.common_reads import (
     free_names,
     is_number,
@@ -35,7 +32,6 @@ from autofast.techniques.syncs.common_reads import (
     one_number,
     several_gpus,
 )
-from autofast.techniques.syncs.floats import kind_of
 from autofast.techniques.syncs.reads import Read, gives_the_same
 from autofast.techniques.syncs.sinks import Sink, sink_of
 from autofast.techniques.syncs.steps import catchers, works_between
@@ -114,46 +110,12 @@ def _may_join(script: Script, group: list[Sink]) -> bool:
         gives_the_same(script, c) for c in cores
     ):
         return False
-    between = here[index(here, group[0].statement) + 1 : index(here, last)]
     mine = {id(s.statement) for s in group}
     for sink in group[:-1]:
         if works_between(script, sink.statement, last) or not may_move(script, sink, last, mine):
             return False
-        if any(_may_change(script, sink, s) for s in between if id(s) not in mine):
-            return False
     return not any(
         isinstance(n, (ast.Lambda, ast.Await)) for s in group for n in ast.walk(s.statement)
-    )
-
-
-def _may_change(script: Script, sink: Sink, statement: ast.stmt) -> bool:
-    """Whether a statement may change, in place, what the sum adds, or look at what it adds to."""
-    needed = loaded_in(sink.statement)
-    held = {t for t in script.values(sink.holder) if isinstance(t, (Dict, Seq))}
-    for node in ast.walk(statement):
-        if held and isinstance(node, ast.expr) and held & script.values(node):
-            return True  # by whatever name
-        if is_method(node) and is_in_place(node.func.attr, flags=True):
-            if needed & loaded_in(node.func.value):
-                return True
-        if (
-            isinstance(node, (ast.Subscript, ast.Attribute))
-            and not is_read(node)
-            and needed & loaded_in(node)
-        ):
-            return True
-        if isinstance(node, ast.Call) and sink.kind != "number" and not _is_of_torch(script, node):
-            return True  # it may hold the meter
-    return False
-
-
-def _is_of_torch(script: Script, call: ast.Call) -> bool:
-    found = script.values(call.func)
-    names = [getattr(t, "name", "") for t in found]
-    if names and all(n.startswith(("torch.", "builtins.")) for n in names if n):
-        return all(names)
-    return isinstance(call.func, ast.Attribute) and all(
-        isinstance(t, Tensor) for t in script.values(call.func.value)
     )
 
 

@@ -26,7 +26,7 @@ from autofast.model.values import (
     one,
     ordered,
 )
-from autofast.read.library.frameworks import COMMAND_LINE
+from autofast.read.library.options import COMMAND_LINE
 from autofast.rule import Effect, Finding
 from autofast.write.arguments import room, written
 

@@ -39,7 +39,6 @@ from autofast.model.values import (
 )
 from autofast.ops.families import REGROUPING
 from autofast.rule import Refusal
-from autofast.techniques.transfers.byte_items import Items, Key
 
 WRAPPERS = frozenset(f"torch.utils.data.{n}" for n in ("Subset", "random_split", "ConcatDataset"))
 HANDED = (
@@ -53,6 +52,29 @@ HANDED |= {
 LOOPED = frozenset({"builtins.enumerate", "tqdm.tqdm", "tqdm.auto.tqdm"})
 ASKED = frozenset({"dataset", "batch_size", "sampler", "num_workers", "drop_last"})
 SHAPE = frozenset({"shape", "size", "dim", "ndim"})
+Key = int | str | None  # of a tuple, of a dict; None: an item is nothing else
+
+
+@dataclass(frozen=True, eq=False)
+class Items:
+    """Items whose part ``key`` is to be given as bytes: of datasets of the project with one of
+    ``getitems``, and of ``sets`` of a library.
+
+    ``transforms`` make them; ``calls``: where the project's code calls these.
+    """
+
+    key: Key
+    getitems: tuple[ast.FunctionDef, ...]
+    sets: tuple[Thing, ...] = ()
+    transforms: tuple[Thing, ...] = ()
+    calls: tuple[ast.Call, ...] = ()
+
+    def come_from(self, thing: Thing) -> bool:
+        """Whether it is a dataset that gives them."""
+        if isinstance(thing, Inst):
+            made = thing.cls.find("__getitem__") or ()
+            return any(isinstance(f, Func) and f.node is g for f in made for g in self.getitems)
+        return any(thing is x for x in self.sets)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,6 @@ import ast
 from collections.abc import Callable, Sequence
 
 from autofast.edit.edits import After, Before, Edit, Wrap, literal
-from autofast.facts.arrays import Channels
 from autofast.flow import scopes
 from autofast.flow.program import Flow
 from autofast.model.calls import pairs_of
@@ -16,7 +15,7 @@ from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, source_of, statement_of
 from autofast.rule import Refusal
 from autofast.techniques.transfers.byte_batches import Copy
-from autofast.techniques.transfers.byte_items import Constants
+from autofast.techniques.transfers.byte_transforms import Channels, Constants
 from autofast.techniques.transfers.copies import device_above
 from autofast.write.spelling import torch_in
 

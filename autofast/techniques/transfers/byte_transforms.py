@@ -9,28 +9,27 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from autofast.edit.edits import DropElement, Edit, Remove, Rewrite
-from autofast.facts.arrays import Channels
-from autofast.facts.byte_values import is_picture
 from autofast.facts.datasets import Images, images
 from autofast.facts.transforms import pipeline, short_name
 from autofast.flow.program import Flow
-from autofast.model.calls import spreads
+from autofast.flow.reflection import showing
+from autofast.model.calls import literal_of, spreads
 from autofast.model.script import Loader, Script
-from autofast.model.source import at, source_of, statement_of
+from autofast.model.source import at, live, source_of, statement_of
 from autofast.model.values import Const, Ext, Ref, Seq, Thing, Unknown, Values, const, one
 from autofast.rule import Refusal
-from autofast.techniques.transfers.byte_items import (
-    CAST,
-    SINGLE,
-    Constants,
-    Items,
-    Key,
-    parts_of,
-    returned,
-)
+from autofast.techniques.transfers.byte_batches import Items, Key
 from autofast.write.imports import imported
 from autofast.write.spelling import spelled
 
+CAST = ".float()"
+SINGLE = frozenset({"torch.float32", "torch.float", "numpy.float32"})
+MODES = frozenset({"RGB", "L", "RGBA", "CMYK", "YCbCr", "HSV"})  # of PIL: eight bits a channel
+# Methods of a picture that give one of the same mode.
+SAME_MODE = frozenset(
+    "resize crop rotate transpose copy filter thumbnail reduce transform effect_spread".split()
+)
+DEEPEST = 12
 SINCE = (1, 6)  # with torchvision 0.7, the first that has PILToTensor
 # The sets of torchvision whose items are a picture of eight bits a channel and a label, and where
 # their transform stands.
@@ -54,6 +53,17 @@ KEEPING = frozenset(
 INSIDE = frozenset({"RandomApply", "RandomChoice", "RandomOrder"})  # of transforms that do
 TAKING = frozenset({"PILToTensor", "ToImage"})
 CASTING = frozenset({"ToTensor", "ToDtype", "ConvertImageDtype"})
+
+
+@dataclass(frozen=True)
+class Channels:
+    """Numbers, one for each channel; ``expr`` gives them, where something does."""
+
+    numbers: tuple[float, ...]
+    expr: ast.expr | None = None
+
+
+Constants = tuple[Channels, Channels]
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,6 +279,19 @@ def _of_picture(script: Script, expr: ast.expr, endings: Sequence[Ending]) -> st
     return f"it is not certain that `{ast.unparse(expr)[:60]}` is a picture of eight bits a channel"
 
 
+def is_picture(script: Script, expr: ast.expr, depth: int = 0) -> bool:
+    """Whether it is a picture of PIL with eight bits for each channel."""
+    match expr:
+        case ast.Name() if depth < DEEPEST:
+            found = script.analysis(Flow).values(expr)
+            return bool(found) and all(is_picture(script, value, depth + 1) for value in found)
+        case ast.Call(func=ast.Attribute(value=inner, attr="convert"), args=[mode]):
+            return _is_of_pil(script, inner) and const(script.values(mode)) in MODES
+        case ast.Call(func=ast.Attribute(value=inner, attr=attr)):
+            return attr in SAME_MODE and is_picture(script, inner, depth)
+    return False
+
+
 def _is_of_pil(script: Script, expr: ast.expr) -> bool:
     found = script.values(expr)
     return bool(found) and all(isinstance(t, Unknown) and t.name.startswith("PIL.") for t in found)
@@ -276,8 +299,7 @@ def _is_of_pil(script: Script, expr: ast.expr) -> bool:
 
 def _transformed(script: Script, getitem: ast.FunctionDef) -> tuple[Key, ast.Call] | None:
     """The part of an item that is what a transform makes of a picture, and that call."""
-    value = returned(getitem)
-    for key, part in parts_of(value) if value is not None else ():
+    for key, part in _returned(getitem):
         match part:
             case ast.Call():
                 made: list[ast.expr | None] = [part]
@@ -291,6 +313,25 @@ def _transformed(script: Script, getitem: ast.FunctionDef) -> tuple[Key, ast.Cal
             case [ast.Call() as call] if _is_transform(script, call):
                 return key, call
     return None
+
+
+def _returned(getitem: ast.FunctionDef) -> list[tuple[Key, ast.expr]]:
+    """What a plain ``__getitem__`` gives, where that stands in one place: its parts, by their
+    keys.
+    """
+    match [n for n in live(getitem) if isinstance(n, ast.Return)]:
+        case [ast.Return(value=value) as only] if only is getitem.body[-1]:
+            if getitem.decorator_list or showing(getitem):
+                return []
+        case _:
+            return []
+    match value:
+        case ast.Tuple(elts=elts):
+            return list(enumerate(elts))
+        case ast.Dict(keys=keys, values=values):
+            pairs = zip(map(literal_of, keys), values, strict=True)
+            return [(k, v) for k, v in pairs if isinstance(k, str)]
+    return [(None, value)] if value is not None else []
 
 
 def _bound(script: Script, name: ast.Name) -> list[ast.expr | None]:

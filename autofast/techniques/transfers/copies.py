@@ -15,7 +15,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import is_method, literal_of
 from autofast.model.events import Site, inside, loops
 from autofast.model.script import Script, Transfer
-from autofast.model.source import at, function_of, source_of
+from autofast.model.source import at, function_of, nodes_in, source_of
 from autofast.model.syntax import LOOPS, VARIABLES
 from autofast.model.tensors import NOT_CUDA
 from autofast.model.values import Ext, Inst, Tensor, Thing, Values, why_unknown
@@ -175,7 +175,7 @@ def _written_by_numpy(script: Script, move: Move) -> str:
     here = function_of(move.node)
     arrays = {
         id(n)
-        for n in script.each(ast.Call)
+        for n in nodes_in(here, ast.Call)
         if is_method(n, "numpy", "__array__")
         and function_of(n) is here
         and any(_is_from(t, move.loaders) for t in script.values(n.func.value))

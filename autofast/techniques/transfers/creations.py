@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from autofast.edit.edits import Edit, Keyword, Remove, Rewrite
+from autofast.facts.loaders import DEVICE_DEFAULTS
 from autofast.model.calls import call_of, is_path, keyword_of, names_in, receiver_of
 from autofast.model.events import Site
 from autofast.model.names import FACTORIES
@@ -199,7 +200,12 @@ def _behind(script: Script, gate: ast.If | None, where: str) -> str:
     if gate is None:
         return where
     beside = _device_asked(script, gate.test) if where == '"cuda"' else ""
-    return beside or f"{where} if {source_of(gate).segment(gate.test)} else None"
+    return beside or f"{where} if {source_of(gate).segment(gate.test)} else {without_gpu(script)}"
+
+
+def without_gpu(script: Script) -> str:
+    """The device of what is made, and not moved, as code."""
+    return "None" if script.calls(*DEVICE_DEFAULTS) else '"cpu"'
 
 
 def _device_asked(script: Script, test: ast.expr) -> str:

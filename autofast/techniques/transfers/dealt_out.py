@@ -42,7 +42,7 @@ def against(script: Script, creation: Creation, hot: frozenset[int]) -> str:
         return ""
     if script.deterministic:
         return f"determinism is asked for ({at(script.deterministic[0])}): the device would draw other numbers"
-    for site in script.calls("torch.set_rng_state", "torch.random.set_rng_state"):
+    for site in script.calls("torch.set_rng_state"):
         return f"{at(site.node)} sets the generator of the host back, and the device's would go on"
     return _splits(script, creation, hot)
 

@@ -1,5 +1,5 @@
 """Tensors that the host makes in every step, and a later place copies to the device: advice where
-no fix is certain.
+no fix is certain. What never changes is told apart, and data that no loader makes.
 """
 
 from __future__ import annotations
@@ -10,36 +10,55 @@ from collections.abc import Collection, Iterator
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.program import Flow
 from autofast.model.calls import arguments_of
-from autofast.model.events import inside
+from autofast.model.events import Stack, inside, loops
 from autofast.model.kinds import is_module
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Script, Transfer
+from autofast.model.syntax import is_attribute
 from autofast.model.values import (
+    Arg,
     Bound,
+    Cls,
+    Const,
     Dict,
     Ext,
     Func,
     Inst,
     Method,
+    Module,
     Ref,
     Seq,
+    Setting,
     Tensor,
+    certainly,
     library_names,
 )
-from autofast.techniques.transfers.factories import KEEPS
-from autofast.techniques.transfers.fixed import DATA
+from autofast.techniques.transfers.factories import KEEPS, again_and_again
+from autofast.techniques.transfers.listed import listed
 
+ONCE = "its numbers are the same every time: make it once, with the model (`register_buffer`), and use it here"
 THERE = "make it on the device: `device=` in the call that makes it, also where it is drawn"
-KEPT = "it is the same in every step: make it a buffer (`self.register_buffer(...)`), which moves with the module, and is not copied here"
-STRIPPED = KEEPS | {"type_as", "detach", "type", "to"}
+BUFFER = "it is the same in every step: make it a buffer (`self.register_buffer(...)`), which moves with the module, and is not copied here"
 SAMPLES = frozenset({"sample", "rsample"})
 READ = ("numpy.load", "numpy.fromfile", "numpy.genfromtxt", "numpy.loadtxt", "numpy.asarray", "numpy.array", "numpy.stack", "numpy.concatenate")  # fmt: skip
 MADE = frozenset(f"torch.{name}" for name in (*FACTORIES, *LEGACY_TENSORS))
 WHOLE = frozenset("normal_ uniform_ bernoulli_ random_ exponential_ fill_ zero_".split())
+FUNCTIONS = frozenset({"torch.from_numpy", "torch.as_tensor", "torch.tensor"})
+DATA = FUNCTIONS | {"torch.Tensor"} | {f"torch.{name}" for name in LEGACY_TENSORS}
+KEPT = KEEPS | {"type", "astype", "flatten", "ravel", "copy", "tolist", "T"}
+PLAIN = frozenset("builtins.range builtins.list builtins.tuple builtins.float builtins.int".split())
+DRAWN = ("numpy.random", "numpy.load", "numpy.fromfile", "numpy.genfromtxt", "numpy.loadtxt")
+STRIPPED = KEEPS | {"type_as", "detach", "type", "to"}
 
 
-def made_each_step(script: Script, known: Collection[int]) -> Iterator[tuple[ast.expr, str]]:
+def made_each_step(
+    script: Script, hot: frozenset[int], known: Collection[int]
+) -> Iterator[tuple[ast.expr, str]]:
     """Each place, with what to write there; those whose nodes are ``known`` have an answer."""
+    known = set(known)
+    once = [node for node in _fixed(script, hot) if id(node) not in known]
+    yield from ((node, ONCE) for node in once)
+    known |= {id(n) for node in once for n in ast.walk(node)}
     said: set[int] = set()
     for transfer in script.transfers:
         found = in_every_iteration(script, transfer.site, or_none=True)
@@ -49,7 +68,7 @@ def made_each_step(script: Script, known: Collection[int]) -> Iterator[tuple[ast
         if any(id(n) in known for n in ast.walk(transfer.node) if hasattr(n, "lineno")):
             continue
         for node, advice in _made(script, core, found[0]):
-            if id(node) not in said | set(known):
+            if id(node) not in said | known:
                 said.add(id(node))
                 yield node, advice
 
@@ -62,11 +81,11 @@ def _made(script: Script, expr: ast.expr, loop: ast.AST) -> Iterator[tuple[ast.e
     """What makes the tensor, where it is certainly one of the host and of no loader."""
     found = script.values(expr)
     every = [t for t in found if isinstance(t, Tensor)]
-    root = _root(script, expr)
+    root = _below(script, expr, STRIPPED)
     if found and len(every) == len(found) and all(map(_of_the_host, every)):
         match root:
             case ast.Attribute() if _is_of_module(script, root):
-                yield root, KEPT
+                yield root, BUFFER
             case ast.Call() if _makes(script, root):
                 yield root, THERE
     for tensor in every:  # one of several things that come here: the items of a dict
@@ -96,17 +115,6 @@ def _is_filled(script: Script, tensor: Tensor) -> bool:
 
 def _of_the_host(tensor: Tensor) -> bool:
     return tensor.device == "cpu" and not tensor.batch and not tensor.models
-
-
-def _root(script: Script, expr: ast.expr, depth: int = 0) -> ast.expr:
-    """Below names, and methods that keep the numbers."""
-    match expr:
-        case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in STRIPPED:
-            return _root(script, inner, depth + 1)
-        case ast.Name() if depth < 8:
-            if (made := script.analysis(Flow).value(expr)) is not None:
-                return _root(script, made, depth + 1)
-    return expr
 
 
 def _is_of_module(script: Script, attribute: ast.Attribute) -> bool:
@@ -144,3 +152,133 @@ def _makes(script: Script, call: ast.Call) -> bool:
         and isinstance(t.this, Ext)
         for t in found
     )
+
+
+# ---------------------------------------------------------------------------- what never changes
+def _fixed(script: Script, hot: frozenset[int]) -> Iterator[ast.expr]:
+    """Where such a tensor is copied to the device, through names and methods that keep its
+    numbers.
+    """
+    for transfer in script.transfers:
+        data = transfer.operand
+        if (
+            data is not None
+            and _leaves_the_host(transfer)
+            and any(again_and_again(o.stack, hot) for o in transfer.site)
+            and _is_of_numbers(script, data)
+        ):
+            yield transfer.node
+
+
+def _is_of_numbers(script: Script, expr: ast.expr) -> bool:
+    """A tensor of numbers that never change."""
+    made = _made_of(script, expr)
+    if made is None or listed(script, made, "") is not None:
+        return False
+    return not _is_size(script, made) and _is_fixed(script, made.args[0])
+
+
+def _below(script: Script, expr: ast.expr, methods: frozenset[str], depth: int = 0) -> ast.expr:
+    """What stands behind names, and behind methods that keep the numbers."""
+    match expr:
+        case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if (
+            attr in methods and not script.library_function(expr)
+        ):
+            return _below(script, inner, methods, depth + 1)
+        case ast.Name() if depth < 8:
+            if (made := script.analysis(Flow).value(expr)) is not None:
+                return _below(script, made, methods, depth + 1)
+    return expr
+
+
+def _made_of(script: Script, expr: ast.expr) -> ast.Call | None:
+    """The call that makes a tensor of data: ``torch.tensor(a)`` of ``torch.tensor(a).float()``."""
+    match made := _below(script, expr, KEPT):
+        case ast.Call(args=[data]):
+            name = script.library_function(made)
+            if name == "torch.autograd.Variable":
+                return _made_of(script, data)
+            return made if name in DATA else None
+    return None
+
+
+def _is_size(script: Script, made: ast.Call) -> bool:
+    """``torch.Tensor(n)`` has no numbers."""
+    return script.library_function(made) not in FUNCTIONS and not isinstance(
+        made.args[0], (ast.List, ast.Tuple, ast.Call)
+    )
+
+
+def _is_fixed(script: Script, expr: ast.expr) -> bool:
+    """Numbers that are the same whenever the script comes here: of constants, options and settings,
+    by functions that draw and read nothing.
+    """
+    match expr:
+        case ast.Constant():
+            return True
+        case ast.List() | ast.Tuple():
+            return all(_is_fixed(script, part) for part in expr.elts)
+        case ast.UnaryOp(operand=operand):
+            return _is_fixed(script, operand)
+        case ast.BinOp(left=left, right=right):
+            return _is_fixed(script, left) and _is_fixed(script, right)
+        case ast.Name() | ast.Attribute():
+            found = script.values(expr)
+            return certainly(found, Const, Arg, Setting, Ref, Module, Cls)
+        case ast.Call():
+            name = script.library_function(expr)
+            known = name in PLAIN or (name.startswith("numpy.") and not name.startswith(DRAWN))
+            parts = arguments_of(expr)
+            if not known and is_attribute(expr.func, *KEPT, "reshape"):  # fmt: skip
+                known, parts = True, [*parts, expr.func.value]
+            return known and all(_is_fixed(script, part) for part in parts)
+    return False
+
+
+# ------------------------------------------------------------------- data that no loader makes
+def arrays(script: Script) -> Iterator[ast.Call]:
+    """The copies, in the loops that train; what changes never, and sizes, are other rules'
+    business.
+    """
+    steps = {id(_innermost(o.stack)) for s in script.steps for b in s.backwards for o in b.site} - {
+        id(None)
+    }
+    for transfer in script.transfers:
+        data = transfer.operand
+        if (
+            data is not None
+            and transfer.how in ("to", "cuda")
+            and transfer.to_device
+            and not transfer.loaders
+            and not transfer.unknown
+            and bool(transfer.tensors)
+            and all(t.device == "cpu" for t in transfer.tensors)
+            and any(id(_innermost(o.stack)) in steps for o in transfer.site)
+            and _is_of_data(script, data)
+        ):
+            yield transfer.node
+
+
+def _innermost(stack: Stack) -> ast.AST | None:
+    around = [f.node for f in loops(stack) if f.is_statement]
+    return around[-1] if around else None
+
+
+def _is_of_data(script: Script, expr: ast.expr) -> bool:
+    """Made from an array, a list or a number that is not known before.
+
+    A number may be a size (``torch.FloatTensor(n)``), but nobody copies memory that nothing was
+    written to.
+    """
+    made = _made_of(script, expr)
+    if made is None:
+        return False
+    data = made.args[0]
+    found = script.values(data)
+    known = _is_fixed(script, data) or all(isinstance(t, (Const, Arg)) for t in found)
+    return bool(found) and not known and not (_is_size(script, made) and _is_written(expr))
+
+
+def _is_written(expr: ast.expr) -> bool:
+    """``torch.FloatTensor(n).zero_()``"""
+    return any(is_attribute(n, "fill_", "zero_") for n in ast.walk(expr))

@@ -24,7 +24,7 @@ from autofast.model.syntax import is_read
 from autofast.model.values import Ref, const
 from autofast.rule import Effect
 from autofast.techniques.transfers.composed import Parts, chain, parts
-from autofast.techniques.transfers.creations import created, device_of, only_moves
+from autofast.techniques.transfers.creations import created, device_of, only_moves, without_gpu
 from autofast.techniques.transfers.dealt_out import against
 from autofast.techniques.transfers.factories import Creation, again_and_again, factory
 from autofast.write.spelling import spelled, torch_in
@@ -220,7 +220,7 @@ def _where(
     if script.called(gates[0]) != {AVAILABLE}:
         return None
     torch, imports = torch_in(source_of(call))
-    return f"{device} if {torch}.cuda.is_available() else None", imports
+    return f"{device} if {torch}.cuda.is_available() else {without_gpu(script)}", imports
 
 
 def _device(script: Script, transfer: Transfer, function: Function, call: ast.Call) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import replace
 
 from autofast.facts.by_default import not_by_default
@@ -19,13 +20,18 @@ from autofast.facts.cost.gains.asking import (
     touched,
 )
 from autofast.facts.cost.heads import convolves, is_narrow, multiplies, only_embeds
+from autofast.facts.cost.inputs import number
 from autofast.facts.cost.step import CONVOLUTIONS, Cost, Estimate
 from autofast.facts.optimizers import asks_momentum
+from autofast.facts.parts import parts_of, trained_models
 from autofast.model.script import Script
 from autofast.model.source import statement_of
 from autofast.model.values import Ext
 from autofast.rule import Finding, Gain, Options
 
+CONVOLVES = re.compile(r"torch\.nn\.Conv")
+FEW_CHANNELS = 32  # of all convolutions: they are bound by launches and memory
+SMALL = Gain(0.0, f"its convolutions have {FEW_CHANNELS} channels at the most")
 MOST_RESHAPES = (
     2  # statements that channels_last may touch, beside the one that converts the network
 )
@@ -63,6 +69,10 @@ def layout(script: Script, options: Options, finding: Finding, beside: Findings)
         return Gain(0.002, "images of an evaluation, which its first layer would convert")
     if only_embeds(script):
         return Gain(0.0, "only patches are convolved, and all the rest multiplies matrices")
+    if _is_depthwise(script) and not any(f.asks is half and f.edits for f in beside):
+        return Gain(0.0, "its depthwise convolutions are slower in that order in fp32")
+    if _has_few_channels(script):
+        return SMALL
     own = statement_of(finding.node)
     others = {id(statement_of(p)) for p in touched(finding) if isinstance(p, ast.expr)} - {id(own)}
     if len(others) > MOST_RESHAPES:
@@ -70,10 +80,44 @@ def layout(script: Script, options: Options, finding: Finding, beside: Findings)
     return _of_arithmetic(script, options, beside, 0.1, convolutions=machine.CHANNELS_LAST)
 
 
+def _layers(script: Script) -> list[Ext]:
+    parts = [p for m in trained_models(script) for p in parts_of(m.thing).values()]
+    return [p for p in parts if isinstance(p, Ext)]
+
+
+def _has_few_channels(script: Script) -> bool:
+    """Whether all that is trained convolves to a few channels, in front of dense layers: a first
+    network for digits.
+    """
+    layers = _layers(script)
+    given = [x.args.given(1, "out_channels") for x in layers if CONVOLVES.match(x.name)]
+    sizes = [number(x.values) if x is not None else None for x in given]
+    whole = all(x.name.startswith("torch.nn.") for x in layers)
+    whole = whole and not any(m.unknown for m in trained_models(script))
+    dense = any(x.name == "torch.nn.Linear" for x in layers)
+    few = bool(sizes) and all(n is not None and n <= FEW_CHANNELS for n in sizes)
+    return whole and dense and few
+
+
+def _is_depthwise(script: Script) -> bool:
+    """Whether every fifth convolution of what trains takes each channel by itself."""
+    layers = [x.args for x in _layers(script) if x.name == "torch.nn.Conv2d"]
+    sizes = [(args.given(0, "in_channels"), args.given(6, "groups")) for args in layers]
+    alone = [
+        ins.expr
+        for ins, groups in sizes
+        if ins and groups and ins.expr and groups.expr
+        if ast.unparse(ins.expr) == ast.unparse(groups.expr)
+    ]
+    return bool(alone) and 5 * len(alone) >= len(layers)
+
+
 def algorithms(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of cuDNN's choice by measurement, for convolutions."""
     if not convolves(script):
         return Gain(0.0, "no network that options at their defaults choose convolves")
+    if _has_few_channels(script):
+        return SMALL
     return _of_arithmetic(script, options, beside, 0.05, convolutions=machine.BENCHMARK)
 
 
@@ -87,7 +131,7 @@ def launches(script: Script, options: Options, finding: Finding, beside: Finding
     fewer, accesses = machine.UPDATE, machine.ACCESSES
     if test := _past_it(script, finding):
         usual = [f for f in of_its_rule(finding, beside) if not _past_it(script, f)]
-        if usual and not any(f.edits for f in usual):
+        if not any(f.edits for f in usual):
             return Gain(0.0, DEFAULTS.format(test))
     if optimizer is not None and optimizer.name == "SGD" and options.target != "cpu":
         if not asks_momentum(optimizer):

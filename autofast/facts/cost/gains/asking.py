@@ -6,13 +6,14 @@ import ast
 from collections.abc import Sequence
 from dataclasses import fields
 
+from autofast.facts.by_default import is_taken
 from autofast.facts.cost.inputs import turns
 from autofast.facts.cost.step import Cost
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.frequency import Frequency, frequency, is_rare
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
-from autofast.model.events import BranchFrame, inside
+from autofast.model.events import BranchFrame, Stack, below, inside
 from autofast.model.script import Loader, Script
 from autofast.model.source import function_of, walk
 from autofast.rule import Finding, Gain, Options, Question
@@ -77,10 +78,8 @@ def loader_once(script: Script, finding: Finding, rarely: bool = True) -> Gain |
     if not uses or "training" in purposes:
         return None
     ways = [way for use in uses for way in cost.ways_of(use)]
-    if all(map(cost.leads_past, ways)):
-        return ELSEWHERE
-    if test := cost.past_by_default(ways):
-        return Gain(0.0, DEFAULTS.format(test))
+    if past := _led_past(cost, ways):
+        return past
     if not any(use.repeated for use in uses):
         return _small(cost)
     if rarely and all(
@@ -100,16 +99,28 @@ def trains(script: Script, finding: Finding) -> bool:
 
 def code_once(script: Script, finding: Finding) -> Gain | None:
     """The same for a place in the code."""
+    return script.of_node(_code_once, finding.node)
+
+
+def _code_once(script: Script, node: ast.AST) -> Gain | None:
     cost = script.analysis(Cost)
-    if cost.never_trains(finding.node):
-        return ELSEWHERE
-    if test := cost.past_by_default(cost.ways(finding.node)):
-        return Gain(0.0, DEFAULTS.format(test))
-    if cost.runs_alone(finding.node):
+    ways = cost.ways(node)
+    if not ways:
+        return None
+    if past := _led_past(cost, ways):
+        return past
+    if all(map(cost.is_alone, ways)):
         return Gain(0.0, "runs once, beside all steps of the training")
-    if cost.runs_seldom(finding.node):
+    if all(map(cost.is_seldom, ways)):
         return Gain(EVALUATION / EPOCHS, "runs now and then, beside many steps of training")
-    return _small(cost) if cost.runs_once(finding.node) else None
+    return _small(cost) if all(map(cost.is_outside, ways)) else None
+
+
+def _led_past(cost: Cost, ways: Sequence[Stack]) -> Gain | None:
+    if all(map(cost.leads_past, ways)):
+        return ELSEWHERE
+    test = cost.past_by_default(ways)
+    return Gain(0.0, DEFAULTS.format(test)) if test else None
 
 
 def one_pass(share: float, reason: str) -> Question:
@@ -171,15 +182,17 @@ def touched(finding: Finding) -> list[ast.AST]:
 
 
 def in_every_turn(script: Script, loop: ast.AST, nodes: Sequence[ast.AST]) -> ast.AST | None:
-    """A place among ``nodes`` that every iteration of the loop comes to, in the loop itself or in a
-    function that it calls.
+    """A place among ``nodes`` that every iteration of the loop comes to while options have their
+    defaults, in the loop itself or in a function that it calls.
     """
-    graph = script.analysis(Flow).graph(loop)
+    graph, ways = script.analysis(Flow).graph(loop), script.analysis(Cost).ways
     called = set()
     for node in nodes:
         if next(loops_around(node), None) is not loop:
             called |= {id(n) for n in walk(node)}
-        elif frequency(graph, node, loop) is Frequency.EVERY:
+        elif frequency(graph, node, loop) is Frequency.EVERY or any(
+            is_taken(script, below(way, loop)) for way in ways(node) if inside(way, loop)
+        ):
             return node
     for _, site in script.log.each():
         if id(site.node) in called and in_every_iteration(script, site):

@@ -27,18 +27,19 @@ from autofast.facts.cost.inputs import batches, number, turns
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
 from autofast.facts.loaders import given, has_no_workers
+from autofast.facts.workers.seeding import seed_of
 from autofast.flow.loops import loops_around
 from autofast.flow.provenance import Trail
 from autofast.model.events import loops
-from autofast.model.script import Dataset, Loader, Script
+from autofast.model.names import FACTORIES
+from autofast.model.script import Dataset, Loader, Script, Transfer
 from autofast.model.source import at, block_of, statement_of, walk
 from autofast.model.syntax import SIMPLE
-from autofast.model.values import Ext, Inst, Tensor
+from autofast.model.values import Ext, Inst
 from autofast.rule import Finding, Gain, Options, Question
 
-# Where a tensor on the host comes from that stays there: others that are made for the device can be
-# made on it.
-ARRAYS = ("", "from_numpy", "as_tensor")
+DRAWS = tuple(f"torch.{name}" for name, draws in FACTORIES.items() if draws)
+FEW_WAITS = 4  # in a step, beside which one more or less counts
 FEW = 4  # batches of a pass over a loader, for which no worker is started
 
 
@@ -72,9 +73,44 @@ def in_steps(script: Script, options: Options, finding: Finding, beside: Finding
         return gain
     if not script.analysis(Cost).runs_by_batch(finding.node):
         return Gain(0.0, "runs once an epoch, not once a step")
-    if script.is_call(finding.node, "torch.randperm") and script.calls("torch.manual_seed"):
-        return Gain(0.0, "one number for each item, and the seed of the host would give others")
+    if _draws_a_row(script, finding.node) and (seed := seed_of(script)) is not None:
+        return Gain(0.0, f"one number for each item, where {at(seed)} seeds the host for others")
+    if script.analysis(Cost).only_evaluates(finding.node):
+        return Gain(EVALUATION * 0.02, "a copy from the host in every step of an evaluation")
+    if (waits := _waits_beside(script, finding, beside)) > FEW_WAITS:
+        return Gain(0.0, f"{waits} other waits for the device stay in the same step")
     return Gain(0.02, "a copy from the host in every step", known=False)
+
+
+def _draws_a_row(script: Script, node: ast.AST) -> bool:
+    """``torch.randperm(n)``, ``torch.randint(0, steps, (n,))``, ``torch.rand(n, 1)``."""
+    if not isinstance(node, ast.Call) or not script.is_call(node, *DRAWS):
+        return False
+    sizes = next((k.value for k in node.keywords if k.arg == "size"), None)
+    if sizes is None and script.is_call(node, "torch.randint", "torch.normal"):
+        sizes = node.args[-1] if node.args else None
+    dims = [sizes] if sizes is not None else node.args
+    if len(dims) == 1 and isinstance(dims[0], (ast.Tuple, ast.List)):
+        dims = dims[0].elts
+    elif sizes is not None:
+        return False  # the shape of another tensor
+    plain = not any(isinstance(n, (ast.Starred, ast.Attribute)) for d in dims for n in ast.walk(d))
+    return bool(dims) and plain and all(number(script.values(d)) == 1 for d in dims[1:])
+
+
+def _waits_beside(script: Script, finding: Finding, beside: Findings) -> int:
+    """How many places of the same loop wait for the device in each turn, and stay."""
+    changed = changed_nodes(beside)
+    places = [s.node for s in script.syncs if s.loop is not None and not s.gated]
+    places += [t.node for t in script.transfers if t.to_device and not is_begun(t)]
+    stay = [n for n in places if id(n) not in changed]
+    around = loops_around(finding.node)
+    return max((sum(in_every_turn(script, x, [n]) is n for n in stay) for x in around), default=0)
+
+
+def is_begun(copy: Transfer) -> bool:
+    """Whether nothing waits for a copy: ``x.to(device, non_blocking=True)``."""
+    return any(k.arg in ("non_blocking", None) for k in copy.node.keywords)
 
 
 def for_others(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
@@ -144,13 +180,8 @@ def _copied_beside(
     if loop is None:
         return None
     statement, changed = statement_of(finding.node), changed_nodes(beside)
-    others: list[ast.AST] = [
-        t.node
-        for t in script.transfers
-        if t.to_device
-        and all(x.device == "cpu" and _stays_on_host(script, x) for x in t.tensors)
-        and id(t.node) not in changed
-    ]
+    moved = [t for t in script.transfers if id(t.node) not in changed and waits_there(t)]
+    others: list[ast.AST] = [t.node for t in moved]
     if (same := next((n for n in others if statement_of(n) is statement), None)) is not None:
         return same
     alike = of_its_rule(finding, beside)
@@ -163,12 +194,10 @@ def _copied_beside(
     return in_every_turn(script, loop, [*others, *stays])
 
 
-def _stays_on_host(script: Script, tensor: Tensor) -> bool:
-    """Whether a tensor is made of data of the host: others can be made on the device."""
-    if tensor.fresh != "Tensor":
-        return tensor.fresh in ARRAYS
-    given = getattr(tensor.made, "args", [])
-    return len(given) == 1 and number(script.values(given[0])) is None  # not `torch.Tensor(8)`
+def waits_there(transfer: Transfer) -> bool:
+    """A copy from the host's memory, behind all that the device has to do."""
+    from_host = bool(transfer.tensors) and all(t.device == "cpu" for t in transfer.tensors)
+    return transfer.to_device and from_host and not is_begun(transfer)
 
 
 def pinning(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
@@ -176,11 +205,14 @@ def pinning(script: Script, options: Options, finding: Finding, beside: Findings
     process that waits for it pins itself.
     """
     mine = loaders_of(script, finding.node)
-    if mine and not any(_gets_workers(script, x, beside) for x in mine):
+    if mine and not any(gets_workers(script, x, beside) for x in mine):
         return Gain(0.0, "without workers, the process that waits for a batch pins it itself")
     if mine and not any(_copies_memory(script, x) for x in mine):
         return Gain(0.0, "what is copied is computed from the batches on the host, and not pinned")
-    for_it = [f for f in beside if (finding.rule, finding.key) in f.needs]
+    moved, own = script.analysis(Cost).copies_at(finding.node), (finding.rule, finding.key)
+    same = [f for f in beside if f.node in moved]
+    theirs = [f for f in same if own[0] in [n[0] for n in f.needs if isinstance(n, tuple)]]
+    for_it = [f for f in beside if own in f.needs] + theirs
     if for_it and not any(f.worth for f in for_it):
         return Gain(0.0, "no copy of these batches is worth not waiting for")
     return copies(script, options, finding, beside)
@@ -198,7 +230,7 @@ def _copies_memory(script: Script, loader: Loader) -> bool:
     )
 
 
-def _gets_workers(script: Script, loader: Loader, beside: Sequence[Finding]) -> bool:
+def gets_workers(script: Script, loader: Loader, beside: Sequence[Finding]) -> bool:
     """Whether batches come out of other processes, by an option's default or by what is written."""
     if not has_no_workers(loader):
         return True
@@ -246,7 +278,17 @@ def keeping(script: Script, options: Options, finding: Finding, beside: Findings
     if photos := script.analysis(Cost).photos:
         share = machine.START * machine.PHOTOS / photos
         return Gain(share, f"workers start at once beside an epoch of {photos:,} images")
-    return usual(0.02, "workers start once, not in every epoch")(script, options, finding, beside)
+    if mine and not any(gets_workers(script, x, beside) for x in mine):
+        return Gain(0.0, "without workers, there are none that could stay")
+    words = "workers start once, not in every epoch"
+    found = loader_once(script, finding) or Gain(0.02, words, known=False)
+    seed = seed_of(script) if not found.known else None
+    cost, step = script.analysis(Cost), script.analysis(Cost).estimate(options.target)
+    epoch = (cost.steps or 0) * (machine.USUAL if isinstance(step, str) else step.seconds)
+    if seed is None or 0 < epoch < machine.START / found.share:
+        return found
+    words = "half a second an epoch that is not known to be short, and the seed of"
+    return Gain(0.0, f"{words} {at(seed)} would give other numbers from the second epoch on")
 
 
 def _has_one_epoch(script: Script, loader: Loader) -> bool:

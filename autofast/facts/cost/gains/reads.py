@@ -18,6 +18,7 @@ from autofast.facts.cost.gains.asking import (
     touched,
     usual,
 )
+from autofast.facts.cost.gains.batches import gets_workers, is_begun, waits_there
 from autofast.facts.cost.inputs import batches
 from autofast.facts.cost.step import Cost
 from autofast.flow.loops import loops_around
@@ -43,12 +44,19 @@ HOST = re.compile(r"torch\.[A-Z][a-z0-9]+Tensor")  # types of tensors of the hos
 
 
 def reads(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
-    """Of a read that is put off: nothing where another stays in the same step, which waits, too."""
+    """Of a read that is put off: nothing where another stays in the same step, which waits, too;
+    or, where workers make the batches, a copy to the device.
+    """
     loop = _loop_of(script, finding.node)
+    over = [x for x in script.loaders if any(use.node is loop for use in x.uses)]
     kept = (read_once, read_at_once, read_twice, read_again, read_late, elements)
     stays = [f.node for f in of_its_rule(finding, beside) if not f.edits or f.asks in kept]
     changed = changed_nodes(beside)
-    stays += [t.node for t in script.transfers if _waits(t) and id(t.node) not in changed]
+    ready = any(gets_workers(script, x, beside) for x in over)
+    small = {id(statement_of(f.node)) for f in beside if f.gain and f.gain.share and not f.worth}
+    moved = [t for t in script.transfers if _waits(t) or (ready and waits_there(t))]
+    moved = [t for t in moved if id(t.node) not in changed]
+    stays += [t.node for t in moved if id(statement_of(t.node)) not in small]  # else it could go
     if loop is not None:
         stays += [n for n in walk(loop) if _may_read(script, n) and id(n) not in changed]
     if loop is not None and (node := in_every_turn(script, loop, stays)) is not None:
@@ -57,7 +65,6 @@ def reads(script: Script, options: Options, finding: Finding, beside: Findings) 
         return gain
     if gain := measured.reading(script, options.target, touched(finding)):
         return gain
-    over = [x for x in script.loaders if any(use.node is loop for use in x.uses)]
     known = [n for x in over if (n := batches(script, x)) is not None]
     if known and max(known) <= SHORT and not script.analysis(Cost).is_in_training(finding.node):
         return Gain(0.0, f"an evaluation of {max(known)} batches")
@@ -67,19 +74,20 @@ def reads(script: Script, options: Options, finding: Finding, beside: Findings) 
 
 
 def waits(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
-    """Of a wait for the device in every step: nothing behind a read that stays, and has waited for
-    all that the step began.
+    """Of a wait for the device in every step: nothing directly beside a read that stays, with
+    nothing begun in between.
     """
     loop, changed = _loop_of(script, finding.node), changed_nodes(beside)
     stays = {id(s.node) for s in script.syncs if id(s.node) not in changed}
     begun = _begun(script)
     here = block_of(statement_of(finding.node))
-    above = here[: here.index(statement_of(finding.node))] if loop is not None else []
-    for stmt in reversed(above):
-        if _always_reads(stmt, stays):
-            return Gain(0.0, f"{at(stmt)} has waited for the device directly above, and stays")
-        if any(id(n) in begun for n in walk(stmt)):
-            break
+    own = here.index(statement_of(finding.node))
+    for side in (here[:own][::-1], here[own + 1 :]) if loop is not None else ():
+        for stmt in side:
+            if _always_reads(stmt, stays):
+                return Gain(0.0, f"{at(stmt)} waits for the device directly beside it, and stays")
+            if any(id(n) in begun for n in walk(stmt)):
+                break
     return Gain(0.2, "a wait in every step", known=False)
 
 
@@ -110,9 +118,7 @@ def _loop_of(script: Script, node: ast.AST) -> ast.AST | None:
     at_work = (loop for loop in around if any(id(n) in begun for n in walk(loop)))
     if (loop := next(at_work, next(iter(around), None))) is not None:
         return loop
-    inner = {id(n) for n in ast.walk(node)}
-    sites = [site for _, site in script.log.each() if id(site.node) in inner]
-    found = [next(reversed(loops(o.stack)), None) for site in sites for o in site]
+    found = [next(reversed(loops(o.stack)), None) for site in script.log.within(node) for o in site]
     nodes = [frame.node if frame is not None else None for frame in found]
     return nodes[0] if nodes and all(n is nodes[0] for n in nodes) else None
 
@@ -129,12 +135,11 @@ def _may_read(script: Script, node: ast.AST) -> bool:
 
 def _waits(transfer: Transfer) -> bool:
     """A copy back to the host: ``logits.to("cpu")``, ``logits.type(torch.FloatTensor)``."""
-    spelled = any(k.arg == "non_blocking" for k in transfer.node.keywords)
     there = any(t.device == "dev" or t.models for t in transfer.tensors)
     given = transfer.args.get(0, "dtype")
     of_host = bool(given) and all(isinstance(t, Ref) and HOST.fullmatch(t.name) for t in given)
     back = transfer.kinds == {"cpu"} or (transfer.how == "type" and of_host)
-    return back and there and not spelled
+    return back and there and not is_begun(transfer)
 
 
 def read_again(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
