@@ -114,6 +114,41 @@ WAYS = {
         if __name__ == "__main__":
             main()
     """,
+    "click, a group": """
+        import click
+        import probe
+        @click.group()
+        @click.option("--out", default="out")
+        @click.pass_context
+        def cli(ctx, out):
+            ctx.obj = {"out": out}
+        @cli.command()
+        @click.option("--batch-size", default=64)
+        @click.pass_obj
+        def train(obj, batch_size, **kw):
+            probe.show(batch_size)
+        @cli.group()
+        def more():
+            pass
+        @more.command("try")
+        def try_it():
+            pass
+        if __name__ == "__main__":
+            cli(obj={})
+    """,
+    "typer, an app": """
+        import probe
+        import typer
+        app = typer.Typer()
+        @app.command()
+        def train(path: str, batch_size: int = 64):
+            probe.show(batch_size)
+        @app.command()
+        def test(path: str):
+            pass
+        if __name__ == "__main__":
+            app()
+    """,
     "click, named": """
         import click
         import probe

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.reading import unsound
+from autofast.model.values import Const
+from tests.reading import read, shown, unsound
 
 PROGRAMS = {
     "setattr dunder": """
@@ -1761,3 +1762,40 @@ def test_python(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", LATER)
 def test_what_python_does_later(name: str, tmp_path: Path) -> None:
     assert unsound(tmp_path, "import probe\n" + LATER[name]) == []
+
+
+DRAWN_OF_OBJECTS = """
+sorted(xs, key=lambda x: x.n)[:2][0]
+sum([xs, xs], [])[0]
+list(itertools.chain.from_iterable([xs]))[0]
+heapq.nlargest(2, xs, key=lambda x: x.n)[0]
+list(itertools.takewhile(bool, xs))[0]
+np.random.choice(xs)
+np.random.choice(xs, 2, replace=False)[0]
+np.random.permutation(xs)[0]
+heap[0][2]
+heapq.heappop(heap)[2]
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("expression", DRAWN_OF_OBJECTS)
+def test_elements_of_lists_of_objects(expression: str, tmp_path: Path) -> None:
+    """What a program draws out of its own objects is one of them, and is followed."""
+    code = f"""
+        import heapq, itertools
+        import numpy as np
+        import probe
+
+        class Client:
+            def __init__(self, n):
+                self.n = n
+
+            def train(self):
+                probe.show(self.n)
+
+        xs = [Client(4) for _ in range(3)]
+        heap = []
+        heapq.heappush(heap, (1, 2, xs[0]))
+        ({expression}).train()
+    """
+    assert Const(4) in shown(read(tmp_path, code))

@@ -46,7 +46,7 @@ from autofast.read.library.chosen import networks_in, one_of
 from autofast.read.library.containers import as_table
 from autofast.read.library.iteration import element, fields_of
 from autofast.read.library.modules import forward
-from autofast.read.library.options import COMMAND_LINE, of_field
+from autofast.read.library.options import COMMAND_LINE, of_field, run_commands
 from autofast.read.library.unfollowed import bodies, changes_others, is_one
 from autofast.read.state.core import TOO_MANY, join
 
@@ -197,7 +197,9 @@ class Calls(Entering):
 
     def call_thing(self, thing: Thing, args: Arguments, node: ast.AST | None) -> Values:
         if isinstance(thing, Func):
-            return self.call_function(thing, args, node, None)
+            found = self.call_function(thing, args, node, None)
+            run_commands(self, thing, node)
+            return found
         if isinstance(thing, Bound):
             return self.call_function(thing.func, args, node, thing.this)
         if isinstance(thing, Cls):
@@ -206,6 +208,7 @@ class Calls(Entering):
             return self.call_values(thing.func, completed(thing.args, args), node)
         if isinstance(thing, Inst):
             return self.call_instance(thing, args, node)
+        run_commands(self, thing, node)
         return torchlib.call(self, thing, args, node)
 
     def call_instance(self, thing: Inst, args: Arguments, node: ast.AST | None) -> Values:

@@ -12,9 +12,12 @@ from autofast.model.values import (
     NOTHING,
     Arg,
     Arguments,
+    Cls,
     Const,
     Ext,
+    Func,
     Given,
+    Inst,
     Num,
     Seq,
     Tensor,
@@ -23,10 +26,11 @@ from autofast.model.values import (
     Values,
     expand,
     one,
+    result_of,
 )
 from autofast.model.values import things as values
 from autofast.read.library import protocols
-from autofast.read.library.containers import copied, row_of, shuffle
+from autofast.read.library.containers import copied, row_of, seq_method, shuffle
 from autofast.read.library.iteration import Collation, following, iterate, loaders_in
 from autofast.read.library.table import first_of, gives
 from autofast.read.state.core import Core
@@ -60,6 +64,8 @@ def _each(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Val
     if name == "itertools.chain":
         over = NOTHING.union(*(g.values for g in args.positional))
     over = over or args.get(0, "iterable")
+    if name == "builtins.sorted":
+        return values(row_of(interp, (id(node), name), node, iterate(interp, over, node)))
     if name != "builtins.enumerate":
         over = NOTHING.union(*(_within(thing, name, node) for thing in over))
     return values(
@@ -139,7 +145,8 @@ def _copy(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Val
     if isinstance(single, Seq) and single.exact is not None:
         return values(copied(interp, single, node, kind))
     if any(isinstance(t, Tensor) for t in first):
-        return first
+        none = {"sure": False, "fresh": "", "param": ""}
+        return frozenset(t.but(**none) if isinstance(t, Tensor) else t for t in first)
     elem = iterate(interp, first, node) if first else NOTHING
     return values(row_of(interp, (id(node), "copy"), node, elem, kind))
 
@@ -184,6 +191,9 @@ def _folded(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
     alone = len(given) == 1 or name in ("builtins.sum", "math.fsum")
     parts = iterate(interp, given[0], node) if given and alone else NOTHING.union(*given)
     things = frozenset(t for t in parts if not isinstance(t, (Num, Const, Arg)))
+    rows = frozenset(t for t in things if isinstance(t, Seq)) if name == "builtins.sum" else NOTHING
+    if rows:  # ``sum(lists, [])``
+        return values(row_of(interp, (id(node), "sum"), node, iterate(interp, rows, node)))
     if name in ("builtins.max", "builtins.min"):
         return (
             things
@@ -235,11 +245,44 @@ def _combined(interp: Core, name: str, args: Arguments, node: ast.AST | None) ->
 
 
 @gives("random.choice", "random.choices", "random.sample")
-def _drawn(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+@gives("numpy.random.choice", "numpy.random.permutation")
+def _drawn(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+    """Of objects, as they are; what NumPy draws of numbers is said with its functions."""
     drawn = iterate(interp, first_of(args) or args.get(0, "population"), node)
-    if name == "random.choice":
+    if name.startswith("numpy.") and not any(isinstance(t, (Inst, Func, Cls)) for t in drawn):
+        return None
+    if name.endswith(".choice") and not (args.get(1, "size") and name.startswith("numpy.")):
         return drawn
     return values(row_of(interp, (id(node), "drawn"), node, drawn))
+
+
+@gives("heapq.nlargest", "heapq.nsmallest", "itertools.takewhile", "itertools.dropwhile")
+@gives("itertools.chain.from_iterable", "itertools.accumulate")
+def _some(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    """Elements of what is gone through, some or all of them."""
+    own = 0 if name in ("itertools.chain.from_iterable", "itertools.accumulate") else 1
+    over = args.positional[own].values if len(args.positional) > own else args.get(-1, "iterable")
+    found = iterate(interp, over, node)
+    if name == "itertools.chain.from_iterable":
+        found = iterate(interp, found, node)
+    elif name == "itertools.accumulate":
+        found |= values(result_of(name) if len(args.every) > 1 else Num())
+    return values(row_of(interp, (id(node), name), node, found))
+
+
+@gives("heapq.heappush", "heapq.heappushpop", "heapq.heapreplace", "bisect.insort")
+@gives("bisect.insort_left", "bisect.insort_right")
+def _put(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    for thing in expand(first_of(args), Seq):
+        seq_method(interp, thing, "insert", Arguments(node, args.positional[1:2]), node)
+    gives_one = name in ("heapq.heappushpop", "heapq.heapreplace")
+    return iterate(interp, first_of(args), node) if gives_one else values(Const(None))
+
+
+@gives("heapq.heappop")
+def _taken(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    found = [seq_method(interp, t, "pop", args, node) for t in expand(first_of(args), Seq)]
+    return NOTHING.union(*found) or values(result_of(name))
 
 
 @gives("random.shuffle", "numpy.random.shuffle")

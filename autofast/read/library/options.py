@@ -34,7 +34,7 @@ from autofast.model.values import (
 )
 from autofast.model.values import things as values
 from autofast.read.library.iteration import iterate
-from autofast.read.library.table import gives
+from autofast.read.library.table import gives, make
 from autofast.read.state.core import Core
 
 PARSERS = frozenset(
@@ -70,6 +70,9 @@ def _parser(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
     return values(parser)
 
 
+gives("typer.Typer")(make)
+
+
 @gives(*RUNNERS)
 def _run(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
     """What the function gives that ``fire.Fire(train)`` calls, or the object of a class with the
@@ -84,15 +87,58 @@ def _run(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
         or not isinstance(func := next(iter(given)), Func)
     ):
         return None
-    if isinstance(func.node, ast.Lambda):
-        return None
+    return None if isinstance(func.node, ast.Lambda) else _command(interp, func, node)
+
+
+def _command(interp: Core, func: Func, node: ast.Call) -> Values:
+    """What a function gives whose parameters are options."""
     args = Arguments(node)
     for parameter, default in parameters(func.node.args):
         found = func.defaults.get(parameter, NOTHING) if default is not None else NOTHING
+        if not found and (found := of_command(interp, func, parameter)):
+            args.named[parameter] = Given(found, None)
+            continue
         option = Arg(parameter, found, node, "", default)
         unsaid = Unknown(f"`{parameter}` is given on the command line")
         args.named[parameter] = Given(values(option if found else unsaid), default)
-    return interp.call_values(given, args, node)
+    return interp.call_values(values(func), args, node)
+
+
+def enlist(interp: Core, written: ast.expr, found: Values) -> bool:
+    """Whether a decorator is ``@cli.command()`` of a group of click, or ``@app.command()`` of
+    ``app = typer.Typer()``, which runs what it is put on when it is called.
+    """
+    func = written.func if isinstance(written, ast.Call) else written
+    if not isinstance(func, ast.Attribute) or func.attr not in ("command", "group", "callback"):
+        return False
+    known = [t for t in interp.at.get(id(func.value), NOTHING) if _is_group(interp, t)]
+    for group in known:
+        interp.commands.setdefault(group, {})[written] = found
+    return bool(known)
+
+
+def _is_group(interp: Core, thing: Thing) -> bool:
+    if isinstance(thing, Ext):
+        return thing.name == "typer.Typer"
+    if thing in [f for held in interp.commands.values() for found in held.values() for f in found]:
+        return True  # ``@cli.group()``
+    written = getattr(thing.node, "decorator_list", ()) if isinstance(thing, Func) else ()
+    called = [d.func if isinstance(d, ast.Call) else d for d in written]
+    known = (t for c in called for t in interp.at.get(id(c), NOTHING))
+    return any(isinstance(t, Ref) and t.name.endswith("click.group") for t in known)
+
+
+def run_commands(interp: Core, group: Thing, node: ast.AST | None) -> None:
+    """One of the commands of a group runs, if there are any; each is followed."""
+    for written, found in interp.commands.get(group, {}).items():
+        for func in ordered(found):
+            if isinstance(node, ast.Call) and isinstance(func, Func):
+                interp.stack.append(BranchFrame(written, True))
+                try:
+                    _command(interp, func, node)
+                    run_commands(interp, func, node)
+                finally:
+                    interp.stack.pop()
 
 
 def of_field(cls: Cls, name: str, default: Values, node: ast.AST | None) -> Arg | None:
