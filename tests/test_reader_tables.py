@@ -169,4 +169,4 @@ class Solver:
 probe.show(Solver({"a": 1, "b": 2}).device)
 probe.show(Solver({"a": 1, "b": 2}).b_ema)
 """
-    assert shown(read(tmp_path, HEAD + code)) == {Const("cpu"), Const(1), Const(2)}
+    assert shown(read(tmp_path, HEAD + code)) == {Const("cpu"), Const(2)}

@@ -98,9 +98,13 @@ def binary(left: Values, right: Values, op: str) -> Values:
             rank = "0d"
         else:
             rank = ""
+        sure = any(side and side <= set(tensors) for side in (left, right)) and all(
+            t.sure if isinstance(t, Tensor) else isinstance(t, (Num, Const))
+            for t in (*left, *right)
+        )
         if op == "Compare":
-            return values(mixed(tensors, dtype="int"))
-        made = mixed(tensors, rank=rank)
+            return values(mixed(tensors, dtype="int", sure=sure))
+        made = mixed(tensors, rank=rank, sure=sure)
         if made.dtype == "?" and (floating := _beside_integers(left, right)):
             made = made.but(dtype=floating)
         floats = any(isinstance(t, Const) and isinstance(t.value, float) for t in (*left, *right))

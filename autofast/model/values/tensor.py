@@ -36,6 +36,8 @@ class Tensor(Thing, metaclass=Pooled):
             loss, a mean), ``?`` where it may not be a tensor at all but a tuple or dict.
         loss_first: it is no tensor but what a model of a library gives that was given labels: its
             first part is the loss.
+        sure: it certainly is a tensor, as not all is that is taken for one; None: certainly none,
+            but what holds such.
     """
 
     batch: frozenset[Any] = frozenset()
@@ -82,6 +84,7 @@ class Tensor(Thing, metaclass=Pooled):
         return tuple(map(self.__dict__.__getitem__, self.__dataclass_fields__))
 
     passes: frozenset[Any] = frozenset()
+    sure: bool | None = False
 
     def but(self, **facts: Any) -> Tensor:
         """The same with other facts: one object for each, as most are asked for again and again."""
@@ -96,3 +99,7 @@ class Tensor(Thing, metaclass=Pooled):
             object.__setattr__(self, "grad", False)
         if self.passes and not self.grad:
             object.__setattr__(self, "passes", frozenset())
+        if self.sure is None:
+            object.__setattr__(self, "rank", "?")
+        elif self.sure != ((self.sure or bool(self.fresh or self.param)) and self.rank != "?"):
+            object.__setattr__(self, "sure", not self.sure)

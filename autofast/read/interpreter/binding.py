@@ -315,7 +315,7 @@ class Binding(Lookup):
                 module_parts.put(self, thing, key, found)
             else:
                 self.open_attributes(thing, "items are set on it")
-        elif isinstance(thing, Tensor):
+        elif isinstance(thing, Tensor) and thing.sure is not None:
             self.emit("tensor_write", target, thing, None, found, name="[]")
 
     def set_entry(self, thing: Dict, key: Any, entry: Entry) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable
+from contextlib import suppress
 from dataclasses import replace
 
 from autofast.model.events import CallFrame, Frame, WithFrame
 from autofast.model.kinds import grad_mode_of, is_autocast, is_static
-from autofast.model.limits import DEPTH, MOST_WRAPPERS, SHARE
+from autofast.model.limits import DEPTH, MOST_WRAPPERS, PASSES, SHARE
+from autofast.model.source import nodes_in
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -31,7 +33,7 @@ from autofast.read.interpreter.binding import Binding
 from autofast.read.library.containers import dict_of
 from autofast.read.library.hydra import of_main
 from autofast.read.library.options import of_command
-from autofast.read.state.core import Record, TooDeep, join, kind_of
+from autofast.read.state.core import NotYet, Record, Recursion, TooDeep, join, kind_of
 from autofast.read.state.summaries import key_of
 
 
@@ -54,21 +56,24 @@ class Entering(Binding):
     ) -> Values:
         self.called.add(id(func.node))
         again = id(func.node) in self.active and not self.is_another_wrapper(func)
-        seen = self.again[id(func.node)] if again else []
+        around = self.again.get(id(func.node))
+        calls = around if again and around is not None else Recursion(self.summaries.calls + 1)
         nested = self.active.count(id(func.node))
         if again:
-            args = _with_any_number(args, seen, nested > 1)
+            args = _with_any_number(args, calls.seen, nested > 1)
         env = Env("function", {}, func.env, None)
         given = self.bind_parameters(func, args, this, env)
         repeats = len(self.active) - len(set(self.active))
-        if again and repeats and any(_holds(had, env.vars, nested > 4) for had in seen):
-            self.summaries.recursions.append(id(func.node))
-            return values(Unknown(f"{func.name}() calls itself"))
+        if again and repeats:
+            alike = [got for got in calls.seen if _holds(got, env.vars, nested > 4)]
+            if alike:
+                return self.known_of(calls, alike, env, func)
         if len(self.active) >= DEPTH:
             where = f"{func.name}(), in calls that are nested too deeply,"
             self.cut_short(where, env, NOTHING.union(*env.vars.values()))
             return values(Unknown("calls are nested too deeply"))
-        self.again[id(func.node)] = [*seen, dict(env.vars)]
+        got = dict(env.vars)
+        calls.seen.append(got)
         owner = func.owner
         if owner is not None:
             if this is not None:
@@ -103,7 +108,9 @@ class Entering(Binding):
             self.stack.extend(frames)
             self.steps += self.summaries.replay(known, self.stack, self.happen) // 4
             del self.stack[len(self.stack) - len(frames) :]
+            calls.go_on(got, known.result, again)
             return known.result
+        self.again[id(func.node)] = calls
         began = self.summaries.begin(func)
         if (like := self.scopes.pop(key, None)) is not None:
             like.again(env.vars)
@@ -112,11 +119,37 @@ class Entering(Binding):
         result: Values | None = None
         try:
             result = self.follow(func, args, node, this, env, frames)
+            while calls.go_on(got, result, again):
+                env.again(dict(got))
+                result = join(result, self.follow(func, args, node, this, env, frames))
         finally:
             self.summaries.end(began, key, [*self.stack, *frames], args, func, this, result)
             if env.captured:
                 self.scopes[key] = env
+            if not again and around is not None:
+                self.again[id(func.node)] = around
         return result
+
+    def known_of(
+        self, calls: Recursion, alike: list[dict[str, Values]], env: Env, func: Func
+    ) -> Values:
+        """What a call of the recursion has given so far that got the same, or what is ``alike``."""
+        self.summaries.recursions.append(id(func.node))
+        results = nodes_in(func.node, ast.Return, ast.Yield, ast.YieldFrom, ast.Lambda)
+        if all(isinstance(n, ast.Return) and n.value is None for n in results):
+            return values(Const(None))
+        unknown = values(Unknown(f"{func.name}() calls itself"))
+        got = next((got for got in alike if _holds(got, env.vars, None)), None)
+        if got is None:
+            return unknown
+        name = calls.name(got)
+        found = calls.used.setdefault(name, calls.gave.vars.get(name))
+        self.summaries.read(calls.gave, name, found)
+        if calls.passes == PASSES:
+            return unknown | (found or NOTHING)
+        if found is None:
+            raise NotYet
+        return found or unknown
 
     def follow(
         self,
@@ -145,7 +178,8 @@ class Entering(Binding):
         inside = self.depths()
         try:
             if isinstance(func.node, ast.Lambda):
-                record.returns = self.expr(func.node.body, env)
+                with suppress(NotYet):
+                    record.returns = self.expr(func.node.body, env)
             elif not self.block(func.node.body, env):
                 record.returns = join(record.returns, values(Const(None)))
         except TooDeep:
@@ -305,13 +339,15 @@ def completed(kept: Arguments, args: Arguments) -> Arguments:
     )
 
 
-def _holds(had: dict[str, Values], fresh: dict[str, Values], alike: bool) -> bool:
-    """Whether one call got all that another one gets, or what is ``alike``: parts of parts, and
-    copies of copies, have no end.
+def _holds(had: dict[str, Values], fresh: dict[str, Values], alike: bool | None) -> bool:
+    """Whether one call got all that another one gets, or (but for None) what is ``alike``: parts of
+    parts, and copies of copies, have no end.
     """
     for name, found in fresh.items():
         old = had.get(name, NOTHING)
         if not found <= old:
+            if alike is None:
+                return False
             known = {_content(t, alike) for t in old}
             if not all(_content(t, alike) in known for t in found):
                 return False

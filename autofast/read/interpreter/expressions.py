@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
+from autofast.model.calls import is_method, is_name
 from autofast.model.changes import Watched
 from autofast.model.events import BranchFrame, LoopFrame, WithFrame
-from autofast.model.limits import MOST_ITEMS, WORK
-from autofast.model.source import children, walk
+from autofast.model.limits import FEW, MOST_ITEMS, WORK
+from autofast.model.source import children, parent_of, walk
 from autofast.model.syntax import is_read
 from autofast.model.tensors import binary
 from autofast.model.values import (
@@ -41,7 +44,7 @@ from autofast.read.library import loaded_settings, module_parts
 from autofast.read.library.containers import begun, revive
 from autofast.read.library.iteration import element, iterate, loaders_in
 from autofast.read.library.protocols import operate
-from autofast.read.state.core import TooDeep, join, merge
+from autofast.read.state.core import NotYet, TooDeep, join, merge
 
 
 class Expressions(Binding):
@@ -397,12 +400,26 @@ class Expressions(Binding):
     def expr_ListComp(
         self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, env: Env
     ) -> Values:
-        inner = self.comprehension(node, env)
-        found = self.expr(node.elt, inner)
-        del self.stack[len(self.stack) - len(node.generators) :]
+        inner, depth = self.comprehension(node, env), len(self.stack)
+        frame, loop = self.stack[-1], node.generators[0]
+        assert isinstance(frame, LoopFrame)
+        alone = len(node.generators) == 1 and not loop.ifs and _is_for_once(node)
+        few = self.few(loop.iter, frame.over, env) if alone else ()
+        found: list[Values] = []
+        for turn, item in enumerate(few or (NOTHING,)):
+            if few:
+                self.stack[-1] = replace(frame, turn=turn, unrolled=True)
+                self.assign(loop.target, item, inner, None)
+            with suppress(NotYet):
+                found.append(self.expr(node.elt, inner))
+            del self.stack[depth:]
+        del self.stack[depth - len(node.generators) :]
         kind = {"ListComp": "list", "SetComp": "set"}.get(type(node).__name__, "lazy")
-        seq = self.intern(Seq, (id(node),), lambda: Seq(node, None, NOTHING, kind))
-        seq.elem = join(seq.elem, found)
+        seq = self.intern(Seq, (id(node),), lambda: Seq(node, () if few else None, NOTHING, kind))
+        if few and len(found) == len(few):
+            self.fill(seq, tuple(found))
+        else:
+            seq.items, seq.elem = None, join(seq.any(), *found)
         return values(seq)
 
     expr_SetComp = expr_ListComp
@@ -410,36 +427,48 @@ class Expressions(Binding):
 
     def expr_DictComp(self, node: ast.DictComp, env: Env) -> Values:
         made, past = begun(self, node)
-        table = self.items_of(node, env)
+        plain = len(node.generators) == 1 and not node.generators[0].ifs
+        rows = self.rows_in(node.generators[0].iter, env) if plain else []
         inner = self.comprehension(node, env)
-        if table is None:
+        if not rows:
             self.expr(node.key, inner)
             made.rest = join(made.rest, self.expr(node.value, inner))
             made.open = "its keys are computed"
-        else:
-            names = node.generators[0].target.elts  # type: ignore[attr-defined]
-            for key in table.entries:
-                self.assign(names[0], values(Const(key)), inner, None)
-                self.assign(names[1], table.get(key), inner, None)
-                self.dict_item(made, self.expr(node.key, inner), node, inner, table.holds(key))
+        for row, sure in rows:
+            self.assign(node.generators[0].target, row, inner, None)
+            self.dict_item(made, self.expr(node.key, inner), node, inner, sure)
         del self.stack[len(self.stack) - len(node.generators) :]
         revive(made, past)
         return values(made)
 
-    def items_of(self, node: ast.DictComp, env: Env) -> Dict | None:
-        """The dict in ``{... for k, v in table.items()}``, where all its keys are known."""
-        match node.generators:
-            case [
-                ast.comprehension(
-                    target=ast.Tuple(elts=[_, _]),
-                    iter=ast.Call(func=ast.Attribute(value=table, attr="items")),
-                    ifs=[],
-                )
-            ]:
-                thing = one(self.expr(table, env))
-                if isinstance(thing, Dict) and 0 < len(thing.entries) <= MOST_ITEMS:
-                    return thing if not thing.rest and not thing.open else None
-        return None
+    def rows_in(self, over: ast.expr, env: Env) -> list[tuple[Values, bool]]:
+        """What a loop takes from a dict whose keys are known, or its ``items()``, and whether it
+        certainly does.
+        """
+        func = over.func if is_method(over, "items", "keys", "values") and not over.args else None
+        of = over if func is None else func.value
+        table = one(self.expr(of, env)) if isinstance(of, (ast.Name, ast.Attribute)) else None
+        if not isinstance(table, Dict) or table.rest or table.open:
+            return []
+        if not 0 < len(table.entries) <= MOST_ITEMS:
+            return []
+        rows = {k: (values(Const(k)), table.get(k)) for k in table.entries}
+        if func is not None and func.attr == "items":
+            return [(self.tuple_of(over, row, k), table.holds(k)) for k, row in rows.items()]
+        by = func is not None and func.attr == "values"
+        return [(row[by], table.holds(k)) for k, row in rows.items()]
+
+    def few(self, over: ast.expr, found: Values, env: Env) -> tuple[Values, ...]:
+        """What a loop over ``found`` goes through, where that is known one by one, and little."""
+        row = one(found)
+        if isinstance(row, Const) and isinstance(row.value, tuple):
+            items = tuple(values(Const(v)) for v in row.value)
+        elif isinstance(row, Seq) and row.kind in ("list", "tuple", "lazy"):
+            items = row.exact or ()
+        else:
+            rows = self.rows_in(over, env)
+            items = tuple(item for item, _ in rows) if all(sure for _, sure in rows) else ()
+        return items if len(items) <= FEW else ()
 
     def dict_item(
         self, made: Dict, keys: Values, node: ast.DictComp, inner: Env, sure: bool
@@ -453,6 +482,14 @@ class Expressions(Binding):
             made.open = "its keys are computed"
 
     # ---------------------------------------------------------------------------------------- calls
+
+
+def _is_for_once(node: ast.expr) -> bool:
+    """A comprehension makes a list, or goes through its items where it stands, and is used up."""
+    around = parent_of(node)
+    func = around.func if isinstance(around, ast.Call) else None
+    used = isinstance(func, ast.Call) or is_name(func, "tuple", "list", "dict")
+    return not isinstance(node, ast.GeneratorExp) or used or isinstance(around, ast.Starred)
 
 
 def _head(thing: Thing | None) -> tuple[Values, ...]:

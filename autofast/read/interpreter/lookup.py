@@ -20,6 +20,7 @@ from autofast.model.kinds import (
 )
 from autofast.model.names import canonical
 from autofast.model.syntax import is_stored
+from autofast.model.tensors import SHAPE
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -34,6 +35,7 @@ from autofast.model.values import (
     Inst,
     Method,
     Module,
+    Num,
     Reason,
     Ref,
     Seq,
@@ -289,6 +291,8 @@ class Lookup(Core):
                 return module_parts.part(thing, key) or values(Unknown("a submodule"))
         if isinstance(thing, Ext) and hugging_face_data.is_dataset(thing):
             return hugging_face_data.split(thing, key)
+        if thing == Num(pattern=SHAPE) and isinstance(getattr(node, "slice", None), ast.Slice):
+            return values(thing)
         if isinstance(thing, Tensor) and thing.loss_first:
             if key == "loss":
                 key = 0

@@ -24,6 +24,7 @@ from autofast.model.values import (
     Reason,
     Ref,
     Seq,
+    Thing,
     Unknown,
     Values,
     const,
@@ -115,7 +116,10 @@ class Loops(Statements):
 
     def stmt_For(self, node: ast.For | ast.AsyncFor, env: Env) -> None:
         over = self.expr(node.iter, env)
-        items = _few(over)
+        items = self.few(node.iter, over, env)
+        single = [one(item) for item in items]  # of a dict's items(), tuples are made here
+        if not all(isinstance(t, (Const, Ext, Inst)) or _is_made(t, node.iter) for t in single):
+            items = ()
         if items:
             self.unroll(node, items, over, env)
         else:
@@ -124,7 +128,7 @@ class Loops(Statements):
     stmt_AsyncFor = stmt_For
 
     def unroll(
-        self, node: ast.For | ast.AsyncFor, items: list[Values], over: Values, env: Env
+        self, node: ast.For | ast.AsyncFor, items: tuple[Values, ...], over: Values, env: Env
     ) -> None:
         """A loop over a few known values (``for phase in ("train", "val")``) runs once for each."""
         left: list[dict[str, Values]] = []
@@ -216,18 +220,8 @@ def _is_number(found: Values | None) -> bool:
     return isinstance(const(found or NOTHING), (int, float))
 
 
-def _few(over: Values) -> list[Values]:
-    """The values that a loop takes one after the other, where they are few and known."""
-    single = one(over)
-    if isinstance(single, Const) and isinstance(single.value, tuple):
-        items = [values(Const(v)) for v in single.value]
-    elif isinstance(single, Seq) and single.kind in ("list", "tuple", "lazy"):
-        items = list(single.exact or ())
-    else:
-        return []
-    if len(items) <= 4 and all(isinstance(one(i), (Const, Ext, Inst)) for i in items):
-        return items
-    return []
+def _is_made(thing: Thing | None, at: ast.expr) -> bool:
+    return isinstance(thing, Seq) and thing.node is at
 
 
 def _augmented(node: ast.AST) -> list[ast.expr]:

@@ -48,7 +48,7 @@ from autofast.read.library.containers import extend, field_names, shuffle
 from autofast.read.library.module_parts import displaced, is_container
 from autofast.read.library.options import enlist
 from autofast.read.library.protocols import drop, operate, unwound
-from autofast.read.state.core import TOO_MANY, NoValue, join, merge
+from autofast.read.state.core import TOO_MANY, NotYet, NoValue, join, merge
 from autofast.read.state.type_tests import is_one_of, is_possible, kinds, tested
 
 
@@ -60,6 +60,7 @@ class Statements(Binding):
         continue).
         """
         noted = len(self.left)
+        opened = [(part, len(part)) for part in (self.stack, self.records, self.tries)]
         try:
             for stmt in body:
                 if self.stmt(stmt, env):
@@ -70,6 +71,10 @@ class Statements(Binding):
                             between[name] = found if old is None else join(old, found)
                 self.left.extend((len(self.stack), kind) for kind in ways_out(stmt))
             return False
+        except NotYet:
+            for part, length in opened:
+                del part[length:]
+            return True
         finally:
             del self.left[noted:]
 
@@ -389,7 +394,11 @@ class Statements(Binding):
             have = env.vars[name.id]
             other = positive is not truth
             keep = frozenset(t for t in have if is_one_of(t, asked, exactly) is not other)
-            env.vars[name.id] = keep or have
+            if ("tensor" in asked) is other:
+                no = (t.but(sure=None) if isinstance(t, Tensor) else t for t in keep or have)
+                env.vars[name.id] = frozenset(no)
+            else:
+                env.vars[name.id] = keep or have
             # a model may hold more layers than are known
             return any("." in a for a in asked) or is_possible(have, keep)
         return True

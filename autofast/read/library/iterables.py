@@ -145,7 +145,8 @@ def _copy(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Val
     if isinstance(single, Seq) and single.exact is not None:
         return values(copied(interp, single, node, kind))
     if any(isinstance(t, Tensor) for t in first):
-        return first
+        none = {"sure": False, "fresh": "", "param": ""}
+        return frozenset(t.but(**none) if isinstance(t, Tensor) else t for t in first)
     elem = iterate(interp, first, node) if first else NOTHING
     return values(row_of(interp, (id(node), "copy"), node, elem, kind))
 

@@ -160,7 +160,7 @@ def element(interp: Core, thing: Thing, index: int | None) -> Values:
     if isinstance(thing, Tensor):
         if thing.loss_first and index == 0:
             return values(loss_of(thing))
-        return values(thing.but(fresh="", rank="", loss_first=False))
+        return values(thing.but(fresh="", rank="", loss_first=False, sure=bool(thing.sure)))
     if isinstance(thing, Seq) and thing.items is not None and index is not None:
         if -len(thing.items) <= index < len(thing.items):
             return thing.items[index] | thing.elem
@@ -327,10 +327,11 @@ class Collation:
             return row
         if isinstance(thing, Const) and isinstance(thing.value, (int, float)) and batched:
             dtype = "int" if isinstance(thing.value, int) else "f64"
-            return Tensor(batch=self.tag, device="cpu", dtype=dtype)
+            return Tensor(batch=self.tag, device="cpu", dtype=dtype, sure=True)
         if isinstance(thing, (Num, Unknown, Ext)):
             rank = "?" if isinstance(thing, Num) and not batched else ""
-            return Tensor(batch=self.tag, device="cpu", rank=rank)
+            sure = isinstance(thing, Num) and thing.scalar
+            return Tensor(batch=self.tag, device="cpu", rank=rank, sure=sure)
         if isinstance(thing, Seq):
             kind = thing.kind if self.how == "own" or thing.names else "list"
             return self.row(thing, thing, kind)

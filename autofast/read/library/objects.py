@@ -11,14 +11,17 @@ from autofast.model.values import (
     Arg,
     Arguments,
     Const,
+    Dict,
     Ext,
     Inst,
     Module,
     Num,
     Partial,
     Ref,
+    Seq,
     Setting,
     Tensor,
+    Thing,
     Unknown,
     Values,
     joined,
@@ -97,9 +100,17 @@ def _type(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Val
     if len(args.positional) == 3:
         return plain(interp, name, args, node)
     things = first_of(args)
-    if len(args.positional) != 1 or not all(isinstance(t, Inst) for t in things):
+    if len(args.positional) != 1 or not any(isinstance(t, (Inst, Seq, Dict)) for t in things):
         return None
-    return values(*(t.cls for t in things if isinstance(t, Inst)))
+    return frozenset(map(_type_of, things))
+
+
+def _type_of(thing: Thing) -> Thing:
+    if isinstance(thing, Inst):
+        return thing.cls
+    kind = "dict" if isinstance(thing, Dict) else thing.kind if isinstance(thing, Seq) else ""
+    known = kind in ("list", "tuple", "set", "dict") and not getattr(thing, "names", ())
+    return Ref(f"builtins.{kind}") if known else result_of("builtins.type")
 
 
 @gives("builtins.getattr")

@@ -21,6 +21,7 @@ from autofast.model.values import things as values
 from autofast.ops import is_view, op
 from autofast.read.state.core import Core
 
+ONE = ("torch.stack", "torch.cat", "torch.concat")  # tensors are one afterwards
 PAIR = ("values", "indices")
 
 
@@ -34,7 +35,10 @@ def result(
     dtype = result_dtype(name, made.dtype, args)
     if dtype == "int":
         made = made.but(grad=False, loss=False)
-    made = made.but(dtype=dtype)
+    known = op(name)
+    plain = known is not None and (known.pointwise or known.name in ONE)
+    plain = plain and not name.endswith(("where", "frexp"))  # which may give tuples
+    made = made.but(dtype=dtype, sure=plain and any(t.sure for t in tensors))
     paired = _is_paired(name, args)
     if not paired or any(t.rank == "?" for t in tensors):
         return values(made if paired is False else made.but(rank="?"))

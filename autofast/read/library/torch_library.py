@@ -58,6 +58,7 @@ SPAWNS = ("spawn", "start_processes")
 # Attributes of tensors that are not called.
 OF_TENSORS = frozenset("grad_fn is_leaf itemsize nbytes is_sparse is_quantized is_meta".split())
 
+TO_TENSORS = ("ToTensor", "PILToTensor", "Normalize")
 OF_LOADERS = frozenset("batch_size num_workers sampler batch_sampler collate_fn".split())
 
 
@@ -72,6 +73,8 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
             interp.emit("grad_read", node, thing)
             # None at first
             return values(Tensor(param=thing.param and "grad", device=thing.device, rank="?"))
+        if name == "device" and thing.sure is None:
+            return values(Unknown("the device of what is no tensor"))
         if name == "device":
             kind = values(Const({"cpu": "cpu", "dev": "accel"}.get(thing.device, "?")))
             device = Ext("torch.device", None, Arguments(None), {"kind": kind})
@@ -88,7 +91,7 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
         if thing.rank == "?" and _is_part(name, node):
             if name.startswith("num_"):
                 return values(Num())
-            return values(thing.but(rank="", fresh="", loss_first=False))
+            return values(thing.but(rank="", fresh="", loss_first=False, sure=False))
     if isinstance(thing, Ext):
         if thing.name == "builtins.super":
             return _super_attribute(interp, thing, name, node)
@@ -173,6 +176,9 @@ def call(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> V
             return forward(interp, thing, args, node)
         if thing.name in names.CHAINS and not args.named:
             return _chain(interp, thing, args, node)
+        if thing.name.startswith("torchvision.") and thing.name.rpartition(".")[2] in TO_TENSORS:
+            tensors = tensors_in(*(g.values for g in args.every)) or [Tensor(device="cpu")]
+            return values(mixed(tensors, sure=True))
         if thing.name == "torch.utils.data.DataLoader" or thing.name.startswith("torchvision."):
             return values(Unknown(f"{thing.name} objects are not functions"))
         given = [g.values for g in args.every]

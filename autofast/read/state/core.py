@@ -22,7 +22,7 @@ from autofast.model.events import (
     WithFrame,
 )
 from autofast.model.kinds import gradient_modes
-from autofast.model.limits import MOST_ALIKE, MOST_CALLEES, MOST_HELD, MOST_VALUES, WORK
+from autofast.model.limits import MOST_ALIKE, MOST_CALLEES, MOST_HELD, MOST_VALUES, PASSES, WORK
 from autofast.model.source import Source, is_generator
 from autofast.model.values import (
     NOTHING,
@@ -167,6 +167,40 @@ class NoValue(Exception):
     """A variable of the running function is read before it has a value, in a ``try``."""
 
 
+class NotYet(Exception):
+    """A function calls itself with what it got before, and nothing has come of that yet."""
+
+
+class Recursion:
+    """What the calls of a function got and gave since it began to call itself: all are followed
+    again until they give no more.
+    """
+
+    def __init__(self, born: int) -> None:
+        self.seen: list[dict[str, Values]] = []  # what they got, in this pass
+        self.names: dict[frozenset[tuple[str, Values]], str] = {}
+        self.gave = Env("recursion", {}, born=born)  # in all passes
+        # of that, what calls of this pass were told first (None: nothing was known)
+        self.used: dict[str, Values | None] = {}
+        self.passes = 1
+
+    def name(self, got: dict[str, Values]) -> str:
+        return self.names.setdefault(frozenset(got.items()), str(len(self.names)))
+
+    def go_on(self, got: dict[str, Values], found: Values, inner: bool) -> bool:
+        """A call that got this has given that: whether all are to be followed again, as less was
+        known when it was asked for; an ``inner`` call only says what it gave.
+        """
+        if inner or self.used:
+            name = self.name(got)
+            self.gave.vars[name] = join(self.gave.vars.get(name, NOTHING), found)
+        known = all(self.gave.vars.get(name) == asked for name, asked in self.used.items())
+        if inner or known or self.passes == PASSES:
+            return False
+        self.seen, self.used, self.passes = [got], {}, self.passes + 1
+        return True
+
+
 class Record:
     """What a running function or loop collects on the side."""
 
@@ -206,8 +240,7 @@ class Core:
         self.records: list[Record] = []
         self.active: list[int] = []
         self.entered: list[Func] = []  # the functions of ``active``
-        # What the calls of a function got since it began to call itself, by id of its node.
-        self.again: dict[int, list[dict[str, Values]]] = {}
+        self.again: dict[int, Recursion] = {}  # of each function, by id of its node
         self.steps = 0
         self.limits: list[int] = [limits.READING]
         self.grad_default = "on"
@@ -408,6 +441,7 @@ class Core:
 
         def block(self, body: Iterable[ast.stmt], env: Env) -> bool: ...
         def expr(self, node: ast.expr, env: Env) -> Values: ...
+        def few(self, over: ast.expr, found: Values, env: Env) -> tuple[Values, ...]: ...
         def truth(self, found: Values, test: ast.expr, env: Env) -> bool | None: ...
         def narrow(self, test: ast.expr, taken: bool, env: Env) -> bool: ...
         def assign(

@@ -7,15 +7,22 @@ from __future__ import annotations
 import ast
 import re
 
+from autofast.model.calls import short_name
 from autofast.model.kinds import is_module
-from autofast.model.tensors import SHAPE
+from autofast.model.tensors import DTYPE, SHAPE
 from autofast.model.values import Const, Dict, Ext, Inst, Num, Ref, Seq, Tensor, Thing, Values
 
+SEQUENCES = "tuple list str bytes range deque"
 TYPES = {
-    **{f"builtins.{name}": name for name in ("tuple", "list", "dict")},
+    **{f"builtins.{name}": name for name in "tuple list dict set str bytes int float bool".split()},
     **dict.fromkeys(("torch.Tensor", "torch.is_tensor"), "tensor"),
     "torch.nn.Module": "module",
+    "dataclasses.is_dataclass": "dataclass",
+    **dict.fromkeys(("collections.abc.Mapping", "typing.Mapping"), "dict"),
+    **dict.fromkeys(("collections.abc.Sequence", "typing.Sequence"), SEQUENCES),
 }
+ASKS = ("is_tensor", "is_dataclass")
+OF_TENSORS = frozenset("to cuda cpu device dtype shape size dim detach is_cuda".split())
 # Not those that extend or hold another one.
 LAYER = re.compile(
     r"torch\.nn\.(Linear|(Conv|ConvTranspose|BatchNorm|InstanceNorm|Dropout|MaxPool|AvgPool)[123]d"
@@ -30,7 +37,9 @@ def tested(test: ast.expr) -> tuple[ast.Name, ast.expr, bool, bool] | None:
     match test:
         case ast.Call(func=ast.Name(id="isinstance"), args=[ast.Name() as name, types]):
             return name, types, True, False
-        case ast.Call(func=ast.Attribute(attr="is_tensor") as asks, args=[ast.Name() as name]):
+        case ast.Call(func=asks, args=[ast.Name() as name]) if short_name(asks) in ASKS:
+            return name, asks, True, False
+        case ast.Call(func=ast.Name(id="hasattr"), args=[ast.Name() as name, asks]):
             return name, asks, True, False
         case ast.Compare(
             left=ast.Call(func=ast.Name(id="type"), args=[ast.Name() as name]),
@@ -53,9 +62,11 @@ def kinds(found: Values) -> frozenset[str] | None:
                 return None
             names.update(*(i for i in inner if i is not None))
         elif isinstance(thing, Ref) and thing.name in TYPES:
-            names.add(TYPES[thing.name])
+            names.update(TYPES[thing.name].split())
         elif isinstance(thing, Ref) and LAYER.fullmatch(thing.name):
             names.add(thing.name)
+        elif isinstance(thing, Const) and thing.value in OF_TENSORS:
+            names.update(("tensor", "module", f"hasattr {thing.value}"))
         else:
             return None
     return frozenset(names) or None
@@ -66,16 +77,25 @@ def is_one_of(thing: Thing, asked: frozenset[str], exactly: bool) -> bool | None
     may extend one of them where ``exactly`` these are asked for.
     """
     if isinstance(thing, Tensor):  # or a parameter
-        return None if thing.rank == "?" or exactly and "tensor" in asked else "tensor" in asked
+        another = exactly and "tensor" in asked and (thing.param or not thing.sure)
+        if thing.sure is None:
+            return False if asked == {"tensor"} else None
+        return None if thing.rank == "?" or another else "tensor" in asked
     if isinstance(thing, Seq):
         of_its_own = exactly and thing.names and "tuple" in asked
         return None if thing.kind == "parameters" or of_its_own else thing.kind in asked
     if isinstance(thing, Dict):
-        return None if exactly and "dict" in asked else "dict" in asked
-    if isinstance(thing, Num):  # an array of NumPy's; what `.tolist()` gives; a size
-        return None if thing.pattern in ("", SHAPE) and not thing.scalar else False
+        another = exactly and not isinstance(thing.node, (ast.Dict, ast.DictComp))
+        return None if another and "dict" in asked else "dict" in asked
+    if isinstance(thing, Num) and (is_anything(thing) or thing.pattern == DTYPE):
+        return None  # an array of NumPy's; what `.tolist()` gives; a size
+    if isinstance(thing, Num):
+        return "str" in asked if thing.pattern else None if asked & {"int", "float"} else False
     if isinstance(thing, Const):
-        return type(thing.value).__name__ in asked
+        return any(t.__name__ in asked for t in type(thing.value).__mro__[: 1 if exactly else None])
+    if isinstance(thing, Inst) and thing.cls.external <= {"dataclass", "builtins.object"}:
+        there = bool(asked & thing.cls.external)
+        return None if any("hasattr" in name for name in asked) else there
     if isinstance(thing, (Ext, Inst)) and is_module(thing) and not _is_container(thing):
         return None if "module" in asked else _is_layer(thing, asked)  # `type(x) is nn.Module`
     return None
@@ -97,8 +117,16 @@ def _is_container(thing: Ext | Inst) -> bool:
     )
 
 
+def is_anything(thing: Thing) -> bool:
+    """Whether what is held for a tensor or a number may be something else after all."""
+    if isinstance(thing, Num):
+        return thing.pattern in ("", SHAPE) and not thing.scalar
+    sure = isinstance(thing, (Inst, Ext, Dict, Seq, Const))
+    return not sure and not (isinstance(thing, Tensor) and thing.sure)
+
+
 def is_possible(have: Values, keep: Values) -> bool:
     """Whether the arm is come to for which ``keep`` is left of what the variable may hold
-    (``have``): what is held for a tensor or a number may be something else after all.
+    (``have``).
     """
-    return bool(keep) or not all(isinstance(t, (Inst, Ext, Dict, Seq)) for t in have)
+    return bool(keep) or any(map(is_anything, have))
