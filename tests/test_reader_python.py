@@ -819,6 +819,21 @@ probe.show(a.y)
 vars(a)['x'] = 5
 probe.show(a.x)
 """,
+    "vars items": """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument('--width', type=int, default=16)
+class A:
+    def __init__(self, args):
+        for k, v in vars(args).items():
+            setattr(self, k, v)
+        self.later = 3
+args = parser.parse_args([])
+args.depth = 2
+a = A(args)
+probe.show(a.depth)
+probe.show(a.later)
+""",
     "self dict update": """
 class A:
     def __init__(self, **kw):

@@ -566,6 +566,50 @@ def test_what_is_written_later_is_not_copied(setup: str, why: str) -> None:
     assert not found.fixes and why in found.refusals
 
 
+TURNED = "import numpy as np\na = np.ones((4, 30), 'f').T\nx = torch.from_numpy(a)\ndata = TensorDataset(x)"
+STATE = "w = torch.ones(2)\nstate = w.new({})\nstate.zero_()"
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        "line = str(len(loader))\nline += ' of ' + str(len(loader))",
+        "line = str(len(loader))\nline += f'{len(loader)}'",
+        "line = str(len(loader))\nline += '%d' % len(loader) + ', '.join('ab')",
+        "total = torch.zeros(3)\ntotal += 1\ntotal /= 2",
+        "total = np.zeros(3)\nfor _ in range(2):\n    total += np.ones(3)\ntotal /= 2",
+        STATE.format("3, 2"),
+    ],
+)
+def test_writes_to_what_is_no_tensor_or_made_later(later: str) -> None:
+    assert "contiguous()" in checked(TURNED + LOADED + "\n" + later).text
+
+
+AGAIN = """held = torch.randn(4, 30).t()
+for turn in range(2):
+    if turn:
+        data = TensorDataset(held)
+        loader = DataLoader(data, batch_size=8)
+        made += 1
+    else:
+        made = torch.ones(4, 30)
+        held = made.t()"""
+
+
+@pytest.mark.parametrize(
+    "setup",
+    [
+        TURNED + LOADED + "\ntotal = x\ntotal += 1\ntotal += 1",
+        TURNED + LOADED + "\ntotal = torch.zeros(30, 4) if epochs == 2 else x\ntotal += 1",
+        TURNED + LOADED + "\n" + STATE.replace("torch.ones(2)", "x").format("x"),
+        AGAIN,
+    ],
+)
+def test_writes_that_only_look_as_if_made_later(setup: str) -> None:
+    found = checked("epochs = 3\n" + setup)
+    assert not found.fixes and "may write to it" in found.refusals
+
+
 def test_a_write_in_a_function_that_runs_later_counts() -> None:
     dataset = "def spoil(t):\n    t.mul_(2)\n\ndef make():\n    x = torch.randn(4, 30).t()\n    data = TensorDataset(x)\n    return x, DataLoader(data, batch_size=8)\n"
     found = checked("x, loader = make()\nspoil(x)", dataset)
@@ -575,11 +619,10 @@ def test_a_write_in_a_function_that_runs_later_counts() -> None:
 def test_writes_before_the_copy_and_to_other_tensors_do_not_count() -> None:
     dataset = "def load():\n    x = torch.randn(4, 30)\n    x -= x.mean()\n    return x.t()\n"
     found = checked(
-        "x = load()\nx /= x.std()\ndata = TensorDataset(x)\ntotal = torch.zeros(1)\ntotal += 1"
-        + LOADED,
+        "x = load()\nx /= x.std()\ndata = TensorDataset(x)\ntotal = x[:1]\ntotal += 1" + LOADED,
         dataset,
     )
-    assert not found.fixes  # `total` may be a view of anything, as far as it is known here
+    assert not found.fixes
     found = checked(
         "x = load()\nx /= x.std()\ndata = TensorDataset(x)\ntotal = 0\ntotal += 1" + LOADED, dataset
     )
@@ -716,7 +759,9 @@ def test_sums_that_are_counted_from_zero_write_to_nothing_else() -> None:
     head = "import numpy as np\n"
     for added in ("(a > 0).sum().item()", "np.mean(a.numpy())", "len(b)"):
         assert checked(tensors + use, head + helper.format(added)).fixes
-    begun = helper.replace("found = 0", "found = np.zeros(30)")
+    own = helper.replace("found = 0", "found = np.zeros(30)")
+    assert checked(tensors + use, head + own.format("np.mean(a.numpy())")).fixes
+    begun = helper.replace("found = 0", "found = loader.dataset.tensors[0].numpy()")
     other = checked(tensors + use, head + begun.format("np.mean(a.numpy())"))
     assert not other.fixes and "may write to it" in other.refusals
     kept = helper.replace("return found", "return torch.from_numpy(found)").format("a.numpy()[:1]")

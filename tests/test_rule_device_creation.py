@@ -954,3 +954,24 @@ for batch in batches:
     )
     seeded = "import torch\ntorch.manual_seed(0)\n"
     assert run(seeded + found.text)["losses"] == run(seeded + text)["losses"]
+
+
+def test_in_the_forward_of_a_function() -> None:
+    before = """
+class Counted(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ones = torch.ones(len(x)).to(x.device)
+        ctx.save_for_backward(ones)
+        return x + ones.sum()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+"""
+    found = made("z = Counted.apply(x)", before)
+    assert "ones = torch.ones(len(x), device=x.device)" in found.text
+    assert (
+        run(found.text)["losses"]
+        == run(SCRIPT.format(make="z = Counted.apply(x)", before=before))["losses"]
+    )

@@ -293,6 +293,40 @@ def test_a_sum_that_somebody_may_read_stays(others: dict[str, str]) -> None:
     assert "total +=" in done.text or "total = 0" in done.text
 
 
+@pytest.mark.parametrize(
+    "declared",
+    [
+        "config = locals()",
+        "config = dict(**locals()); assert 'seen' in vars() and config['epochs'] == 2",
+        "assert locals()['epochs'] == 2 and 'epochs' in locals()",
+    ],
+)
+def test_variables_are_shown_before_they_are_set(declared: str) -> None:
+    done = same(unread(end="print(total)", declared=declared))
+    assert done.fixes and ".item()\n            steps" not in done.text
+
+
+SETTINGS = """\
+name, value = "steps_shown", 2
+steps_shown = 3
+assert name in globals()
+globals()[name] = type(globals()[name])(value)
+"""
+
+
+def test_settings_by_their_names_before_the_training() -> None:
+    text = SETTINGS + HEAD + training("total += loss.item()", "total = 0", "print(total)")
+    done = same(text)
+    assert done.fixes and "total += loss.item()" not in done.text
+    again = "total += loss.item()\n" + SETTINGS
+    for late in (
+        SETTINGS + HEAD + training(again, "total = 0", "print(total)"),
+        "shown = globals()\n" + HEAD + training("total += loss.item()", "total = 0", "print(shown['total'])"),
+        "exec('x = 1')\n" + HEAD + training("total += loss.item()", "total = 0", "print(total)"),
+    ):  # fmt: skip
+        assert "total += loss.item()" in same(late).text
+
+
 EVALUATION = """\
 def distance(a, b):
     return torch.mean(torch.norm(a - b, dim=1))

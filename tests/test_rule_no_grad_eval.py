@@ -1890,6 +1890,123 @@ def test_what_a_forward_keeps_is_only_looked_at(
     assert run(done.before)["losses"] == run(done.text)["losses"]
 
 
+SETTINGS = HEAD.replace(
+    "model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)).to(device)",
+    """\
+class Net(nn.Module):
+    def __init__(self, args):
+        super().__init__()
+        for name, value in vars(args).items():
+            setattr(self, name, value)
+        self.body = nn.Linear(4, self.width)
+        self.head = nn.Linear(self.width, 3)
+
+    def forward(self, x):
+        return self.head(torch.relu(self.body(x)))
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--width", type=int, default=8)
+args = parser.parse_args([])
+args.classes = 3
+model = Net(args).to(device)""",
+).replace("import torch\n", "import argparse\nimport torch\n", 1)
+
+
+UNGUARDED = EVALUATE.replace("    with torch.no_grad():\n", "").replace("        for", "    for")
+
+
+def test_options_that_become_attributes() -> None:
+    check(SETTINGS + UNGUARDED.replace("            ", "        ") + TRAIN + CALL, "inference_mode")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("args = parser.parse_args([])", "args, _ = parser.parse_known_args([], namespace=OTHER)"),
+        ("vars(args).items()", "vars(DataLoader([1])).items()"),
+        ("args.classes = 3", "setattr(args, input(), print)"),
+    ],
+)
+def test_options_that_may_be_any_attribute(old: str, new: str) -> None:
+    text = SETTINGS.replace(old, new) + UNGUARDED.replace("            ", "        ")
+    refused(text + TRAIN + CALL, "calls something that is not known")
+
+
+# ------------------------------------------------------------------------------- autograd Functions
+APPLIES = HEAD.replace(
+    "model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)).to(device)",
+    """\
+kept = []
+
+
+class Clip(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, low):
+        ctx.save_for_backward(x)
+        ctx.inside = x > low
+        return x.clamp(min=low)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.inside, None
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(4, 8)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.head(Clip.apply(self.body(x), 0.1))
+
+
+model = Net().to(device)""",
+)
+SHORT = UNGUARDED.replace("            ", "        ")
+
+
+def test_evaluations_that_apply_a_function() -> None:
+    check(APPLIES + SHORT + TRAIN + CALL, "inference_mode")
+    check(APPLIES + EVALUATE + TRAIN + CALL, "inference_mode")
+
+
+TRAINED_WITH = TRAIN.replace(
+    "optimizer.zero_grad()", "optimizer.zero_grad(); extra = kept[-1] if kept else 0"
+).replace("model(x), y)\n", "model(x), y) + (extra * 2).sum()\n")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "train"),
+    [
+        ("ctx.save_for_backward(x)", "ctx.save_for_backward(x); kept.append(x * 2)", TRAINED_WITH),
+        ("ctx.save_for_backward(x)", "ctx.save_for_backward(x); Net.last = x * 2", TRAIN.replace("model(x), y)", "model(x) + getattr(Net, 'last', 0).sum(), y)")),
+        ("ctx.save_for_backward(x)", "OTHER(x)", TRAIN),
+    ],
+)  # fmt: skip
+def test_functions_that_keep_what_they_get(old: str, new: str, train: str) -> None:
+    text = APPLIES.replace(old, new) + EVALUATE + train + CALL
+    assert text.count(new) == 1
+    assert not apply("no-grad-eval", text).fixes
+
+
+def test_what_a_function_gives_may_be_trained_with() -> None:
+    text = "def clipped(model, rows):\n    model.eval()\n    return Clip.apply(model(rows.to(device)), 0.1)\n"
+    train = TRAIN.replace(
+        "loss = F.cross_entropy(", "loss = clipped(model, x).sum() + F.cross_entropy("
+    )
+    untouched(APPLIES + text + train)
+
+
+def test_what_a_function_gives_of_weights_alone_may_be_trained_with() -> None:
+    text = "scale = nn.Parameter(torch.ones(3))\n\n\ndef scaled(model, rows):\n    model.eval()\n    print(model(rows.to(device)).argmax(1).sum().item())\n    return Clip.apply(scale, 0.1)\n"
+    train = TRAIN.replace(
+        "F.cross_entropy(model(x), y)", "F.cross_entropy(model(x) * scaled(model, x), y)"
+    )
+    untouched(APPLIES + text + train)
+
+
 ONE_BATCH = """
 import torch
 from torch import nn

@@ -115,6 +115,11 @@ def test_norms_one_by_one_get_one_answer(norm: str) -> None:
         ("found.append(data.tensors[0][data.tensors[1] > 0].mean())", "pass"),
         ("print(f'{i}: {x.size(0)}')", "pass"),
         ("if torch.is_tensor(out):\n    found.append(i)", "pass"),
+        (
+            "def wider(t):\n    return nn.functional.interpolate(t[None], scale_factor=2)\n"
+            "found.append(wider(out).mean() + wider(x).mean())",
+            "pass",
+        ),
     ],
 )
 def test_what_costs_little(body: str, end: str) -> None:

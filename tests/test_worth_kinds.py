@@ -873,6 +873,10 @@ def test_an_order_is_drawn_where_the_seed_was_set(seeded: bool) -> None:
 
 
 DRAWN = {
+    "torch.randperm(x.size(0)).to(device)": False,
+    "torch.rand(x.shape[0]).to(device)": False,
+    "torch.rand(x.size()).to(device)": True,
+    "torch.rand(x.shape).to(device)": True,
     "torch.randint(9, (len(x),)).to(device)": False,
     "torch.randint(0, 9, size=(len(x), 1)).to(device)": False,
     "torch.rand(len(x)).to(device)": False,

@@ -20,7 +20,7 @@ from autofast.model.calls import is_name, keyword_of
 from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, parent_of, source_of, statement_of
-from autofast.model.syntax import VARIABLES, is_attribute, is_read, is_stored
+from autofast.model.syntax import VARIABLES, is_attribute, is_number, is_stored, is_text
 from autofast.model.values import (
     Arg,
     Const,
@@ -146,7 +146,7 @@ def _written(
     script: Script, node: ast.AST, shared: bool
 ) -> Iterator[tuple[Values, ast.expr | None]]:
     if isinstance(node, ast.AugAssign):
-        if _writes_itself(script, node.target) and not _is_counter(script, node.target):
+        if _writes_itself(script, node) and not _is_counter(script, node.target):
             site = script.log.at("augment", node)
             old: Values = (
                 frozenset().union(*(o.data["old"] for o in site))
@@ -179,10 +179,15 @@ def _written(
         yield found, target
 
 
-def _writes_itself(script: Script, target: ast.expr) -> bool:
+def _writes_itself(script: Script, node: ast.AugAssign) -> bool:
     """Whether nothing else says what `target += ...` writes to: of arrays, `rows[0] += 1` stores
-    into `rows`; of lists, it changes what they hold.
+    into `rows`; of lists, it changes what they hold. No tensor takes text.
     """
+    added, target = node.value, node.target
+    while isinstance(added, ast.BinOp):
+        added = added.left  # `line += ", " + name`
+    if is_text(added) or isinstance(added, ast.JoinedStr):
+        return False
     if not isinstance(target, ast.Subscript):
         return True
     return any(isinstance(t, (Seq, Dict)) for t in script.values(target.value))
@@ -210,19 +215,9 @@ def _begins_with_numbers(script: Script, target: ast.Attribute) -> bool:
     """``self.epochs += 1`` where nothing but numbers that are written out, and sums of integers, is
     ever kept under the name.
     """
-    for node in script.nodes:
-        if isinstance(node, ast.Constant) and node.value == target.attr:
-            return False  # setattr(self, "epochs", ...)
-        if not is_attribute(node, target.attr) or is_read(node):
-            continue
-        statement = parent_of(node)
-        value = getattr(statement, "value", None)
-        kept = value.value if isinstance(value, ast.Constant) else None
-        if not isinstance(statement, (ast.Assign, ast.AugAssign)):
-            return False
-        if not isinstance(kept, (int, float)):
-            return False
-    return True
+    found = (parent_of(n) for n in script.nodes if is_attribute(n, target.attr) and is_stored(n))
+    added = [node.value for node in found if isinstance(node, ast.AugAssign)]
+    return script.analysis(Memory).begins_as_number(target) and all(map(is_number, added))
 
 
 def _is_wrapped(name: ast.Name) -> bool:
@@ -338,18 +333,33 @@ def _is_own(
     expr: ast.expr,
     made: Sequence[Occurrence],
 ) -> bool:
-    """The function of the write has made what it writes to, and is not running when the copy is
-    made.
+    """What it writes to is made after the copy, or by the function of the write, which is not
+    running when the copy is made.
     """
     home = function_of(node)
-    if written is None or not isinstance(home, ast.FunctionDef) or not made or script.log.full:
+    if written is None or not made or script.log.full:
+        return False
+    memory = script.analysis(Memory).made_by(root(written))
+    if memory is not None and _made_later(script, memory, made):
+        return True
+    if not isinstance(home, ast.FunctionDef):
         return False
     if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in own_nodes(home)):
         return False  # it may be in the middle
     runs = any(isinstance(f, CallFrame) and f.func.node is home for o in made for f in o.stack)
     if runs or home in {*ancestors(expr)}:
         return False
-    return script.analysis(Memory).made_by(root(written)) is not None or _is_copy(script, written)
+    return memory is not None or _is_copy(script, written)
+
+
+def _made_later(script: Script, makers: frozenset[int], made: Sequence[Occurrence]) -> bool:
+    """Whether what is written to is memory that is made only after the copies."""
+    if any(isinstance(f, LoopFrame) for o in made for f in o.stack):
+        return False
+    sites = [site for _, site in script.log.each() if id(site.node) in makers]
+    begins = [o.order for site in sites for o in site]
+    found = {id(site.node) for site in sites} == makers
+    return found and min(begins, default=0) > max(o.order for o in made)
 
 
 def _is_copy(script: Script, written: ast.expr) -> bool:

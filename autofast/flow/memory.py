@@ -106,11 +106,13 @@ class Memory:
                 return False
             case ast.Call(func=func, args=[data, *_]) if self._is_one_of(func, WRAPPED):
                 return self.is_fresh(data)
-            case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if all(
+            case ast.Call(func=ast.Attribute(value=inner, attr=attr), args=args) if all(
                 isinstance(t, Method) for t in values(expr.func)
             ):
                 return bool(values(inner)) and (
-                    _computes(f"torch.{attr}") or (is_view(attr) and self.is_fresh(inner))
+                    _computes(f"torch.{attr}")
+                    or (is_view(attr) and self.is_fresh(inner))
+                    or (attr == "new" and len(args) > 1)  # of sizes; of one tensor it is a view
                 )
             case ast.Call(func=func):
                 return bool(values(func)) and all(
@@ -151,9 +153,11 @@ class Memory:
         for node in each_once(todo):
             if self.is_fresh(node):
                 found.add(id(node))
-            elif isinstance(node, ast.Name) and is_read(node):
-                made = [bound_to(d.node) for d in self.flow.reaching(node) if not d.is_augmented]
-                if not made or len(made) < len(self.flow.reaching(node)):
+            elif isinstance(node, ast.Name) and (is_read(node) or _is_augmented(node)):
+                # `x += 1` leaves it where it is
+                origins = self.flow.definitions(node).origins(node)
+                made = [bound_to(d.node) for d in origins if not d.is_augmented]
+                if not made:
                     return None
                 for value, whole in made:
                     if value is None or not whole:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from autofast.model.source import ancestors, function_of, parent_of, source_of, walk
+from autofast.model.calls import is_name
+from autofast.model.source import ancestors, function_of, nodes_in, parent_of, source_of
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -13,27 +14,33 @@ if TYPE_CHECKING:
 BY_TEXT = frozenset({"eval", "exec"})
 
 
-def shows_names(scope: ast.AST) -> bool:
-    """Whether a scope asks for its variables by ``locals()``, ``vars()``, ``globals()``, or runs
-    text: ``"{loss}".format(**locals())``.
+def showing(scope: ast.AST) -> list[ast.Call]:
+    """The calls by which a scope asks for its variables, ``locals()``, ``vars()``, ``globals()``,
+    or runs text: ``"{loss}".format(**locals())``.
     """
-    known: bool | None = getattr(scope, "_af_shows_names", None)
+    known: list[ast.Call] | None = getattr(scope, "_af_showing", None)
     if known is None:
-        known = scope._af_shows_names = _shows_names(scope)  # type: ignore[attr-defined]
+        found = [n for n in nodes_in(scope, ast.Call) if _shows(n, scope)]
+        known = scope._af_showing = found  # type: ignore[attr-defined]
     return known
 
 
-def _shows_names(scope: ast.AST) -> bool:
-    everywhere = isinstance(scope, ast.Module)
-    for node in walk(scope):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-            continue
-        name, here = node.func.id, function_of(node) is scope
-        if (name in BY_TEXT and (here or everywhere)) or (name == "globals" and everywhere):
-            return True
-        if here and (name == "locals" or (name == "vars" and not node.args)):
-            return True
-    return False
+def _shows(call: ast.Call, scope: ast.AST) -> bool:
+    if isinstance(scope, ast.Module) and is_name(call.func, "globals", *BY_TEXT):
+        return True
+    asks = is_name(call.func, "locals", *BY_TEXT) or is_name(call.func, "vars") and not call.args
+    return asks and function_of(call) is scope
+
+
+def is_glance(show: ast.Call, scope: ast.AST) -> bool:
+    """Whether it shows what the variables are then, not later: ``config = locals()`` in a function,
+    ``globals()[name]``.
+    """
+    if function_of(show) is not scope or is_name(show.func, *BY_TEXT):
+        return False
+    return not isinstance(scope, ast.Module) or isinstance(
+        parent_of(show), (ast.Subscript, ast.Compare)
+    )
 
 
 def is_spelled(node: ast.expr) -> bool:

@@ -68,6 +68,7 @@ CLOCKS = tuple(
     "time.time time.perf_counter time.monotonic time.process_time timeit.default_timer".split()
 )
 NAMED_TUPLE = "typing.NamedTuple"
+CONTEXT = "torch.autograd.function.FunctionCtx"  # made for each call of a Function
 LOADER = "torch.utils.data.DataLoader"
 # of torch_geometric: DataLoaders of torch whose batches are objects that hold tensors
 GRAPH_LOADERS = frozenset(

@@ -10,7 +10,7 @@ from autofast.model.changes import CLOCK
 from autofast.model.device_loader import MARK, is_device_loader
 from autofast.model.kinds import is_module
 from autofast.model.limits import SEVERAL
-from autofast.model.names import LOADER
+from autofast.model.names import CONTEXT, LOADER
 from autofast.model.source import parent_of
 from autofast.model.syntax import is_read
 from autofast.model.values import (
@@ -208,8 +208,21 @@ class Calls(Entering):
             return self.call_values(thing.func, completed(thing.args, args), node)
         if isinstance(thing, Inst):
             return self.call_instance(thing, args, node)
+        if thing in self.functions:
+            self.apply_function(self.functions[thing], args, node)
         run_commands(self, thing, node)
         return torchlib.call(self, thing, args, node)
+
+    def apply_function(self, cls: Cls, args: Arguments, node: ast.AST | None) -> None:
+        """What ``Clip.apply(x)`` runs: ``forward``, whose result is given another graph."""
+        context: Ext = self.intern(
+            Ext, ("context", cls), lambda: Ext(CONTEXT, cls.node, Arguments(None))
+        )
+        if not cls.find("setup_context"):
+            args = replace(args, positional=[Given(values(context), None), *args.positional])
+        for func in ordered(cls.find("forward") or NOTHING):
+            if isinstance(func, Func) and len(func.decorators) < 2:  # `staticmethod`
+                self.call_function(func, args, node, None)
 
     def call_instance(self, thing: Inst, args: Arguments, node: ast.AST | None) -> Values:
         own = thing.cls.find("__call__")

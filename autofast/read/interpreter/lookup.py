@@ -162,7 +162,9 @@ class Lookup(Core):
             found = thing.find(name)
             if not found and name == "apply" and is_autograd_function(thing):
                 why = f"{thing.node.name} is an autograd Function"
-                return values(Unknown(why, Reason.FUNCTION, thing.node.name))
+                applied = Unknown(why, Reason.FUNCTION, thing.node.name)
+                self.functions[applied] = thing
+                return values(applied)
             if not found and name == "__name__":
                 return values(Const(thing.node.name))
             if not found and name in protocols.SPELLED:

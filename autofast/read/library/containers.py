@@ -128,8 +128,10 @@ def revive(made: Dict, past: dict[Any, list[Entry]] | None) -> None:
     made.entries = filled
 
 
-def namespace_method(interp: Core, this: Ext, name: str, args: Arguments) -> Values:
-    """``vars(x).update(...)``, ``x.__dict__.get(...)``."""
+def namespace_method(
+    interp: Core, this: Ext, name: str, args: Arguments, node: ast.AST | None
+) -> Values:
+    """``vars(x).update(...)``, ``x.__dict__.get(...)``, ``vars(x).items()``."""
     if name in ("update", "setdefault", "pop", "clear", "__setitem__", "popitem"):
         for key, given in args.named.items() if name == "update" else ():
             interp.set_in_namespace(this, key, given.values)
@@ -147,6 +149,9 @@ def namespace_method(interp: Core, this: Ext, name: str, args: Arguments) -> Val
         return args.get(1, "default").union(
             *(interp.attribute(t, key, None) for t in this.attrs["of"])
         )
+    table = as_table(interp, this)
+    if name in ("items", "keys", "values", "copy") and isinstance(table, Dict):
+        return dict_method(interp, table, name, args, node)
     return values(Unknown("an object's attributes as a dict"))
 
 
@@ -160,9 +165,11 @@ def as_table(interp: Core, this: Thing) -> Thing:
         for key, found in owner.attrs.items() if isinstance(owner, (Inst, Ext)) else ():
             if made.get(key) != found:
                 made.entries[key] = [Entry(found, None, None, len(owners) == 1)]
-        why = owner.open if isinstance(owner, (Inst, Ext)) else "an object's attributes as a dict"
-        if why and not made.open:
-            made.widen(why)
+        seen = isinstance(owner, Inst) and owner.cls.external <= {"builtins.object"}
+        seen = seen or (isinstance(owner, Ext) and owner.name == "argparse.Namespace")
+        open_as = getattr(owner, "open", "") if seen else "an object's attributes as a dict"
+        if open_as and not made.open:
+            made.widen(open_as)
     return made
 
 

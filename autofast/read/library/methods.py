@@ -102,7 +102,7 @@ def _plain_method(
             return values(row_of(interp, (id(node), "split"), node, values(Num()), kind))
         return values(Num())
     if isinstance(this, Ext) and this.name == "builtins.vars":
-        return namespace_method(interp, this, name, args)
+        return namespace_method(interp, this, name, args, node)
     if options.is_parser(this):
         return options.parser_method(interp, this, name, args, node)
     if isinstance(this, Ext):

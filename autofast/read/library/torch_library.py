@@ -200,6 +200,8 @@ def call(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> V
                     rank="?",
                 )
             )
+        if tensors and thing in interp.functions:
+            return values(thing, mixed(tensors, grad=interp.grad_on(), dtype="?", rank="?"))
         return values(thing)
     return values(Unknown("what a call of it returns"))
 

@@ -19,10 +19,11 @@ from autofast.flow.valueflow import first
 from autofast.model.calls import is_method
 from autofast.model.contents import opened
 from autofast.model.events import Occurrence
+from autofast.model.names import CONTEXT
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, nodes_in, parent_of, statement_of, walk
 from autofast.model.syntax import FUNCTIONS, is_stored
-from autofast.model.values import Dict, Seq, Tensor, Thing, certainly
+from autofast.model.values import Dict, Ext, Seq, Tensor, Thing, certainly
 from autofast.read.recover.leaks import FRESH, Leaks, carries, in_data, root_of
 from autofast.read.recover.region import Region
 
@@ -108,8 +109,11 @@ class _Ways:
     def born_inside(self, thing: Thing | None) -> bool:
         made = getattr(thing, "made", None)
         node = getattr(thing, "node", None)
-        return (isinstance(node, ast.AST) and self.region.holds(node)) or (
-            isinstance(made, tuple) and self.region.reaches(made)
+        context = isinstance(thing, Ext) and thing.name == CONTEXT  # of one call
+        return (
+            context
+            or (isinstance(node, ast.AST) and self.region.holds(node))
+            or (isinstance(made, tuple) and self.region.reaches(made))
         )
 
     def local_names(self, thing: Thing | None) -> list[ast.Name]:

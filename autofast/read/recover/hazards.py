@@ -19,7 +19,7 @@ from autofast.read.recover.escapes import YIELDS, ends_with_call
 from autofast.read.recover.leaks import carries
 from autofast.read.recover.module_changes import changed_module
 from autofast.read.recover.region import Region
-from autofast.read.recover.trained import BACKWARDS, HARMLESS, Training
+from autofast.read.recover.trained import BACKWARDS, HARMLESS, Training, is_entered
 from autofast.read.recover.trials import memory_trial
 
 # fmt: off
@@ -168,8 +168,8 @@ def _shared_objects(script: Script, region: Region) -> str:
             if isinstance(thing, Ref):
                 return f"{at(site.node)} gives a tensor to {thing.name}(), which is not known"
             if isinstance(thing, Unknown):
-                # There it is another form of the model.
-                if script.log.at("forward", site.node) is None:
+                # There it is another form of the model, or code that is looked at for itself.
+                if script.log.at("forward", site.node) is None and not is_entered(script, site):
                     return f"{at(site.node)} gives a tensor to something that is not known: {thing.why}"
             elif any(
                 o.this is thing and not region.meets(s, o)
@@ -211,7 +211,7 @@ def needs_gradients(
         if site.kind != ".step" or evaluation.kind != "statement":
             return f"{at(site.node)} uses gradients"
     for site, occurrence in region.sites(script, "call_unknown"):
-        if occurrence.args is not None and _trainable(occurrence.args):
+        if _trainable(occurrence.args) and not is_entered(script, site):
             why = occurrence.this.why if isinstance(occurrence.this, Unknown) else ""
             return f"{at(site.node)} calls something that is not known: {why}"
     for site, occurrence in region.sites(script, "forward"):
@@ -263,9 +263,9 @@ def _looks_at_graph(script: Script, evaluation: Evaluation, region: Region) -> a
     return None
 
 
-def _trainable(args: Arguments) -> bool:
+def _trainable(args: Arguments | None) -> bool:
     """Whether something that can be trained with is among the arguments."""
-    given = [g.values for g in args.every]
+    given = [g.values for g in args.every] if args is not None else []
     return any(t.grad for t in tensors_in(*given)) or any(
         is_module(t) or is_optimizer(t) for v in given for t in v
     )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from autofast.model.events import CallFrame, Occurrence, Stack
+from autofast.flow.callgraph import CallGraph
+from autofast.model.events import CallFrame, Occurrence, Site, Stack
 from autofast.model.script import Script
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Ref, Tensor, Unknown, Values
+from autofast.model.values import Reason, Ref, Tensor, Unknown, Values
 from autofast.read.recover.eval_mode import switching_functions
 
 BACKWARDS = tuple(
@@ -85,3 +86,9 @@ def _handed_out(kind: str, occurrence: Occurrence) -> Values:
             return frozenset().union(*(g.values for g in given.every))
         return frozenset()
     return frozenset()
+
+
+def is_entered(script: Script, site: Site) -> bool:
+    """Whether it applies an autograd Function whose ``forward`` has been followed."""
+    functions = all(getattr(o.this, "reason", None) is Reason.FUNCTION for o in site)
+    return functions and bool(script.analysis(CallGraph).entered(site.node))

@@ -265,6 +265,7 @@ class Core:
         # Deep copies, with the calls that made them: copies of how many copies.
         self.copies: dict[tuple[Thing, int], int] = {}
         self.building: list[Thing] = []  # objects whose __init__ runs
+        self.functions: dict[Thing, Cls] = {}  # what `apply` of an autograd Function runs
         self.patched: dict[str, Values] = {}  # names of libraries that the program assigns to
         self.summaries = Summaries()
         # By what tells calls apart: a call like an earlier one makes the same functions again, in

@@ -18,7 +18,7 @@ from autofast.edit.order import Rank
 from autofast.flow.changes import may_change
 from autofast.flow.loops import loop_of
 from autofast.flow.positions import block, index
-from autofast.flow.reflection import shows_names
+from autofast.flow.reflection import showing
 from autofast.flow.scopes import declared, mentions
 from autofast.model.script import Script
 from autofast.model.source import function_of, nodes_in, walk, within
@@ -99,7 +99,7 @@ def _gate(statement: ast.Assign, target: ast.Name) -> ast.If | None:
     computes.
     """
     scope = function_of(target)
-    if target.id in declared(scope) or shows_names(scope):
+    if target.id in declared(scope) or showing(scope):
         return None
     loop = loop_of(statement)
     uses = [n for n in mentions(scope, target.id) if n is not target]

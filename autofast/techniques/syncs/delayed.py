@@ -65,7 +65,7 @@ def variable_of(
     """
     scope = function_of(target)
     found = Variable(target.id, statement, loop, reads[0].how, tuple(r.core for r in reads))
-    check_own(scope, target.id)
+    check_own(script, scope, target.id)
     flow = script.analysis(Flow)
     mine = frozenset(Definition(target.id, n) for n in (target, *others))
     for node in sorted(mentions(scope, target.id), key=position):

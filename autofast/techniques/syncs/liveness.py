@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.loops import Loop, common_loop, loop_of
 from autofast.flow.program import Flow
-from autofast.flow.reflection import shows_names
+from autofast.flow.reflection import is_glance, showing
 from autofast.flow.scopes import binds, declared, is_parameter, mentions
 from autofast.model.calls import call_of, is_name
 from autofast.model.contents import opened, wrapped
@@ -225,20 +225,25 @@ def _lookers(script: Script, sink: Sink, loop: Loop) -> Iterator[ast.AST]:
         yield from _of_object(script, holder, loop)
 
 
-def check_own(scope: ast.AST, name: str) -> None:
+def check_own(script: Script, scope: ast.AST, name: str) -> None:
     """Raises :class:`Refusal` where a variable is not the function's own, or may be looked at by
     its name.
     """
     if name in declared(scope) or (not isinstance(scope, ast.Module) and not binds(scope, name)):
         raise Refusal(f"`{name}` is a global")
-    if shows_names(scope):
+    set_at = [n for n in mentions(scope, name) if is_stored(n)]
+    if any(
+        not is_glance(show, scope)
+        or any(script.analysis(Flow).graph(show).may_follow(show, n) for n in set_at)
+        for show in showing(scope)
+    ):
         raise Refusal(f"`{name}` may be shown by locals() or the like")
 
 
 def _of_variable(script: Script, holder: ast.Name, sink: Sink, loop: Loop) -> Iterator[ast.AST]:
     scope, graph = function_of(holder), script.analysis(Flow).graph(loop)
     name = holder.id
-    check_own(scope, name)
+    check_own(script, scope, name)
     if is_parameter(scope, name) and sink.kind != "number":
         raise Refusal(f"`{name}` belongs to the caller")
     if sink.kind == "object" and (other := _under_another_name(script, holder, loop)) is not None:

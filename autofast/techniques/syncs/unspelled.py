@@ -130,11 +130,10 @@ def _of_call(script: Script, kind: str, site: Site) -> Wait | None:
     if kind == "move" and site.call:
         return _of_copy(script, site, site.call)
     if kind in SIZES:
-        given = [v for o in site if o.args is not None for v in o.args.all()]
-        if kind in ("builtins.min", "builtins.max"):
-            return COMPUTED if any(map(_waits, given)) else None
-        sizes = given[1:] if ".functional." in kind else given
-        return SIZED if any(map(_waits, sizes)) else None
+        first = 1 if ".functional." in kind else 0
+        given = [v for o in site if o.args is not None for v in o.args.all()[first:]]
+        found = COMPUTED if kind in ("builtins.min", "builtins.max") else SIZED
+        return found if any(map(_waits, given)) else None
     if kind in PICKS:
         given = [v for o in site if o.args is not None for v in o.args.all()]
         if any(_on_device(t) for v in given for t in v) or any(_on_device(o.this) for o in site):

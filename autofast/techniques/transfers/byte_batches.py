@@ -14,7 +14,7 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.importers import Importers
 from autofast.flow.program import Flow
-from autofast.flow.reflection import shows_names
+from autofast.flow.reflection import showing
 from autofast.flow.usage import Act, Usage, is_identity, usage_of
 from autofast.flow.valueflow import Answer, Verdict, expressions, first_bad
 from autofast.model.calls import call_of, only_target
@@ -254,7 +254,7 @@ def _loaded(
         loop = use.node
         if use.is_next or not isinstance(loop, ast.For):
             raise Refusal(f"{at(use.node)} takes batches otherwise than by a for loop")
-        if shows_names(function_of(loop)):
+        if showing(function_of(loop)):
             raise Refusal(f"text or locals() may use the batches of {at(loop)}")
         target, expr = loop.target, loop.iter
         while isinstance(expr, ast.Call):

@@ -12,7 +12,7 @@ from autofast.edit.edits import DropElement, Edit, Remove, Rewrite
 from autofast.facts.datasets import Images, images
 from autofast.facts.transforms import pipeline, short_name
 from autofast.flow.program import Flow
-from autofast.flow.reflection import shows_names
+from autofast.flow.reflection import showing
 from autofast.model.calls import literal_of, spreads
 from autofast.model.script import Loader, Script
 from autofast.model.source import at, live, source_of, statement_of
@@ -321,7 +321,7 @@ def _returned(getitem: ast.FunctionDef) -> list[tuple[Key, ast.expr]]:
     """
     match [n for n in live(getitem) if isinstance(n, ast.Return)]:
         case [ast.Return(value=value) as only] if only is getitem.body[-1]:
-            if getitem.decorator_list or shows_names(getitem):
+            if getitem.decorator_list or showing(getitem):
                 return []
         case _:
             return []

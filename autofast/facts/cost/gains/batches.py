@@ -30,6 +30,7 @@ from autofast.facts.loaders import given, has_no_workers
 from autofast.facts.workers.seeding import seed_of
 from autofast.flow.loops import loops_around
 from autofast.flow.provenance import Trail
+from autofast.model.calls import is_method
 from autofast.model.events import loops
 from autofast.model.names import FACTORIES
 from autofast.model.script import Dataset, Loader, Script, Transfer
@@ -97,8 +98,13 @@ def _draws_a_row(script: Script, node: ast.AST) -> bool:
         dims = dims[0].elts
     elif sizes is not None:
         return False  # the shape of another tensor
-    plain = not any(isinstance(n, (ast.Starred, ast.Attribute)) for d in dims for n in ast.walk(d))
-    return bool(dims) and plain and all(number(script.values(d)) == 1 for d in dims[1:])
+    whole = any(isinstance(d, (ast.Starred, ast.Attribute)) or _is_shape(d) for d in dims)
+    return bool(dims) and not whole and all(number(script.values(d)) == 1 for d in dims[1:])
+
+
+def _is_shape(size: ast.expr) -> bool:
+    """``x.size()``"""
+    return is_method(size, "size") and not size.args
 
 
 def _waits_beside(script: Script, finding: Finding, beside: Findings) -> int:
