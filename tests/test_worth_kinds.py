@@ -1350,3 +1350,27 @@ def test_an_evaluation_that_may_come_one_by_one(tmp_path: Path) -> None:
     )
     assert any("benchmark = True" in line for line in one.lines)
     assert not any("benchmark = True" in line for line in other.lines)
+
+
+@pytest.mark.parametrize(("rules", "worth"), [(("gpu-data",), True), ((), False)])
+def test_a_read_beside_a_copy_that_is_none_any_more(
+    rules: tuple[str, ...], worth: bool, tmp_path: Path
+) -> None:
+    """Batches that lie on the device are not copied, and nothing waits for them."""
+    text = (
+        MODES.replace("{call}", "train()")
+        .replace("from lib import Rows", "rows = torch.randn(50_000, 64)")
+        .replace('Rows("train")', "torch.utils.data.TensorDataset(rows, rows[:, :1])")
+        .replace(
+            "            optimizer.step()\n",
+            "            optimizer.step()\n            total += loss.item()\n",
+        )
+        .replace(
+            "        for x, y in loader:", "        total = 0.0\n        for x, y in loader:", 1
+        )
+        .replace("pin_memory=True)", "pin_memory=False)", 1)
+    )
+    text = text.replace("\n\ndef test()", "        print(total)\n\n\ndef test()", 1)
+    found = rewritten(tmp_path, text, Config(select=("loss-item-sync", *rules)))
+    (gain,) = [r.gain for r in found.records if r.rule == "loss-item-sync" and r.status == "fix"]
+    assert gain is not None and (gain.share > 0) is worth

@@ -42,6 +42,7 @@ from autofast.rule import Finding, Gain, Options, Question
 # Where a tensor on the host comes from that stays there: others that are made for the device can be
 # made on it.
 ARRAYS = ("", "from_numpy", "as_tensor")
+TO_DEVICE: set[Question] = set()  # of fixes that put all data of a loader on the device
 DRAWS = tuple(f"torch.{name}" for name, draws in FACTORIES.items() if draws)
 FEW_WAITS = 4  # in a step, beside which one more or less counts
 FEW = 4  # batches of a pass over a loader, for which no worker is started
@@ -68,6 +69,8 @@ def together(share: float, reason: str, copied: bool = False) -> Question:
         more = facts.phases.get("transfer", 0.0) if facts is not None and copied else 0.0
         return measured.gain(waiting.share + more, waiting.words, known=facts is not None)
 
+    if copied:
+        TO_DEVICE.add(ask)
     return ask
 
 
@@ -250,6 +253,9 @@ def _copies_memory(script: Script, loader: Loader) -> bool:
 
 def gets_workers(script: Script, loader: Loader, beside: Sequence[Finding]) -> bool:
     """Whether batches come out of other processes, by an option's default or by what is written."""
+    there = [f.node for f in beside if f.edits and f.asks in TO_DEVICE]
+    if any(loader is x for node in there for x in loaders_of(script, node)):
+        return False
     if not has_no_workers(loader):
         return True
     edits = [edit for f in beside for edit in f.edits]
