@@ -450,26 +450,3 @@ def test_what_a_method_of_the_network_gives_becomes_fp32_too(kind: str):
     done = amp(text, rules="autocast", target="cpu")
     assert "h = model.encode(x).float()" in done.lines, (done.lines, done.refusals)
     assert close(trained(text)["losses"], trained(done.text)["losses"])
-
-
-def test_a_model_that_is_not_known_is_said_to_be_so() -> None:
-    done = amp(LOOP_OF_UNKNOWN)
-    assert not done.fixes and "what the model is is not known" in done.refusals
-
-
-LOOP_OF_UNKNOWN = """
-import torch
-import zoo
-from lib import loader
-from torch import nn
-
-device = torch.device("cuda")
-model = eval("zoo." + input())().to(device)
-optimizer = torch.optim.Adam(model.parameters())
-for x, y in loader:
-    out = model(x.to(device))
-    loss = (out * 3 - y.to(device)).abs().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""

@@ -92,7 +92,9 @@ main()
     done = same(
         script(loop, HEAD.replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n", ""))
     )
-    assert "def one(model, optimizer, x, y, scaler):" in done.lines
+    assert (
+        "def one(model, optimizer, x, y, scaler=torch.amp.GradScaler(enabled=False)):" in done.lines
+    )
     assert 'sgd = build(model)\n    scaler = torch.amp.GradScaler("cpu")' in done.text
     assert "train(model, opt=sgd, batches=3, scaler=scaler)" in done.lines
 
@@ -196,7 +198,7 @@ def test_in_another_file():
     """
     loop = "\nfrom lib import step\nfor i in range(6):\n    losses.append(step(model, optimizer, criterion, X[i].to(device), Y[i].to(device)).item())\n"
     done = amp(script(loop), files={"lib.py": lib})
-    assert "x, y, scaler):" in done.texts["lib.py"]
+    assert "x, y, scaler=torch.amp.GradScaler(enabled=False)" in done.texts["lib.py"]
     # no constant in each of two files: fp16 asks nothing
     assert "dtype=torch.float16" in done.texts["lib.py"]
     assert "amp_dtype" not in done.texts["lib.py"] + done.text

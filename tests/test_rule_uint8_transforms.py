@@ -196,7 +196,7 @@ def test_modes_of_pictures() -> None:
         ((("    transforms.RandomCrop(32, padding=4),\n", "    transforms.Lambda(print),\n"),), "it is not certain that Lambda makes bytes of bytes"),
         ((("datasets, transforms", "datasets\nfrom torchvision.transforms import v2 as transforms"),
           ("transforms.ToTensor()", "transforms.ToImage(), transforms.ToDtype(torch.float32)")), "what ToDtype makes of a picture here is not known"),
-        ((("(0.5, 0.4, 0.3)", "[x / 255 for x in (1, 2, 3)]"),), "no numbers that are written out"),
+        ((("(0.5, 0.4, 0.3)", "torch.rand(3).tolist()"),), "no numbers that are written out"),
         ((("torch.manual_seed(0)", "torch.set_default_dtype(torch.float64)"),), "changes of which type the floats of its transforms are"),
         # who else uses them
         ((("losses, seen = [], []\n", "losses, seen = [], []\nshown = train[0]\n"),), "takes something out of `train`"),

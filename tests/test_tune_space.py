@@ -19,8 +19,11 @@ def space(name: str, config: Config) -> Space:
     return Space(entry, entry.parent, config)
 
 
+ASKED = Config(target="cpu", extend_select=("persistent-workers",))  # not worth it: seeded
+
+
 def test_a_rule_comes_with_those_that_it_does_nothing_without() -> None:
-    found = {u.name: u.needed for u in space("pictures", Config(target="cpu")).units}
+    found = {u.name: u.needed for u in space("pictures", ASKED).units}
     assert found["persistent-workers"] == ("num-workers",) and found["num-workers"] == ()
     assert "compile" not in found  # minutes for every choice, on a CPU
 

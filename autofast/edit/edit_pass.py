@@ -320,7 +320,7 @@ class EditPass(cst.CSTTransformer):
                 case Decorator(), cst.FunctionDef():
                     node = self._decorated(edit, node)
                 case Parameter(), cst.FunctionDef():
-                    default = snippet.value(edit.default, self.style) if edit.default else None
+                    default = snippet.value(edit.default, self.style)
                     node = signatures.add_parameter(node, edit.name, default)
         if isinstance(old, cst.BaseExpression) and isinstance(node, cst.BaseExpression):
             return self._in_place(old, node)

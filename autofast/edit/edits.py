@@ -179,9 +179,7 @@ class Decorator(Edit):
 
 @dataclass(frozen=True, eq=False)
 class Parameter(Edit):
-    """Adds a parameter to a function, after the last positional one: ``name=default``, or ``name``
-    where there is no default.
-    """
+    """Adds a parameter to a function, after the last positional one: ``name=default``."""
 
     function: ast.FunctionDef | ast.AsyncFunctionDef
     name: str

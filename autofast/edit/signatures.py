@@ -22,7 +22,7 @@ def replace_decorator(
 
 
 def add_parameter(
-    function: cst.FunctionDef, name: str, default: cst.BaseExpression | None
+    function: cst.FunctionDef, name: str, default: cst.BaseExpression
 ) -> cst.FunctionDef:
     """``function`` with one more parameter: the last that can be given by position, unless only a
     keyword can follow (``*args``).
@@ -32,9 +32,7 @@ def add_parameter(
     if any(p.name.value == name for p in every):
         return function
     equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
-    new = cst.Param(cst.Name(name), star="")
-    if default is not None:
-        new = new.with_changes(default=default, equal=equal)
+    new = cst.Param(cst.Name(name), default=default, equal=equal, star="")
     if isinstance(parameters.star_arg, cst.Param):
         keyword_only = _appended(parameters.kwonly_params, new)
         return function.with_changes(params=parameters.with_changes(kwonly_params=keyword_only))

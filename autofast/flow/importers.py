@@ -17,8 +17,6 @@ from autofast.model.script import Script
 from autofast.model.source import BadInput, Source, ancestors, parent_of, source_of
 from autofast.model.syntax import is_read
 
-PACKAGES = "setup.py", "setup.cfg", "pyproject.toml"
-
 
 @dataclass(frozen=True)
 class User:
@@ -74,11 +72,6 @@ class Importers:
                     ]
                 if file.path not in self._mine:
                     yield from (User(file.place(n.lineno)) for n in uses)
-
-    @cached_property
-    def is_public(self) -> bool:
-        """Whether others may install the project, and call its functions."""
-        return any(disk.is_file(self.root / name) for name in PACKAGES)
 
     def mention(self, name: str) -> User | None:
         """A file that is not part of the script and has the word."""

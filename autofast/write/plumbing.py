@@ -172,10 +172,7 @@ class Way:
         assert isinstance(scope, DEFS)
         self._names[id(scope)] = name  # before the callers: a function may call itself
         default, needed = self.plain(source_of(scope)) if callable(self.plain) else (self.plain, ())
-        default = default or "None"
-        if self.alone and not (scope.args.defaults or self.script.analysis(Importers).is_public):
-            default, needed = "", ()  # all callers are known
-        self._edits[(id(scope),)] = Parameter(scope, name, default)
+        self._edits[(id(scope),)] = Parameter(scope, name, default or "None")
         self._edits.update(((id(scope), -n), edit) for n, edit in enumerate(needed, 1))
         for call in self.graph.sites(scope):
             for callee in self.graph.callees(call):

@@ -24,7 +24,7 @@ from autofast.model.script import Script
 from autofast.model.source import source_of, statement_of
 from autofast.model.syntax import has_star
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Const, Dict, Seq, Tensor, Thing, Unknown, Values
+from autofast.model.values import Const, Dict, Seq, Tensor, Thing, Values
 from autofast.rule import Options
 from autofast.techniques.precision.forms import Precision
 from autofast.techniques.precision.with_logits import logits_of
@@ -214,11 +214,7 @@ def block_edits(
             elif cast or (cast := cast_of(script, call, maybe=True)):
                 casts[id(call)] = call, cast
             else:
-                given = [t for t in outputs(script, call) if isinstance(t, Tensor)]
-                unknown = [m for t in given for m in t.models if isinstance(m, Unknown)]
-                form = "the model's output is no plain tensor that .float() could be called on"
-                form = f"what the model is is not known: {unknown[0].why}" if unknown else form
-                return f"{why}, and {form}"
+                return f"{why}, and the model's output is no plain tensor that .float() could be called on"
     taken = {id(e) for e in region.hoisted}
     wraps = [Wrap(call, cast) for call, cast in casts.values() if id(call) not in taken]
     return (
