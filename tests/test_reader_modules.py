@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from autofast.model.tensors import is_unknown_in
-from autofast.model.values import Dict, Ext, Method
+from autofast.model.values import Dict, Ext, Method, Tensor
 from autofast.read.recover.models import layers_of
 from autofast.read.state.type_tests import LAYER
 from tests.amp import close
@@ -574,3 +574,41 @@ def test_what_layers_begin_as_is_not_written_to_the_data() -> None:
     text = INITIALISED.partition("for module")[0] + DATA
     done = apply("batched-dataset", text)
     assert done.fixes and run(done.text)["losses"] == run(text)["losses"]
+
+
+COLLATED = """
+import torch
+from torch.utils.data import DataLoader, Dataset
+import probe
+
+
+class Paths(Dataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, i):
+        return [str(i)]
+
+
+def load(batch):
+    return torch.stack([torch.full((2,), float(path[0])) for path in batch])
+
+
+class Loader(DataLoader):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.collate_fn = load
+
+
+loader = {made}
+for batch in loader:
+    probe.show(batch)
+"""
+
+
+@pytest.mark.parametrize(
+    "made", ["Loader(Paths(), 2)", "DataLoader(Paths(), 2)\nloader.collate_fn = load"]
+)
+def test_a_collate_function_that_is_set_later(made: str, tmp_path: Path) -> None:
+    found = shown(read(tmp_path, COLLATED.replace("{made}", made)))
+    assert found and all(isinstance(t, Tensor) for t in found)

@@ -197,6 +197,16 @@ def element(interp: Core, thing: Thing, index: int | None) -> Values:
     return values(Unknown("an element of something that is not known"))
 
 
+def made_with(loader: Ext | Inst) -> tuple[Arguments | None, ast.AST | None]:
+    """What a DataLoader was made with, and where; its ``collate_fn`` may have been set later."""
+    inner = [t for t in loader.attrs.get("__loader__", NOTHING) if isinstance(t, Ext)]
+    args, node = (inner[0].args, inner[0].node) if inner else (loader.args, loader.node)
+    set_later = loader.attrs.get("collate_fn", NOTHING)
+    if args is not None and set_later and set_later != args.get(6, "collate_fn"):
+        args = replace(args, named={**args.named, "collate_fn": Given(set_later, None)})
+    return args, node
+
+
 def batch_of(interp: Core, loader: Thing) -> Values:
     """What one batch of a DataLoader is made of."""
     cache: dict[int, Values] = interp.__dict__.setdefault("_batches", {})
@@ -206,10 +216,8 @@ def batch_of(interp: Core, loader: Thing) -> Values:
     cache[id(loader)] = values(
         Tensor(batch=tag, device="cpu")
     )  # a dataset that iterates its loader
-    args = getattr(loader, "args", None) or Arguments(None)
-    if isinstance(loader, Inst):
-        inner = [t for t in loader.attrs.get("__loader__", NOTHING) if isinstance(t, Ext)]
-        args = inner[0].args if inner else args
+    known = made_with(loader)[0] if isinstance(loader, (Ext, Inst)) else None
+    args = known or Arguments(None)
     stack, interp.stack = interp.stack, []
     interp.limits.append(min(interp.limits[-1], interp.steps + FETCHED))
     inside = interp.depths()

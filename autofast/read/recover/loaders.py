@@ -12,6 +12,7 @@ from autofast.model.script import Loader, Script, Use
 from autofast.model.syntax import LOOPS
 from autofast.model.values import NOTHING, Arguments, Ext, Inst, Thing, joined
 from autofast.read.interpreter.interpreter import Interpreter
+from autofast.read.library.iteration import made_with
 from autofast.read.recover.datasets import describe
 from autofast.read.recover.item_code import collating
 
@@ -20,13 +21,10 @@ def build_loaders(interp: Interpreter, script: Script) -> list[Loader]:
     made: dict[int, list[tuple[Ext | Inst, Arguments]]] = {}
     nodes: dict[int, ast.Call] = {}
     for thing in interp.made:
-        if isinstance(thing, Inst) and is_loader(thing):
-            inner = [t for t in thing.attrs.get("__loader__", frozenset()) if isinstance(t, Ext)]
-            args, node = (inner[0].args, inner[0].node) if inner else (None, None)
-        elif isinstance(thing, Ext) and thing.name == names.LOADER:
-            args, node = thing.args, thing.node
-        else:
+        own = isinstance(thing, Inst) and is_loader(thing) and "__loader__" in thing.attrs
+        if not own and not (isinstance(thing, Ext) and thing.name == names.LOADER):
             continue
+        args, node = made_with(thing)
         if isinstance(node, ast.Call) and args is not None:
             made.setdefault(id(node), []).append((thing, args))
             nodes[id(node)] = node
