@@ -1330,6 +1330,27 @@ for i in range(3):
     assert not done.fixes and "gives parameters new data" in done.refusals
 
 
+WORDS = """
+import torch
+from torch import nn
+net, x = nn.LSTM(4, 2), torch.randn(8, 1, 4)
+with torch.no_grad():
+    for e in range(3):
+        {flatten}
+        print(net(x)[0].sum().item())
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+net(x)[0].sum().backward()
+optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("flatten", ["net.flatten_parameters()", "pass"])
+def test_weights_that_are_put_into_other_memory(flatten: str) -> None:
+    done = apply("no-grad-eval", WORDS.replace("{flatten}", flatten))
+    assert bool(done.fixes) is (flatten == "pass")
+    assert ("other memory" in done.refusals) is (flatten != "pass")
+
+
 RANKER = """\
 import random
 import torch

@@ -17,10 +17,11 @@ from autofast.config import Config
 from autofast.facts.cost import gains
 from autofast.facts.cost.machine import GPU
 from autofast.facts.cost.step import Estimate
+from autofast.facts.dimensions import rank
 from autofast.read import read_script
 from autofast.rule import Finding, Options
 from tests.onerule import apply, run
-from tests.test_worth import CELL_BY_CELL, estimate, rewritten, small
+from tests.test_worth import CELL_BY_CELL, estimate, model_of, rewritten, small
 
 # ------------------------------------------------------------------------------------- optimizers
 CHOSEN = """
@@ -1374,3 +1375,26 @@ def test_a_read_beside_a_copy_that_is_none_any_more(
     found = rewritten(tmp_path, text, Config(select=("loss-item-sync", *rules)))
     (gain,) = [r.gain for r in found.records if r.rule == "loss-item-sync" and r.status == "fix"]
     assert gain is not None and (gain.share > 0) is worth
+
+
+@pytest.mark.parametrize(
+    ("made", "known"),
+    [
+        ("torch.zeros(x.shape)", None),
+        ("torch.full(x.size(), 0.0)", None),
+        ("torch.rand(size=x.shape)", None),
+        ("torch.zeros(x.size(0))", 1),
+        ("torch.zeros(len(x), 4)", 2),
+        ("torch.full((len(x), 4, 1), 0.0)", 3),
+        ("torch.randint(9, size=(len(x), 4))", 2),
+        ("torch.randperm(len(x))", 1),
+    ],
+)
+def test_how_many_sizes_a_new_tensor_has(made: str, known: int | None, tmp_path: Path) -> None:
+    """The shape of another tensor is no size."""
+    script = model_of(tmp_path, f"import torch\nx = torch.randn(5, 2)\nmade = {made}\n")
+    (call,) = [n.value for n in script.each(ast.Assign) if ast.unparse(n.targets[0]) == "made"]
+    assert rank(script, call) == known
+    scope: dict[str, torch.Tensor] = {}
+    exec(script.entry.text, scope)
+    assert known is None or scope["made"].dim() == known

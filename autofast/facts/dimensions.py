@@ -10,10 +10,11 @@ from autofast.facts.attribute_values import given
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
-from autofast.model.calls import items_of, spreads
+from autofast.model.calls import items_of, keyword_of, spreads
 from autofast.model.script import Script
 from autofast.model.source import function_of
 from autofast.model.syntax import SEQUENCES, has_star, is_constant, is_text
+from autofast.model.tensors import SHAPE
 from autofast.model.values import Const, Num, Seq, Tensor, are_numbers, certainly, const, expand
 
 SIZED = frozenset({"view", "reshape", "permute"})  # methods that are given each dimension
@@ -23,8 +24,10 @@ SAME = frozenset(
 )
 GROWING = frozenset("expand masked_fill eq ne".split())  # by what they are given
 SHAPED = frozenset(f"torch.{name}" for name in "ones zeros full rand randn empty randint".split())
+# Their sizes come together, behind other arguments or in front of them.
+OF_SHAPES = frozenset({"torch.randint", "torch.full", "torch.normal"})
 TRIANGLES = frozenset({"tril", "triu"})
-VECTORS = frozenset({"torch.arange", "torch.linspace", "numpy.arange"})
+VECTORS = frozenset({"torch.arange", "torch.linspace", "torch.randperm", "numpy.arange"})
 FILES = frozenset({"numpy.memmap", "numpy.fromfile", "numpy.frombuffer"})  # rows of numbers
 # As their argument.
 MADE = frozenset(
@@ -139,13 +142,28 @@ def _cut(whole: Dimensions, cut: ast.expr) -> Dimensions:
     return Dimensions(max(new + kept, whole.least + new - gone))
 
 
+def sizes(script: Script, call: ast.Call) -> list[ast.expr] | None:
+    """The sizes that a function of torch is given for a new tensor, one by one; None where they are
+    the shape of something.
+    """
+    name = script.library_function(call)
+    rows = (a for a in call.args if isinstance(a, SEQUENCES))
+    shape = keyword_of(call, "size") or next(rows, None)
+    if isinstance(shape, SEQUENCES):
+        return None if has_star(shape.elts) else shape.elts
+    if shape is not None or has_star(call.args) or name in OF_SHAPES:
+        return None
+    if len(call.args) == 1 and name not in VECTORS:
+        found = script.values(call.args[0])
+        if not are_numbers(found) or Num(pattern=SHAPE) in found:
+            return None
+    return call.args
+
+
 def _of_call(script: Script, call: ast.Call, depth: int) -> set[Dimensions]:
     if (name := script.library_function(call)) in SHAPED:
-        shape = next((a for a in call.args if isinstance(a, SEQUENCES)), None)
-        if shape is None and name == "torch.randint":
-            return {UNKNOWN}
-        sizes = call.args if shape is None else shape.elts
-        return {Dimensions(len(sizes), len(sizes))}
+        asked = sizes(script, call)
+        return {UNKNOWN if asked is None else Dimensions(len(asked), len(asked))}
     if name in VECTORS or (name in FILES and _is_plain(call)):
         return {Dimensions(1, 1)}
     match call:

@@ -20,7 +20,7 @@ LOOPS = (ast.For, ast.ListComp, ast.GeneratorExp, ast.SetComp)
 CHANGES = frozenset(
     "copy_ mul_ add_ sub_ div_ lerp_ clamp_ clamp_min_ clamp_max_ addcmul_ addcdiv_".split()
 )
-NORMS = frozenset({"torch.norm", "torch.linalg.norm", "torch.linalg.vector_norm"})
+NORMS = frozenset({"torch.norm", "torch.vector_norm"})
 UPDATE = "updates one tensor of a model after the other in every step, each with kernels of its own"
 NORM = "takes the norm of one parameter after the other in every step"
 LISTS = (

@@ -35,10 +35,12 @@ from autofast.read.library.iteration import Collation, following, iterate, loade
 from autofast.read.library.table import first_of, gives
 from autofast.read.state.core import Core
 
-EACH = """builtins.enumerate builtins.iter builtins.reversed builtins.sorted tqdm.tqdm itertools.cycle itertools.islice itertools.chain
+EACH = """builtins.enumerate builtins.iter builtins.reversed tqdm.tqdm itertools.cycle itertools.islice itertools.chain itertools.chain.from_iterable
 rich.progress.track progressbar.progressbar fastprogress.progress_bar tqdm.std.tqdm itertools.repeat ultralytics.utils.TQDM""".split()
 COPIES = "builtins.list builtins.tuple builtins.set collections.deque".split()
-KEYED = "builtins.sorted builtins.min builtins.max itertools.groupby".split()
+ORDERED = "builtins.sorted heapq.nlargest heapq.nsmallest".split()
+KEYED = [*ORDERED, "builtins.min", "builtins.max", "itertools.groupby"]
+SOME = "builtins.filter itertools.filterfalse itertools.takewhile itertools.dropwhile".split()
 FOLDS = "builtins.sum builtins.max builtins.min math.fsum".split()
 COMBINES = """itertools.product itertools.combinations itertools.permutations
 itertools.combinations_with_replacement""".split()
@@ -54,8 +56,18 @@ def _collated(interp: Core, name: str, args: Arguments, node: ast.AST | None) ->
 def _key(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> None:
     """``key=f`` is called for all elements, whatever is made of them."""
     if "key" in args.named:
-        by = Arguments(node, [Given(iterate(interp, first_of(args), node), None)])
+        by = Arguments(node, [Given(iterate(interp, _compared(name, args), node), None)])
         protocols.run_often(interp, args.named["key"].values, by, node)
+
+
+def _compared(name: str, args: Arguments) -> Values:
+    return args.get(1, "iterable") if name.startswith("heapq.") else first_of(args)
+
+
+@gives(*ORDERED)
+def _ordered(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    each = iterate(interp, _compared(name, args), node)
+    return values(row_of(interp, (id(node), name), node, each))
 
 
 @gives(*EACH)
@@ -64,8 +76,8 @@ def _each(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Val
     if name == "itertools.chain":
         over = NOTHING.union(*(g.values for g in args.positional))
     over = over or args.get(0, "iterable")
-    if name == "builtins.sorted":
-        return values(row_of(interp, (id(node), name), node, iterate(interp, over, node)))
+    if name == "itertools.chain.from_iterable":
+        over = iterate(interp, over, node)
     if name != "builtins.enumerate":
         over = NOTHING.union(*(_within(thing, name, node) for thing in over))
     return values(
@@ -168,7 +180,7 @@ def _map(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
     return values(row_of(interp, (id(node), "map"), node, found, "lazy"))
 
 
-@gives("builtins.filter")
+@gives(*SOME)
 def _filter(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
     if len(args.positional) != 2:
         return None
@@ -193,7 +205,8 @@ def _folded(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
     things = frozenset(t for t in parts if not isinstance(t, (Num, Const, Arg)))
     rows = frozenset(t for t in things if isinstance(t, Seq)) if name == "builtins.sum" else NOTHING
     if rows:  # ``sum(lists, [])``
-        return values(row_of(interp, (id(node), "sum"), node, iterate(interp, rows, node)))
+        whole = row_of(interp, (id(node), "sum"), node, iterate(interp, rows, node))
+        return values(whole, *expand(things, Unknown))
     if name in ("builtins.max", "builtins.min"):
         return (
             things
@@ -251,23 +264,9 @@ def _drawn(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Va
     drawn = iterate(interp, first_of(args) or args.get(0, "population"), node)
     if name.startswith("numpy.") and not any(isinstance(t, (Inst, Func, Cls)) for t in drawn):
         return None
-    if name.endswith(".choice") and not (args.get(1, "size") and name.startswith("numpy.")):
+    if name == "random.choice" or (name == "numpy.random.choice" and not args.get(1, "size")):
         return drawn
     return values(row_of(interp, (id(node), "drawn"), node, drawn))
-
-
-@gives("heapq.nlargest", "heapq.nsmallest", "itertools.takewhile", "itertools.dropwhile")
-@gives("itertools.chain.from_iterable", "itertools.accumulate")
-def _some(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    """Elements of what is gone through, some or all of them."""
-    own = 0 if name in ("itertools.chain.from_iterable", "itertools.accumulate") else 1
-    over = args.positional[own].values if len(args.positional) > own else args.get(-1, "iterable")
-    found = iterate(interp, over, node)
-    if name == "itertools.chain.from_iterable":
-        found = iterate(interp, found, node)
-    elif name == "itertools.accumulate":
-        found |= values(result_of(name) if len(args.every) > 1 else Num())
-    return values(row_of(interp, (id(node), name), node, found))
 
 
 @gives("heapq.heappush", "heapq.heappushpop", "heapq.heapreplace", "bisect.insort")

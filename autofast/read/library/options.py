@@ -59,6 +59,7 @@ RUNNERS = {
     "jsonargparse.auto_cli": "components",
     **dict.fromkeys(("pyrallis.parse", "draccus.parse", "simple_parsing.parse"), "config_class"),
 }
+GROUPS = ("click.group", "click.decorators.group", "rich_click.group")
 COMMAND_LINE = "the command line gives them"
 OPTION = "option "  # before the names of options among the attributes of a parser
 
@@ -70,7 +71,11 @@ def _parser(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
     return values(parser)
 
 
-gives("typer.Typer")(make)
+@gives("typer.Typer")
+def _app(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    made = make(interp, name, args, node)
+    _open_group(interp, made)
+    return made
 
 
 @gives(*RUNNERS)
@@ -109,23 +114,21 @@ def enlist(interp: Core, written: ast.expr, found: Values) -> bool:
     ``app = typer.Typer()``, which runs what it is put on when it is called.
     """
     func = written.func if isinstance(written, ast.Call) else written
+    if any(isinstance(t, Ref) and t.name in GROUPS for t in interp.at.get(id(func), NOTHING)):
+        _open_group(interp, found)
     if not isinstance(func, ast.Attribute) or func.attr not in ("command", "group", "callback"):
         return False
-    known = [t for t in interp.at.get(id(func.value), NOTHING) if _is_group(interp, t)]
+    known = [t for t in interp.at.get(id(func.value), NOTHING) if t in interp.commands]
     for group in known:
-        interp.commands.setdefault(group, {})[written] = found
+        interp.commands[group][written] = found
+    if known and func.attr == "group":
+        _open_group(interp, found)
     return bool(known)
 
 
-def _is_group(interp: Core, thing: Thing) -> bool:
-    if isinstance(thing, Ext):
-        return thing.name == "typer.Typer"
-    if thing in [f for held in interp.commands.values() for found in held.values() for f in found]:
-        return True  # ``@cli.group()``
-    written = getattr(thing.node, "decorator_list", ()) if isinstance(thing, Func) else ()
-    called = [d.func if isinstance(d, ast.Call) else d for d in written]
-    known = (t for c in called for t in interp.at.get(id(c), NOTHING))
-    return any(isinstance(t, Ref) and t.name.endswith("click.group") for t in known)
+def _open_group(interp: Core, found: Values) -> None:
+    for group in found:
+        interp.commands.setdefault(group, {})
 
 
 def run_commands(interp: Core, group: Thing, node: ast.AST | None) -> None:

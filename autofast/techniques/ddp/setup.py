@@ -39,8 +39,7 @@ QUIET_KINDS = frozenset(
     {"set_attribute", "set_item", "return", "iterate", "augment", "raise", "with", "call_unknown"}
 )
 SEEDS = tuple(
-    """torch.manual_seed torch.random.manual_seed torch.seed lightning.seed_everything
-    accelerate.utils.set_seed""".split()
+    "torch.manual_seed torch.seed lightning.seed_everything accelerate.utils.set_seed".split()
 )
 Happening = tuple[Stack, ast.AST]
 

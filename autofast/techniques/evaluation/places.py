@@ -45,7 +45,7 @@ def trained_replicas(script: Script, evaluation: Evaluation) -> str:
     spectral_norm, which change buffers in training mode, raise there ("Inplace update to inference
     tensor outside InferenceMode"). In evaluation mode they change none.
     """
-    sites = script.calls("torch.nn.DataParallel", "torch.nn.parallel.DataParallel")
+    sites = script.calls("torch.nn.DataParallel")
     if not sites:
         return ""
     region = region_of(script, evaluation)  # training may run the same code

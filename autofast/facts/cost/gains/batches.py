@@ -26,11 +26,11 @@ from autofast.facts.cost.gains.asking import (
 from autofast.facts.cost.inputs import batches, number, turns
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
+from autofast.facts.dimensions import sizes
 from autofast.facts.loaders import given, has_no_workers
 from autofast.facts.workers.seeding import seed_of
 from autofast.flow.loops import loops_around
 from autofast.flow.provenance import Trail
-from autofast.model.calls import is_method
 from autofast.model.events import loops
 from autofast.model.names import FACTORIES
 from autofast.model.script import Dataset, Loader, Script, Transfer
@@ -93,21 +93,8 @@ def _draws_a_row(script: Script, node: ast.AST) -> bool:
     """``torch.randperm(n)``, ``torch.randint(0, steps, (n,))``, ``torch.rand(n, 1)``."""
     if not isinstance(node, ast.Call) or not script.is_call(node, *DRAWS):
         return False
-    sizes = next((k.value for k in node.keywords if k.arg == "size"), None)
-    if sizes is None and script.is_call(node, "torch.randint", "torch.normal"):
-        sizes = node.args[-1] if node.args else None
-    dims = [sizes] if sizes is not None else node.args
-    if len(dims) == 1 and isinstance(dims[0], (ast.Tuple, ast.List)):
-        dims = dims[0].elts
-    elif sizes is not None:
-        return False  # the shape of another tensor
-    whole = any(isinstance(d, (ast.Starred, ast.Attribute)) or _is_shape(d) for d in dims)
-    return bool(dims) and not whole and all(number(script.values(d)) == 1 for d in dims[1:])
-
-
-def _is_shape(size: ast.expr) -> bool:
-    """``x.size()``"""
-    return is_method(size, "size") and not size.args
+    first, *others = sizes(script, node) or (None,)
+    return first is not None and all(number(script.values(size)) == 1 for size in others)
 
 
 def _waits_beside(script: Script, finding: Finding, beside: Findings) -> int:
