@@ -8,7 +8,7 @@ from autofast.flow.callgraph import CallGraph
 from autofast.model.events import CallFrame, Occurrence, Site, Stack
 from autofast.model.script import Script
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Reason, Ref, Tensor, Unknown, Values
+from autofast.model.values import Ext, Reason, Ref, Tensor, Unknown, Values
 from autofast.read.recover.eval_mode import switching_functions
 
 BACKWARDS = tuple(
@@ -69,17 +69,22 @@ def _differentiated(occurrence: Occurrence) -> Values:
 
 def _handed_out(kind: str, occurrence: Occurrence) -> Values:
     """The tensors that leave the project here for code that may train with them."""
+    this = occurrence.this
+    written = kind == "set_item" and isinstance(this, (Tensor, Unknown))
+    if kind == "tensor_write" or written:  # and whoever reads it may train with it
+        return occurrence.result
     if kind == "return":
         frame = next((f for f in reversed(occurrence.stack) if isinstance(f, CallFrame)), None)
         if frame is not None and not isinstance(frame.node, ast.Call):
             return occurrence.result
         return frozenset()
-    known = isinstance(occurrence.this, Ref) and occurrence.this.name.split(".")[0] in HARMLESS
-    foreign = isinstance(occurrence.this, Ref) and kind == occurrence.this.name and not known
+    known = isinstance(this, (Ref, Ext)) and this.name.split(".")[0] in HARMLESS
+    foreign = isinstance(this, Ref) and kind == this.name and not known
+    keeper = isinstance(this, Unknown) or (isinstance(this, Ext) and not known)
     if (
-        kind in ("call_unknown", "call_object")
+        kind in ("call_unknown", "call_object", "inplace")
         or foreign
-        or (kind.startswith(".") and isinstance(occurrence.this, Unknown))
+        or (kind.startswith(".") and keeper)
     ):
         given = occurrence.args
         if given is not None:
