@@ -30,14 +30,8 @@ def _rates(run: Run, skipped: bool = True) -> list[tuple[float, ...]]:
 
 
 def _first_rate(a: Run, b: Run, skipped: bool = True) -> int | None:
-    return next(
-        (
-            i
-            for i, (x, y) in enumerate(zip(_rates(a, skipped), _rates(b, skipped), strict=False))
-            if not _same_lr(x, y)
-        ),
-        None,
-    )
+    both = enumerate(zip(_rates(a, skipped), _rates(b, skipped), strict=False))
+    return next((i for i, (x, y) in both if not _same_lr(x, y)), None)
 
 
 def learning_rates(ev: Evidence) -> Check | None:
@@ -63,14 +57,8 @@ def learning_rates(ev: Evidence) -> Check | None:
             if decided and not course.known(ev):
                 text = f"they differ from step {place + 1} on: not yet known whether those of the original depend on its numbers; {course.more_seeds(ev)}"
                 return unclear(name, text)
-            group = next(
-                (
-                    i
-                    for i, (x, y) in enumerate(zip(before, after, strict=False))
-                    if not _same_lr((x,), (y,))
-                ),
-                0,
-            )
+            both = enumerate(zip(before, after, strict=False))
+            group = next((i for i, (x, y) in both if not _same_lr((x,), (y,))), 0)
             if len(before) != len(after):
                 text = f"{len(after)} parameter groups at step {place + 1}, {len(before)} in the original"
             else:
