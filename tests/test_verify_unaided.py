@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from autofast.verify.evidence.record import FULL
-from autofast.verify.judging import parity
+from autofast.verify.judging import parity, table
 from autofast.verify.result import Sameness
 from tests.faults import Case
 from tests.probing import run
@@ -172,7 +172,8 @@ def test_a_check_that_fails_is_no_check_that_passes(monkeypatch: pytest.MonkeyPa
             patch.setattr(parity, place, broken)
             found = parity.judge("exact", runs)
         assert found.verdict is Sameness.UNCLEAR and "ZeroDivisionError: nothing" in found.summary
-    monkeypatch.setattr(parity, "_STRUCTURE", (*parity._STRUCTURE, broken))
+    rows = (*table.STRUCTURE, table.Row(broken, "broken", "nothing"))
+    monkeypatch.setattr(table, "STRUCTURE", rows)
     found = parity.judge("exact", runs)
     assert found.verdict is Sameness.UNCLEAR and "broken: the check itself failed" in found.summary
     monkeypatch.undo()

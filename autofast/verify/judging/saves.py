@@ -119,7 +119,7 @@ def values(ev: Evidence) -> Check | None:
     """The last file under each name, and every save where as many were made at the same steps."""
     name = NAME
     a, b = ev.a.record, ev.b.record
-    if ev.effect == "recipe" or not a.saves or not b.saves:
+    if not a.saves or not b.saves:
         return None
     a, b = _common(a, b)
     one, two = _last(a), _last(b)
