@@ -44,27 +44,14 @@ from autofast.verify.result import Check, Parity, Sameness, unclear
 
 __all__ = ["Evidence", "Wish", "gather", "judge", "wanted"]
 
-WORST = (
-    Sameness.BROKEN,
-    Sameness.DIFFERENT,
-    Sameness.SUSPICIOUS,
-    Sameness.UNCLEAR,
-    Sameness.EQUIVALENT,
-    Sameness.IDENTICAL,
-)
+WORST = [*map(Sameness, "broken different suspicious unclear equivalent identical".split())]
 BATCH = 4  # seeds are added by so many
 # seeds of a script from elsewhere that is the same to the bit: one run need not reach what the
 # change acts in
 OTHERWISE = 3
-# Checks that are left open for want of seeds.
-BY_SEEDS = (
-    seeded.EQUIVALENCE,
-    seeded.LEARNS,
-    seeded.BAND,
-    course.NAME,
-    settings.RATES,
-    settings.COUNTERS,
-)
+# Checks that are left open for want of seeds, the first of what the training itself decides.
+OWN = (course.NAME, settings.RATES, settings.COUNTERS)
+BY_SEEDS = (seeded.EQUIVALENCE, seeded.LEARNS, seeded.BAND, *OWN)
 COMMON = "with common random numbers"
 MANY = 50  # more seeds than these nobody is told to run
 REPEATS = 4  # runs of an original that does not repeat itself, so that its own scatter is known
@@ -224,7 +211,7 @@ def _seeds_wanted(ev: Evidence) -> int:
 
 def _open(ev: Evidence) -> bool:
     """Whether more seeds would tell if the original's course hangs on its numbers, and is kept."""
-    found = table.asked([row for row in table.STRUCTURE if row.name in BY_SEEDS], ev)
+    found = table.asked([row for row in table.STRUCTURE if row.name in OWN], ev)
     return any(c.passed is None and c.verdict is Sameness.UNCLEAR for c in found)
 
 

@@ -80,11 +80,8 @@ HALF = Tolerance("16 bits or TF32", 2e-2, 0.10, 0.15)
 
 
 def _relative(x: float, y: float) -> float:
-    return (
-        abs(x - y) / max(abs(x), abs(y), 1e-12)
-        if math.isfinite(x) and math.isfinite(y)
-        else math.inf
-    )
+    known = math.isfinite(x) and math.isfinite(y)
+    return abs(x - y) / max(abs(x), abs(y), 1e-12) if known else math.inf
 
 
 def equal_start(a: Run, b: Run) -> bool:

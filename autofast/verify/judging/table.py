@@ -92,6 +92,7 @@ STRUCTURE = (  # what no rewrite may change, whatever its numbers look like
     Row(averages.check, averages.NAME, "rate, before or after a step, of how many", "5 %"),
     Row(weights.loaded, "weights at the end", "where all before is the same to the bit", "0.3 %", effects=KEPT),
     Row(saves.values, saves.NAME, "tensors and numbers at every save, and when", "equal; as far as rounding carries", effects=KEPT),
+    Row(saves.taken, "where saved tensors come from", "whether they are always, or never, those of a model", seeds=LEAST),
     Row(coverage.changes, "changed lines", "whether every changed place ran", says=UNCLEAR),
     Row(coverage.reached, "evaluation and saves", "whether runs that end early came to one", says=UNCLEAR),
     Row(coverage.followed, "processes of its own", "whether one trains out of sight", says=UNCLEAR),
