@@ -236,7 +236,8 @@ def _same(some: Sequence[Evaluation], name: str) -> bool | None:
 def elsewhere(ev: Evidence) -> Check | None:
     """With common random numbers, and where the first step is given the same: evaluations of data
     that never change are of the same data, whatever is drawn later."""
-    name, both = "data of evaluations", gather("unknown", ev.common)
+    name = "data of evaluations"
+    both = gather("unknown", ev.common)
     runs = (*both.originals, *both.rewritten)
     if not both.rewritten or not all(run.ok and run.record.calls for run in runs):
         return None
