@@ -77,7 +77,7 @@ def loaded(ev: Evidence) -> Check | None:
     for a, b in course.pairs(whole):
         steps = course.made(a)
         same = course.trained_alike(a.record, b.record, draws=True)
-        if ev.effect == "recipe" or not same or _until(a, steps) != _until(b, steps):
+        if not same or _until(a, steps) != _until(b, steps):
             continue
         if (far := state_apart(a, b, buffers=False)) > FAR:
             text = f"{far:.2g} of their norm apart, and all before the same to the bit: others were loaded, or kept (seed {a.seed})"
