@@ -19,7 +19,13 @@ from autofast.read.recover.escapes import leak
 from autofast.read.recover.hazards import hazard, needs_gradients
 from autofast.read.recover.leaks import root_of
 from autofast.read.recover.region import Region
-from autofast.read.recover.shared_passes import KEEPS, apart, keeps_gradients, keeps_inside
+from autofast.read.recover.shared_passes import (
+    KEEPS,
+    apart,
+    keeps_gradients,
+    keeps_inside,
+    puts_gradients,
+)
 from autofast.read.recover.trained import Training
 from autofast.read.recover.wanted import is_wanted
 
@@ -64,6 +70,9 @@ class Sealed:
             return False
         for site, occurrence in region.sites(self.script, *KEEPS):
             if not _is_local_variable(site.node) and not _is_free(occurrence.result):
+                return False
+        for site, occurrence in region.sites(self.script, "inplace"):
+            if not _is_local_variable(site.node) and puts_gradients(occurrence):
                 return False
         return not self.hands_on(region)
 

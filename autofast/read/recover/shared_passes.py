@@ -112,14 +112,20 @@ def keeps_inside(
     """Whether code that runs in the region puts something that carries a gradient into what is
     there after it, other than the variables that are ``followed``.
     """
-    for site, occurrence in region.sites(script, *KEEPS):
+    for site, occurrence in region.sites(script, *KEEPS, "inplace"):
         root = root_of(site.node) if region.holds(site.node) else None
         seen = root is not None and root.id in followed
         seen = seen or ends_with_call(site.node, region)
-        if not seen and any(t.grad for t in tensors_in(occurrence.result)):
+        if not seen and puts_gradients(occurrence):
             if not _is_only_looked_at(script, site, backwards):
                 return True
     return False
+
+
+def puts_gradients(occurrence: Occurrence) -> bool:
+    """Whether something with a gradient is put somewhere: stored, or written in place."""
+    given = occurrence.args.every if occurrence.args is not None else ()
+    return any(t.grad for t in tensors_in(occurrence.result, *(g.values for g in given)))
 
 
 def _is_only_looked_at(script: Script, site: Site, backwards: list[Stack]) -> bool:
