@@ -1,5 +1,5 @@
-"""Brings the generated parts of README.md up to date: the table of rules and the diff. ``--check``
-only tells whether they are.
+"""Brings the generated parts of README.md (the table of rules and the diff) and of docs/verify.md
+(the table of checks) up to date. ``--check`` only tells whether they are.
 """
 
 from __future__ import annotations
@@ -7,9 +7,11 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from autofast.report.rules import markdown
+from autofast.verify.judging import table
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = "fixtures/mnist_like/train.py"
@@ -19,11 +21,31 @@ FOLDER = "fixtures/mnist_like"  # its own project, with the width of its own lin
 
 def readme() -> str:
     """README.md as it should be."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    for name, content in (("diff", diff()), ("rules", markdown())):
+    return made("README.md", diff=diff(), rules=markdown())
+
+
+def verify() -> str:
+    """docs/verify.md as it should be."""
+    return made("docs/verify.md", structure=checks(table.STRUCTURE), numbers=checks(table.NUMBERS))
+
+
+def made(page: str, **parts: str) -> str:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for name, content in parts.items():
         start = text.index("-->\n", text.index(f"<!-- {name}:")) + len("-->\n")
         text = text[:start] + content + text[text.index(f"<!-- /{name} -->") :]
     return text
+
+
+def checks(rows: Sequence[table.Row]) -> str:
+    lines = ["| check | compares | needs | allowed | a difference is |", "| --- " * 5 + "|"]
+    for row in rows:
+        needs = f"{row.seeds} seeds" if row.seeds else row.needs
+        if row.effects != table.ALL:
+            needs += f"; not {', '.join(e for e in table.ALL if e not in row.effects)}"
+        said = row.says.value.upper()
+        lines.append(f"| {row.name} | {row.compares} | {needs} | {row.allowed} | {said} |")
+    return "\n".join(lines) + "\n"
 
 
 def diff() -> str:
@@ -39,11 +61,12 @@ def diff() -> str:
 
 
 def main() -> None:
-    now = (ROOT / "README.md").read_text(encoding="utf-8")
-    then = readme()
-    if "--check" in sys.argv:
-        sys.exit("README.md is out of date: run scripts/readme.py" if now != then else 0)
-    (ROOT / "README.md").write_text(then, encoding="utf-8")
+    pages = {ROOT / "README.md": readme(), ROOT / "docs" / "verify.md": verify()}
+    for page, then in pages.items():
+        if "--check" not in sys.argv:
+            page.write_text(then, encoding="utf-8")
+        elif page.read_text(encoding="utf-8") != then:
+            sys.exit(f"{page.name} is out of date: run scripts/readme.py")
 
 
 if __name__ == "__main__":

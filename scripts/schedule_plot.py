@@ -21,15 +21,13 @@ OUT = Path(__file__).resolve().parent.parent / "docs" / "stepwise-scheduler.svg"
 BATCHES, EPOCHS = 8, 10
 SCHEDULES = {
     "CosineAnnealingLR": "CosineAnnealingLR(optimizer, T_max=10)",
-    "LinearLR, then CosineAnnealingLR": (
-        "SequentialLR(optimizer, [LinearLR(optimizer, 0.1, total_iters=3), CosineAnnealingLR(optimizer, T_max=7)], milestones=[3])"
-    ),
+    "LinearLR": "LinearLR(optimizer, 0.1, total_iters=7)",
     "CosineAnnealingWarmRestarts": "CosineAnnealingWarmRestarts(optimizer, T_0=5)",
     "ExponentialLR": "ExponentialLR(optimizer, gamma=0.75)",
 }
 SCRIPT = """
 import torch
-from torch.optim.lr_scheduler import CosineAnnealingLR, CosineAnnealingWarmRestarts, ExponentialLR, LinearLR, SequentialLR
+from torch.optim.lr_scheduler import CosineAnnealingLR, CosineAnnealingWarmRestarts, ExponentialLR, LinearLR
 from torch.utils.data import DataLoader, TensorDataset
 loader = DataLoader(TensorDataset(torch.zeros({batches}, 1)), batch_size=1)
 model = torch.nn.Linear(1, 1)

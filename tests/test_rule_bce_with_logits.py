@@ -153,7 +153,11 @@ WRITTEN = {
             seen.append((p > 0.5).sum().item())
             """,
         ),
-        ["criterion = nn.BCEWithLogitsLoss()", "loss = criterion(out, yb)"],
+        [
+            "criterion = nn.BCEWithLogitsLoss()",
+            "p = out",
+            "seen.append((torch.sigmoid(p) > 0.5).sum().item())",
+        ],
     ),
     "in the loop, under one name": (
         text(
@@ -166,9 +170,8 @@ WRITTEN = {
         ),
         [
             "criterion = nn.BCEWithLogitsLoss()",
-            "logits = model(xb)",
-            "p = torch.sigmoid(logits)",
-            "loss = criterion(logits, yb)",
+            "p = model(xb)",
+            "seen.append((torch.sigmoid(p) > 0.5).sum().item())",
         ],
     ),
     "a function of torch, with weights": (

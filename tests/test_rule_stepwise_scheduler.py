@@ -89,22 +89,6 @@ def refused(text: str, **files: str) -> str:
         ("PolynomialLR(optimizer)", "PolynomialLR(optimizer, total_iters=5 * len(loader))"),
         ("CosineAnnealingWarmRestarts(optimizer, T_0=2)", "T_0=2 * len(loader)"),
         ("CosineAnnealingWarmRestarts(optimizer, 1, T_mult=2, eta_min=1e-4)", "1 * len(loader), T_mult=2"),
-        (
-            "SequentialLR(optimizer, [LinearLR(optimizer, 0.1, total_iters=2), CosineAnnealingLR(optimizer, EPOCHS - 2)], milestones=[2])",
-            "milestones=[2 * steps_per_epoch]",
-        ),
-        (
-            "SequentialLR(optimizer, schedulers=[ConstantLR(optimizer, 0.1, 2), ExponentialLR(optimizer, 0.8), StepLR(optimizer, 1, 0.5)], milestones=[2, 4])",
-            "milestones=[2 * steps_per_epoch, 4 * steps_per_epoch]",
-        ),
-        (
-            "SequentialLR(optimizer, [LinearLR(optimizer), CosineAnnealingWarmRestarts(optimizer, 2)], [2])",
-            "CosineAnnealingWarmRestarts(optimizer, 2 * steps_per_epoch)",
-        ),
-        (
-            "SequentialLR(optimizer, [ExponentialLR(optimizer, 0.8), MultiStepLR(optimizer, [1, 2]), PolynomialLR(optimizer, 4)], [2, 4])",
-            "MultiStepLR(optimizer, [1 * steps_per_epoch, 2 * steps_per_epoch])",
-        ),
     ],
 )  # fmt: skip
 def test_schedulers(made: str, wanted: str):
@@ -130,31 +114,12 @@ def test_groups_with_rates_of_their_own():
     done(script("scheduler = CosineAnnealingLR(optimizer, EPOCHS)\n", head=head))
 
 
-def test_children_in_variables():
-    made = """
-warmup = LinearLR(optimizer, start_factor=0.1, total_iters=2)
-main = CosineAnnealingLR(optimizer, T_max=EPOCHS - 2)
-scheduler = SequentialLR(optimizer, schedulers=[warmup, main], milestones=[2])
-"""
-    text = done(script(made)).text
-    assert (
-        "steps_per_epoch = len(loader)\nwarmup = LinearLR(optimizer, start_factor=0.1, total_iters=2 * steps_per_epoch)"
-        in text
-    )
-
-
-def test_milestones_in_a_variable():
-    made = "ends = [2, 4]\nscheduler = SequentialLR(optimizer, [ExponentialLR(optimizer, 0.9), LinearLR(optimizer), ConstantLR(optimizer)], ends)\n"
-    assert "[epoch * steps_per_epoch for epoch in ends]" in done(script(made)).text
-
-
 @pytest.mark.parametrize(
     "made",
     [
         "StepLR(optimizer, 2)",
         "MultiStepLR(optimizer, milestones=[2, 4])",
         "ConstantLR(optimizer)",
-        "SequentialLR(optimizer, [ConstantLR(optimizer), StepLR(optimizer, 2)], [2])",
     ],
 )
 def test_pointless(made: str):
@@ -162,21 +127,6 @@ def test_pointless(made: str):
 
 
 # --------------------------------------------------------------------------------- how many updates
-def test_arms_of_a_condition():
-    loop = LOOP.replace(
-        "        loss.backward()\n        optimizer.step()",
-        """        if scaler.is_enabled():
-            scaler.scale(loss).backward()
-            scaler.step(optimizer)
-            scaler.update()
-        else:
-            loss.backward()
-            optimizer.step()""",
-    )
-    text = done(script(MADE + 'scaler = torch.amp.GradScaler("cpu", enabled=False)\n', loop)).text
-    assert "            optimizer.step()\n        scheduler.step()\n" in text
-
-
 def test_after_the_update_of_a_scaler():
     loop = LOOP.replace("loss.backward()", "scaler.scale(loss).backward()").replace(
         "optimizer.step()", "scaler.step(optimizer)\n        scaler.update()  # once"
@@ -220,63 +170,6 @@ main(EPOCHS)
 """
 
 
-def test_through_functions():
-    text = done(script("", FUNCTIONS)).text
-    assert "def train(model, batches, optimizer, sched=None):" in text
-    assert (
-        "def update(loss, optimizer, sched=None):\n    loss.backward()\n    optimizer.step()\n    if sched is not None:\n        sched.step()\n"
-        in text
-    )
-    assert "update(F.cross_entropy(model(x), y), optimizer, sched=sched)" in text
-    assert "CosineAnnealingLR(opt, T_max=epochs * len(train_loader))" in text
-
-
-def test_a_parameter_that_is_there():
-    text = (
-        FUNCTIONS.replace(
-            "def update(loss, optimizer):", "def update(loss, optimizer, schedule=None):"
-        )
-        .replace("y), optimizer)", "y), optimizer, schedule)")
-        .replace("batches, optimizer):", "batches, optimizer, schedule):")
-        .replace("train_loader, opt)", "train_loader, opt, sched)")
-    )
-    made = done(script("", text))
-    assert (
-        "    optimizer.step()\n    schedule.step()\n" in made.text
-        and "schedule=schedule" not in made.text
-    )
-
-
-def test_made_in_a_function_that_has_no_loader():
-    text = FUNCTIONS.replace(
-        "lr_scheduler.CosineAnnealingLR(opt, T_max=epochs)", "schedule(opt, epochs)"
-    ).replace(
-        "def main",
-        "def schedule(optimizer, epochs):\n    return lr_scheduler.CosineAnnealingLR(optimizer, T_max=epochs)\n\ndef main",
-    )
-    text = done(script("", text)).text
-    assert (
-        "def schedule(optimizer, epochs, train_loader=None):" in text
-        and "sched = schedule(opt, epochs, train_loader=train_loader)" in text
-    )
-    assert "CosineAnnealingLR(optimizer, T_max=epochs * len(train_loader))" in text
-
-
-def test_globals():
-    text = """
-def train():
-    for x, y in loader:
-        optimizer.zero_grad()
-        F.cross_entropy(model(x), y).backward()
-        optimizer.step()
-
-for epoch in range(EPOCHS):
-    train()
-    scheduler.step()
-"""
-    assert "        optimizer.step()\n        scheduler.step()\n" in done(script(loop=text)).text
-
-
 TRAINER = """
 class Trainer:
     def __init__(self, epochs):
@@ -309,176 +202,27 @@ Trainer(EPOCHS).fit()
 """
 
 
-def test_a_class():
-    text = done(script("", TRAINER)).text
-    assert "T_max=self.epochs * len(self.loader)" in text
-    assert (
-        "        self.opt.step()\n        if self.scheduler is not None:\n            self.scheduler.step()\n"
-        in text
-    )
-    assert text.count("self.scheduler is not None") == 1
-
-
-def test_a_class_that_makes_its_loader_later():
-    text = script(
-        "",
-        TRAINER.replace("        self._data()\n", "").replace(
-            "T_max=self.epochs)\n", "T_max=self.epochs)\n        self._data()\n"
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (FUNCTIONS, "in another loop or function"),
+        (TRAINER, "in another function"),
+        (
+            FUNCTIONS.replace("lr_scheduler.CosineAnnealingLR(opt, T_max=epochs)", "schedule(opt)").replace(
+                "def main",
+                "def schedule(optimizer):\n    return CosineAnnealingLR(optimizer, T_max=9)\n\ndef main",
+            ),
+            "it is made in another function",
         ),
-    )
-    assert "make it first" in refused(text)
-
-
-def test_a_scheduler_made_in_another_method():
-    text = TRAINER.replace(
-        "        self.scheduler = lr_scheduler.CosineAnnealingLR(self.opt, T_max=self.epochs)\n",
-        "        self.configure()\n\n    def configure(self):\n        self.scheduler = lr_scheduler.CosineAnnealingLR(self.opt, T_max=self.epochs)\n",
-    )
-    assert "T_max=self.epochs * len(self.loader)" in done(script("", text)).text
-
-
-def test_one_loop_for_both_phases():
-    loop = """
-loaders = {"train": loader, "val": DataLoader(data, batch_size=4)}
-scheduler = CosineAnnealingLR(optimizer, T_max=EPOCHS)
-for epoch in range(EPOCHS):
-    for phase in ["train", "val"]:
-        for x, y in loaders[phase]:
-            optimizer.zero_grad()
-            with torch.set_grad_enabled(phase == "train"):
-                loss = F.cross_entropy(model(x), y)
-                if phase == "train":
-                    loss.backward()
-                    optimizer.step()
-        if phase == "train":
-            scheduler.step()
-"""
-    text = done(script("", loop)).text
-    assert 'T_max=EPOCHS * len(loaders["train"])' in text
+    ],
+)  # fmt: skip
+def test_what_stands_in_several_functions_is_left_to_the_user(text: str, why: str):
+    assert why in refused(script("", text))
 
 
 def test_one_of_several_schedulers():
-    made = """
-import sys
-kind = sys.argv[-1]
-if kind == "steps":
-    scheduler = StepLR(optimizer, step_size=2)
-else:
-    scheduler = CosineAnnealingLR(optimizer, T_max=EPOCHS)
-"""
-    text = done(script(made)).text
-    assert (
-        "StepLR(optimizer, step_size=2 * steps_per_epoch)" in text
-        and "T_max=EPOCHS * steps_per_epoch" in text
-    )
-    assert "steps_per_epoch = len(loader)\nif kind" in text
-
-
-def test_none_of_several_schedulers():
-    made = """
-import sys
-kind = sys.argv[-1]
-if kind == "none":
-    scheduler = None
-elif kind == "powers":
-    scheduler = ExponentialLR(optimizer, 0.9)
-else:
-    scheduler = CosineAnnealingLR(optimizer, T_max=EPOCHS)
-"""
-    loop = LOOP.replace("    scheduler.step()", "    if scheduler:\n        scheduler.step()")
-    text = done(script(made, loop)).text
-    assert (
-        "steps_per_epoch = len(loader)\nif kind" in text
-        and "        if scheduler is not None:\n            scheduler.step()" in text
-    )
-
-
-REFERENCE = """
-import sys
-
-def train(model, optimizer, lr_schedule=None):
-    for x, y in loader:
-        optimizer.zero_grad()
-        F.cross_entropy(model(x), y).backward()
-        optimizer.step()
-
-def main(kind, warm):
-    if kind == "steps":
-        main = StepLR(optimizer, 2, 0.5)
-    elif kind == "cosine":
-        main = CosineAnnealingLR(optimizer, T_max=EPOCHS - warm, eta_min=1e-3)
-    else:
-        main = ExponentialLR(optimizer, 0.8)
-    if warm:
-        if kind == "steps":
-            first = LinearLR(optimizer, 0.1, total_iters=warm)
-        else:
-            first = ConstantLR(optimizer, 0.1, total_iters=warm)
-        lr_schedule = SequentialLR(optimizer, [first, main], milestones=[warm])
-    else:
-        lr_schedule = main
-    for epoch in range(EPOCHS):
-        train(model, optimizer)
-        lr_schedule.step()
-
-main(KIND, WARM)
-"""
-
-
-@pytest.mark.parametrize(
-    ("kind", "warm"), [("steps", 2), ("cosine", 2), ("power", 3), ("cosine", 0), ("power", 0)]
-)
-def test_a_choice_of_schedulers_alone_or_after_a_warm_up(kind: str, warm: int):
-    """As in torchvision's reference scripts; the training function has something else under the
-    name of the scheduler.
-    """
-    made = apply(
-        RULE,
-        script("", REFERENCE.replace("KIND", "sys.argv[1]").replace("WARM", "int(sys.argv[2])")),
-    )
-    old, new = (
-        t.replace("sys.argv[1]", repr(kind)).replace("int(sys.argv[2])", str(warm))
-        for t in (made.before, made.text)
-    )
-    assert (
-        made.fixes and "def train(model, optimizer, lr_schedule=None, scheduler=None):" in made.text
-    )
-    before, after = rates_of(old), rates_of(new)
-    assert difference(before, after, 6) == "" and before != after
-
-
-def test_two_schedulers_on_one_way():
-    text = """
-def train(net, loader, a, b):
-    for x, y in loader:
-        for optimizer in (a, b):
-            optimizer.zero_grad()
-        F.cross_entropy(net(x), y).backward()
-        a.step()
-        b.step()
-
-def schedule(optimizer, epochs):
-    return CosineAnnealingLR(optimizer, T_max=epochs)
-
-def main(epochs):
-    batches = DataLoader(data, batch_size=8)
-    a = torch.optim.SGD([model.weight], lr=0.1)
-    b = torch.optim.SGD([model.bias], lr=0.2)
-    first = schedule(a, epochs)
-    second = CosineAnnealingLR(b, T_max=epochs)
-    for epoch in range(epochs):
-        train(model, batches, a, b)
-        first.step()
-        second.step()
-
-main(EPOCHS)
-"""
-    made = done(script("", text))
-    assert "def train(net, loader, a, b, first=None, second=None):" in made.text
-    assert (
-        "        a.step()\n        if first is not None:\n            first.step()\n        b.step()\n        if second is not None:\n            second.step()\n"
-        in made.text
-    )
+    made = MADE + "import sys\nif sys.argv[9:]:\n    scheduler = ExponentialLR(optimizer, 0.9)\n"
+    assert "one of several schedulers" in refused(script(made))
 
 
 def test_two_optimizers_with_a_scheduler_each():
@@ -517,51 +261,6 @@ for fold in range(2):
     assert "CosineAnnealingLR(optimizer, T_max=3 * len(batches))" in made.text
 
 
-def test_in_other_files():
-    engine = """
-    import torch.nn.functional as F
-
-    def train(model, loader, optimizer):
-        for x, y in loader:
-            optimizer.zero_grad()
-            F.cross_entropy(model(x), y).backward()
-            optimizer.step()
-    """
-    build = """
-    from torch.optim.lr_scheduler import CosineAnnealingLR
-
-    def make(optimizer, epochs):
-        return CosineAnnealingLR(optimizer, T_max=epochs)
-    """
-    loop = (
-        "\nfor epoch in range(EPOCHS):\n    train(model, loader, optimizer)\n    scheduler.step()\n"
-    )
-    made = done(
-        script(
-            "from engine import train\nfrom build import make\nscheduler = make(optimizer, EPOCHS)\n",
-            loop,
-        ),
-        engine=engine,
-        build=build,
-    )
-    assert "def train(model, loader, optimizer, scheduler=None):" in made.texts["engine.py"]
-    assert "scheduler.step()" in made.texts["engine.py"] and "scheduler.step()" not in made.text
-    assert (
-        "T_max=epochs * len(loader)" in made.texts["build.py"]
-        and "make(optimizer, EPOCHS, loader=loader)" in made.text
-    )
-
-
-def test_what_is_shown_before_the_step():
-    text = script(
-        loop=LOOP.replace(
-            "    scheduler.step()",
-            "    print(optimizer.param_groups[0]['lr'])\n    scheduler.step()\n    print(scheduler.get_last_lr())",
-        )
-    )
-    assert "shows is then the next epoch's" in done(text).fixes[0].message
-
-
 # ----------------------------------------------------------------------------------------- refusals
 def changed(old: str, new: str, text: str = "") -> str:
     text = text or script()
@@ -584,12 +283,12 @@ EACH = "    scheduler.step()"
         (changed("T_max=EPOCHS)", "**{'T_max': EPOCHS})"), "does not stand in its call"),
         (changed("for x, y in loader:", "for i, (x, y) in enumerate(loader):\n        if i > 3:\n            break"), "end the loop over batches early"),
         (changed("        loss.backward()", "        if loss.isnan():\n            continue\n        loss.backward()"), "leaves before it"),
-        (changed("        optimizer.step()", "        if loss < 9:\n            optimizer.step()"), "condition"),
-        (changed("for x, y in loader:", "for i, (x, y) in enumerate(loader):").replace("        optimizer.step()", "        if (i + 1) % 3 == 0:\n            optimizer.step()"), "not after every batch"),
-        (changed("        optimizer.step()", "        try:\n            optimizer.step()\n        except RuntimeError:\n            pass"), "how often"),
-        (changed("        optimizer.step()", "        for _ in range(2):\n            optimizer.step()"), "batch"),
-        (changed("        optimizer.step()", "        optimizer.step()\n        loss.backward()\n        optimizer.step()"), "several times"),
-        (changed(EACH, "    if epoch > 2:\n        scheduler.step()"), "depends on a condition"),
+        (changed("        optimizer.step()", "        if loss < 9:\n            optimizer.step()"), "under a condition"),
+        (changed("for x, y in loader:", "for i, (x, y) in enumerate(loader):").replace("        optimizer.step()", "        if (i + 1) % 3 == 0:\n            optimizer.step()"), "under a condition"),
+        (changed("        optimizer.step()", "        try:\n            optimizer.step()\n        except RuntimeError:\n            pass"), "under a condition"),
+        (changed("        optimizer.step()", "        for _ in range(2):\n            optimizer.step()"), "in another loop"),
+        (changed("        optimizer.step()", "        optimizer.step()\n        loss.backward()\n        optimizer.step()"), "in several places"),
+        (changed(EACH, "    if epoch > 2:\n        scheduler.step()"), "its step is under a condition"),
         (changed(EACH, "    if epoch == 2:\n        continue\n    scheduler.step()"), "leaves before it"),
         (changed(EACH, "    scheduler.step()\n    scheduler.step()"), "also stepped on"),
         (changed(EACH, "    for _ in range(2):\n        scheduler.step()"), "loop"),
@@ -605,12 +304,12 @@ EACH = "    scheduler.step()"
         (changed("loader = Data", "class Stream(torch.utils.data.IterableDataset):\n    def __iter__(self):\n        return iter(data)\n\nloader = Data").replace("DataLoader(data, batch_size=8, shuffle=True)", "DataLoader(Stream(), batch_size=8)"), "IterableDataset"),
         (changed("in loader:", "in zip(loader, loader):").replace("x, y in", "(x, y), _ in"), "how many batches"),
         (changed("for x, y in loader:", "for i in range(3):\n        x, y = next(iter(loader))"), "how many batches"),
-        (changed("    for x, y in loader:", "    for _ in range(2):\n     for x, y in loader:").replace("        optimizer.zero", "         optimizer.zero").replace("        loss", "         loss").replace("        optimizer.step", "         optimizer.step"), "is repeated"),
-        (changed(MADE, MADE + "optimizer.step()\n"), "outside the epochs"),
+        (changed("    for x, y in loader:", "    for _ in range(2):\n     for x, y in loader:").replace("        optimizer.zero", "         optimizer.zero").replace("        loss", "         loss").replace("        optimizer.step", "         optimizer.step"), "in another loop"),
+        (changed(MADE, MADE + "optimizer.step()\n"), "in several places"),
         (changed("LinearLR(optimizer, 3)", "x", script("scheduler = LinearLR(optimizer, 3)\n").replace("LinearLR(optimizer, 3)", "LinearLR(optimizer, 0.1, total_iters=0.5 * EPOCHS)").replace("0.1, total", "0.1, total") + "# LinearLR(optimizer, 3)"), "whole number"),
-        (script("scheduler = LambdaLR(optimizer, lambda epoch: 0.9 ** epoch)\n"), "made for whole epochs"),
-        (script("scheduler = SequentialLR(optimizer, [LinearLR(optimizer), MultiplicativeLR(optimizer, lambda e: 0.9)], [2])\n"), "made for whole epochs"),
-        (script("scheduler = ChainedScheduler([StepLR(optimizer, 2), ExponentialLR(optimizer, 0.9)])\n"), "combine to other rates"),
+        (script("scheduler = LambdaLR(optimizer, lambda epoch: 0.9 ** epoch)\n"), "of whole epochs"),
+        (script("scheduler = SequentialLR(optimizer, [LinearLR(optimizer), CosineAnnealingLR(optimizer, 4)], [2])\n"), "of whole epochs"),
+        (script("scheduler = ChainedScheduler([StepLR(optimizer, 2), ExponentialLR(optimizer, 0.9)])\n"), "of whole epochs"),
         (script("class Own(lr_scheduler.LRScheduler):\n    def get_lr(self):\n        return [0.1 * 0.9 ** self.last_epoch]\nscheduler = Own(optimizer)\n"), "class of this project"),
         (script("scheduler = ExponentialLR(optimizer, -0.5)\n"), "no root"),
     ],
@@ -676,7 +375,7 @@ def test_the_plot_is_up_to_date():
 
 
 # ----------------------------------------------------------------- fixtures, beside all other rules
-EPOCHS = {"warmup_cosine": 5, "scheduled_trainer": 3, "scheduled_files": 4}
+EPOCHS = {"cosine_schedule": 5}
 MINE = [f for f in ALL if f.name in EPOCHS]
 each_fixture = pytest.mark.parametrize("fixture", MINE, ids=lambda fixture: fixture.name)
 
@@ -699,25 +398,6 @@ def test_a_fixture_has_the_rates_of_the_original_at_the_ends_of_epochs(fixture: 
         rates_in(fixture.folder, contents(plan), fixture.args),
     )
     assert difference(before, after, EPOCHS[fixture.name]) == "" and before != after
-
-
-@pytest.mark.parametrize("choice", ["restarts", "steps"])
-def test_every_choice_of_a_schedule(choice: str):
-    fixture = next(f for f in MINE if f.name == "scheduled_files")
-    args = ("--schedule", choice)
-    before, after = (
-        rates_in(fixture.folder, {}, args),
-        rates_in(fixture.folder, contents(plan_for(fixture, names=(RULE,))), args),
-    )
-    assert difference(before, after, 4) == "" and (before == after) == (choice == "steps")
-
-
-def test_no_schedule():
-    fixture = next(f for f in MINE if f.name == "scheduled_trainer")
-    args = ("--gamma", "1")
-    assert rates_in(fixture.folder, {}, args) == rates_in(
-        fixture.folder, contents(plan_for(fixture, names=(RULE,))), args
-    )
 
 
 @each_fixture

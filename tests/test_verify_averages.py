@@ -13,7 +13,9 @@ from autofast.verify.evidence.gathered import gather
 from autofast.verify.evidence.record import FULL, Followed
 from autofast.verify.judging import averages
 from autofast.verify.result import Sameness
+from tests.faults import Case
 from tests.probing import run
+from tests.test_verify_faults import Bench
 from tests.test_verify_judge import LOSSES, made
 
 SCRIPT = """
@@ -110,3 +112,61 @@ def test_of_few_nothing_is_said() -> None:
     assert averages.check(gather("unknown", [plain, plain, made("rewritten")])) is None
     same = made("rewritten", LOSSES)
     assert averages.check(gather("unknown", [made(averages=rows())] * 2 + [same])) is None
+
+
+SAVED = """
+import copy
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+torch.manual_seed(3)
+x = torch.randn(240, 8)
+y = (x[:, :3] * x[:, 3:6]).argmax(1)
+net = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 3))
+slow, best = copy.deepcopy(net), 9.0
+optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+for epoch in range(6):
+    for rows in torch.randperm(160).split(20):
+        loss = F.cross_entropy(net(x[rows] + 0.1 * torch.randn(len(rows), 8)), y[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            for s, p in zip(slow.parameters(), net.parameters()):
+                s.lerp_(p, 0.1)
+    with torch.no_grad():
+        held = F.cross_entropy(slow(x[160:]), y[160:]).item()
+    print(f"epoch {epoch} held {held:.4f}")
+    torch.save({"net": net.state_dict(), "slow": slow.state_dict()}, "last.pt")
+    if held < best:
+        best = held
+        torch.save(slow.state_dict(), "best.pt")
+"""
+DRAWN = ("        loss = F", "        torch.rand(5)\n        loss = F")  # and nothing repeats
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wrong"),
+    [
+        (
+            "torch.save(slow.state_dict()",
+            "torch.save(net.state_dict()",
+            "best.pt: 0.bias is always",
+        ),
+        ('"net": net', '"net": slow', "last.pt: net/0.bias is never"),
+        ("torch.save(slow.state_dict()", "torch.save(dict(slow.state_dict())", ""),
+    ],
+)
+def test_which_weights_are_saved_whatever_is_drawn(
+    tmp_path: Path, old: str, new: str, wrong: str
+) -> None:
+    folder = tmp_path / "scripts"
+    folder.mkdir()
+    (folder / "saved.py").write_text(SAVED)
+    bench = Bench(tmp_path, folder)
+    found = bench.judge(Case("", "saved", "unknown", (DRAWN, (old, new)), folder=folder), seeds=4)
+    bench.close()
+    check = next(one for one in found.checks if one.name == "where saved tensors come from")
+    assert (check.passed is False) == bool(wrong) and wrong in check.text
+    assert (found.verdict is Sameness.DIFFERENT) == bool(wrong), found.summary

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import math
 import os
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +16,11 @@ from hypothesis import given
 from hypothesis import settings as tried
 from hypothesis import strategies as st
 
+from autofast.verify import judging
 from autofast.verify.evidence import alike, figures
 from autofast.verify.evidence.gathered import gather
-from autofast.verify.evidence.record import FULL, Checkpoint, Pass, Run, TensorPrint
-from autofast.verify.judging import invariants, parity, printed, samples, settings, tensors
+from autofast.verify.evidence.record import FULL, NORMS, Checkpoint, Pass, Run, TensorPrint
+from autofast.verify.judging import invariants, parity, printed, samples, settings, table, tensors
 from autofast.verify.result import Check, Sameness
 from tests.verify_runs import record, run, step
 from tests.verify_training import Script, faulty, train, verification
@@ -640,6 +645,46 @@ def test_settings_of_an_optimizer_may_change_their_kind() -> None:
 # what optimizers, batches and counters tell
 
 
+def row_of(name: str) -> table.Row:
+    return next(row for row in table.STRUCTURE if row.name == name)
+
+
+def names_of_checks() -> Iterator[str]:
+    """What the modules of judging call their checks: the first argument of ``Check`` and
+    ``unclear``, as a text, a constant of the module, or a variable that has one."""
+    for file in Path(judging.__file__).parent.glob("*.py"):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        for function in ast.walk(tree):
+            if not isinstance(function, ast.FunctionDef):
+                continue
+            arguments = function.args
+            given = arguments.args[len(arguments.args) - len(arguments.defaults) :]
+            known = {a.arg: v for a, v in zip(given, arguments.defaults, strict=True)}
+            for node in ast.walk(function):
+                if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "name":
+                    known["name"] = node.value
+            for node in ast.walk(function):
+                if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Check", "unclear"):
+                    said = known.get(ast.unparse(node.args[0]), node.args[0])
+                    for one in (said.body, said.orelse) if isinstance(said, ast.IfExp) else (said,):
+                        if isinstance(one, ast.Constant):
+                            yield one.value
+                        elif isinstance(one, ast.Name) and one.id.isupper():
+                            module = f"{judging.__name__}.{file.stem}"
+                            yield getattr(importlib.import_module(module), one.id)
+
+
+def test_every_check_has_a_row() -> None:
+    rows = [*table.STRUCTURE, *table.NUMBERS]
+    names = [row.name for row in rows]
+    assert len(names) == len(set(names))
+    beside = {parity.COMMON, "data"}  # what common random numbers say, and an order that is lost
+    made = {*names_of_checks()} - beside
+    assert made <= {*names}, made - {*names}
+    unknown = {*names} - made - {f"{words} over seeds" for words in NORMS.values()}
+    assert not unknown
+
+
 def test_many_optimizers_are_counted() -> None:
     found = settings.optimizers(two(simple(optimizers=("SGD",) * 300), simple(optimizers=("SGD",))))
     assert check(found).text == "SGD; in the original 300 × SGD"
@@ -686,7 +731,8 @@ def test_settings_of_optimizers() -> None:
         ).passed
         is False
     )
-    assert settings.settings(two(a, simple(optimizers=("AdamW",), settings=late), "recipe")) is None
+    other = two(a, simple(optimizers=("AdamW",), settings=late), "recipe")
+    assert not table.asked([row_of("optimizer settings")], other)
     assert settings.settings(two(a, simple(optimizers=("AdamW",)))) is None
 
 
@@ -714,7 +760,7 @@ def test_clipping_leaves_a_fingerprint() -> None:
     new = check(settings.clipping(two(free, clipped)))
     assert new.passed is False and "3 of 5 of the original's exceed that" in new.text
     assert check(settings.clipping(two(clipped, tighter))).passed is False
-    assert settings.clipping(two(clipped, free, "recipe")) is None
+    assert not table.asked([row_of("gradient clipping")], two(clipped, free, "recipe"))
 
 
 def test_counters() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from autofast.verify.evidence.record import FULL
-from autofast.verify.judging import parity
+from autofast.verify.judging import parity, table
 from autofast.verify.result import Sameness
 from tests.faults import Case
 from tests.probing import run
@@ -126,6 +126,31 @@ def test_trainings_without_a_backward_are_judged(
     assert found.verdict in right, (found.summary, found.checks)
 
 
+AT_ONCE = """        moves = [[torch.randn_like(p) for p in params] for one in range(12)]
+        names = [name for name, _ in net.named_parameters()]
+        def lost(sign, *noise):
+            moved = {k: p + sign * 0.1 * n for k, p, n in zip(names, params, noise)}
+            return nn.functional.mse_loss(functional_call(net, moved, (x,)), y)
+        noises = [torch.stack(some) for some in zip(*moves)]
+        up, down = (vmap(lambda *noise, s=s: lost(s, *noise))(*noises) for s in (1, -1))
+        gains = list(down - up)
+"""
+
+
+def test_calls_that_are_put_together_are_other_steps(tmp_path: Path) -> None:
+    """No rewrite is broken by that, nor are the numbers of other steps held against it."""
+    folder = tmp_path / "scripts"
+    folder.mkdir()
+    (folder / "evolution.py").write_text(EVOLUTION)
+    start, end = (EVOLUTION.index(word) for word in ("        gains, ", "        for k, p in"))
+    bench = Bench(tmp_path, folder)
+    edit = (EVOLUTION[start:end], AT_ONCE)
+    found = bench.judge(Case("", "evolution", "unknown", (edit,), folder=folder), seeds=4)
+    bench.close()
+    assert found.verdict is Sameness.UNCLEAR, found.summary
+    assert "87 calls of a model by other parameters, 747 in the original" in found.summary
+
+
 def test_a_change_of_parameters_is_a_step(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(EVOLUTION)
     record = run(tmp_path, "script.py", detail=FULL).record
@@ -147,7 +172,8 @@ def test_a_check_that_fails_is_no_check_that_passes(monkeypatch: pytest.MonkeyPa
             patch.setattr(parity, place, broken)
             found = parity.judge("exact", runs)
         assert found.verdict is Sameness.UNCLEAR and "ZeroDivisionError: nothing" in found.summary
-    monkeypatch.setattr(parity, "_STRUCTURE", (*parity._STRUCTURE, broken))
+    rows = (*table.STRUCTURE, table.Row(broken, "broken", "nothing"))
+    monkeypatch.setattr(table, "STRUCTURE", rows)
     found = parity.judge("exact", runs)
     assert found.verdict is Sameness.UNCLEAR and "broken: the check itself failed" in found.summary
     monkeypatch.undo()

@@ -10,19 +10,16 @@ from dataclasses import dataclass, field
 
 from autofast.facts.parts import parts_of
 from autofast.facts.precision.banned import banned
-from autofast.facts.sigmoid_uses import SAME, Uses
+from autofast.facts.sigmoid_uses import Uses
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.defuse import Definition
-from autofast.flow.program import Flow
 from autofast.model.calls import arguments_of, call_of, is_name, keyword_of, short_name
 from autofast.model.contents import opened, wrapped
 from autofast.model.kinds import is_module
 from autofast.model.names import WRAPPERS
 from autofast.model.script import Script
-from autofast.model.source import ancestors, at, function_of, parent_of
+from autofast.model.source import ancestors, at, parent_of
 from autofast.model.syntax import is_attribute, is_read
 from autofast.model.values import Ext, Inst, Method, Ref, Tensor, Thing, Unknown
-from autofast.ops import is_view
 from autofast.read.library.module_parts import SEQUENTIAL, is_container, parts
 from autofast.rule import Refusal
 
@@ -44,8 +41,6 @@ class Group:
         made: the calls that make loss objects (``nn.BCELoss()``). sigmoids: calls of a sigmoid, or
             calls that make a layer.
         reads: the expressions that are to be probabilities where they stand.
-        kept: sigmoids whose result keeps its name, beside which the losses get what goes in: the
-            variables that they are given.
         refusal: why nothing can be done.
     """
 
@@ -53,7 +48,6 @@ class Group:
     made: list[ast.AST] = field(default_factory=list)
     sigmoids: list[ast.AST] = field(default_factory=list)
     reads: list[ast.expr] = field(default_factory=list)
-    kept: dict[ast.Call, list[ast.Name]] = field(default_factory=dict)
     refusal: str = ""
 
     @property
@@ -119,17 +113,6 @@ def makes_layer(script: Script, call: ast.Call) -> bool:
     return any(isinstance(t, Ext) and t.name == LAYER for t in script.values(call))
 
 
-def has_value_of(flow: Flow, place: ast.expr, variable: ast.expr) -> bool:
-    """Whether ``variable``, read at ``place``, has the value that it has where it stands: it gets
-    one once in its function.
-    """
-    if (made := flow.definition(variable)) is None:
-        return False
-    named = (n for n in ast.walk(function_of(variable)) if is_name(n, made.name))
-    bound = [n for n in named if not is_read(n)]
-    return bound == [made.node] and flow.graph(place).dominates(variable, place)
-
-
 def idle_layers(script: Script, gone: list[ast.Call]) -> Iterator[ast.stmt]:
     """``self.sigmoid = nn.Sigmoid()``, where the calls that go are all that reads the attribute."""
     functions = {id(c.func) for c in gone}
@@ -142,20 +125,6 @@ def idle_layers(script: Script, gone: list[ast.Call]) -> Iterator[ast.stmt]:
                 case ast.Assign(targets=[_], value=ast.Call() as made):
                     if makes_layer(script, made):
                         yield statement
-
-
-def viewed(expr: ast.expr) -> ast.expr:
-    """``p`` of ``p.view(-1)`` and ``p[0]``."""
-    while True:
-        match expr:
-            case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in SAME or is_view(
-                attr
-            ):
-                expr = inner
-            case ast.Subscript(value=inner):
-                expr = inner
-            case _:
-                return expr
 
 
 class _Proof:
@@ -175,18 +144,15 @@ class _Proof:
         for sigmoid in group.sigmoids:
             self._sigmoid(sigmoid)
         losses = {id(loss): expr for loss, expr in group.losses if expr is not None}
-        kept = [s for s in group.sigmoids if isinstance(s, ast.Call) and self._is_beside(s, losses)]
-        group.kept = {s: self._names(s, losses) for s in kept}
-        moved = [s for s in group.sigmoids if s not in kept]
-        uses = Uses(script, moved, losses)
-        for sigmoid in moved:
+        uses = Uses(script, group.sigmoids, losses)
+        for sigmoid in group.sigmoids:
             uses.used_elsewhere(sigmoid)
         if len(uses.reads) > MOST_READS:
             raise Refusal(
                 f"the probability is read in {len(uses.reads)} places besides the loss, "
                 f"one of them {at(uses.reads[0])}"
             )
-        self._modules(moved)
+        self._modules(group.sigmoids)
         group.reads = uses.reads
 
     # ------------------------------------------------------------------------------------- the loss
@@ -282,34 +248,6 @@ class _Proof:
         if not in_turn or any(held[:-1]) or not alone:
             raise Refusal(f"the sigmoid of {at(place)} is not always the last of a Sequential")
         return True
-
-    def _is_beside(self, sigmoid: ast.Call, losses: dict[int, ast.expr]) -> bool:
-        """``p = torch.sigmoid(x)``, and all losses that get ``p`` get it by this name in the same
-        function.
-        """
-        reached = [e for e in losses.values() if self._may_be(e, sigmoid)]
-        return bool(reached) and len(self._names(sigmoid, losses)) == len(reached)
-
-    def _may_be(self, expr: ast.expr, sigmoid: ast.Call) -> bool:
-        return any(isinstance(t, Tensor) and t.prob is sigmoid for t in self.script.values(expr))
-
-    def _names(self, sigmoid: ast.Call, losses: dict[int, ast.expr]) -> list[ast.Name]:
-        """The variables that the losses are given, which hold the result of a sigmoid and nothing
-        else.
-        """
-        match parent_of(sigmoid):
-            case ast.Assign(targets=[ast.Name() as target]):
-                made = Definition(target.id, target)
-                roots = [viewed(e) for e in losses.values() if self._may_be(e, sigmoid)]
-                flow = self.script.analysis(Flow)
-                return [
-                    r
-                    for r in roots
-                    if isinstance(r, ast.Name)
-                    and function_of(r) is function_of(target)
-                    and flow.reaching(r) == {made}
-                ]
-        return []
 
     # -------------------------------------------------------------------------------------- modules
     def _modules(self, places: Iterable[ast.AST]) -> None:

@@ -36,10 +36,7 @@ class Reach:
         expr: ast.expr,
         objects: Iterable[Thing],
         stacks: Iterable[Stack],
-        plain: str = "",
     ):
-        """``plain``: see :class:`Way`."""
-        self.plain = plain
         self.script, self.what, self.expr = script, what, expr
         self.objects = list(objects)
         self.stacks = list(stacks)
@@ -115,7 +112,7 @@ class Reach:
 
     def _new_way(self, parameter: str) -> Way:
         origin = self.home.beside(self.home.names[0])
-        return Way(self.script, origin, self.known, parameter, self.plain, self.home.stores)
+        return Way(self.script, origin, self.known, parameter, made=self.home.stores)
 
     def _name(self, way: Way, scope: Scope) -> str:
         name = way.to(scope)

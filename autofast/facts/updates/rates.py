@@ -7,14 +7,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.facts.updates.cadence import Cadence
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import Flow
 from autofast.model.calls import is_name
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_loader, is_scheduler
 from autofast.model.script import Scheduler, Script, Tick
-from autofast.model.source import ancestors, at, nodes_in, outwards, parent_of, statement_of, within
+from autofast.model.source import ancestors, at, nodes_in, outwards, parent_of, statement_of
 from autofast.model.syntax import LOOPS, TESTS, is_attribute, is_constant, is_read, is_stored
 from autofast.model.values import Arg, Bound, Cls, Const, Func, Given, Ref, Values
 from autofast.rule import Refusal
@@ -53,26 +52,6 @@ def check_rates(script: Script, schedulers: list[Scheduler]) -> None:
     for read in [*_rates(script), *_shown(script, wanted)]:
         if (test := _decides(script, read)) is not None:
             raise Refusal(f"{at(test)} decides by the learning rate")
-
-
-def log_between(script: Script, cadence: Cadence) -> str:
-    """A note on lines that show the learning rate after the updates of an epoch, and before the
-    step that is moved away.
-    """
-    wanted = {id(t) for t in cadence.tick.things}
-    flow, tick, epochs = script.analysis(Flow), cadence.tick.node, cadence.epochs
-    graph = flow.graph(tick)
-    in_order = flow.graph(cadence.loop) is graph
-    lines = []
-    for node in (
-        n
-        for n in [*_rates(script), *_shown(script, wanted)]
-        if flow.graph(n) is graph and within(n, epochs)
-    ):
-        if not within(node, cadence.loop) and not graph.may_follow(node, tick, epochs):
-            if not in_order or graph.may_follow(node, cadence.loop, epochs):
-                lines.append(node)
-    return f" (the rate that {at(lines[0])} shows is then the next epoch's)" if lines else ""
 
 
 def by_hand(script: Script) -> ast.AST | None:

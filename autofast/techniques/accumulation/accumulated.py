@@ -20,7 +20,6 @@ from autofast.facts.updates.events import Iteration, check_order, iteration_of
 from autofast.flow.positions import block, index, place_in
 from autofast.flow.scopes import stored_in
 from autofast.model.calls import arguments_of, names_in
-from autofast.model.events import CallFrame, Stack
 from autofast.model.names import DDP
 from autofast.model.script import Script, Step
 from autofast.model.source import at, function_of, nodes_in, source_of, statement_of, within
@@ -54,17 +53,6 @@ class Accumulated:
     refusal: str = ""
     window: Window | None = None
     iteration: Iteration | None = None
-    # Ids of the nodes that are under the condition of the last batch.
-    inside: frozenset[int] = frozenset()
-
-    def guards(self, statement: ast.stmt, paths: Iterable[Stack]) -> bool:
-        """Whether a statement, on these paths to it, is come to once for each window."""
-        if id(statement) in self.inside:
-            return True
-        return all(
-            any(isinstance(f, CallFrame) and id(f.node) in self.inside for f in path)
-            for path in paths
-        )
 
 
 class _All:
@@ -162,15 +150,7 @@ def _made(script: Script, step: Step, node: ast.AST, steps: int, keep: bool) -> 
         message += "; BatchNorm takes its statistics from the single batches"
     if note := communicates(script, iteration, window, edits):
         message += f"; {note}"
-    return Accumulated(
-        step,
-        node,
-        message,
-        tuple(edits),
-        window=window,
-        iteration=iteration,
-        inside=frozenset(body.inside),
-    )
+    return Accumulated(step, node, message, tuple(edits), window=window, iteration=iteration)
 
 
 def _check_schedules(iteration: Iteration) -> None:

@@ -24,7 +24,6 @@ from autofast.write.share_helper import HELPER
 
 NAME = "ACCUMULATION_STEPS"
 SHARE = "share_of_window"
-COUNT = "<number>"  # where an expression goes
 COUNTERS = ("step", "batch_idx", "batch_index", "i")
 
 
@@ -77,14 +76,6 @@ class Window:
     def steps_in(self, place: ast.AST) -> str:
         """The number of batches in a window, as it is written in the file of ``place``."""
         return self.number if source_of(place) is self.source else str(self.steps)
-
-    def count(self, place: ast.AST, batches: str = COUNT) -> str:
-        """The number of windows in so many batches, as it is written there."""
-        steps = self.steps_in(place)
-        if self.drop:
-            return f"{batches} // {steps}"
-        more = f"{steps} - 1" if steps == self.number else str(self.steps - 1)
-        return f"({batches} + {more}) // {steps}"
 
     @property
     def constant(self) -> Edit:

@@ -7,17 +7,14 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from autofast.edit.edits import Before, DropElement, Edit, Import, Remove, Rewrite, Wrap
+from autofast.edit.edits import DropElement, Edit, Import, Remove, Rewrite, Wrap
 from autofast.facts.sigmoids import (
     Group,
-    has_value_of,
     idle_layers,
     makes_layer,
     sigmoids,
     taken_by,
 )
-from autofast.flow.defuse import Definition
-from autofast.flow.program import Flow
 from autofast.model.calls import is_method, is_name
 from autofast.model.script import Script
 from autofast.model.source import at, parent_of, source_of, statement_of
@@ -39,7 +36,7 @@ class WithLogits:
     @property
     def nodes(self) -> frozenset[int]:
         losses = (loss for group, _ in self.groups for loss, _ in group.losses)
-        gone = (s for group, _ in self.groups for s in group.sigmoids if s not in group.kept)
+        gone = (s for group, _ in self.groups for s in group.sigmoids)
         return frozenset(map(id, (*losses, *gone)))
 
     @property
@@ -71,15 +68,12 @@ def _planned(script: Script) -> WithLogits:
 
 
 def edits_of(script: Script, group: Group) -> list[Edit]:
-    calls = [c for c in group.calls if c not in group.kept]
-    called = [c for c in calls if not makes_layer(script, c)]
+    called = [c for c in group.calls if not makes_layer(script, c)]
     edits: list[Edit] = []
     for loss in group.written:
         edits += _with_logits(loss)
-    for call in calls:
+    for call in group.calls:
         edits += [_without_layer(call)] if call not in called else _without_call(call)
-    for call, names in group.kept.items():
-        edits += _beside(script, call, names)
     edits += map(Remove, idle_layers(script, called))
     for read in group.reads:
         torch, needed = torch_in(source_of(read))
@@ -108,26 +102,6 @@ def _without_call(call: ast.Call) -> list[Edit]:
         case ast.Assign(targets=[ast.Name(id=name)]) as statement if is_name(inner, name):
             return [Remove(statement)]
     return [Rewrite(call, "{x}", {"x": inner})]
-
-
-def _beside(script: Script, call: ast.Call, names: list[ast.Name]) -> list[Edit]:
-    """The losses are given what goes into ``p = torch.sigmoid(x)``; ``p`` stays, unless they alone
-    have read it.
-    """
-    inner, statement = taken_by(call), statement_of(call)
-    assert inner is not None
-    flow = script.analysis(Flow)
-    target = statement.targets[0]  # type: ignore[attr-defined]
-    uses = flow.definitions(target).uses(Definition(target.id, target))
-    idle = {id(u) for u in uses} <= {id(n) for n in names}
-    if all(has_value_of(flow, n, inner) for n in names):
-        gone = [Remove(statement)] if idle else []
-        return [*(Rewrite(n, ast.unparse(inner)) for n in names), *gone]
-    if idle:
-        return [Rewrite(call, "{x}", {"x": inner})]
-    logits = source_of(call).fresh("logits")
-    before = Before(statement, f"{logits} = {{x}}", {"x": inner})
-    return [before, Rewrite(inner, logits), *(Rewrite(n, logits) for n in names)]
 
 
 def _without_layer(layer: ast.Call) -> Edit:

@@ -9,141 +9,77 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from functools import partial
 
 from autofast.edit.edits import Edit, Keyword, Wrap, literal
 from autofast.facts.updates.rates import counts_batches
 from autofast.model.calls import is_call_of, literal_of
-from autofast.model.script import Scheduler, Script, Tick
+from autofast.model.script import Scheduler, Script
 from autofast.model.source import at
-from autofast.model.syntax import SEQUENCES, has_star, is_operation
-from autofast.model.values import Const, Seq, Values, one
+from autofast.model.syntax import is_operation
+from autofast.model.values import Const
 from autofast.rule import Refusal
 from autofast.write.spelling import spelled
 
 
 @dataclass(frozen=True)
 class Form:
-    """How a scheduler counts: the argument ``name`` at position ``index`` is a number of epochs
-    (``times``), a list of such numbers (``each``), or a factor for each epoch (``root``)."""
+    """How a scheduler counts: the argument ``name`` at position ``index`` is a number of epochs,
+    or a factor for each epoch (``root``)."""
 
     name: str
     index: int
-    kind: str
+    last_epoch: int  # the position of ``last_epoch``, and of ``verbose`` after it
     default: str = ""
-    smooth: bool = True  # between the ends of epochs there are other rates than now
-    last_epoch: int = 0  # the position of ``last_epoch``, and of ``verbose`` after it
+    root: bool = False
 
 
 FORMS = {
-    "StepLR": Form("step_size", 1, "times", smooth=False, last_epoch=3),
-    "MultiStepLR": Form("milestones", 1, "each", smooth=False, last_epoch=3),
-    "ConstantLR": Form("total_iters", 2, "times", "5", smooth=False, last_epoch=3),
-    "LinearLR": Form("total_iters", 3, "times", "5", last_epoch=4),
-    "PolynomialLR": Form("total_iters", 1, "times", "5", last_epoch=3),
-    "ExponentialLR": Form("gamma", 1, "root", last_epoch=2),
-    "CosineAnnealingLR": Form("T_max", 1, "times", last_epoch=3),
-    "CosineAnnealingWarmRestarts": Form("T_0", 1, "times", last_epoch=4),
-    "SequentialLR": Form("milestones", 2, "each", smooth=False, last_epoch=3),
+    "LinearLR": Form("total_iters", 3, 4, "5"),
+    "PolynomialLR": Form("total_iters", 1, 3, "5"),
+    "ExponentialLR": Form("gamma", 1, 2, root=True),
+    "CosineAnnealingLR": Form("T_max", 1, 3),
+    "CosineAnnealingWarmRestarts": Form("T_0", 1, 4),
 }
+SAME = "would give the same learning rates: they change at the ends of epochs only"
+PARTS = "it is made of a function or of schedulers of whole epochs: write them for updates, and step it after every one"
 NEVER = {
     "ReduceLROnPlateau": "it follows a metric of whole epochs, and its patience counts them",
-    "OneCycleLR": "OneCycleLR counts updates already",
-    "CyclicLR": "CyclicLR counts updates already",
-    "LambdaLR": "its function is made for whole epochs: write it for parts of them, and step it after every update",
-    "MultiplicativeLR": "its function is made for whole epochs: write it for parts of them, and step it after every update",
-    "ChainedScheduler": "in small steps its schedulers may combine to other rates",
+    **dict.fromkeys(("OneCycleLR", "CyclicLR"), "it counts updates already"),
+    **dict.fromkeys(("StepLR", "MultiStepLR", "ConstantLR"), SAME),
+    **dict.fromkeys(("LambdaLR", "MultiplicativeLR", "SequentialLR", "ChainedScheduler"), PARTS),
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Conversion:
-    """The edits of one scheduler. ``uses`` tells how often they need the number of updates."""
-
-    scheduler: Scheduler
-    edits: tuple[Edit, ...]
-    smooth: bool
-    uses: int
-
-
-def every_part(script: Script, scheduler: Scheduler, tick: Tick) -> list[Scheduler]:
-    """The scheduler and those that it is made of; raises :class:`Refusal` where they are not
-    known.
-    """
-    parts = [scheduler]
-    for item in _items(scheduler):
-        for thing in item:
-            inner = next((s for s in script.schedulers if any(t is thing for t in s.things)), None)
-            if inner is None:
-                raise Refusal(f"of which schedulers {scheduler.name} is made is not known")
-            if other := next((t for t in inner.ticks if t is not tick), None):
-                raise Refusal(f"a scheduler inside it is stepped by itself on {at(other.node)}")
-            if inner is scheduler:
-                raise Refusal(f"{scheduler.name} may be made of itself")
-            parts += [p for p in every_part(script, inner, tick) if p not in parts]
-    return parts
-
-
-def _items(scheduler: Scheduler) -> tuple[Values, ...]:
-    """What the schedulers in it may be, one after the other."""
-    if scheduler.name != "SequentialLR":
-        return ()
-    listed = one(scheduler.args.get(1, "schedulers"))
-    items = listed.exact if isinstance(listed, Seq) else None
-    if not items:
-        raise Refusal(f"of which schedulers {scheduler.name} is made is not known")
-    return items
-
-
-def check(scheduler: Scheduler, parts: list[Scheduler]) -> None:
-    """Raise :class:`Refusal` where the steps of epochs cannot be those of updates."""
-    for part in parts:
-        if part.own:
-            raise Refusal(f"{part.name} is a class of this project")
-        if part.name in NEVER:
-            raise Refusal(NEVER[part.name])
-        if part.name not in FORMS:
-            raise Refusal(f"what {part.name} counts is not known")
-        form, args = FORMS[part.name], part.args
-        if args.open or args.loose is not None:
-            raise Refusal(f"not all arguments of {part.name} are known ({at(part.node)})")
-        if any(t != Const(-1) for t in args.get(form.last_epoch, "last_epoch")):
-            raise Refusal(f"{part.name} is given the epoch to go on from ({at(part.node)})")
-        if any(t != Const(False) for t in args.get(form.last_epoch + 1, "verbose")):
-            raise Refusal(f"{part.name} prints each of its steps (`verbose`)")
-
-
-def changed(script: Script, scheduler: Scheduler, count: str) -> Conversion:
+def changed(script: Script, scheduler: Scheduler, count: str) -> Edit:
     """What makes ``scheduler`` count updates, of which an epoch has ``count``; raises
     :class:`Refusal`.
     """
-    form = FORMS[scheduler.name]
-    args, call = scheduler.args, scheduler.node
+    args, call, name = scheduler.args, scheduler.node, scheduler.name
+    if scheduler.own:
+        raise Refusal(f"{name} is a class of this project")
+    if name not in FORMS:
+        raise Refusal(f"{name}: {NEVER.get(name, 'what it counts is not known')}")
+    form = FORMS[name]
+    if args.open or args.loose is not None:
+        raise Refusal(f"not all arguments of {name} are known ({at(call)})")
+    if any(t != Const(-1) for t in args.get(form.last_epoch, "last_epoch")):
+        raise Refusal(f"{name} is given the epoch to go on from ({at(call)})")
+    if any(t != Const(False) for t in args.get(form.last_epoch + 1, "verbose")):
+        raise Refusal(f"{name} prints each of its steps (`verbose`)")
     given = args.given(form.index, form.name)
     expr = spelled(call, given)
-    if expr is not None and form.kind in ("times", "each") and counts_batches(script, expr):
-        raise Refusal(f"`{ast.unparse(expr)}` on {at(expr)} counts batches already")
-    factor, made = literal(count), partial(Conversion, scheduler, smooth=form.smooth)
     if expr is None:
         if given is not None or not form.default or args.dicts:
-            raise Refusal(
-                f"`{form.name}` of {scheduler.name} does not stand in its call ({at(call)})"
-            )
-        return made(edits=(Keyword(call, form.name, f"{form.default} * {count}"),), uses=1)
-    if form.kind == "times":
-        if scheduler.name != "CosineAnnealingLR":
-            _whole(script, expr)
-        return made(edits=(Wrap(expr, f"{{}} * {factor}"),), uses=1)
-    if form.kind == "each":
-        if isinstance(expr, SEQUENCES) and not has_star(expr.elts):
-            for e in expr.elts:
-                _whole(script, e)
-            every = tuple(Wrap(e, f"{{}} * {factor}") for e in expr.elts)
-            return made(edits=every, uses=len(every))
+            raise Refusal(f"`{form.name}` of {name} does not stand in its call ({at(call)})")
+        return Keyword(call, form.name, f"{form.default} * {count}")
+    if form.root:
+        _positive(script, expr)
+        return Wrap(expr, f"{{}} ** (1 / {literal(count)})")
+    if counts_batches(script, expr):
+        raise Refusal(f"`{ast.unparse(expr)}` on {at(expr)} counts batches already")
+    if name != "CosineAnnealingLR":
         _whole(script, expr)
-        return made(edits=(Wrap(expr, f"[epoch * {factor} for epoch in {{}}]"),), uses=2)
-    _positive(script, expr)
-    return made(edits=(Wrap(expr, f"{{}} ** (1 / {factor})"),), uses=1)
+    return Wrap(expr, f"{{}} * {literal(count)}")
 
 
 def _whole(script: Script, expr: ast.expr) -> None:

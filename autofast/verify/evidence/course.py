@@ -112,11 +112,23 @@ def unequal(ev: Evidence) -> bool:
     return ev.effect not in ("exact", "recipe") and any(made(a) != made(b) for a, b in pairs(ev))
 
 
+def by_calls(run: Run) -> bool:
+    """Without optimizers and gradients a call by other parameters is a step: of several that are
+    put together (``vmap``) there is one."""
+    return all(step.optimizer < 0 and not step.backwards for step in run.record.steps)
+
+
 def steps(ev: Evidence) -> Check | None:
     """Numbers of steps, where they differ in some pair; None where they do in none."""
     name = NAME
     if not unequal(ev):
         return None
+    if by_calls(ev.a) and by_calls(ev.b):
+        text = f"{made(ev.b)} calls of a model by other parameters, {made(ev.a)} in the original: without an optimizer those are its steps"
+        return unclear(
+            name,
+            f"{text}, and such that are put together do not compare; one by one in both, they would",
+        )
     for a, b in pairs(ev):
         if made(a) == made(b):
             continue

@@ -111,11 +111,8 @@ def gather(
             if run.ok:
                 good[name].setdefault(run.seed, run)
     special = [r for r in runs if r.arm == ORIGINAL and r.ok and r not in plain]
-    half = (
-        None
-        if rules is None
-        else any(rule.lowers_precision for name, rule in all_rules().items() if name in rules)
-    )
+    lower = {name for name, rule in all_rules().items() if rule.lowers_precision}
+    half = None if rules is None else bool(lower & {*rules})
     return Evidence(
         effect,
         tuple(r for r in arms[ORIGINAL] if r.seed == 0),

@@ -18,11 +18,8 @@ from autofast.verify.evidence.record import Checkpoint, Lines, Pass, Record, Run
 
 def compared(runs: Sequence[Run]) -> list[Run]:
     """``runs``; where some are of one process and others of several, all as of one."""
-    return (
-        [joined(run) for run in runs]
-        if len({len(run.records) for run in runs if run.records}) > 1
-        else list(runs)
-    )
+    apart = len({len(run.records) for run in runs if run.records}) > 1
+    return [joined(run) if apart else run for run in runs]
 
 
 def joined(run: Run) -> Run:

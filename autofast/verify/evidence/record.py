@@ -164,13 +164,14 @@ class Saved:
 
     Attributes:
         step: optimizer steps made before. tensors, plain: what was saved, by nested key: prints of
-            tensors, other values in words.
+            tensors, other values in words. live: digests of the models' tensors at that time.
     """
 
     path: str
     step: int
     tensors: Mapping[str, TensorPrint]
     plain: Mapping[str, str]
+    live: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -447,9 +448,4 @@ class Run:
             r.ending in ("steps", "end") or (r.ending == "exit" and r.exit_code == 0)
             for r in self.records
         )
-        return (
-            bool(self.records)
-            and fine
-            and not self.timed_out
-            and any(r.steps for r in self.records)
-        )
+        return fine and not self.timed_out and any(r.steps for r in self.records)

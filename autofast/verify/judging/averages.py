@@ -38,16 +38,12 @@ def check(ev: Evidence) -> Check | None:
     ]
     off = median([y / x for x, y in zip(*rates, strict=True)]) if steps else 1.0
     if abs(off - 1) > RATE:
-        return Check(
-            NAME, False, f"they follow at a rate of {_rate(b):.3g}, {_rate(a):.3g} in the original"
-        )
+        text = f"they follow at a rate of {_rate(b):.3g}, {_rate(a):.3g} in the original"
+        return Check(NAME, False, text)
     held = [len({row.parameter for row in rows}) for rows in (a, b)]
     if 2 * held[1] < held[0]:
-        return Check(
-            NAME,
-            False,
-            f"{held[1]} of the parameters looked at have one, {held[0]} in the original",
-        )
+        text = f"{held[1]} of the parameters looked at have one, {held[0]} in the original"
+        return Check(NAME, False, text)
     return Check(NAME, True, f"at a rate of {_rate(a):.3g}, as in the original")
 
 

@@ -211,18 +211,11 @@ def words(ev: Evidence) -> str:
             parts.append(f"{number} {one if number == 1 else many}{cut if one == 'pass' else ''}")
     text = ", ".join(parts)
     if truncated(ev):
-        lacking = [
-            words
-            for number, words in (
-                (len(training) or not any(p.training for p in record.passes), "no complete pass"),
-                (
-                    len(evaluations) or any(s.evaluating is not None for s in record.steps),
-                    "no evaluation",
-                ),
-                (len(record.saves) or len(record.checkpoints), "no save"),
-            )
-            if not number
-        ]
+        evaluated = evaluations or any(s.evaluating is not None for s in record.steps)
+        passed = training or not any(p.training for p in record.passes)
+        saved = record.saves or record.checkpoints
+        seen = {"no complete pass": passed, "no evaluation": evaluated, "no save": saved}
+        lacking = [words for words, some in seen.items() if not some]
         text = f"of the first {text}{'; ' if lacking else ''}{', '.join(lacking)}{' was seen' if lacking else ''}"
     else:
         text = f"{text}, to the end{' of the script with passes that are cut' if cut else ''}"

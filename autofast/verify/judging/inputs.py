@@ -234,10 +234,7 @@ def _cut(some: list[list[list[float]]]) -> list[list[list[float]]]:
 
 
 def given(ev: Evidence) -> Check | None:
-    """Over at least four seeds; nothing is held against a recipe."""
     name = "what the models are given"
-    if len(ev.pairs) < 4 or ev.effect == "recipe":
-        return None
     looked = 0
     for key in _keys(ev):
         before, after = _cut([[_series(pair[k], key) for pair in ev.pairs] for k in (0, 1)])
@@ -256,11 +253,8 @@ def given(ev: Evidence) -> Check | None:
         text = _looks(ev, key)
         if text:
             return Check(name, False, f"input {key[1]} of model {key[0]}: {text}")
-    return (
-        Check(name, True, f"{looked} inputs in the order and scatter of the original")
-        if looked
-        else None
-    )
+    text = f"{looked} inputs in the order and scatter of the original"
+    return Check(name, True, text) if looked else None
 
 
 def called(ev: Evidence) -> Check | None:
@@ -268,10 +262,14 @@ def called(ev: Evidence) -> Check | None:
     shows it, and nothing else does.
     """
     name = "calls of the models"
-    if ev.effect in ("exact", "recipe") or ev.perturbed is None or len(ev.pairs) < 4:
-        return None
     one, two = (len(run.record.calls) for run in (ev.a, ev.b))
-    if not one or not two or one == two or any(len(o.record.calls) != one for o in ev.others):
+    if (
+        ev.perturbed is None
+        or not one
+        or not two
+        or one == two
+        or any(len(o.record.calls) != one for o in ev.others)
+    ):
         return None
     if max(one, two) >= MOST_CALLS or all(c.passed for c in rounding.judge(ev)):
         return None
@@ -288,7 +286,7 @@ def modules(ev: Evidence) -> Check | None:
     """
     name = "settings of the modules"
     a, b = ev.a.record, ev.b.record
-    if ev.effect == "recipe" or not a.modules or not b.modules:
+    if not a.modules or not b.modules:
         return None
     other = {plain(k): v for k, v in b.modules.items()}
     for key, text in a.modules.items():

@@ -95,11 +95,8 @@ def finite(ev: Evidence) -> Check | None:
                 if all(math.isfinite(k[key].norm) for k in _models(ev, a) if key in k):
                     return Check(name, False, text, verdict=BROKEN)
     bad = sum(not math.isfinite(x) for x in ev.a.record.losses)
-    return Check(
-        name,
-        True,
-        f"{bad} of the original's own losses are no numbers" if bad else "all losses are numbers",
-    )
+    text = f"{bad} of the original's own losses are no numbers" if bad else "all losses are numbers"
+    return Check(name, True, text)
 
 
 def _models(ev: Evidence, a: Run) -> list[Mapping[str, TensorPrint]]:
@@ -144,12 +141,9 @@ def steps(ev: Evidence) -> Check | None:
         return Check(name, False, text, verdict=BROKEN)
     if apart is not None:
         return apart
-    extra = (
-        f", {b.skipped} skipped for infinite gradients ({a.skipped} in the original)"
-        if a.skipped or b.skipped
-        else ""
-    )
-    text = f"{count(len(a.steps), 'step')}, {count(a.backwards, 'backward')}{extra}"
+    text = f"{count(len(a.steps), 'step')}, {count(a.backwards, 'backward')}"
+    if a.skipped or b.skipped:
+        text += f", {b.skipped} skipped for infinite gradients ({a.skipped} in the original)"
     return Check(name, True, text)
 
 

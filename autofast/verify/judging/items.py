@@ -244,13 +244,9 @@ def _different(key: Key, before: Sequence[Items], after: Sequence[Items]) -> str
 
 
 def drawn(ev: Evidence) -> Check | None:
-    """The four questions, over at least four seeds. Under a recipe nothing is held against a
-    script.
-    """
+    """The four questions."""
     name = "what is drawn for single items"
     runs = course.arms(ev)
-    if len(ev.pairs) < 4 or ev.effect == "recipe":
-        return None
     keys = sorted(set.intersection(*({*_items(_Same(run))} for some in runs for run in some)))
     looked = 0
     for key in keys:
@@ -276,12 +272,10 @@ def drawn(ev: Evidence) -> Check | None:
 
 
 def chosen(ev: Evidence) -> Check | None:
-    """Which items are drawn, over at least four seeds: as many come again within a pass, and as
+    """Which items are drawn: as many come again within a pass, and as
     often each, as by a sampler that weighs them."""
     name = "which items are drawn"
     runs = course.arms(ev)
-    if len(ev.pairs) < 4 or ev.effect == "recipe":
-        return None
     loaders = set.intersection(*({*_indices(run)} for some in runs for run in some))
     for loader in sorted(loaders):
         before, after = ([_indices(run)[loader] for run in some] for some in runs)

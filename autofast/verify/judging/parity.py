@@ -2,29 +2,16 @@
 what comes out.
 
 ``wanted`` names the runs to make next, ``judge`` judges those there are; both are functions of the
-runs alone. The test is chosen by the strongest effect of the applied rules:
-
-    exact      bit for bit where the original repeats itself to the bit, else as close to it as it
-    is to itself   (exact) rounding   the first step, the distance that rounding carries, the loss
-    curve against seed noise             (rounding) sampling   equivalence of the loss over seeds,
-    norms of gradients and updates                                (seeded) recipe     the same,
-    without what the recipe changes on purpose unknown    a script that autofast did not write: the
-    strictest of these that it passes is named
-
-Before that, all must keep what no rewrite may change (invariants, settings, tensors, samples,
-printed). The verdict is that of the worst check.
-
-Tried on small trainings in NumPy (tests/test_verify_parity.py): of 21 sound pairs with 30 sets of
-seeds each none was called different, and no pair was left unclear more than twice, but for one of a
-dozen steps, in which the loss hardly falls; 32 faults under six claimed rewrites each were all
-flagged. A recipe may change learning rates, gradients and numbers of steps, so a fault in those is
-seen only in what it does to the loss.
+runs alone. All must keep what no rewrite may change (``table.STRUCTURE``); the strongest effect of
+the applied rules chooses the test of the numbers (``table.NUMBERS``: exact, rounding, seeded), and
+of a script that autofast did not write the strictest that it passes is named. The verdict is that
+of the worst check. What that is worth is tried in tests/test_verify_parity.py.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -41,22 +28,15 @@ from autofast.verify.evidence.gathered import (
 )
 from autofast.verify.evidence.record import FULL, Run
 from autofast.verify.judging import (
-    averages,
     coverage,
-    draws,
     exact,
-    inputs,
-    invariants,
-    items,
     parting,
     printed,
-    resumed,
     rounding,
-    samples,
     saves,
     seeded,
     settings,
-    tensors,
+    table,
     weights,
 )
 from autofast.verify.judging.shared import shared
@@ -64,91 +44,24 @@ from autofast.verify.result import Check, Parity, Sameness, unclear
 
 __all__ = ["Evidence", "Wish", "gather", "judge", "wanted"]
 
-WORST = (
-    Sameness.BROKEN,
-    Sameness.DIFFERENT,
-    Sameness.SUSPICIOUS,
-    Sameness.UNCLEAR,
-    Sameness.EQUIVALENT,
-    Sameness.IDENTICAL,
-)
+WORST = [*map(Sameness, "broken different suspicious unclear equivalent identical".split())]
 BATCH = 4  # seeds are added by so many
 # seeds of a script from elsewhere that is the same to the bit: one run need not reach what the
 # change acts in
 OTHERWISE = 3
-# Checks that are left open for want of seeds.
-BY_SEEDS = (
-    seeded.EQUIVALENCE,
-    seeded.LEARNS,
-    seeded.BAND,
-    course.NAME,
-    settings.RATES,
-    settings.COUNTERS,
-)
+# Checks that are left open for want of seeds, the first of what the training itself decides.
+OWN = (course.NAME, settings.RATES, settings.COUNTERS)
+BY_SEEDS = (seeded.EQUIVALENCE, seeded.LEARNS, seeded.BAND, *OWN)
 COMMON = "with common random numbers"
 MANY = 50  # more seeds than these nobody is told to run
 REPEATS = 4  # runs of an original that does not repeat itself, so that its own scatter is known
 
-_STRUCTURE = (
-    invariants.ended,
-    invariants.enough,
-    invariants.recorded,
-    invariants.finite,
-    resumed.check,
-    invariants.steps,
-    invariants.samples,
-    settings.learning_rates,
-    settings.optimizers,
-    settings.settings,
-    tensors.tensors,
-    tensors.movement,
-    tensors.replicas,
-    settings.counters,
-    settings.clipping,
-    tensors.training_mode,
-    samples.checkpoints,
-    samples.order,
-    samples.content,
-    samples.shuffled,
-    samples.level,
-    samples.scatter,
-    samples.repeated,
-    inputs.modules,
-    inputs.given,
-    inputs.called,
-    draws.check,
-    items.drawn,
-    items.chosen,
-    averages.check,
-    weights.loaded,
-    saves.values,
-    coverage.changes,
-    coverage.reached,
-    coverage.followed,
-    printed.checks,
-)
-
-
-def _failed(name: str, error: Exception) -> Check:
-    return unclear(
-        name, f"the check itself failed and tells nothing: {type(error).__name__}: {error}"
-    )
-
-
-def _asked_of(check: Callable[[Evidence], Check | list[Check] | None], ev: Evidence) -> list[Check]:
-    """Nothing passes because a check of it fails."""
-    try:
-        found = check(ev)
-    except Exception as error:
-        return [_failed(f"{check.__module__.rpartition('.')[2]}.{check.__name__}", error)]
-    return found if isinstance(found, list) else [found] if found else []
-
 
 def _structure(ev: Evidence) -> list[Check]:
-    first = _asked_of(invariants.ended, ev)
+    first = table.asked(table.STRUCTURE[:1], ev)
     if any(check.passed is not True for check in first):
         return first
-    return [found for check in _STRUCTURE for found in _asked_of(check, ev)]
+    return table.asked(table.STRUCTURE, ev)
 
 
 def wanted(effect: str, runs: Sequence[Run], **how: Any) -> list[Wish]:
@@ -163,7 +76,7 @@ def judge(effect: str, runs: Sequence[Run], **how: Any) -> Parity:
     try:
         return _judge(effect, runs, **how)
     except Exception as error:
-        check = _failed("the judgement", error)
+        check = table.failed("the judgement", error)
         return Parity(Sameness.UNCLEAR, effect, (check,), f"{check.name}: {check.text}")
 
 
@@ -298,9 +211,8 @@ def _seeds_wanted(ev: Evidence) -> int:
 
 def _open(ev: Evidence) -> bool:
     """Whether more seeds would tell if the original's course hangs on its numbers, and is kept."""
-    own = (invariants.steps, settings.learning_rates, settings.counters)
-    found = [check(ev) for check in own]
-    return any(c is not None and c.passed is None and c.verdict is Sameness.UNCLEAR for c in found)
+    found = table.asked([row for row in table.STRUCTURE if row.name in OWN], ev)
+    return any(c.passed is None and c.verdict is Sameness.UNCLEAR for c in found)
 
 
 def _more_seeds(ev: Evidence, arm: str, total: int) -> list[Wish]:

@@ -49,11 +49,8 @@ def text_of(ev: Evidence) -> Check | None:
             if kind not in after or (
                 len(fixed) == 1 and ev.effect == "exact" and after[kind] not in fixed
             ):
-                often = (
-                    ""
-                    if kind not in after
-                    else f" ({after[kind]} times, {counts[0][kind]} times by the original)"
-                )
+                times = f" ({after.get(kind)} times, {counts[0][kind]} times by the original)"
+                often = times if kind in after else ""
                 # A recipe may take fewer steps, and then print less often; but not what it would
                 # still have to print twice.
                 due = min(fixed) * min(1.0, len(b.record.steps) / max(1, len(ev.a.record.steps)))
@@ -64,17 +61,12 @@ def text_of(ev: Evidence) -> Check | None:
                     and "#" not in kind
                     and any(other not in c for c in counts for other in after)
                 ):
-                    return Check(
-                        name, None, f"other words are printed: no line {short(kind, 80)!r}"
-                    )
-                return Check(
-                    name,
-                    None if loose else False,
-                    f"not printed as before: {short(kind, 80)!r}{often}",
-                )
-    return (
-        Check(name, True, f"{count(len(steady), 'kind')} of lines, all printed") if steady else None
-    )
+                    text = f"other words are printed: no line {short(kind, 80)!r}"
+                    return Check(name, None, text)
+                text = f"not printed as before: {short(kind, 80)!r}{often}"
+                return Check(name, None if loose else False, text)
+    text = f"{count(len(steady), 'kind')} of lines, all printed"
+    return Check(name, True, text) if steady else None
 
 
 def numbers(ev: Evidence) -> Check | None:
@@ -103,16 +95,10 @@ def numbers(ev: Evidence) -> Check | None:
     if near:
         # Training is the same to the bit; an evaluation in other batches is summed in another
         # order.
-        return Check(
-            name,
-            None,
-            f"{count(near, 'number')} equal up to rounding, {same} of all digit by digit",
-        )
-    return (
-        Check(name, True, f"{count(same, 'number')} equal digit by digit", identical=True)
-        if same
-        else None
-    )
+        text = f"{count(near, 'number')} equal up to rounding, {same} of all digit by digit"
+        return Check(name, None, text)
+    text = f"{count(same, 'number')} equal digit by digit"
+    return Check(name, True, text, identical=True) if same else None
 
 
 def _otherwise(ev: Evidence, a: Run, b: Run) -> str:
@@ -321,6 +307,7 @@ def meaning(ev: Evidence) -> Check | None:
         if len(both) != 1:
             continue
         form, factor = next(iter(both))
+        shows = f"{short(quantity[0], 60)!r} shows {_words(form, factor)} in the original"
         for run, texts in rewritten:
             after = _fitting(run, texts[quantity], 5e-3)
             wanted = factor
@@ -328,17 +315,10 @@ def meaning(ev: Evidence) -> Check | None:
             if ev.effect == "recipe" and _often(run) != _often(ev.a):
                 wanted = factor * _often(run) // _often(ev.a)
                 if not after:  # parts of different size
-                    return Check(
-                        name,
-                        None,
-                        f"{short(quantity[0], 60)!r} shows {_words(form, factor)} in the original; what it shows now is not clear",
-                    )
+                    return Check(name, None, f"{shows}; what it shows now is not clear")
             if (form, wanted) not in after:
                 now = f"; now {_words(*next(iter(after)))}" if len(after) == 1 else ""
-                shows = (
-                    f"{short(quantity[0], 60)!r} shows {_words(form, factor)} in the original{now}"
-                )
-                return Check(name, False, shows + ("" if now else ", and no longer does"))
+                return Check(name, False, shows + (now or ", and no longer does"))
         found.append(_words(form, factor))
     return Check(name, True, f"still {', '.join(sorted(set(found)))}") if found else None
 

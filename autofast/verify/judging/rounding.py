@@ -80,11 +80,8 @@ HALF = Tolerance("16 bits or TF32", 2e-2, 0.10, 0.15)
 
 
 def _relative(x: float, y: float) -> float:
-    return (
-        abs(x - y) / max(abs(x), abs(y), 1e-12)
-        if math.isfinite(x) and math.isfinite(y)
-        else math.inf
-    )
+    known = math.isfinite(x) and math.isfinite(y)
+    return abs(x - y) / max(abs(x), abs(y), 1e-12) if known else math.inf
 
 
 def equal_start(a: Run, b: Run) -> bool:
@@ -190,9 +187,8 @@ def first_step(ev: Evidence) -> Check:
     """(i). ``passed`` is None where random masks or other weights make it impossible to say."""
     name = "first step"
     if not equal_start(ev.a, ev.b):
-        return Check(
-            name, None, "the weights differ before the first step, so that it cannot be compared"
-        )
+        text = "the weights differ before the first step, so that it cannot be compared"
+        return Check(name, None, text)
     agreeing = alike.agreeing_steps(ev)
     whole = ev.effect != "unknown" or alike.throughout(ev)
     far = first_differences(ev.a, ev.b, FIRST if whole else min(FIRST, max(1, agreeing)))
@@ -204,11 +200,8 @@ def first_step(ev: Evidence) -> Check:
     if loss > known.loss and agreeing > 0:
         return Check(name, False, f"{text}, from the same random numbers and the same data")
     if loss > known.loss:
-        return Check(
-            name,
-            None,
-            f"{text}: more than rounding, so either random masks are drawn differently or something else is computed",
-        )
+        text += ": more than rounding, so either random masks are drawn differently or something else is computed"
+        return Check(name, None, text)
     if beyond > 1:
         # The masks are the same: beyond that, it is no rounding.
         limit = 2 if known is HALF else 1 if agreeing > 0 else 10
@@ -238,11 +231,8 @@ def distances(ev: Evidence) -> Check:
     if far is not None:
         return far
     if not tried:
-        return Check(
-            name,
-            None,
-            "no run in double precision and none with perturbed parameters could be made",
-        )
+        text = "no run in double precision and none with perturbed parameters could be made"
+        return Check(name, None, text)
     return Check(name, None, " | ".join(tried))
 
 
@@ -282,16 +272,10 @@ def departs(ev: Evidence) -> Check | None:
     place = next((i for i, value in enumerate(other) if value > max(FAR * own, SEEN)), None)
     drawn = sum(step.backwards for step in ev.a.record.steps[: alike.agreeing_steps(ev)])
     if place is not None and place < drawn:
-        return Check(
-            name,
-            False,
-            f"loss {place + 1} is {other[place]:.2g} away from the original's, where rounding makes {own:.2g}; "
-            "random numbers and data are the same until there",
-        )
+        text = f"loss {place + 1} is {other[place]:.2g} away from the original's, where rounding makes {own:.2g}; "
+        return Check(name, False, f"{text}random numbers and data are the same until there")
     if ev.effect == "unknown" and not alike.throughout(ev):
-        return (
-            None  # what was drawn otherwise, or given to the models, carries further than rounding
-        )
+        return None  # what was drawn or given otherwise carries further than rounding
     if whole and not single(ev) and steadily(ev):
         far = fmean(spans(ev.a, ev.b))
         near = max(eps / FAR, *(fmean(spans(ev.a, run)) for run in rulers))

@@ -35,7 +35,7 @@ from autofast.verify.evidence.record import NORMS, Run
 from autofast.verify.result import Check, Sameness, unclear
 
 EQUIVALENCE, LEARNS, BAND = "loss over seeds", "it learns", "loss curve within seed noise"
-COURSE = "course of the loss over seeds"
+COURSE, LAYERS = "course of the loss over seeds", "norms of layers over seeds"
 COURSE_RISK = 1e-3  # that a window of two equal scripts is off
 UNSEEN = "no loss was seen (that of a backward is, and one that is printed three times)"
 LEAST = 4  # pairs of seeds before anything is judged
@@ -296,7 +296,7 @@ def parts(ev: Evidence) -> Check | None:
     whose gradient is nothing beside the others' in all runs (a bias before a normalisation) holds
     rounding, and tells nothing.
     """
-    name = "norms of layers over seeds"
+    name = LAYERS
     if ev.effect == "recipe" or len(ev.pairs) < LEAST:
         return None
     looked, rounding = 0, _rounding_alone(ev)

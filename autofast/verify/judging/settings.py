@@ -30,14 +30,8 @@ def _rates(run: Run, skipped: bool = True) -> list[tuple[float, ...]]:
 
 
 def _first_rate(a: Run, b: Run, skipped: bool = True) -> int | None:
-    return next(
-        (
-            i
-            for i, (x, y) in enumerate(zip(_rates(a, skipped), _rates(b, skipped), strict=False))
-            if not _same_lr(x, y)
-        ),
-        None,
-    )
+    both = enumerate(zip(_rates(a, skipped), _rates(b, skipped), strict=False))
+    return next((i for i, (x, y) in both if not _same_lr(x, y)), None)
 
 
 def learning_rates(ev: Evidence) -> Check | None:
@@ -45,7 +39,7 @@ def learning_rates(ev: Evidence) -> Check | None:
     by steps that were made.
     """
     name = RATES
-    if ev.effect == "recipe" or not any(_rates(ev.a)):
+    if not any(_rates(ev.a)):
         return None
     if any(_first_rate(ev.a, o) is not None for o in course.runs(ev)):
         return _free_rates(ev, name)
@@ -63,23 +57,15 @@ def learning_rates(ev: Evidence) -> Check | None:
             if decided and not course.known(ev):
                 text = f"they differ from step {place + 1} on: not yet known whether those of the original depend on its numbers; {course.more_seeds(ev)}"
                 return unclear(name, text)
-            group = next(
-                (
-                    i
-                    for i, (x, y) in enumerate(zip(before, after, strict=False))
-                    if not _same_lr((x,), (y,))
-                ),
-                0,
-            )
+            both = enumerate(zip(before, after, strict=False))
+            group = next((i for i, (x, y) in both if not _same_lr((x,), (y,))), 0)
             if len(before) != len(after):
                 text = f"{len(after)} parameter groups at step {place + 1}, {len(before)} in the original"
             else:
                 text = f"learning rate {after[group]:.6g} at step {place + 1}, {before[group]:.6g} in the original"
             return Check(name, False, text)
-    text = (
-        f"equal at {'all ' * (len(ev.a.record.steps) > 1)}{count(len(ev.a.record.steps), 'step')}"
-    )
-    return Check(name, True, text)
+    steps = len(ev.a.record.steps)
+    return Check(name, True, f"equal at {'all ' * (steps > 1)}{count(steps, 'step')}")
 
 
 def _factors(run: Run) -> set[float]:
@@ -124,14 +110,8 @@ def optimizers(ev: Evidence) -> Check | None:
     before, after = (
         tuple(o.lower().replace("fused", "") for o in r.record.optimizers) for r in (ev.a, ev.b)
     )
-    if ev.effect == "recipe":
-        return None
-    words = [
-        ", ".join(
-            kind if n == 1 else f"{n} × {kind}" for kind, n in Counter(r.record.optimizers).items()
-        )
-        for r in (ev.a, ev.b)
-    ]
+    counts = [Counter(r.record.optimizers).items() for r in (ev.a, ev.b)]
+    words = [", ".join(f"{n} × " * (n > 1) + kind for kind, n in some) for some in counts]
     if before == after:
         return Check(name, True, words[0]) if before else None
     return Check(name, False, f"{words[1] or 'none'}; in the original {words[0] or 'none'}")
@@ -146,7 +126,7 @@ def settings(ev: Evidence) -> Check | None:
     skipped: a schedule of the momentum is then behind.
     """
     name = "optimizer settings"
-    if ev.effect == "recipe" or len(ev.a.record.optimizers) != len(ev.b.record.optimizers):
+    if len(ev.a.record.optimizers) != len(ev.b.record.optimizers):
         return None
     a, b = ev.a.record.settings, ev.b.record.settings
     steady = [
@@ -211,8 +191,6 @@ def clipping(ev: Evidence) -> Check | None:
     more.
     """
     name = "gradient clipping"
-    if ev.effect == "recipe":
-        return None
     before, after = map(_gradients, course.arms(ev))
     limits = []
     for optimizer, a in before.items():
@@ -227,11 +205,8 @@ def clipping(ev: Evidence) -> Check | None:
         if two is not None and (over := sum(v > two * 1.01 for v in a)):
             text = f"gradient norms are clipped to {two:.4g}; {over} of {len(a)} of the original's exceed that, up to {max(a):.4g}"
             return Check(name, False, text)
-    return (
-        Check(name, True, f"to {', '.join(f'{x:.4g}' for x in limits)}, as in the original")
-        if limits
-        else None
-    )
+    text = f"to {', '.join(f'{x:.4g}' for x in limits)}, as in the original"
+    return Check(name, True, text) if limits else None
 
 
 def _counts(record: Record) -> dict[str, float]:
@@ -249,8 +224,6 @@ def counters(ev: Evidence) -> Check | None:
     the numbers to decide.
     """
     name = COUNTERS
-    if ev.effect == "recipe":
-        return None
     known = [_counts(o.record) for o in course.runs(ev)]
     usual, now = _counts(ev.a.record), _counts(ev.b.record)
     both = {k: (usual[k], now[k]) for k in usual if k in now}

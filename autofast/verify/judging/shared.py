@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from autofast.verify.evidence import outputs
-from autofast.verify.evidence.course import made, unequal
+from autofast.verify.evidence.course import by_calls, made, unequal
 from autofast.verify.evidence.figures import lines, skeleton
 from autofast.verify.evidence.gathered import Evidence, given
-from autofast.verify.evidence.record import Record, Run, TensorPrint
+from autofast.verify.evidence.record import Record, Run, Step, TensorPrint
 
 T = TypeVar("T")
 
@@ -23,12 +23,14 @@ def shared(ev: Evidence) -> Evidence:
     """Unequal runs as far as both go; ``uncut`` of the result is ``ev``. As it is where no pair is
     unequal.
     """
+    some = (*ev.originals, *ev.rewritten, *ev.others, *(b for _, b in ev.pairs), *ev.made)
+    some = (*some, *(run for run in (ev.double, ev.perturbed) if run is not None))
     if _in_portions(ev):
-        some = (*ev.originals, *ev.rewritten, *ev.others, *(b for _, b in ev.pairs), *ev.made)
-        some = (*some, *(run for run in (ev.double, ev.perturbed) if run is not None))
         ev = _with(ev, {id(run): _summed(run) for run in some})
     if not unequal(ev):
         return ev
+    if by_calls(ev.a) and by_calls(ev.b):
+        return replace(_with(ev, {id(run): _without_steps(run) for run in some}), uncut=ev)
     first = [r for r in (*ev.originals, *ev.rewritten, ev.double, ev.perturbed) if r is not None]
     cut = {id(run): run for run in (*first, *ev.others)}
     groups = [[r for r in first if r.ok]] if made(ev.a) != made(ev.b) else []
@@ -80,6 +82,13 @@ def _summed(run: Run) -> Run:
         losses = tuple(loss for step in steps for loss in step.losses)
         records.append(replace(record, steps=steps, losses=losses, backwards=len(losses)))
     return replace(run, records=tuple(records))
+
+
+def _without_steps(run: Run) -> Run:
+    """Those of the two are not the same ones, nor is what is counted by them."""
+    none: dict[str, Any] = dict.fromkeys(("calls", "evaluations", "averages"), ())
+    none |= {"steps": (Step(0, -1, 0.0, 0.0, {}),) * 2, "drawn": {}, "masks": None}
+    return replace(run, records=tuple(replace(one, **none) for one in run.records))
 
 
 def _as_far(group: Sequence[Run]) -> list[Run]:

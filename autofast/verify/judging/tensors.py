@@ -122,10 +122,8 @@ def movement(ev: Evidence) -> Check | None:
         - {plain(k) for k in ev.a.record.trainable_unused}
     )
     if lost:
-        text = (
-            f"{len(lost)} parameters receive gradients and are held by no optimizer: {shown(lost)}"
-        )
-        return Check(name, False, text)
+        text = f"{len(lost)} parameters receive gradients, and no optimizer holds them"
+        return Check(name, False, f"{text}: {shown(lost)}")
     if not a or not b:
         return None
     text = f"{sum(d > 0 for d in a.values())} of {len(a)} tensors move, the same ones"
@@ -190,16 +188,10 @@ def training_mode(ev: Evidence) -> Check | None:
         before, after = map(median, usual)
         if _modes(a) != _modes(b) and all((_modes(a), _modes(b))) and abs(before - after) <= 1e-3:
             text = f"{_percent([*_modes(b)])} of the modules train in single calls, {_percent([*_modes(a)])} in the original"
-            return Check(
-                name,
-                False if _modes(a) - _modes(b) and {s.evaluating for s in b} != {None} else None,
-                text,
-            )
-        return Check(
-            name,
-            abs(before - after) <= 1e-3,
-            f"{100 * after:.0f} % of the modules train, {100 * before:.0f} % in the original",
-        )
+            lost = _modes(a) - _modes(b) and {s.evaluating for s in b} != {None}
+            return Check(name, False if lost else None, text)
+        text = f"{100 * after:.0f} % of the modules train, {100 * before:.0f} % in the original"
+        return Check(name, abs(before - after) <= 1e-3, text)
     seen = 0
     off = []
     unseen = _unseen(ev)
@@ -209,12 +201,8 @@ def training_mode(ev: Evidence) -> Check | None:
         if x.training is not None and y.training is not None:
             seen += 1
             if alike and abs(x.training - y.training) > 1e-3:
-                off.append(
-                    (
-                        i,
-                        f"{100 * y.training:.0f} % of the modules train at step {i + 1}, {100 * x.training:.0f} % in the original",
-                    )
-                )
+                text = f"{100 * y.training:.0f} % of the modules train at step {i + 1}, {100 * x.training:.0f} % in the original"
+                off.append((i, text))
                 continue
         # Not called any more, nor with gradients in its place: a part of the model is, or nothing.
         gone = x.evaluating is not None and y.evaluating is None and calls[0][i] == calls[1][i]

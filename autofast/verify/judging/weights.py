@@ -77,7 +77,7 @@ def loaded(ev: Evidence) -> Check | None:
     for a, b in course.pairs(whole):
         steps = course.made(a)
         same = course.trained_alike(a.record, b.record, draws=True)
-        if ev.effect == "recipe" or not same or _until(a, steps) != _until(b, steps):
+        if not same or _until(a, steps) != _until(b, steps):
             continue
         if (far := state_apart(a, b, buffers=False)) > FAR:
             text = f"{far:.2g} of their norm apart, and all before the same to the bit: others were loaded, or kept (seed {a.seed})"
@@ -88,14 +88,11 @@ def loaded(ev: Evidence) -> Check | None:
 def _until(run: Run, steps: int) -> tuple[object, ...]:
     """What is seen of a run beside its steps, before the last of them."""
     record = run.record
+    saves = [(s.step, {k: v.sha for k, v in s.tensors.items()}) for s in record.saves]
     return (
         [e for e in record.evaluations if e.step < steps],
         [(c.model, c.samples, c.sums, c.step) for c in record.calls if c.step < steps],
-        [
-            (s.step, {k: v.sha for k, v in s.tensors.items()})
-            for s in record.saves
-            if s.step < steps
-        ],
+        [save for save in saves if save[0] < steps],
     )
 
 

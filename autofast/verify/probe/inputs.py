@@ -16,7 +16,7 @@ from . import surroundings
 from .core import Probe
 from .loaders import readable, weights
 from .training import compiling
-from .unaided import bare
+from .unaided import unwrapped
 from .walk import walk
 
 MOST_CALLS = 4000
@@ -27,7 +27,7 @@ LONGEST = 1024
 
 def named(entry: Any) -> list[tuple[str, Any]]:
     """Tensors with the way to them: ``0``, ``1.0``, ``mask``."""
-    leaves = ((".".join(path), bare(leaf)) for path, leaf in walk(entry))
+    leaves = ((".".join(path), unwrapped(leaf)) for path, leaf in walk(entry))
     return [(path, leaf) for path, leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 

@@ -152,7 +152,7 @@ def torch_arrived(
         models = state.State(probe)
         steps.constructed.append(models.constructed)
         if wanted.state:
-            steps.models = models.ended
+            steps.models, saves.models = models.ended, models.prints
             models.inputs, models.draws = given, random
             followed = averages.Averages(probe, models.optimizers)
             steps.each_backward = followed.look

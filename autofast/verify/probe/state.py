@@ -17,6 +17,7 @@ from .core import Probe
 from .gradients import LATELY, by_parts, norm, parameters, together
 from .prints import Printer
 from .training import compiling
+from .unaided import unwrapped
 
 ASKING = "_forward_pre_hooks_with_kwargs"
 # Wrappers that call what they hold, as anybody else would.
@@ -149,7 +150,8 @@ class State:
             for number in numbers:
                 for name, tensor in of(self.models[number]):
                     if tensor.is_floating_point() and not lazy(tensor):
-                        key, new = (what, f"{number}/{name}"), tensor.detach().clone()
+                        key = what, f"{number}/{name}"
+                        new = unwrapped(tensor.detach()).clone()
                         old, self.before[key] = self.before.get(key, new), new
                         same = old.shape == new.shape
                         ways.append(norm([new - old.to(new.device)]) if same else None)

@@ -21,7 +21,7 @@ from .training import Training, compiling, kept
 BEFORE = 2  # changes that are no training: an initialisation, a checkpoint
 
 
-def bare(tensor: Any) -> Any:
+def unwrapped(tensor: Any) -> Any:
     """What torch.func has wrapped: of ``vmap``, all of it."""
     inside: Any = getattr(torch._C, "_functorch", None)
     while (
@@ -60,18 +60,20 @@ class Unaided:
             if before is not None and now != before[1]:
                 self.changes += 1
                 if self.changes > BEFORE:
-                    self.stepped()
+                    self.stepped(any(unwrapped(one) is not one for one in module.parameters()))
 
     def look(self, module: Any) -> Any:
         with torch.no_grad():
-            values = [bare(one.detach()).double() for one in module.parameters()]
+            values = [unwrapped(one.detach()).double() for one in module.parameters()]
             return [(float(one.sum()), float(one.square().sum())) for one in values]
 
-    def stepped(self) -> None:
+    def stepped(self, inside: bool) -> None:
+        """``inside`` of vmap nothing of what training begins with can be printed."""
         probe = self.probe
         probe.trains()
         probe.resumed()
-        self.training.begins()
+        if not inside:
+            self.training.begins()
         now = probe.clock()
         probe.events.append(("u", now, now, self.training.ended()))
         probe.step_ended(now)
@@ -116,7 +118,7 @@ class Unaided:
                 result = function(*args, **kwargs)
             finally:
                 self.depth = 0
-            loss = bare(result[0] if isinstance(result, tuple) else result)
+            loss = unwrapped(result[0] if isinstance(result, tuple) else result)
             self.went_back(start, kept(loss.detach().sum()))
             return result
 
