@@ -212,6 +212,21 @@ def test_items_that_hold_themselves(tmp_path: Path) -> None:
     assert any(isinstance(t, Tensor) and t.batch for t in shown(script))
 
 
+def test_a_tensor_of_a_list_that_holds_itself(tmp_path: Path) -> None:
+    """Nothing is taken for nested too deeply, and nothing is said of the tensor's kind."""
+    script = read(tmp_path, """
+        import torch
+        import probe
+
+        rows = [1.5]
+        while probe.maybe():
+            rows = [rows, 2.5]
+        probe.show(torch.tensor(rows))
+    """)  # fmt: skip
+    assert script.notes == []
+    assert [t.dtype for t in shown(script) if isinstance(t, Tensor)] == ["?"]
+
+
 def test_devices_that_are_made_of_themselves(tmp_path: Path) -> None:
     text = """
 import torch
