@@ -571,7 +571,7 @@ def test_a_pass_through_a_module_is_followed_once(
 def test_what_reaches_too_much_is_searched_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A call that reaches more than to follow it again costs is followed, not searched each time."""
+    """A call that reaches more than to follow it costs is followed, not searched each time."""
     searches = []
 
     def counted(roots: Iterable[Thing], most: int) -> list[Thing] | None:
