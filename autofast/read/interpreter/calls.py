@@ -274,9 +274,7 @@ class Calls(Entering):
                 self.call_values(self.bind_members(values(func), inst, node), args, node)
         finally:
             self.building.pop()
-        if "metaclass" in cls.external and not any(
-            n.startswith(("abc.", "enum.")) for n in cls.external
-        ):
+        if "metaclass" in cls.external:
             return values(inst, Unknown(f"{cls.node.name} has a metaclass"))
         if cls.find("__new__"):
             return values(inst, Unknown(f"{cls.node.name} has its own __new__"))
