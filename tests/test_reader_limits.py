@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from autofast.model import limits
 from autofast.model.source import BadInput
 from autofast.model.values import Tensor
 from autofast.read.recover import build
@@ -188,6 +189,39 @@ def test_what_is_around_a_call_that_is_given_up_is_not_around_what_follows(
     (backward,) = (o for site in script.methods("backward") for o in site)
     assert [type(f).__name__ for f in backward.stack] == ["CallFrame", "LoopFrame"]
     assert backward.grad == "on"
+
+
+KEEPS = "        if probe.maybe():\n            self.kept = [n, [n], {1: n, 2: [n]}]\n"
+KIND = "class Table<n>(Table):\n    def __init__(self, n):\n        super().__init__(n)\n"
+CHOICE = f"""
+class Table(Dataset):
+    def __init__(self, n):
+{KEEPS * 8}
+    def __len__(self):
+        return 10
+    def __getitem__(self, i):
+        return torch.ones(3), 1
+{many(KIND, 8)}
+def main():
+    made = [{many("Table<n>", 8, ", ")}][probe.number()](7)
+    model = nn.Linear(3, 2).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in DataLoader(made, batch_size=2):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x.cuda()), y.cuda()).backward()
+        optimizer.step()
+main()
+"""
+
+
+def test_many_classes_one_of_which_is_chosen_leave_room_for_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "READING", 1_000)
+    monkeypatch.setattr(limits, "CHOSEN", 300, raising=False)
+    script = read(tmp_path, HEAD + CHOICE)
+    assert len(script.steps) == 1
+    assert "__init__()" in script.unread
 
 
 def test_items_that_hold_themselves(tmp_path: Path) -> None:
