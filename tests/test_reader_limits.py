@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from autofast.model import limits
 from autofast.model.source import BadInput
 from autofast.model.values import Tensor
 from autofast.read.recover import build
@@ -190,6 +191,39 @@ def test_what_is_around_a_call_that_is_given_up_is_not_around_what_follows(
     assert backward.grad == "on"
 
 
+KEEPS = "        if probe.maybe():\n            self.kept = [n, [n], {1: n, 2: [n]}]\n"
+KIND = "class Table<n>(Table):\n    def __init__(self, n):\n        super().__init__(n)\n"
+CHOICE = f"""
+class Table(Dataset):
+    def __init__(self, n):
+{KEEPS * 8}
+    def __len__(self):
+        return 10
+    def __getitem__(self, i):
+        return torch.ones(3), 1
+{many(KIND, 8)}
+def main():
+    made = [{many("Table<n>", 8, ", ")}][probe.number()](7)
+    model = nn.Linear(3, 2).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in DataLoader(made, batch_size=2):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x.cuda()), y.cuda()).backward()
+        optimizer.step()
+main()
+"""
+
+
+def test_many_classes_one_of_which_is_chosen_leave_room_for_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "READING", 1_000)
+    monkeypatch.setattr(limits, "CHOSEN", 300, raising=False)
+    script = read(tmp_path, HEAD + CHOICE)
+    assert len(script.steps) == 1
+    assert "__init__()" in script.unread
+
+
 def test_items_that_hold_themselves(tmp_path: Path) -> None:
     script = read(tmp_path, """
         import torch
@@ -210,6 +244,21 @@ def test_items_that_hold_themselves(tmp_path: Path) -> None:
             probe.show(batch["row"][1])
     """)  # fmt: skip
     assert any(isinstance(t, Tensor) and t.batch for t in shown(script))
+
+
+def test_a_tensor_of_a_list_that_holds_itself(tmp_path: Path) -> None:
+    """Nothing is taken for nested too deeply, and nothing is said of the tensor's kind."""
+    script = read(tmp_path, """
+        import torch
+        import probe
+
+        rows = [1.5]
+        while probe.maybe():
+            rows = [rows, 2.5]
+        probe.show(torch.tensor(rows))
+    """)  # fmt: skip
+    assert script.notes == []
+    assert [t.dtype for t in shown(script) if isinstance(t, Tensor)] == ["?"]
 
 
 def test_devices_that_are_made_of_themselves(tmp_path: Path) -> None:

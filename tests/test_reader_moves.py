@@ -183,3 +183,11 @@ def last(tree):
 probe.show(last([1, [2, [3, ["a"]]]]))
 """
     assert not any("itself" in getattr(t, "why", "") for t in shown(read(tmp_path, HEAD + code)))
+
+
+@pytest.mark.parametrize("move", ["cuda(x)", "to(x, 'cuda')", "half(x)", "type(x, torch.int)"])
+def test_a_method_that_is_asked_of_the_class(move: str, tmp_path: Path) -> None:
+    """Nothing is said of what moves or casts in this way: it is not where it was."""
+    text = f"x = torch.ones(3)\nprobe.show(torch.Tensor.{move})\n"
+    text += f"probe.show(list(map(lambda x: torch.Tensor.{move}, [x]))[0])\n"
+    assert not any(isinstance(t, Tensor) for t in shown(read(tmp_path, HEAD + text)))

@@ -475,6 +475,17 @@ class A(metaclass=M):
     v = 1
 probe.show(A().v)
 """,
+    "metaclass of an abstract class": """
+import abc
+class M(abc.ABCMeta):
+    def __call__(cls, *a):
+        o = super().__call__(*a)
+        o.v = 5
+        return o
+class A(abc.ABC, metaclass=M):
+    v = 1
+probe.show(A().v)
+""",
     "dataclass": """
 from dataclasses import dataclass, field, replace
 @dataclass
@@ -1814,3 +1825,22 @@ def test_elements_of_lists_of_objects(expression: str, tmp_path: Path) -> None:
         ({expression}).train()
     """
     assert Const(4) in shown(read(tmp_path, code))
+
+
+def test_objects_of_abstract_classes_are_objects(tmp_path: Path) -> None:
+    """``abc.ABCMeta`` makes objects as ``type`` does, also those of a class below."""
+    code = """
+        import abc
+        import probe
+
+        class Base(metaclass=abc.ABCMeta):
+            @abc.abstractmethod
+            def name(self): ...
+
+        class Net(Base):
+            def name(self):
+                return "net"
+
+        probe.show(Net())
+    """
+    assert [type(t).__name__ for t in shown(read(tmp_path, code))] == ["Inst"]

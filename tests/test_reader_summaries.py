@@ -4,13 +4,16 @@ they rest on has changed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from autofast.model.values import Const
+from autofast.model.values import Const, Thing
 from autofast.read.interpreter.interpreter import Interpreter
 from autofast.read.project import Project
+from autofast.read.state import summaries
+from autofast.read.state.reachable import reached
 from tests.reading import HEAD, read, shown
 
 TRAIN = """
@@ -563,3 +566,28 @@ def test_a_pass_through_a_module_is_followed_once(
         assert len(script.steps[0].forwards) == 1 and len(script.loaders[0].uses) == 2
     else:
         assert any(note.startswith("train_epoch() is too large") for note in script.notes)
+
+
+def test_what_reaches_too_much_is_searched_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that reaches more than to follow it costs is followed, not searched each time."""
+    searches = []
+
+    def counted(roots: Iterable[Thing], most: int) -> list[Thing] | None:
+        found = reached(roots, most)
+        searches.append(found)
+        return found
+
+    monkeypatch.setattr(summaries, "reached", counted)
+    rows = ", ".join(f"[[{n}]]" for n in range(300))
+    calls = "".join(f"counter.n = [{n}]\nget(large)\n" for n in range(9))
+    read(tmp_path, f"""
+class Counter:
+    pass
+counter = Counter()
+large = [{rows}]
+def get(x):
+    return x
+{calls}""")  # fmt: skip
+    assert searches == [None]

@@ -403,3 +403,28 @@ def test_items_that_are_drawn_more_often(tmp_path: Path, edit: tuple[str, str], 
         assert found.verdict is Sameness.DIFFERENT and said in found.summary, found
     else:
         assert found.verdict in FINE, found
+
+
+JUDGED = """    model.eval()
+    with torch.no_grad():
+        held = F.cross_entropy(model(x[80:]), y[80:])
+    print(f"epoch {epoch} loss {total / 6:.5f} held {held:.2f}")
+"""
+
+
+@pytest.mark.parametrize("beside", [("x[80:]), y[80:]", "x[:16]), y[:16]"), ("80:", "-16:")])
+def test_evaluations_of_other_data(tmp_path: Path, beside: tuple[str, str]) -> None:
+    """However each step draws, and whatever seeds make of what is printed."""
+    folder = tmp_path / "scripts"
+    folder.mkdir()
+    text = SCRIPT.replace('    print(f"epoch {epoch} loss {total / 6:.5f}")\n', JUDGED)
+    (folder / "train.py").write_text(text)
+    bench = Bench(tmp_path, folder)
+    drawn = ("        noise = ", "        rng.normal(size=3)\n        noise = ")
+    edits = (drawn, (JUDGED, JUDGED.replace(*beside)))
+    found = bench.judge(Case("", "train", "unknown", edits, folder=folder), seeds=4)
+    bench.close()
+    check = next(one for one in found.checks if one.name == "data of evaluations")
+    assert check.passed is (beside[0] == "80:"), check
+    if not check.passed:
+        assert found.verdict is Sameness.DIFFERENT and "other data at every" in found.summary

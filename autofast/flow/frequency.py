@@ -168,7 +168,11 @@ def rare_arm(gate: ast.If) -> bool | None:
     and what is only made where it is missing (``if self.mask is None: self.mask = ...``). A
     condition on the configuration or the rank is not.
     """
-    return next((value for value in (True, False) if _is_rare(gate.test, value, gate)), None)
+    known: tuple[bool | None] | None = getattr(gate, "_af_rare_arm", None)  # asked very often
+    if known is None:
+        rare = next((value for value in (True, False) if _is_rare(gate.test, value, gate)), None)
+        known = gate._af_rare_arm = (rare,)  # type: ignore[attr-defined]
+    return known[0]
 
 
 def is_rare(frame: BranchFrame) -> bool:

@@ -179,10 +179,9 @@ class Log:
         way = (grad, this, known[1])
         if (place := ways.get(way)) is not None:
             old = site.occurrences[place]
-            before = old.result
-            if before is not result:
-                result = before | result
-            site.occurrences[place] = Occurrence(stack, old.order, this, args, result, grad, data)
+            if old.result is not result:
+                old.result = old.result | result
+            old.stack, old.this, old.args, old.data = stack, this, args, data
         elif len(ways) < MOST_WAYS:
             ways[way] = len(site.occurrences)
             site.occurrences.append(Occurrence(stack, self._count, this, args, result, grad, data))

@@ -20,6 +20,7 @@ READING = 360_000  # for one script
 SHARE = 0.9  # of what is left, for one call: a deep helper cannot starve the training loop
 UNCALLED = 0.5  # of what is left, for one function that nothing calls
 SEVERAL = 90_000  # for one call of several networks, one of which is chosen, by name or otherwise
+CHOSEN = 40_000  # for one call of many other classes, one of which is chosen
 IMPORTED = 60_000  # for the top level of one imported file, beside the others
 FETCHED = 40_000  # for what a loader makes of the items of its dataset
 FED = 20_000  # the same for a framework's trainer
@@ -37,6 +38,7 @@ MOST_VALUES = 48  # more things than this are "unknown"
 # the same of objects of one class: the blocks and layers of a deep network, as its methods see them
 MOST_ALIKE = 512
 MOST_CALLEES = 24  # functions and classes one of which is called: of more, none is followed
+MANY = 4  # classes, one of which is called, that share a budget
 MOST_HELD = 20_000  # things that are looked for in one that is left out of a set
 FEW = 4  # items of a loop that are followed one by one
 MOST_ITEMS = 64  # of a list that are told apart

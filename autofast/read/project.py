@@ -118,7 +118,7 @@ class Project:
             if parts
             else (target / "__init__.py",)
         ):
-            if disk.is_file(path) or path.resolve() in self.overlay:
+            if disk.is_file(path) or (self.overlay and path.resolve() in self.overlay):
                 if path.resolve() in self.broken:
                     return None
                 try:

@@ -121,9 +121,13 @@ def _over_layers(loop: ast.AST) -> bool:
     """Whether a loop calls what it goes over, ``layer(x)``, ``self.layers[n](x)``: layers, each of
     which takes what the last one gave.
     """
-    targets = names_in(loop.target) if isinstance(loop, ast.For) else frozenset()
-    called = (call.func for call in nodes_in(loop, ast.Call))
-    return any(names_in(f) & targets for f in called if not isinstance(f, ast.Attribute))
+    known: bool | None = getattr(loop, "_af_over_layers", None)  # asked for each event within
+    if known is None:
+        targets = names_in(loop.target) if isinstance(loop, ast.For) else frozenset()
+        called = (call.func for call in nodes_in(loop, ast.Call))
+        known = any(names_in(f) & targets for f in called if not isinstance(f, ast.Attribute))
+        loop._af_over_layers = known  # type: ignore[attr-defined]
+    return known
 
 
 def _keeps_state(call: ast.AST) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from autofast.model import limits
 from autofast.model.calls import is_name
 from autofast.model.changes import CLOCK
 from autofast.model.device_loader import MARK, is_device_loader
 from autofast.model.kinds import is_module
-from autofast.model.limits import SEVERAL
+from autofast.model.limits import MANY, SEVERAL
 from autofast.model.names import CONTEXT, LOADER
 from autofast.model.source import parent_of
 from autofast.model.syntax import is_read
@@ -151,9 +152,13 @@ class Calls(Entering):
         if classes and not self.each:
             callee = callee - classes | one_of(classes)
         self.several = self.several or bool(classes and self.each)
-        if not self.several or len(callee) < 2:
+        if self.several and len(callee) > 1:
+            most = SEVERAL
+        elif sum(isinstance(t, Cls) for t in callee) >= MANY:
+            most = limits.CHOSEN
+        else:
             return self.call_each(callee, args, node)
-        self.limits.append(min(self.limits[-1], self.steps + SEVERAL))
+        self.limits.append(min(self.limits[-1], self.steps + most))
         try:
             return self.call_each(callee, args, node)
         finally:
@@ -269,9 +274,7 @@ class Calls(Entering):
                 self.call_values(self.bind_members(values(func), inst, node), args, node)
         finally:
             self.building.pop()
-        if "metaclass" in cls.external and not any(
-            n.startswith(("abc.", "enum.")) for n in cls.external
-        ):
+        if "metaclass" in cls.external:
             return values(inst, Unknown(f"{cls.node.name} has a metaclass"))
         if cls.find("__new__"):
             return values(inst, Unknown(f"{cls.node.name} has its own __new__"))

@@ -250,7 +250,9 @@ class Statements(Binding):
             for t in self.at.get(id(d.func if isinstance(d, ast.Call) else d), NOTHING)
         )
         has_metaclass = [
-            k.arg for k in node.keywords if self.expr(k.value, env) and k.arg == "metaclass"
+            k.arg
+            for k in node.keywords
+            if self.expr(k.value, env) - PLAIN_METACLASSES and k.arg == "metaclass"
         ]
         choices: Iterable[tuple[Thing, ...]] = product(*filter(None, given))
         if prod(map(len, filter(None, given))) > MOST_CALLEES:
@@ -534,6 +536,8 @@ class Statements(Binding):
     # ----------------------------------------------------------------------------------- assignment
 
 
+# These make objects as `type` does.
+PLAIN_METACLASSES = values(Ref("abc.ABCMeta"), Ref("builtins.type"))
 DATACLASSES = frozenset(("dataclass", "define", "attrs", "frozen", "mutable", "s"))
 _WAYS_OUT: dict[type[ast.stmt], str] = {
     ast.Return: "return",

@@ -36,6 +36,8 @@ from autofast.read.state.core import Core
 
 ROOTS = "torch torch.nn.functional torch.Tensor torch.nn.init torch.cuda".split()
 ROOTS += "torch.cuda.FloatTensor torch.fft".split()
+MOVES = "to cuda cpu xpu type type_as float double half bfloat16 long int bool byte".split()
+MOVES += "item tolist numpy".split()
 GRADIENTS = ("torch.autograd.grad", "torch.autograd.functional.jacobian", "torch.func.grad")
 gives(*names.GENERATORS, *AUTOCAST, "peft.get_peft_model")(make)
 
@@ -70,6 +72,12 @@ def _compiled(interp: Core, name: str, args: Arguments, node: ast.AST | None) ->
 @gives(*(f"{root}.load" for root in ROOTS))
 def _loaded(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
     return values(Unknown("it is loaded from a file"))
+
+
+@gives(*(f"torch.Tensor.{name}" for name in MOVES))
+def _by_its_class(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    """``torch.Tensor.to(x, "cuda")``: another device or type, or no tensor any more."""
+    return values(result_of(name))
 
 
 @gives(*(f"{root}.*" for root in ROOTS))
@@ -216,10 +224,13 @@ def _default_dtype(short: str, args: Arguments) -> str:
     return "int" if kinds and kinds <= {int, bool} and short != "range" else "?"
 
 
-def _kinds(thing: Thing) -> set[type | None]:
-    """The Python types of the numbers in a value; None among them for what is not known."""
-    if isinstance(thing, Seq):
-        return {kind for t in thing.any() for kind in _kinds(t)} or {float}
+def _kinds(thing: Thing, around: tuple[Thing, ...] = ()) -> set[type | None]:
+    """The Python types of the numbers in a value; None among them for what is not known, as in a
+    list that holds itself.
+    """
+    if isinstance(thing, Seq) and thing not in around:
+        inner = (*around, thing)
+        return {kind for t in thing.any() for kind in _kinds(t, inner)} or {float}
     if isinstance(thing, Const) and isinstance(thing.value, tuple):
         return {type(v) for v in thing.value}
     return {type(thing.value) if isinstance(thing, Const) else None}

@@ -88,8 +88,10 @@ def _parts(thing: Any) -> list[Any]:
     own = thing.__dict__
     tables = [own[name] for name in TABLES.get(type(thing), ())]
     known: tuple[int, list[Any], list[Any]] | None = own.get("_parts")
-    if known is not None and not changed_since((thing,), known[0]):
-        if all(map(is_, tables, known[1])):
+    if known is not None and own.get("changed", 0) <= (ticks := known[0]):
+        if all(map(is_, tables, known[1])) and all(
+            getattr(t, "changed", 0) <= ticks for t in tables
+        ):
             return known[2]
     held = (part for values in _held(thing) for part in values if type(part) not in PLAIN)
     parts = list({id(part): part for part in held}.values())

@@ -58,17 +58,20 @@ class Summary:
     in_turns: bool  # it made dicts, which are others in the first pass of a loop
     most: int  # that is looked through before it is followed again
     reached: list[Thing] | None = None  # from the roots
+    # The largest ``most`` that was too few, for this call or the one before it: not tried again.
+    too_few: int = 0
 
     def holds(self) -> bool:
         """Whether nothing it rests on has changed since."""
         if not all(_unchanged(env.held(name), found) for env, name, found, _ in self.reads):
             return False
         if self.ticks != CLOCK.ticks:
-            if self.epoch != CLOCK.epoch:
+            if self.epoch != CLOCK.epoch or self.most <= self.too_few:
                 return False
             if self.reached is None:
                 self.reached = reached(self.roots, self.most)
             if self.reached is None:
+                self.too_few = self.most
                 return False
             # An object may have been made anew at its place, and be what it was by now.
             if changed_since(self.reached, self.ticks) and not CLOCK.is_as_before(
@@ -229,7 +232,10 @@ class Summaries:
             again = frozenset(self.recursions[recursions:]) - {id(func.node)}
             seen = (result, happened, list(read.values()), CLOCK.epoch, roots, mine, again)
             summary = Summary(CLOCK.ticks, CLOCK.now, *seen, turns is not None, most)
-            self.known.setdefault(key, {})[ways, turns] = summary
+            several = self.known.setdefault(key, {})
+            if (old := several.get((ways, turns))) is not None:
+                summary.too_few = old.too_few
+            several[ways, turns] = summary
         if not self.open:
             CLOCK.clear()
             self.events.clear()

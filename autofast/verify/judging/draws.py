@@ -14,11 +14,13 @@ does in the other script.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 
 from autofast.verify.estimates import gap
 from autofast.verify.evidence import alike, course
-from autofast.verify.evidence.gathered import Evidence
+from autofast.verify.evidence.gathered import Evidence, gather
 from autofast.verify.evidence.record import Evaluation, Run
 from autofast.verify.judging import rounding
 from autofast.verify.judging.exact import equal
@@ -229,3 +231,34 @@ def _same(some: Sequence[Evaluation], name: str) -> bool | None:
     if len(means) < LEAST or len(means) < len(some):
         return None
     return max(means) - min(means) <= AGAIN * max(map(abs, means))
+
+
+def elsewhere(ev: Evidence) -> Check | None:
+    """With common random numbers, and where the first step is given the same: evaluations of data
+    that never change are of the same data, whatever is drawn later."""
+    name = "data of evaluations"
+    both = gather("unknown", ev.common)
+    runs = (*both.originals, *both.rewritten)
+    if not both.rewritten or not all(run.ok and run.record.calls for run in runs):
+        return None
+    if alike.other_data(both) == 0:
+        return None
+    looked = 0
+    for model in sorted(set.intersection(*map(_models, runs))):
+        for key in sorted(_of(both.a, model)[0].sums):
+            usual = [_usual(_of(run, model), key) for run in runs]
+            known = [value for value in usual if value is not None]
+            if len(known) < len(runs) or len({*known[:-1]}) > 1:
+                continue
+            looked += 1
+            if gap(known[0], known[-1]) > AGAIN * max(map(abs, known)):
+                text = f"input {key} of model {model} is other data at every evaluation"
+                return Check(name, False, f"{text}, where the first step is given the same")
+    return Check(name, True, f"the same, of {looked} inputs") if looked else None
+
+
+def _usual(some: Sequence[Evaluation], key: str) -> float | None:
+    """The mean of what most evaluations are given, LEAST at least."""
+    means = Counter(one.sums[key] / one.samples for one in some if key in one.sums and one.samples)
+    value, times = max(means.items(), key=itemgetter(1), default=(0.0, 0))
+    return value if times >= LEAST and 2 * times > len(some) else None

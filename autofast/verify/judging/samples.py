@@ -35,13 +35,8 @@ def _of(one: Pass, view: View) -> Sums:
 
 def _views(*runs: Run) -> list[View]:
     """The whole, and every tensor where there are several, in all passes."""
-    counts = {
-        len(p.leaves)
-        for run in runs
-        for r in run.records
-        for p in r.passes
-        if p.training and p.checksums
-    }
+    passes = [p for run in runs for r in run.records for p in r.passes]
+    counts = {len(p.leaves) for p in passes if p.training and p.checksums}
     return [None, *range(min(counts))] if counts and min(counts) > 1 else [None]
 
 

@@ -110,12 +110,8 @@ def optimizers(ev: Evidence) -> Check | None:
     before, after = (
         tuple(o.lower().replace("fused", "") for o in r.record.optimizers) for r in (ev.a, ev.b)
     )
-    words = [
-        ", ".join(
-            kind if n == 1 else f"{n} × {kind}" for kind, n in Counter(r.record.optimizers).items()
-        )
-        for r in (ev.a, ev.b)
-    ]
+    counts = [Counter(r.record.optimizers).items() for r in (ev.a, ev.b)]
+    words = [", ".join(f"{n} × " * (n > 1) + kind for kind, n in some) for some in counts]
     if before == after:
         return Check(name, True, words[0]) if before else None
     return Check(name, False, f"{words[1] or 'none'}; in the original {words[0] or 'none'}")

@@ -87,6 +87,7 @@ STRUCTURE = (  # what no rewrite may change, whatever its numbers look like
     Row(inputs.given, "what the models are given", "order, repetition, scatter and level of inputs", "6 standard errors", effects=KEPT, seeds=LEAST),
     Row(inputs.called, "calls of the models", "how many in training", "equal, or rounding alone", UNCLEAR, KEPT[1:], LEAST),
     Row(draws.check, draws.NAME, "numbers drawn at a time; draws and data of evaluations", "half, under every seed"),
+    Row(draws.elsewhere, "data of evaluations", "those that never change", "1e-6", needs="common random numbers"),
     Row(items.drawn, "what is drawn for single items", "level, amount, togetherness, return", "6 standard errors", effects=KEPT, seeds=LEAST),
     Row(items.chosen, "which items are drawn", "how often each, how many twice", "2 %; 4 standard errors", effects=KEPT, seeds=LEAST),
     Row(averages.check, averages.NAME, "rate, before or after a step, of how many", "5 %"),

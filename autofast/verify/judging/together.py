@@ -84,10 +84,5 @@ def together(runs: Iterable[Run], leaf: int) -> tuple[float, int]:
 
 def leaves(runs: Sequence[Run]) -> int:
     """How many tensors of a batch there are projections of, in every run."""
-    return min(
-        (
-            max((len(x) for p in _passes(run) if p.training for x in p.sketches), default=0)
-            for run in runs
-        ),
-        default=0,
-    )
+    sketches = [[x for p in _passes(run) if p.training for x in p.sketches] for run in runs]
+    return min((max(map(len, some), default=0) for some in sketches), default=0)

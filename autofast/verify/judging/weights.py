@@ -88,14 +88,11 @@ def loaded(ev: Evidence) -> Check | None:
 def _until(run: Run, steps: int) -> tuple[object, ...]:
     """What is seen of a run beside its steps, before the last of them."""
     record = run.record
+    saves = [(s.step, {k: v.sha for k, v in s.tensors.items()}) for s in record.saves]
     return (
         [e for e in record.evaluations if e.step < steps],
         [(c.model, c.samples, c.sums, c.step) for c in record.calls if c.step < steps],
-        [
-            (s.step, {k: v.sha for k, v in s.tensors.items()})
-            for s in record.saves
-            if s.step < steps
-        ],
+        [save for save in saves if save[0] < steps],
     )
 
 

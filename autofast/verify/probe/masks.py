@@ -25,14 +25,9 @@ MOST = 4000
 # Of torch._VF, which torch.nn.functional calls: whether a mask has one number for each channel
 # instead of each entry.
 KINDS = {
-    "dropout": False,
-    "dropout_": False,
-    "alpha_dropout": False,
-    "alpha_dropout_": False,
-    "feature_dropout": True,
-    "feature_dropout_": True,
-    "feature_alpha_dropout": True,
-    "feature_alpha_dropout_": True,
+    name + end: name.startswith("feature")
+    for name in ("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout")
+    for end in ("", "_")
 }
 
 
