@@ -1095,20 +1095,7 @@ def test_another_number_in_an_option():
     text = WINDOWS.replace(
         "ACCUM = 2\n", ARGS.replace("--batch-size", "--accum").replace("args.batch_size", "BATCH")
     ).replace("ACCUM", "args.accum")
-    assert apply(HEAD + text, 3).lines == ['parser.add_argument("--accum", type=int, default=3)']
-    other = text.replace(" / args.accum", "")
-    assert "are not divided by `args.accum`" in refused(other, steps=3)
-    sched = "scheduler = lr_scheduler.CosineAnnealingLR(optimizer, 6)\n"
-    stepped = text.replace(
-        "            optimizer.zero_grad()",
-        "            scheduler.step()\n            optimizer.zero_grad()",
-    )
-    assert "counts updates, of which there would be another number" in refused(
-        sched + stepped, steps=3
-    )
-    follows = sched.replace("6)", "6 // args.accum)")
-    first, rest = stepped.split("\nfor ", 1)
-    assert apply(HEAD + first + "\n" + follows + "for " + rest, 3).fixes
+    assert "batches already (line" in refused(text, steps=3)
 
 
 def test_another_number_of_turns():

@@ -849,6 +849,16 @@ STEP = f"{LOSS}\n    loss.backward()\n    optimizer.step()"
             "nothing in this script goes to a GPU",
         ),
         (
+            script(
+                head=HEAD.replace(
+                    'torch.device("cuda" if torch.cuda.is_available() else "cpu")', "None"
+                )
+            )
+            .replace("Net().to(device)", "Net()")
+            .replace(".to(device)", ".to(next(model.parameters()).device)"),
+            "nothing in this script goes to a GPU",
+        ),
+        (
             "import torch.multiprocessing as mp\n"
             + changed(
                 "model = Net().to(device)", "model = Net().to(device)\nmodel.share_memory()"

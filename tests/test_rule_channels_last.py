@@ -459,6 +459,7 @@ WRITES = "writes through a view"
         "y = x\nx = x.view(x.size(0), -1)\nx[:, 0] = 1\nreturn self.c(torch.flatten(y, 1))",
         "flat = x.view(x.size(0), -1)\nfirst = flat[:, 0]\nfirst += 1\nreturn self.c(torch.flatten(x, 1))",
         "y = x\nflat = x.view(x.size(0), -1)\ny.mul_(0.5)\nreturn self.c(flat)",
+        "x = x.view(x.size(0), -1)\nx[:, ::10] = 0\nreturn self.c(x)",  # who else has it is not asked
     ],
 )
 def test_a_view_that_is_written_through_keeps_the_layout(body: str) -> None:
@@ -472,9 +473,7 @@ def test_a_view_that_is_written_through_keeps_the_layout(body: str) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        "x = x.view(x.size(0), -1)\nx[:, ::10] = 0\nreturn self.c(x)",
         "x = F.relu(x, inplace=True)\nx = x.view(x.size(0), -1)\nx = self.c(x)\nreturn x",
-        "x = x.view(x.size(0), -1)\nx = F.dropout(x, 0.0, True, inplace=True)\nreturn self.c(x)",
         "flat = x.view(x.size(0), -1)\nout = self.c(flat)\nout *= 0.5\nreturn out",
         "flat = x.view(x.size(0), -1)\nflat = self.c(flat)\nflat *= 0.5\nreturn flat",
         "flat = x.view(x.size(0), -1)\nx = x + 1\nx *= 2\nreturn self.c(flat)",

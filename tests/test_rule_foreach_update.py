@@ -79,10 +79,8 @@ MUL_ADD = (
 )
 EXACT = {  # a loop -> what stands in its place
     "t.data.mul_(1 - tau).add_(p.data, alpha=tau)": MUL_ADD,
-    "t.data.mul_(1 - tau); torch.add(t.data, p.data, alpha=tau, out=t.data)": MUL_ADD,
     "t.data.lerp_(p.data, tau)": LERP,
     "t.data.lerp_(p, tau)": LERP,
-    "t.data = torch.lerp(t.data, p.data, tau)": LERP,
     "t.data.copy_(p.data)": f"torch._foreach_copy_({T}, {P})",
     "t.data += p.data; t.data /= 2": f"targets = {T}; torch._foreach_add_(targets, {P}); torch._foreach_div_(targets, 2)",
 }
@@ -91,8 +89,6 @@ ROUNDING = {
     "t.data.copy_(tau * p.data + (1 - tau) * t.data)": LERP,
     "t.data.copy_(t.data * (1.0 - tau) + p.data * tau)": LERP,
     "t.data = t.data * (1.0 - tau) + p.data * tau": LERP,
-    "t.data = torch.lerp(p.data, t.data, tau)": LERP.replace("tau", "1 - tau"),
-    "t.data = torch.lerp(p.data, t.data, tau / 2)": LERP.replace("tau", "1 - tau / 2"),
     "t.data.add_(tau * (p.data - t.data))": LERP,
     "t.data -= tau * (t.data - p.data)": LERP,
     "t.data.copy_(0.99 * t.data + 0.01 * p.data)": LERP.replace("tau", "0.01"),

@@ -395,7 +395,7 @@ def test_loaders_that_stay(setup: str, reason: str) -> None:
         ("z = x\nx = x.to(device)\ny = y.to(device)\nx += 1\nw = z.to(device)", "another copy"),
         (f"x = x.pin_memory()\n{BODY}", "uses `x`"),
         (f"x = x.type(torch.FloatTensor)\n{BODY}", "uses `x`"),
-        (f"assert isinstance(x, torch.FloatTensor)\n{BODY}", "asks for the type of"),
+        (f"assert isinstance(x, torch.FloatTensor)\n{BODY}", "hands on"),
         (f"x = x[y == 1]\n{BODY}", "indexes"),
         (f"z = [x]\nz = torch.cat(z)\n{BODY}", "hands on"),
         ("if epoch:\n    x = x.cuda()\n    y = y.cuda()", "not known yet"),

@@ -1184,3 +1184,41 @@ def test_a_gradient_that_is_rounding_is_more_in_16_bits(kind: str, passed: bool)
             runs.append(replace(one, records=(replace(one.record, steps=steps),)))
     check = seeded.parts(gather("unknown", runs))
     assert check is not None and check.passed is passed
+
+
+def test_masks_where_calls_are_put_together() -> None:
+    """One mask of all rows is none of those of two calls, which need not show in a loss."""
+
+    def ran(arm: str, drew: int, from_step: int) -> Run:
+        calls = [
+            Call(0, 8 // parts, {"0": i / parts}, i)
+            for i in range(4)
+            for parts in (2 if i < from_step else 1,)
+            for _ in range(parts)
+        ]
+        drawn = {"0": {"calls": len(calls), "drew": drew}}
+        return made(arm, calls=tuple(calls), drawn=drawn, masks=())
+
+    for drew, steps in ((6, 2), (0, 4)):
+        runs = [ran("original", drew, 4), ran("original", drew, 4), ran("rewritten", drew, 2)]
+        ev = gather("unknown", runs)
+        assert alike.steps(ev) == 4 and alike.agreeing_steps(ev) == steps
+
+
+@pytest.mark.parametrize(("off", "passed"), [(0.0, True), (0.2, False)])
+def test_inputs_that_are_cut_off_and_change_nothing(off: float, passed: bool) -> None:
+    """Pads of other rows have no part in anything where only rounding parts the two."""
+    losses = tuple(1.0 - 0.02 * i for i in range(12))
+
+    def ran(arm: str, seed: int, **more: Any) -> Run:
+        wide = 9.0 if arm == "rewritten" else 1.0
+        calls = tuple(Call(0, 8, {"0": wide * (1 + (7 * i + seed) % 5)}, i) for i in range(12))
+        rounded = 1e-7 * (arm == "rewritten" or "detail" in more)
+        values = tuple(x + off * (arm == "rewritten") + rounded for x in losses)
+        states = tuple(f"{i} {seed}" for i in range(12))
+        return made(arm, values, calls=calls, states=states, seed=seed, **more)
+
+    runs = [ran(arm, seed) for seed in range(4) for arm in ("original", "rewritten")]
+    moved = [ran("original", 0, detail=detail, model={}) for detail in (MOVED, DOUBLE)]
+    check = inputs.given(gather("unknown", [ran("original", 0), *runs, *moved]))
+    assert check is not None and check.passed is passed, check

@@ -14,11 +14,10 @@ import ast
 from autofast.flow.program import Flow
 from autofast.flow.usage import Act, Usage, is_identity
 from autofast.flow.valueflow import Answer, Verdict, expressions, first_bad
-from autofast.model.calls import items_of
 from autofast.model.script import Loader, Script
 from autofast.model.source import at, first_line, parent_of
 from autofast.model.syntax import is_stored
-from autofast.model.tensors import NOT_CUDA, is_dtype, tensors_in
+from autofast.model.tensors import NOT_CUDA, tensors_in
 from autofast.model.values import Bound, Cls, Const, Func, Inst, Num, Ref, Tensor, Thing, Values
 
 MOVES = frozenset({"to", "cuda"})
@@ -33,7 +32,6 @@ SAME = frozenset(
     | {"permute", "transpose", "t", "expand", "narrow", "unflatten", "movedim", "swapaxes"}
     | {"chunk", "split", "unbind", "select", "repeat"}
 )
-PLAIN_TYPES = frozenset({"torch.Tensor", "torch.tensor"})
 CONTAINERS = frozenset({"items", "values", "keys", "get", "pop"})
 PASSING = frozenset(
     {
@@ -172,7 +170,7 @@ class _Needs:
         attr = node.attr
         if attr in SHAPE or attr in CONTAINERS or (called and attr in MOVES | SAME):
             return ""
-        if called and (attr in CASTS or (attr == "type" and self._is_cast(use.result))):
+        if called and attr in CASTS:
             wide = [
                 t
                 for t in tensors_in(self.script.values(node.value))
@@ -183,26 +181,9 @@ class _Needs:
             return ""
         return "uses" if called else f"asks for `.{attr}` of"
 
-    def _is_cast(self, call: ast.AST | None) -> bool:
-        """``x.type(torch.float32)``; the type of a tensor, as in ``x.type(torch.FloatTensor)``,
-        names the host.
-        """
-        given = call.args[0] if isinstance(call, ast.Call) and len(call.args) == 1 else None
-        found = self.script.values(given) if given is not None else frozenset()
-        return bool(found) and all(
-            is_dtype(t) and isinstance(t, Ref) and t.name.rpartition(".")[2].islower()
-            for t in found
-        )
-
     def _handed(self, call: ast.Call) -> str:
         """Functions of the project are followed, and few of Python's do nothing with it."""
         callee = self.script.values(call.func)
-        if callee == {Ref("builtins.isinstance")} and len(call.args) == 2:
-            kinds = call.args[1]
-            named = items_of(kinds)
-            asked = [t for kind in named for t in self.script.values(kind)]
-            fine = all(isinstance(t, Ref) and _says_nothing(t.name) for t in asked)
-            return "" if asked and fine else "asks for the type of"
         known = bool(callee) and all(
             isinstance(t, (Func, Bound, Cls))
             or (isinstance(t, Inst) and t.cls.find("forward") is not None)
@@ -222,10 +203,6 @@ class _Needs:
         if isinstance(index, ast.Constant):
             return True
         return bool(found := self.script.values(index)) and all(_is_number(t) for t in found)
-
-
-def _says_nothing(name: str) -> bool:
-    return name in PLAIN_TYPES or name.startswith(("builtins.", "collections.", "typing."))
 
 
 def _is_stored(expr: ast.AST) -> bool:

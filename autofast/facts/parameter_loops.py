@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from autofast.facts.parts import parts_of, trained_models
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method, names_in
+from autofast.model.calls import names_in
 from autofast.model.contents import opened, unwrapped
 from autofast.model.events import Occurrence
 from autofast.model.kinds import is_module
@@ -27,7 +27,6 @@ from autofast.model.values import (
     Seq,
     Thing,
     Values,
-    const,
 )
 
 GIVES = ("parameters", "named_parameters")
@@ -151,39 +150,13 @@ def _site(script: Script, call: ast.Call) -> list[Occurrence]:
 
 def _alike(script: Script, a: Thing, b: Thing) -> bool:
     firsts, seconds = unwrapped(a), unwrapped(b)
-    return all(
-        x is y or _is_made_alike(x, y, 0) or (_is_kin(x, y) and _is_loaded(script, x, y))
-        for x in firsts
-        for y in seconds
-    )
+    return all(x is y or _is_made_alike(x, y, 0) for x in firsts for y in seconds)
 
 
 def _is_kin(a: Thing, b: Thing) -> bool:
     if isinstance(a, Inst) and isinstance(b, Inst):
         return a.cls is b.cls
     return isinstance(a, Ext) and isinstance(b, Ext) and a.name == b.name
-
-
-def _is_loaded(script: Script, a: Thing, b: Thing) -> bool:
-    """One takes over all values of the other: ``b.load_state_dict(a.state_dict())``, which raises
-    where they do not fit.
-    """
-    for site in script.methods("load_state_dict"):
-        for o in site:
-            given = o.args.given(0, "state_dict") if o.args is not None else None
-            state = given.expr if given is not None else None
-            if (
-                o.args is not None
-                and const(o.args.get(1, "strict") or frozenset({Const(True)})) is True
-                and is_method(state, "state_dict")
-            ):
-                to = [o.this] if o.this is not None else []
-                pair = {
-                    id(x) for t in (*to, *script.values(state.func.value)) for x in unwrapped(t)
-                }
-                if {id(a), id(b)} <= pair:
-                    return True
-    return False
 
 
 def _is_made_alike(a: Thing, b: Thing, depth: int) -> bool:

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import ast
 
-from autofast.flow.defuse import DefUse
 from autofast.flow.holders import Holders
-from autofast.flow.memory import Memory, root, view_of, views_around
+from autofast.flow.memory import Memory, root, views_around
 from autofast.flow.program import Flow
-from autofast.flow.scopes import is_parameter, own_nodes
+from autofast.flow.scopes import own_nodes
 from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of, statement_of
@@ -44,7 +43,7 @@ def written_through(script: Script, call: ast.Call, base: ast.expr) -> str:
     whole = views_around(call)
     parent = parent_of(whole)
     if _is_written(memory, whole, parent):
-        return at(whole) if _lives(script, base, call, frozenset()) else ""
+        return at(whole)
     if isinstance(parent, ast.Assign) and (
         line := _in_attribute(
             script, [t.attr for t in parent.targets if isinstance(t, ast.Attribute)]
@@ -66,7 +65,7 @@ def written_through(script: Script, call: ast.Call, base: ast.expr) -> str:
         ):
             continue
         for sources in map(memory.sources, targets):
-            if id(call) in sources and mine and _lives(script, base, call, mine):
+            if id(call) in sources and mine:
                 return at(node)
             if (
                 id(call) not in sources
@@ -100,48 +99,3 @@ def _in_attribute(script: Script, kept: list[str]) -> str:
             if _is_written(memory, whole, parent_of(whole)):
                 return at(node)
     return ""
-
-
-# --------------------------------------------------------------------------------- who else sees it
-def _lives(script: Script, base: ast.expr, call: ast.Call, names: frozenset[str]) -> bool:
-    """Whether what was reshaped may be looked at later."""
-    if not isinstance(base, ast.Name):
-        under = root(base)
-        own = not isinstance(under, ast.Name) and isinstance(base, (ast.Call, ast.BinOp))
-        return not own or (
-            isinstance(base, ast.Call) and bool(script.analysis(Memory).written(base))
-        )
-    definitions = script.analysis(Flow).definitions(call)
-    if base.id not in names:  # under its own name
-        return base.id in definitions.live_after(call) or is_parameter(function_of(call), base.id)
-    return _held(script, base, call, definitions)
-
-
-def _held(script: Script, base: ast.Name, call: ast.Call, definitions: DefUse) -> bool:
-    """``x = x.view(...)``: whether the old ``x`` has another name."""
-    memory, statement = script.analysis(Memory), statement_of(call)
-    for definition in (d for d in definitions.origins(base) if not d.is_augmented):
-        value = getattr(definition.statement, "value", None)
-        if definition.statement is statement:
-            continue
-        if not isinstance(value, (ast.Call, ast.BinOp)):
-            return True
-        if (
-            isinstance(value, ast.Call)
-            and isinstance(under := root(value), ast.Name)
-            and under.id != base.id
-        ):
-            if view_of(value) is not None or memory.written(value):
-                return True
-        if any(
-            statement_of(load) is not statement and _is_kept(script, load)
-            for load in definitions.uses(definition)
-        ):
-            return True
-    return False
-
-
-def _is_kept(script: Script, load: ast.Name) -> bool:
-    """``y = x[0]``, ``[x]``, ``rows.append(x)``: another name, or something that holds it."""
-    holders = script.analysis(Holders).after(load)
-    return any(getattr(h.node, "id", "") != load.id for h in holders)

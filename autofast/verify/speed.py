@@ -205,11 +205,8 @@ def floor_of(noise: Ratio) -> float:
 
 def half_width(found: Ratio) -> float:
     """Half the width of the interval as a share of the ratio (on the log scale)."""
-    return (
-        math.log(found.high / found.low) / 2
-        if found.low > 0 and found.high < math.inf
-        else math.inf
-    )
+    known = found.low > 0 and found.high < math.inf
+    return math.log(found.high / found.low) / 2 if known else math.inf
 
 
 def verdict_of(noise: Ratio, found: Ratio) -> SpeedVerdict:
@@ -277,13 +274,8 @@ def _start(run: Run, warm_up: int, seconds: float) -> tuple[float, float]:
 
 
 def _values(pairs: Sequence[Pair], how: Window) -> list[tuple[float, float]]:
-    return [
-        (
-            statistic(a, how.warm_up, how.kind, how.per_sample),
-            statistic(b, how.warm_up, how.kind, how.per_sample),
-        )
-        for a, b in pairs
-    ]
+    asked = how.warm_up, how.kind, how.per_sample
+    return [(statistic(a, *asked), statistic(b, *asked)) for a, b in pairs]
 
 
 def judge(aa: Sequence[Pair], ab: Sequence[Pair], warm_up: int | None = None) -> Speed:

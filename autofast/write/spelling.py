@@ -201,8 +201,13 @@ def spelled(call: ast.Call, given: Given | None) -> ast.expr | None:
 
 
 def uses_gpu(script: Script) -> bool:
-    """Something in the script can bring tensors or models to a GPU, or a framework does it."""
-    return bool(script.frameworks or devices(script) - {"cpu"})
+    """Something in the script can bring tensors or models to a GPU, or a framework does it.
+
+    Tensors that go where a model is stay with one that nothing moves.
+    """
+    found = devices(script) - {"cpu"}
+    moved = any(m.moves for m in script.models)
+    return bool(script.frameworks or found - {"?"} or (found and moved))
 
 
 def cuda_test(script: Script, place: ast.AST) -> tuple[str, tuple[Import, ...]]:

@@ -278,7 +278,7 @@ class Binding(Lookup):
         sure: bool = True,
     ) -> None:
         """``thing[key] = ...``; where it is not ``sure``, it may be under another key."""
-        if not isinstance(thing, Tensor):
+        if not isinstance(thing, Tensor) or thing.sure is None:
             self.emit("set_item", target, thing, None, found)
         if isinstance(thing, Dict):
             self.set_entry(thing, key, Entry(found, expr, target, sure))

@@ -117,6 +117,8 @@ def forward(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -
         frozenset() if depth else frozenset({thing})
     )  # the layers inside a model are not told apart: their number would explode
     passes = frozenset({node}) if makers else makers
+    if makers:  # what it was given may have been written into what it gives
+        passes = passes.union(*(t.passes for t in tensors))
     grad, gathers = interp.grad_on(), not isinstance(thing, Inst)
     # Most layers are given what the one before has given, and give that again.
     key = _output, made, makers, passes, grad, gathers

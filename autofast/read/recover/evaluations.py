@@ -19,8 +19,15 @@ from autofast.read.recover.escapes import leak
 from autofast.read.recover.hazards import hazard, needs_gradients
 from autofast.read.recover.leaks import root_of
 from autofast.read.recover.region import Region
-from autofast.read.recover.shared_passes import KEEPS, apart, keeps_gradients
+from autofast.read.recover.shared_passes import (
+    KEEPS,
+    apart,
+    keeps_gradients,
+    keeps_inside,
+    puts_gradients,
+)
 from autofast.read.recover.trained import Training
+from autofast.read.recover.wanted import is_wanted
 
 KEEP_NOTHING = ("torch", "numpy", "math", "builtins")  # libraries that keep no tensor they get
 
@@ -63,6 +70,9 @@ class Sealed:
             return False
         for site, occurrence in region.sites(self.script, *KEEPS):
             if not _is_local_variable(site.node) and not _is_free(occurrence.result):
+                return False
+        for site, occurrence in region.sites(self.script, "inplace"):
+            if not _is_local_variable(site.node) and puts_gradients(occurrence):
                 return False
         return not self.hands_on(region)
 
@@ -116,7 +126,7 @@ def evaluations(script: Script) -> list[Evaluation]:
             if occurrence.grad in ("off", "inference"):
                 made = _switched_off(occurrence)
             else:
-                made = _plain(site, occurrence, training)
+                made = _plain(site, occurrence, training, script)
             shared = False
             if made is None and occurrence.grad == "on":
                 # Some backward is not known, or reaches these passes on other ways.
@@ -194,7 +204,7 @@ def _switched_off(occurrence: Occurrence) -> tuple[ast.AST, str, ast.expr | None
 
 
 def _plain(
-    site: Site, occurrence: Occurrence, training: Training
+    site: Site, occurrence: Occurrence, training: Training, script: Script
 ) -> tuple[ast.AST, str, ast.expr | None] | None:
     """The outermost loop over batches, else the function, else the statement around this forward
     that no backward happens in.
@@ -231,7 +241,12 @@ def _plain(
                 best = (frame.func.node, "function", None)
     if _blind(occurrence.stack, training.blind) and not (best and best[0] in training.measuring):
         return None
-    return best or (statement_of(call), "statement", None)
+    here = statement_of(call)
+    if is_wanted(script, call) or keeps_inside(
+        script, Region(script.log, here, [here], False), training.all
+    ):
+        return None
+    return best or (here, "statement", None)
 
 
 def _outside_models(call: ast.expr, stack: Stack, backs: list[Stack]) -> tuple[int, ast.expr]:

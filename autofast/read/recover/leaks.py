@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from autofast.flow.callgraph import Callee, code_of
+from autofast.flow.callgraph import Callee, CallGraph, code_of
 from autofast.flow.scopes import is_parameter, owner, parameters
 from autofast.flow.usage import Act, Usage
 from autofast.flow.valueflow import Answer, ValueFlow, Verdict, first
@@ -199,7 +199,7 @@ class Leaks(ValueFlow[None]):
         if isinstance(callee, Method):
             return self.by_method(callee, expr, call, others)
         if code := code_of(callee) if isinstance(callee, (Func, Bound, Inst)) else []:
-            plain = all(self.is_plain_argument(c, expr, call) for c in code)
+            plain = all(plain_argument(self.calls, c, expr, call) for c in code)
             return Verdict.ENTERS if plain else f"{text}() gets it on {at(expr)}"
         if is_loss(callee):
             return self.operand(call, others) or Verdict.STOPS
@@ -218,7 +218,7 @@ class Leaks(ValueFlow[None]):
             return Verdict.STOPS
         if short in ("Parameter", "Buffer", "from_pretrained") or name == "builtins.setattr":
             return f"{at(expr)} makes it a part of an object"
-        if name.startswith("torch.") and _writes(name, call):
+        if name.startswith("torch.") and writes(name, call):
             return f"`{text}` changes it in place ({at(expr)})"
         if name.startswith("torch.") and any(isinstance(t, Ext) for t in self.script.values(call)):
             return f"`{text}` keeps it ({at(expr)})"
@@ -246,14 +246,6 @@ class Leaks(ValueFlow[None]):
         if isinstance(method.this, Unknown):
             return f"`{text}` gets it on {at(expr)}, and is not known: {method.this.why}"
         return Verdict.GOES_ON
-
-    def is_plain_argument(self, callee: Callee, expr: ast.expr, call: ast.Call) -> bool:
-        """One parameter of an ordinary function gets it, and nothing stands between."""
-        function = callee.function
-        if not isinstance(function, ast.FunctionDef) or is_generator(function):
-            return False
-        given = (self.calls.argument(call, callee, p.arg) for p in parameters(function))
-        return not self.calls.is_decorated(function) and any(a is expr for a in given)
 
     def returned(self, use: Usage, context: None = None) -> str:
         """A result that holds a tensor is followed to the places that call the function."""
@@ -378,7 +370,16 @@ def _in_turn(name: str, expr: ast.expr, call: ast.Call) -> ast.expr | None:
     return None if isinstance(mine, ast.Starred) else mine
 
 
-def _writes(name: str, call: ast.Call) -> bool:
+def plain_argument(calls: CallGraph, callee: Callee, expr: ast.expr, call: ast.Call) -> bool:
+    """One parameter of an ordinary function gets it, and nothing stands between."""
+    function = callee.function
+    if not isinstance(function, ast.FunctionDef) or is_generator(function):
+        return False
+    given = (calls.argument(call, callee, p.arg) for p in parameters(function))
+    return not calls.is_decorated(function) and any(a is expr for a in given)
+
+
+def writes(name: str, call: ast.Call) -> bool:
     """``torch.clamp_(x, 0)``, ``F.relu(x, inplace=True)``, ``F.dropout(x, 0.5, True, True)``,
     ``torch.exp(x, out=x)``.
     """

@@ -9,7 +9,7 @@ what runs there.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
@@ -96,19 +96,36 @@ def keeps_gradients(script: Script, region: Region, backwards: list[Stack]) -> b
         uses = flow.definitions(name).uses(Definition(name.id, name))
         if any(_carries(script, use) for use in uses if not region.holds(use)):
             return True
-    for site, occurrence in region.sites(script, *KEEPS):
-        root = root_of(site.node) if region.holds(site.node) else None
-        followed = root is not None and any(root.id == n.id for n in names)
-        followed = followed or ends_with_call(site.node, region)
-        if not followed and any(t.grad for t in tensors_in(occurrence.result)):
-            if not _is_only_looked_at(script, site, backwards):
-                return True
+    if keeps_inside(script, region, backwards, {n.id for n in names}):
+        return True
     returns = [p for s in region.statements for p in nodes_in(s, ast.Return)]
     return any(
         part.value is not None and _carries(script, part.value)
         for part in returns
         if function_of(part) is region.scope
     )
+
+
+def keeps_inside(
+    script: Script, region: Region, backwards: list[Stack], followed: Collection[str] = ()
+) -> bool:
+    """Whether code that runs in the region puts something that carries a gradient into what is
+    there after it, other than the variables that are ``followed``.
+    """
+    for site, occurrence in region.sites(script, *KEEPS, "inplace"):
+        root = root_of(site.node) if region.holds(site.node) else None
+        seen = root is not None and root.id in followed
+        seen = seen or ends_with_call(site.node, region)
+        if not seen and puts_gradients(occurrence):
+            if not _is_only_looked_at(script, site, backwards):
+                return True
+    return False
+
+
+def puts_gradients(occurrence: Occurrence) -> bool:
+    """Whether something with a gradient is put somewhere: stored, or written in place."""
+    given = occurrence.args.every if occurrence.args is not None else ()
+    return any(t.grad for t in tensors_in(occurrence.result, *(g.values for g in given)))
 
 
 def _is_only_looked_at(script: Script, site: Site, backwards: list[Stack]) -> bool:

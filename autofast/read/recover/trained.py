@@ -8,7 +8,7 @@ from autofast.flow.callgraph import CallGraph
 from autofast.model.events import CallFrame, Occurrence, Site, Stack
 from autofast.model.script import Script
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Reason, Ref, Tensor, Unknown, Values
+from autofast.model.values import Ext, Reason, Ref, Tensor, Unknown, Values
 from autofast.read.recover.eval_mode import switching_functions
 
 BACKWARDS = tuple(
@@ -24,6 +24,9 @@ HARMLESS = frozenset({
     "argparse", "random", "copy", "itertools", "functools", "collections", "string", "re",
 })
 # fmt: on
+
+
+WRITES = ("tensor_write", "set_item", "inplace")
 
 
 class Training:
@@ -49,7 +52,7 @@ class Training:
                 if kind not in BACKWARDS and (given := _handed_out(kind, occurrence)):
                     passes = {p for t in tensors_in(given) for p in t.passes}
                     self.passes |= passes
-                    if passes:
+                    if passes and kind not in WRITES:
                         self.handed_out.append(occurrence.stack)
 
     def add(self, given: Values, stack: Stack) -> None:
@@ -69,17 +72,22 @@ def _differentiated(occurrence: Occurrence) -> Values:
 
 def _handed_out(kind: str, occurrence: Occurrence) -> Values:
     """The tensors that leave the project here for code that may train with them."""
+    this = occurrence.this
+    written = kind == "set_item" and isinstance(this, (Tensor, Unknown))
+    if kind == "tensor_write" or written:  # and whoever reads it may train with it
+        return occurrence.result
     if kind == "return":
         frame = next((f for f in reversed(occurrence.stack) if isinstance(f, CallFrame)), None)
         if frame is not None and not isinstance(frame.node, ast.Call):
             return occurrence.result
         return frozenset()
-    known = isinstance(occurrence.this, Ref) and occurrence.this.name.split(".")[0] in HARMLESS
-    foreign = isinstance(occurrence.this, Ref) and kind == occurrence.this.name and not known
+    known = isinstance(this, (Ref, Ext)) and this.name.split(".")[0] in HARMLESS
+    foreign = isinstance(this, Ref) and kind == this.name and not known
+    keeper = isinstance(this, Unknown) or (isinstance(this, Ext) and not known)
     if (
-        kind in ("call_unknown", "call_object")
+        kind in ("call_unknown", "call_object", "inplace")
         or foreign
-        or (kind.startswith(".") and isinstance(occurrence.this, Unknown))
+        or (kind.startswith(".") and keeper)
     ):
         given = occurrence.args
         if given is not None:

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from autofast.edit.edits import Around, Edit, Import, Keyword, literal
+from autofast.edit.edits import Around, Edit, Import, literal
 from autofast.edit.order import Rank
 from autofast.facts.batch.kinds import Kind
 from autofast.facts.batch.losses import Losses
@@ -29,7 +29,7 @@ from autofast.read.recover.compiled import records_graphs
 from autofast.rule import Options, Refusal
 from autofast.techniques.accumulation.batch_size import drops_last, smaller
 from autofast.techniques.accumulation.body import Body, whole
-from autofast.techniques.accumulation.existing import Existing, existing, other_number
+from autofast.techniques.accumulation.existing import existing
 from autofast.techniques.accumulation.window import Window, loader_of, window_of
 
 OTHERS = {
@@ -101,7 +101,10 @@ def _of(script: Script, step: Step, steps: int, keep: bool) -> Accumulated:
             )
         present = existing(script, step)
         if present is not None:
-            return _changed(script, present, steps, keep)
+            count = present.count or f"`{ast.unparse(present.every)}`"
+            raise Refusal(
+                f"it gathers the gradients of {count} batches already ({at(present.every)}): change that number"
+            )
         return _made(script, step, node, steps, keep)
     except Refusal as why:
         return Accumulated(step, node, _message(steps, keep), refusal=str(why))
@@ -111,18 +114,6 @@ def _message(steps: int, keep: bool) -> str:
     if keep:
         return f"makes an update of every batch; of {steps} batches of a part of the size, an update needs less memory"
     return f"makes an update of every batch; one of {steps} batches is as one of a batch {steps} times as large, in the memory of a small one"
-
-
-def _changed(script: Script, present: Existing, steps: int, keep: bool) -> Accumulated:
-    count = present.count or f"`{ast.unparse(present.every)}`"
-    option = None if keep or present.count == steps else other_number(script, present)
-    if option is None:
-        raise Refusal(
-            f"it gathers the gradients of {count} batches already ({at(present.every)}): change that number"
-        )
-    message = f"gathers the gradients of {count} batches for an update; {steps} are asked for"
-    node = present.step.updates[0].node
-    return Accumulated(present.step, node, message, (Keyword(option, "default", str(steps)),))
 
 
 def _made(script: Script, step: Step, node: ast.AST, steps: int, keep: bool) -> Accumulated:

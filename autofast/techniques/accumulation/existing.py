@@ -8,12 +8,11 @@ import ast
 from dataclasses import dataclass
 
 from autofast.facts.updates.counter import Counter
-from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
-from autofast.model.calls import alternatives, arguments_of, literal_of
+from autofast.model.calls import alternatives, literal_of
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, below, inside
 from autofast.model.script import Script, Step
-from autofast.model.source import at, function_of, walk, within
+from autofast.model.source import at, function_of
 from autofast.model.syntax import is_operation
 from autofast.model.values import Arg, const, one
 from autofast.rule import Refusal
@@ -26,9 +25,7 @@ class Existing:
     """
 
     every: ast.expr
-    test: ast.expr
     count: int | None
-    step: Step
 
 
 def existing(script: Script, step: Step) -> Existing | None:
@@ -86,7 +83,7 @@ def _inner(script: Script, step: Step) -> Existing | None:
                         continue  # the same loss again
                     match frame.node.iter:
                         case ast.Call(func=ast.Name(id="range"), args=[every], keywords=[]):
-                            return Existing(every, frame.node.iter, _number(script, every), step)
+                            return Existing(every, _number(script, every))
     return None
 
 
@@ -104,7 +101,7 @@ def _window(script: Script, step: Step, frame: BranchFrame, rest: Stack) -> Exis
     reader = Counter(script, step.loop)
     for part in alternatives(test) if frame.arm else [test]:
         if (every := reader.every(part, frame.arm)) is not None:
-            return Existing(every, test, _number(script, every), step)
+            return Existing(every, _number(script, every))
     if not frame.known and any(is_operation(n, ast.Mod) for n in ast.walk(test)):
         raise Refusal(
             f"the optimizer is stepped under a condition that is not understood ({at(frame.node)})"
@@ -135,59 +132,3 @@ def _resolved(script: Script, test: ast.expr, rest: Stack) -> ast.expr:
             return test
         test = value
     return test
-
-
-# ----------------------------------------------------------------------------------- another number
-def other_number(script: Script, window: Existing) -> ast.Call | None:
-    """The option of the command line whose default is the number, and may be another one; None
-    where that stands elsewhere.
-    """
-    option = one(script.values(window.every))
-    if not isinstance(option, Arg) or not any(k.arg == "default" for k in option.node.keywords):
-        return None
-    if not any(_divides(backward.node, window) for backward in window.step.backwards):
-        raise Refusal(
-            f"its losses are not divided by `{ast.unparse(window.every)}`: what another number would mean is not known"
-        )
-    updated = [t for update in window.step.updates for t in update.things]
-    for scheduler in script.schedulers:
-        mine = any(t is u for t in scheduler.optimizers for u in updated)
-        if mine and not scheduler.outer and any(t.unit == "update" for t in scheduler.ticks):
-            if not _follows(script, scheduler.node, window):
-                raise Refusal(
-                    f"{scheduler.name} on {at(scheduler.node)} counts updates, of which there would be another number"
-                )
-    return option.node
-
-
-def _divides(backward: ast.Call, window: Existing) -> bool:
-    """A loss is divided by the number, in its backward or in a statement of the loop."""
-    scope, loop = function_of(backward), window.step.loop
-    for node in walk(scope):
-        match node:
-            case (
-                ast.BinOp(op=ast.Div(), right=divisor) | ast.AugAssign(op=ast.Div(), value=divisor)
-            ):
-                inside = scope is not function_of(loop) or within(node, loop)
-                if inside and function_of(node) is scope and _alike(divisor, window.every):
-                    return True
-    return False
-
-
-def _alike(expr: ast.AST, every: ast.expr) -> bool:
-    return ast.dump(expr) == ast.dump(every)
-
-
-def _follows(script: Script, call: ast.Call, window: Existing) -> bool:
-    """The length of a schedule is worked out from the number."""
-    todo: list[ast.AST] = [n for e in arguments_of(call) for n in ast.walk(e)]
-    seen: set[Definition] = set()
-    while todo:
-        node = todo.pop()
-        if _alike(node, window.every):
-            return True
-        if isinstance(node, ast.Name):
-            new = script.analysis(Flow).reaching(node) - seen
-            seen |= new
-            todo += [n for d in new if d.value is not None for n in ast.walk(d.value)]
-    return False

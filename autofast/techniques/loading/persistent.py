@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from autofast.facts.loaders import POSITION, counts, first_use, given, lineage, peeks
 from autofast.facts.workers.seeding import fixed_by_workers, seeded_anew
 from autofast.facts.workers.shared_state import changed_between, changed_by_items, items
-from autofast.flow.callgraph import CallGraph
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method, literal_of, short_name
+from autofast.model.calls import literal_of, short_name
 from autofast.model.events import CallFrame, Stack, loops
 from autofast.model.script import Loader, Script, Use
 from autofast.model.source import ancestors, at, function_of, source_of
@@ -189,8 +188,7 @@ def against(script: Script, loader: Loader) -> str:
             return f"{dataset.name} has a random generator of its own, which would go on where each epoch begins with a copy of it"
         if place := _changed_later(script, loader, dataset.thing):
             return f"{place} changes {dataset.name} after the workers have got their copy of it: they would not see it"
-        functions = [n for n in dataset.set_outside if isinstance(n, ast.FunctionDef)]
-        if functions := [f for f in functions if not _is_over(script, loader, dataset.thing, f)]:
+        if functions := [n for n in dataset.set_outside if isinstance(n, ast.FunctionDef)]:
             return f"{dataset.name}.{functions[0].name}() changes the dataset, which workers that stay would not see"
     if (anew := seeded_anew(script, loader)) is not None:
         return f"{at(anew[0])} sets the seed anew, which workers that stay would not follow"
@@ -250,28 +248,6 @@ def _changed_later(script: Script, loader: Loader, dataset: Thing) -> str:
             if late and not anew:
                 return at(site.node)
     return ""
-
-
-def _is_over(script: Script, loader: Loader, dataset: Thing, method: ast.FunctionDef) -> bool:
-    """Whether a method of a dataset is called, as far as it is called on this one, before workers
-    may have been started.
-    """
-    flow, calls = script.analysis(Flow), script.analysis(CallGraph)
-    if calls.handed(method) is not None or calls.unknown_calls(method):
-        return False
-    for site in calls.entries(method):
-        if not is_method(site) or dataset not in script.values(site.func.value):
-            if is_method(site) and script.values(site.func.value):
-                continue  # another dataset's
-            return False
-        if function_of(loader.node) is not function_of(site):
-            return False  # which may run again while the loader is the same
-        for use in loader.uses:
-            way = [*(f.node for f in use.stack), use.node]
-            here = [n for n in way if function_of(n) is function_of(site)]
-            if not here or flow.graph(site).may_follow(site, here[0]):
-                return False
-    return True
 
 
 def _while_made(stack: Stack, thing: Thing | None) -> bool:

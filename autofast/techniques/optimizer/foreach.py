@@ -29,8 +29,7 @@ class Op:
     a number.
 
     ``exact``: each number becomes the same as in the loop. ``new``: the loop gives the parameters
-    new memory. ``low``: of ``clamp_`` of gradients, whose upper bound is the number. ``rest``: the
-    number is the rest to one.
+    new memory. ``low``: of ``clamp_`` of gradients, whose upper bound is the number.
     """
 
     name: str
@@ -41,7 +40,6 @@ class Op:
     exact: bool = True
     new: bool = False
     low: ast.expr | None = None
-    rest: bool = False
 
 
 def operations(script: Script, loop: ParameterLoop) -> list[Op]:
@@ -107,11 +105,6 @@ class _Reader:
         if len(named) < len(call.keywords) or not is_method(call):
             raise Refusal
         receiver, name = call.func.value, call.func.attr
-        if self.script.is_call(call, "torch.add") and "out" in named and call.args:
-            out = named.pop("out")
-            if self.loop.element(call.args[0]) != self.loop.element(out):
-                raise Refusal
-            return out, [self.operation("add_", out, call.args[1:], named)]
         before: list[Op] = []
         if isinstance(receiver, ast.Call) and self.loop.element(receiver) is None:
             receiver, before = self.chain(receiver)
@@ -158,17 +151,7 @@ class _Reader:
 
     # ------------------------------------------------------------------------- parts of expressions
     def average(self, target: ast.expr, value: ast.expr) -> Op:
-        """``(1 - w) * t + w * p``, ``torch.lerp(t, p, w)``, ``torch.lerp(p, t, 1 - w)``"""
-        match value:
-            case ast.Call(args=[start, end, weight], keywords=[]) if self.script.is_call(
-                value, "torch.lerp"
-            ):
-                number = self.number(weight)
-                if self.is_same(start, target) and self.source(end):
-                    return Op("lerp_", target, end, number)
-                if self.is_same(end, target) and self.source(start):
-                    return Op("lerp_", target, start, number, exact=False, rest=True)
-                raise Refusal
+        """``(1 - w) * t + w * p``"""
         if not is_operation(value, ast.Add):
             raise Refusal
         (a, x), (b, y) = self.product(value.left), self.product(value.right)
@@ -275,9 +258,6 @@ class Writer:
             other = self.list_of(op.other)
             args.append(names.get(other, other))
         number = self.hole(op.number) if op.number is not None else ""
-        if op.rest:
-            plain = isinstance(op.number, (ast.Name, ast.Attribute, ast.Constant))
-            number = f"1 - {number}" if plain else f"1 - ({number})"
         if op.name == "add_":
             name = "_foreach_sub_" if op.negative else "_foreach_add_"
             args += [f"alpha={number}"] if number else []

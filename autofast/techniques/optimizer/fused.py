@@ -26,7 +26,7 @@ from autofast.model.calls import arguments_of, literal_of
 from autofast.model.events import CallFrame, Occurrence
 from autofast.model.kinds import is_module, is_scaler
 from autofast.model.names import ANY_OPTIMIZER
-from autofast.model.script import Optimizer, Script, Trainer
+from autofast.model.script import Optimizer, Script
 from autofast.model.source import at, nodes_in
 from autofast.model.syntax import is_attribute, is_read
 from autofast.model.tensors import dtype_of, tensors_in
@@ -97,11 +97,6 @@ def _asked(script: Script, occurrence: Occurrence, node: ast.AST) -> ast.AST:
 
 # ------------------------------------------------------------------------ the momentum of fused SGD
 FRAMEWORKS = ("accelerate", "lightning", "fabric", "hf-trainer", "apex")
-ASKED = {"lightning": (4, "precision"), "accelerate": (-1, "mixed_precision")}  # of whom
-WITHOUT_SCALER = frozenset(
-    [32, 64, "32", "64", "32-true", "64-true", "16-true", "no"]
-    + ["bf16", "bf16-mixed", "bf16-true"]
-)
 SPOILT = "in steps that a GradScaler skips, fused SGD spoils its momentum"
 
 
@@ -125,29 +120,10 @@ def _skipped(script: Script, scaled: bool) -> str:
         if any(o.this is not None and is_scaler(o.this) and not _is_off(o) for o in site):
             return f"in steps that the GradScaler of {at(site.node)} skips, fused SGD spoils its momentum"
     for framework in (f for f in script.frameworks if f in FRAMEWORKS):
-        if _never_scales(script, framework):
-            continue
         return f"{framework} may scale the loss, and {SPOILT}"
     if scaled:
         return f"mixed precision needs a GradScaler on GPUs without bf16, and {SPOILT}: with --precision bf16 there is none"
     return ""
-
-
-def _never_scales(script: Script, framework: str) -> bool:
-    """All its objects are told a precision that needs no scaler. Lightning's default is one; of
-    Accelerate, the launcher's is taken.
-    """
-    objects = [t for t in script.trainers if t.framework == framework]
-    if framework not in ASKED or not objects:
-        return False
-    for trainer in objects:
-        given = trainer.args.given(*ASKED[framework])
-        asked = consts(given.values) if given is not None else {32}
-        if trainer.args.open or "plugins" in trainer.args.named or asked is None:
-            return False
-        if not asked <= WITHOUT_SCALER or (given is None and framework == "accelerate"):
-            return False
-    return True
 
 
 def _late(script: Script, optimizer: Optimizer) -> str:
@@ -353,17 +329,10 @@ def _lightning_clips(script: Script) -> str:
     if any(t.framework.startswith("lightning") for t in script.trainers):
         for site in script.methods("clip_gradients"):
             return f"{why} ({at(site.node)})"
-    if any(t.framework == "fabric" and _may_scale(t) for t in script.trainers):
+    if any(t.framework == "fabric" for t in script.trainers):
         for site in script.methods("clip_gradients"):
             return f"in fp16 Fabric clips no gradients of fused optimizers ({at(site.node)})"
     return ""
-
-
-def _may_scale(fabric: Trainer) -> bool:
-    """Whether Fabric may have a GradScaler, which is there for fp16 alone."""
-    given = fabric.args.named.get("precision")
-    values = consts(given.values) if given is not None else {"32-true"}
-    return values is None or any(str(v) in ("16", "16-mixed") for v in values)
 
 
 def _configured(script: Script, word: str) -> str:

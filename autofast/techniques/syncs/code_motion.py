@@ -21,11 +21,10 @@ from autofast.flow.positions import block, index
 from autofast.flow.reflection import showing
 from autofast.flow.scopes import declared, mentions
 from autofast.model.script import Script
-from autofast.model.source import function_of, nodes_in, walk, within
+from autofast.model.source import function_of, holds, nodes_in, walk, within
 from autofast.model.syntax import is_read
 from autofast.model.values import Const, Func, Num, Ref, Tensor, certainly
-from autofast.ops import is_in_place, op
-from autofast.techniques.syncs.freshness import is_fresh, writes
+from autofast.techniques.syncs.freshness import is_fresh
 from autofast.techniques.syncs.steps import catchers, is_step, rare_branch, works_between
 
 NAME = "loss-item-sync"
@@ -33,17 +32,8 @@ PLAIN = (
     ast.Name, ast.Constant, ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.Dict, ast.List, ast.Tuple,
     ast.JoinedStr, ast.FormattedValue, ast.Call, ast.keyword, ast.operator, ast.unaryop, ast.cmpop, ast.expr_context,
 )  # fmt: skip
-TORCH = frozenset(
-    "device dtype no_grad enable_grad is_tensor is_grad_enabled manual_seed get_rng_state save load Size Generator".split()
-)
-NUMPY_WRITES = frozenset(
-    "copyto put put_along_axis place putmask fill_diagonal random.shuffle".split()
-)  # to an argument
 PURE = frozenset(
     f"builtins.{n}" for n in "float int round abs min max sum pow str len bool dict".split()
-)
-QUIET = PURE | set(
-    "builtins.print builtins.isinstance builtins.range builtins.enumerate builtins.zip".split()
 )
 
 
@@ -155,9 +145,8 @@ def _may_wait(script: Script, statement: ast.Assign, gate: ast.If) -> bool:
         or may_change(script, between, statement.value) is not None
     ):
         return False
-    fixed = all(_is_fixed(script, n) for n in nodes_in(statement.value, ast.Name))
-    calls = (call for other in between for call in nodes_in(other, ast.Call))
-    return fixed or all(_is_quiet(script, call) for call in calls)
+    calls = any(holds(other, ast.Call) for other in between)
+    return not calls or all(_is_fixed(script, n) for n in nodes_in(statement.value, ast.Name))
 
 
 def _is_fixed(script: Script, name: ast.Name) -> bool:
@@ -168,31 +157,3 @@ def _is_fixed(script: Script, name: ast.Name) -> bool:
     if certainly(found, Num, Const, Ref, Func):
         return True
     return certainly(found, Tensor, Num, Const) and is_fresh(script, name)
-
-
-def _is_quiet(script: Script, call: ast.Call) -> bool:
-    """Whether a call changes nothing that is there."""
-    if script.log.at("sync", call) is not None:
-        return True
-    if writes(script, call):
-        return False
-    of = script.values(call.func.value) if isinstance(call.func, ast.Attribute) else frozenset()
-    if of and all(
-        isinstance(t, Tensor) or (isinstance(t, Const) and isinstance(t.value, str)) for t in of
-    ):
-        return not is_in_place(call.func.attr, flags=True)  # type: ignore[attr-defined]
-    found = script.values(call.func)
-    return bool(found) and all(isinstance(t, Ref) and _leaves_all(t.name) for t in found)
-
-
-def _leaves_all(name: str) -> bool:
-    """Whether a function, which does not write to an argument by what the table of torch's
-    operations says, changes none.
-    """
-    root, _, rest = name.partition(".")
-    if root == "torch":
-        return op(name) is not None or rest.startswith("cuda.") or rest in TORCH
-    return name in QUIET or (
-        root in ("math", "time", "numpy", "logging")
-        and name.removeprefix("numpy.") not in NUMPY_WRITES
-    )

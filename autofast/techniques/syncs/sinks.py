@@ -19,7 +19,6 @@ from autofast.model.calls import (
     targets_of,
     variable_name,
 )
-from autofast.model.events import inside
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
 from autofast.model.source import (
@@ -31,7 +30,6 @@ from autofast.model.source import (
     nodes_in,
     parent_of,
     source_of,
-    statement_of,
     walk,
 )
 from autofast.model.syntax import has_star, is_attribute, is_read, is_stored
@@ -98,9 +96,7 @@ def sink_of(
     match statement:
         case ast.AugAssign(target=ast.Name() as target, value=value):
             sink, parts = Sink(statement, reads, target, _kind(script, target)), [value]
-            if _begins_as_unknown(script, target) or (
-                any(r.how == "numpy" for r in reads) and not _begins_as_number(target)
-            ):
+            if _begins_as_unknown(script, target) or any(r.how == "numpy" for r in reads):
                 sink.kind = "object"  # an array, which is added to in place
         case ast.Assign(targets=[ast.Name() as target], value=value) if (
             _names(value, target.id) or target.id in passed
@@ -167,16 +163,6 @@ def _kind(script: Script, expr: ast.expr) -> str:
     return (
         "number" if all(isinstance(t, (Num, Const, Arg)) for t in script.values(expr)) else "object"
     )
-
-
-def _begins_as_number(target: ast.Name) -> bool:
-    """Whether every assignment to a variable computes something new: no array that another variable
-    holds too.
-    """
-    stores = [parent_of(n) for n in mentions(function_of(target), target.id) if is_stored(n)]
-    made = [s.value for s in stores if isinstance(s, ast.Assign)]
-    plain = all(isinstance(s, (ast.Assign, ast.AugAssign)) for s in stores)
-    return plain and all(isinstance(v, (ast.Constant, ast.BinOp, ast.UnaryOp)) for v in made)
 
 
 def _begins_as_unknown(script: Script, target: ast.Name) -> bool:
@@ -262,7 +248,7 @@ def _only_counts(script: Script, func: Func, seen: set[int]) -> bool:
                 if _is_from_outside(script, func, name):
                     return False
             case ast.Name(id=name) if is_read(node) and not binds(func.node, name):
-                if not _is_constant(script, node):
+                if not hasattr(builtins, name):  # of the module: it may be another one later
                     return False
             case ast.Call() if not _is_plain_call(script, func, node, me, seen):
                 return False
@@ -277,21 +263,6 @@ def _is_set_by_code(func: Func, name: str) -> bool:
         for t in (func.owner.find(n) if func.owner is not None else None) or ()
     ]
     return any(isinstance(t, Func) for t in members)
-
-
-def _is_constant(script: Script, name: ast.Name) -> bool:
-    """Whether a name of a module means the same whenever it is looked at."""
-    if hasattr(builtins, name.id):
-        return True
-    found = script.values(name)
-    if all(isinstance(t, (Ref, Func, Cls)) for t in found):
-        return bool(found)
-    stores = [n for n in source_of(name).nodes if is_name(n, name.id) and not is_read(n)]
-    return (
-        all(isinstance(t, Const) for t in found)
-        and len(stores) == 1
-        and isinstance(parent_of(statement_of(stores[0])), ast.Module)
-    )
 
 
 def _is_from_outside(script: Script, func: Func, attr: str) -> bool:
@@ -386,8 +357,6 @@ class _Collector:
                 return True
             case ast.Name(id=name):
                 return name not in self.changing
-            case ast.Attribute(value=of, attr=name):
-                return self.is_same_later(of) and not self.is_set_inside(name)
             case ast.BinOp() | ast.UnaryOp() | ast.Tuple():
                 parts = [c for c in ast.iter_child_nodes(expr) if isinstance(c, ast.expr)]
                 return all(map(self.is_same_later, parts))
@@ -410,12 +379,6 @@ class _Collector:
             case ast.Name(id=name):
                 return name not in self.changing
         return False
-
-    def is_set_inside(self, name: str) -> bool:
-        sites = self.script.log.of("set_attribute", "set_elsewhere", "set_flag")
-        return bool(self.script.unread) or any(
-            o.data.get("name") == name and inside(o.stack, self.loop) for s in sites for o in s
-        )
 
     def keep(self, core: ast.expr) -> None:
         if not any(ast.dump(core) == ast.dump(p) for p in self.sink.payload):

@@ -150,15 +150,34 @@ def throughout(ev: Evidence) -> bool:
     return 0 < len(ev.a.record.steps) <= steps(ev)
 
 
-def masks(ev: Evidence) -> bool:
-    """The same random state gives the same dropout masks: nothing is drawn in the models, or
-    precision and layout are the same.
-    """
+def _quiet(ev: Evidence) -> bool:
+    """Nothing is drawn in the models, in the first step or, by what was counted, in any."""
     calls: Sequence[Call] = [call for call in ev.a.record.calls if call.random]
     first = _state(ev.a.record.steps[0].random) if ev.a.record.steps else ""
-    quiet = bool(calls) and all(call.random == first for call in calls)
-    quiet = quiet or all(_draws_nothing(run.record) for run in (ev.a, ev.b))
-    return quiet or set(ev.a.record.precision) == set(ev.b.record.precision) and in_order(ev)
+    records = [run.record for run in (ev.a, ev.b)]
+    later = any(
+        drawn["drew"] for one in records for key, drawn in one.drawn.items() if key.isdigit()
+    )
+    quiet = bool(calls) and all(call.random == first for call in calls) and not later
+    return quiet or all(map(_draws_nothing, records))
+
+
+def _masked_alike(ev: Evidence) -> int:
+    """Over how many steps the same random states give the same dropout masks: precision and layout
+    are the same, and calls are not put together (loss and state need not tell: a mask may act on
+    gradients alone)."""
+    if set(ev.a.record.precision) != set(ev.b.record.precision) or not in_order(ev):
+        return 0
+    one, two = (_sizes(run.record) for run in (ev.a, ev.b))
+    return min((step for step in one if one[step] != two.get(step, one[step])), default=steps(ev))
+
+
+def _sizes(record: Record) -> dict[int, list[tuple[int, int]]]:
+    """By step, what the models are given in each call."""
+    places = _by_step(record.calls).items()
+    return {
+        k: [(record.calls[i].model, record.calls[i].samples) for i in some] for k, some in places
+    }
 
 
 def _draws_nothing(record: Record) -> bool:
@@ -191,4 +210,4 @@ def agreeing_steps(ev: Evidence) -> int:
     """Over how many optimizer steps whatever differs has to be rounding: the same draws and data,
     and the same masks made of them.
     """
-    return steps(ev) if masks(ev) else 0
+    return steps(ev) if _quiet(ev) else min(steps(ev), _masked_alike(ev))

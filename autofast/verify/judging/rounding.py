@@ -274,8 +274,9 @@ def departs(ev: Evidence) -> Check | None:
     if place is not None and place < drawn:
         text = f"loss {place + 1} is {other[place]:.2g} away from the original's, where rounding makes {own:.2g}; "
         return Check(name, False, f"{text}random numbers and data are the same until there")
-    if ev.effect == "unknown" and not alike.throughout(ev):
-        return None  # what was drawn or given otherwise carries further than rounding
+    masked = set(ev.a.record.precision) == set(ev.b.record.precision) and not alike.determined(ev)
+    if ev.effect == "unknown" and (masked or not alike.throughout(ev)):
+        return None  # what was drawn, masked or given otherwise carries further than rounding
     if whole and not single(ev) and steadily(ev):
         far = fmean(spans(ev.a, ev.b))
         near = max(eps / FAR, *(fmean(spans(ev.a, run)) for run in rulers))

@@ -156,13 +156,8 @@ class Runner:
                 word in _SCRIPT_LAUNCHERS for word in launch
             )
             probe = [str(PROBE / "__main__.py")]
-        return [
-            *launch,
-            *([setup.python] if needs_python else []),
-            *probe,
-            script,
-            *setup.arguments,
-        ]
+        python = [setup.python] if needs_python else []
+        return [*launch, *python, *probe, script, *setup.arguments]
 
     def shown(self, program: Program) -> str:
         """The command as the user would type it."""

@@ -47,15 +47,8 @@ AS_WRITTEN = (
     "trainable_unused error traceback notes drawn modules precision written dropouts masks mask_rates idle_masks scalars unseen"
 ).split()  # fields of Record
 FED = 32  # added to the number of a loader where its items are those that a model was given
-KINDS = {
-    "b": "backward",
-    "o": "optimizer",
-    "k": "optimizer",
-    "u": "optimizer",
-    "f": "forward",
-    "t": "transfer",
-    "c": "communication",
-}
+PHASE_WORDS = "backward optimizer optimizer optimizer forward transfer communication".split()
+KINDS = dict(zip("bokuftc", PHASE_WORDS, strict=True))
 
 
 def read_record(path: Path) -> Record:
@@ -204,17 +197,10 @@ def rows(
     quiet = evaluations(spans, iterations)
     if len(walls) != len(ends):
         walls = [None] * len(ends)
+    each = enumerate(zip(ends, [started, *limits], parts, walls, strict=False))
     return tuple(
-        row(
-            index,
-            ends[index],
-            limits[index - 1] if index else started,
-            parts[index],
-            iterations,
-            quiet,
-            walls[index],
-        )
-        for index in range(len(ends))
+        row(index, last, start, some, iterations, quiet, wall)
+        for index, (last, start, some, wall) in each
     )
 
 

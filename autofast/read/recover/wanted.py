@@ -1,0 +1,98 @@
+"""Whether a backward may want what a model computes: followed from the call on, until nothing with
+a gradient is left of it, or nobody knows.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from autofast.flow.callgraph import Function, code_of
+from autofast.flow.usage import Act, Usage
+from autofast.flow.valueflow import Answer, ValueFlow, Verdict
+from autofast.model import names
+from autofast.model.kinds import is_loss, is_module
+from autofast.model.script import Script
+from autofast.model.source import at, first_line, function_of
+from autofast.model.tensors import things_in
+from autofast.model.values import Bound, Const, Ext, Func, Inst, Method, Num, Ref, Tensor, Thing
+from autofast.read.recover.leaks import FACTS, NUMBERS, READS, plain_argument, writes
+
+KNOWN = ("torch.", "builtins.", "math.")  # what they compute is followed
+NOT_KNOWN = (  # they train, keep, or call what they are given
+    "torch.autograd.", "torch.func.", "torch.utils.", "torch.jit.", "torch.distributed.", "torch._",
+    "builtins.setattr", "builtins.map", "builtins.filter", "builtins.exec", "builtins.eval",
+)  # fmt: skip
+ENDS = frozenset({Act.TARGET, Act.FILLED, Act.INDEXES, Act.COMPARED, Act.TESTED, Act.SHOWN,
+                  Act.DROPPED})  # fmt: skip
+
+Way = tuple[ast.Call, ...]  # the calls by which a value came to a place
+DEEP = 8  # calls
+
+
+def is_wanted(script: Script, call: ast.expr) -> bool:
+    """Whether a backward may reach the result of a call, or what hooks get of it."""
+    hooks = "register_forward_hook", "register_module_forward_hook", "register_forward_pre_hook"
+    return bool(script.methods(*hooks) or Wanted(script).follow(call, ()))
+
+
+class Wanted(ValueFlow[Way]):
+    """Follows gradients; whatever keeps them elsewhere than in a variable is bad."""
+
+    def met(self, expr: ast.expr, context: Way) -> Answer:
+        found = list(things_in(self.script.values(expr)))
+        free = all(
+            isinstance(t, (Const, Num)) or (isinstance(t, Tensor) and not t.grad) for t in found
+        )
+        return Verdict.STOPS if found and free else Verdict.GOES_ON
+
+    def judge(self, use: Usage, context: Way) -> Answer:
+        if use.act in ENDS:
+            return Verdict.STOPS
+        if use.act in (Act.YIELDED, Act.OTHER, Act.CALLED):
+            return self.lost(use)
+        if use.act is Act.ASKED and isinstance(use.node, ast.Attribute):
+            name = use.node.attr
+            if name == "backward":
+                return self.lost(use)
+            return Verdict.STOPS if name in NUMBERS or name in FACTS else Verdict.GOES_ON
+        return Verdict.GOES_ON
+
+    def given(self, use: Usage, callee: Thing, context: Way) -> Answer:
+        expr, call = use.expr, use.node
+        assert isinstance(call, ast.Call)
+        if isinstance(callee, Ref):
+            if callee.name in READS:
+                return Verdict.STOPS
+            known = callee.name.startswith(KNOWN) and not callee.name.startswith(NOT_KNOWN)
+            return self.lost(use) if not known or writes(callee.name, call) else Verdict.GOES_ON
+        if isinstance(callee, Method):
+            inner = isinstance(callee.this, Tensor) and not callee.name.endswith("_")
+            return Verdict.GOES_ON if inner else self.lost(use)
+        if code := code_of(callee) if isinstance(callee, (Func, Bound, Inst)) else []:
+            plain = len(context) < DEEP and all(
+                plain_argument(self.calls, c, expr, call) for c in code
+            )
+            return Verdict.ENTERS if plain else self.lost(use)
+        computes = is_loss(callee) or is_module(callee)
+        computes = computes or (isinstance(callee, Ext) and callee.name in names.ACTIVATIONS)
+        return Verdict.GOES_ON if computes else self.lost(use)
+
+    def lost(self, use: Usage) -> str:
+        return f"what becomes of `{first_line(use.expr)}` on {at(use.expr)} is not known"
+
+    def put(self, target: ast.Subscript, context: Way) -> str:
+        return f"{at(target)} keeps it"
+
+    def kept(self, target: ast.Attribute, context: Way) -> str:
+        return f"{at(target)} keeps it"
+
+    def inside(self, call: ast.Call, context: Way) -> Way:
+        return (*context, call)
+
+    def returned(self, use: Usage, context: Way) -> str:
+        if context:
+            return self.follow(context[-1], context[:-1])
+        function = function_of(use.node)
+        if isinstance(function, Function) and self.calls.complete(function):
+            return self.lost(use)
+        return super().returned(use, context)

@@ -1,0 +1,122 @@
+"""A model that a backward reaches by a way that is hard to follow is trained, never evaluated; what
+certainly ends in numbers is an evaluation also in the middle of a training step.
+"""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from tests.onerule import apply
+
+SCRIPT = """\
+import collections
+import functools
+import itertools
+import queue
+from types import SimpleNamespace
+
+import elsewhere
+import numpy as np
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(4, 4)
+        self.kept = []
+
+    def forward(self, x):
+        self.last = self.net(x)
+        {inner}
+        return self.last
+
+
+Pair = collections.namedtuple("Pair", "z n")
+
+
+class Named(dict):
+    def __getattr__(self, name):
+        return self[name]
+
+
+def fill(w, z):
+    w.copy_(z)
+
+
+def bank(encoder, loader):
+    w = torch.zeros(8, 4)
+    for x, y in loader:
+        torch._foreach_add_([w], [encoder(x)])
+    return w
+
+
+data = TensorDataset(torch.randn(24, 4), torch.randint(0, 3, (24,)))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+encoder, head = Encoder(), nn.Linear(4, 3)
+optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.1)
+losses = []
+box, waiting = elsewhere.Box(), queue.Queue()
+for epoch in range(2):
+    for x, y in loader:
+        w = torch.zeros_like(x)
+{body}
+        loss = F.cross_entropy(head(w), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+"""
+
+TRAINED = {
+    "an item": "w[:] = encoder(x)",
+    "items one by one": "z = encoder(x)\nfor i in range(len(x)):\n    w[i] = z[i]",
+    "a method that writes": "w.copy_(encoder(x))",
+    "a sum in place": "w.index_add_(0, torch.arange(len(x)), encoder(x))",
+    "a view": "row = w[:4]\nrow.copy_(encoder(x[:4]))",
+    "many at once": "torch._foreach_add_([w], [encoder(x)])",
+    "a function that writes": "fill(w, encoder(x))",
+    "a special method": "w.__setitem__(slice(None), encoder(x))",
+    "a queue": "waiting.put(encoder(x))\nw = waiting.get()",
+    "a named tuple": "w = Pair(encoder(x), 3)._replace(n=4).z",
+    "running sums": "w = list(itertools.accumulate([encoder(x), x]))[-1]",
+    "a partial": "w = functools.partial(torch.add, encoder(x))(x)",
+    "an array of objects": "a = np.empty(1, dtype=object)\na[0] = encoder(x)\nw = a[0]",
+    "a dict with attributes": "d = Named()\nd['z'] = encoder(x)\nw = d.z",
+    "an attribute of a library's": "box.z = encoder(x)\nw = box.get()",
+    "an item of a library's": "box['z'] = encoder(x)\nw = box['z']",
+    "a method of a library's": "box.add(encoder(x))\nw = box.get()",
+    "code in a text": "d = {'z': encoder(x)}\nexec('w = z * 2', d)\nw = d['w']",
+    "an attribute of the module": "encoder(x)\nw = encoder.last",
+    "a list of the module": "encoder.kept.clear()\nencoder(x)\nw = encoder.kept[0]",
+    "a pass over the data": "w = bank(encoder, loader)",
+}
+
+
+@pytest.mark.parametrize("way", TRAINED)
+def test_what_a_backward_may_want_keeps_its_gradient(way: str) -> None:
+    inner = "self.kept.append(self.last)" if way == "a list of the module" else "pass"
+    body = textwrap.indent(TRAINED[way], " " * 8)
+    done = apply("no-grad-eval", SCRIPT.format(inner=inner, body=body))
+    assert not done.lines
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        "hits = encoder(x).argmax(1)",
+        "z = encoder(x)\nprint(z.mean().item())",
+        "hits = (encoder(x) > 0).float().mean()",
+    ],
+)
+def test_what_ends_in_numbers_is_an_evaluation(numbers: str) -> None:
+    text = SCRIPT.format(inner="pass", body=textwrap.indent(numbers, " " * 8))
+    text = text.replace("self.last = self.net(x)", "last = self.net(x)")
+    text = text.replace("return self.last", "return last")
+    done = apply("no-grad-eval", text)
+    assert any("no_grad" in line or "inference_mode" in line for line in done.lines)
