@@ -1387,11 +1387,26 @@ print(evaluate(model, DataLoader(list(zip(X[0], Y[0])), batch_size=4)))
 """
 
 
-def test_an_evaluation_goes_on_in_fp32_unless_asked_for():
-    wide = "nn.Sequential(nn.Linear(8, 4096), nn.Linear(4096, 4096), nn.Linear(4096, 4)).to(device)"
-    text = (
-        changed("Net().to(device)", wide) + "\nfrom torch.utils.data import DataLoader\n" + EVALUATE
+@pytest.mark.parametrize("model", ["layers", "Wide()"])
+def test_an_evaluation_goes_on_in_fp32_unless_asked_for(model: str):
+    """Also where the layers are called by a class of the script."""
+    wide = """
+layers = nn.Sequential(nn.Linear(8, 4096), nn.Linear(4096, 4096), nn.Linear(4096, 4))
+
+class Wide(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = layers
+
+    def forward(self, x):
+        return self.layers(x)
+
+"""
+    loaded = "from torch.utils.data import DataLoader\n"
+    text = changed("Net().to(device)", f"{model}.to(device)").replace(
+        "model =", wide + "model =", 1
     )
+    text += loaded + EVALUATE
     done, whole = apply(AMP, text, min_gain=0.01), apply(AMP, text)
     blocks = [sum("autocast" in line for line in found.lines) for found in (done, whole)]
     assert blocks[1] == blocks[0] + 1 > 1

@@ -43,7 +43,8 @@ NARROW = Gain(
 
 def half(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of 16 bits: half of products, convolutions and memory, and casts of each parameter."""
-    if script.analysis(Cost).only_evaluates(finding.node):
+    measures = any(s.node is finding.node for e in script.evaluations for s in e.forwards)
+    if measures and not script.analysis(Cost).is_in_training(finding.node):
         return Gain(0.005, "an evaluation, which shows and chooses by what it computes")
     if place := script.analysis(Cells).place:
         return Gain(0.0, f"bound by launches: {place} goes through a sequence cell by cell")
