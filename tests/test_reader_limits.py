@@ -214,7 +214,7 @@ main()
 """
 
 
-def test_many_classes_one_of_which_is_chosen_leave_room_for_the_training(
+def test_many_datasets_one_of_which_is_chosen_leave_room_for_the_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "READING", 1_000)

@@ -1335,7 +1335,7 @@ WIDE = "nn.Linear(256, 256)"
     [
         ("nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)", True),
         ("nn.Linear(8, 4096), nn.ReLU(), nn.Linear(4096, 4096), nn.Linear(4096, 4)", False),
-        ("nn.Unflatten(1, (1, 8)), nn.Conv1d(1, 4, 3), nn.Flatten(), nn.Linear(24, 4)", False),
+        ("nn.Unflatten(1, (1, 8)), nn.Conv1d(1, 64, 3), nn.Flatten(), nn.Linear(384, 4)", False),
     ],
 )
 def test_networks_bound_by_launches_stay_in_fp32(target: str, layers: str, small: bool):
@@ -1351,7 +1351,7 @@ def test_networks_bound_by_launches_stay_in_fp32(target: str, layers: str, small
         ("nn.Linear(8, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 4)", True),
         (f"nn.Linear(8, 256), nn.ReLU(), {WIDE}, nn.Linear(256, 4)", True),
         ("nn.Linear(8, 4096), nn.ReLU(), nn.Linear(4096, 4096), nn.Linear(4096, 4)", False),
-        ("nn.Unflatten(1, (1, 8)), nn.Conv1d(1, 4, 3), nn.Flatten(), nn.Linear(24, 4)", False),
+        ("nn.Unflatten(1, (1, 8)), nn.Conv1d(1, 64, 3), nn.Flatten(), nn.Linear(384, 4)", False),
         ("nn.Linear(len(X[0, 0]), 128), nn.Linear(128, 4)", True),
         ("nn.Linear(len(X[0, 0]), 512), nn.Linear(512, 4)", True),
         ("nn.Linear(len(X[0, 0]), 2048), nn.Linear(2048, 2048), nn.Linear(2048, 4)", False),
@@ -1364,6 +1364,37 @@ def test_networks_bound_by_launches_stay_in_fp32_unless_asked_for(layers: str, s
     assert all(f.gain and "bound by launches" in f.gain.reason for f in done.findings) is small
     assert apply(AMP, text).fixes
     assert trained(done.text)["losses"]
+
+
+def test_a_first_network_for_digits_stays_in_fp32_on_a_gpu():
+    layers = "nn.Unflatten(1, (1, 8)), nn.Conv1d(1, 32, 3), nn.Flatten(), nn.Linear(192, 4)"
+    text = changed("Net().to(device)", f"nn.Sequential({layers}).to(device)")
+    done = apply(AMP, text, min_gain=0.01)
+    assert not done.fixes
+    assert any(f.gain and "32 channels at the most" in f.gain.reason for f in done.findings)
+    assert apply(AMP, text).fixes and apply(AMP, text, target="cpu", min_gain=0.01).fixes
+
+
+EVALUATE = """
+@torch.no_grad()
+def evaluate(model, loader):
+    total = 0.0
+    for x, y in loader:
+        total += criterion(model(x.to(device)), y.to(device)).item()
+    return total
+
+print(evaluate(model, DataLoader(list(zip(X[0], Y[0])), batch_size=4)))
+"""
+
+
+def test_an_evaluation_goes_on_in_fp32_unless_asked_for():
+    wide = "nn.Sequential(nn.Linear(8, 4096), nn.Linear(4096, 4096), nn.Linear(4096, 4)).to(device)"
+    text = (
+        changed("Net().to(device)", wide) + "\nfrom torch.utils.data import DataLoader\n" + EVALUATE
+    )
+    done, whole = apply(AMP, text, min_gain=0.01), apply(AMP, text)
+    blocks = [sum("autocast" in line for line in found.lines) for found in (done, whole)]
+    assert blocks[1] == blocks[0] + 1 > 1
 
 
 def test_who_names_the_rule_gets_it():

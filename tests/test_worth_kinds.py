@@ -858,23 +858,22 @@ def test_a_look_at_the_first_batches(ends: str, worth: bool) -> None:
 
 
 @pytest.mark.parametrize("seeded", [True, False])
-def test_an_order_is_drawn_where_the_seed_was_set(seeded: bool) -> None:
+def test_a_row_of_numbers_is_drawn_where_the_seed_was_set(seeded: bool) -> None:
     """One small copy is not worth other numbers; noise of the size of a batch is."""
     text = MODES.replace("{call}", "train()").replace(
         "            optimizer.step()\n",
         "            optimizer.step()\n"
-        "            order = torch.randperm(len(x)).to(device)\n"
+        "            shift = torch.rand(len(x)).to(device)\n"
         "            noise = torch.randn(len(x), 64).to(device)\n"
-        "            print(model(noise[order]).shape)\n",
+        "            print(model(noise + shift[:, None]).shape)\n",
     )
     head = "import torch\ntorch.manual_seed(0)\n" if seeded else ""
     found = apply("device-creation", head + text, min_gain=0.01)
-    assert ("order = torch.randperm(len(x), device=device)" in found.lines) is not seeded
+    assert ("shift = torch.rand(len(x), device=device)" in found.lines) is not seeded
     assert "noise = torch.randn(len(x), 64, device=device)" in found.lines
 
 
 DRAWN = {
-    "torch.randperm(x.size(0)).to(device)": False,
     "torch.rand(x.shape[0]).to(device)": False,
     "torch.rand(x.size()).to(device)": True,
     "torch.rand(x.shape).to(device)": True,
@@ -898,6 +897,48 @@ def test_one_number_for_each_item_is_not_worth_others(drawn: str) -> None:
     )
     assert any("device=device)" in line for line in plain)
     assert any("device=device)" in line for line in seeded) is DRAWN[drawn]
+
+
+def test_an_order_is_not_worth_another_generator() -> None:
+    """The device takes as many kernels to draw one as to copy it."""
+    text = MODES.replace("{call}", "train()").replace(
+        "            optimizer.step()\n",
+        "            optimizer.step()\n            print(model(x[torch.randperm(8).to(device)]).shape)\n",
+    )
+    plain, exhaustive = (
+        apply("device-creation", text, min_gain=0.01),
+        apply("device-creation", text),
+    )
+    assert not plain.lines and any("device=device" in line for line in exhaustive.lines)
+
+
+WORDS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+device = "cuda"
+texts = [(torch.randint(99, (5,)), i % 2) for i in range(64)]
+loader = DataLoader(texts, batch_size=8, num_workers=2)
+model = nn.Sequential({table}, nn.Flatten(), nn.Linear(320, 2)).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    for x, y in loader:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x.to(device)), y.to(device)).backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("table", "worth"),
+    [("nn.Embedding(99, 64)", False), ("nn.Identity(), nn.Linear(5, 320)", True)],
+)
+def test_copies_of_words_are_not_worth_pinning(table: str, worth: bool) -> None:
+    text = WORDS.replace("{table}", table)
+    found = apply("pin-memory non-blocking", text, min_gain=0.01)
+    assert any("non_blocking" in line for line in found.lines) is worth
+    assert apply("pin-memory non-blocking", text).lines
 
 
 @pytest.mark.parametrize(("reads", "worth"), [(0, True), (6, False)])

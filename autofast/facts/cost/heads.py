@@ -51,6 +51,8 @@ ATTENTION = re.compile(
     r"|(?:torchvision|timm|vit_pytorch)\.(?:\w+\.)*(?:vit|swin|deit|beit|maxvit)",
     re.IGNORECASE,
 )
+TABLES = frozenset({"Embedding", "EmbeddingBag"})
+IMAGES = re.compile(r"Conv(?:Transpose)?[23]d")
 PRODUCTS = frozenset("matmul mm bmm einsum baddbmm".split())
 ATTENDING = PRODUCTS | {"softmax", "scaled_dot_product_attention"}
 SOFTMAX = "torch.nn.Softmax"
@@ -98,6 +100,16 @@ def convolves(script: Script) -> bool:
     layers = {layer for m in models for layer in m.layers}
     unknown = not models or any(m.unknown for m in models)
     return unknown or any(layer.startswith("Conv") for layer in layers)
+
+
+def takes_words(script: Script) -> bool:
+    """Whether the models that are trained by default look up what they are given in tables, as
+    those of texts do, and none of them convolves images.
+    """
+    models = _usual_models(script)
+    return bool(models) and all(
+        not m.unknown and m.layers & TABLES and not any(map(IMAGES.match, m.layers)) for m in models
+    )
 
 
 def multiplies(script: Script) -> str:

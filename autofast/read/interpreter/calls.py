@@ -11,7 +11,7 @@ from autofast.model.changes import CLOCK
 from autofast.model.device_loader import MARK, is_device_loader
 from autofast.model.kinds import is_module
 from autofast.model.limits import MANY, SEVERAL
-from autofast.model.names import CONTEXT, LOADER
+from autofast.model.names import CONTEXT, DATASET_BASES, LOADER
 from autofast.model.source import parent_of
 from autofast.model.syntax import is_read
 from autofast.model.values import (
@@ -152,12 +152,12 @@ class Calls(Entering):
         if classes and not self.each:
             callee = callee - classes | one_of(classes)
         self.several = self.several or bool(classes and self.each)
-        if self.several and len(callee) > 1:
-            most = SEVERAL
-        elif sum(isinstance(t, Cls) for t in callee) >= MANY:
-            most = limits.CHOSEN
-        else:
+        own = [t for t in callee if isinstance(t, Cls)]
+        many = len(own) >= MANY
+        if not many and (not self.several or len(callee) < 2):
             return self.call_each(callee, args, node)
+        data = many and all(t.external & DATASET_BASES for t in own)
+        most = limits.CHOSEN if data else SEVERAL
         self.limits.append(min(self.limits[-1], self.steps + most))
         try:
             return self.call_each(callee, args, node)

@@ -43,8 +43,12 @@ NARROW = Gain(
 
 def half(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of 16 bits: half of products, convolutions and memory, and casts of each parameter."""
+    if script.analysis(Cost).only_evaluates(finding.node):
+        return Gain(0.005, "an evaluation, which shows and chooses by what it computes")
     if place := script.analysis(Cells).place:
         return Gain(0.0, f"bound by launches: {place} goes through a sequence cell by cell")
+    if options.target != "cpu" and _has_few_channels(script):
+        return SMALL
     gain = _of_arithmetic(script, options, beside, 0.4, machine.HALF, machine.HALF, 0.5, casts=2)
     return gain if gain.known or not is_narrow(script) else NARROW
 

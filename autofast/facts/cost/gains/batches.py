@@ -23,6 +23,7 @@ from autofast.facts.cost.gains.asking import (
     trains,
     usual,
 )
+from autofast.facts.cost.heads import takes_words
 from autofast.facts.cost.inputs import batches, number, turns
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
@@ -80,6 +81,8 @@ def in_steps(script: Script, options: Options, finding: Finding, beside: Finding
         return gain
     if not script.analysis(Cost).runs_by_batch(finding.node):
         return Gain(0.0, "runs once an epoch, not once a step")
+    if script.is_call(finding.node, "torch.randperm"):
+        return Gain(0.0, "as many kernels as copying the indices takes")
     if _draws_a_row(script, finding.node) and (seed := seed_of(script)) is not None:
         return Gain(0.0, f"one number for each item, where {at(seed)} seeds the host for others")
     if script.analysis(Cost).only_evaluates(finding.node):
@@ -138,6 +141,8 @@ def copies(script: Script, options: Options, finding: Finding, beside: Findings)
             return Gain(EVALUATION * NOISE, "batches of an evaluation alone")
     size = cost.batch_bytes(finding.node)
     step = cost.estimate(options.target)
+    if size is None and takes_words(script):
+        return Gain(0.001, "numbers of words, some hundred kB a batch at most")
     if size is None or (isinstance(step, str) and size >= machine.TINY):
         found = Gain(0.02, "one copy a step that the host waits for", known=False)
     else:
