@@ -33,7 +33,7 @@ _LEFT_OUT: dict[type, frozenset[str]] = {
         {"model", "step", "calls", "samples", "sums", "drew", "between", "result", "squares"}
     ),
     Pass: frozenset({"items", "sketches", "begun", "ended", "bytes"}),
-    Saved: frozenset({"path", "step", "tensors", "plain"}),
+    Saved: frozenset({"path", "step", "tensors", "plain", "live"}),
     Call: frozenset({"model", "samples", "sums", "step", "random", "order", "looks"}),
     Lines: frozenset({"code", "ran"}),
 }
