@@ -867,6 +867,15 @@ STEP = f"{LOSS}\n    loss.backward()\n    optimizer.step()"
             "several processes",
         ),
         (changed("Net().to(device)", "nn.Linear(8, 4).to(device)"), "one small linear layer"),
+        (
+            script()
+            + """
+table = nn.Linear(8, 8).to(device)
+with torch.no_grad(), torch.autocast("cuda", dtype=torch.bfloat16):
+    features = table(X[0].to(device)).float()
+""",
+            "the training was left out of it",
+        ),
         (changed("Net().to(device)", "torch.jit.script(Net().to(device))"), "TorchScript"),
         (changed("Net().to(device)", "nn.DataParallel(Net().to(device))"), "DataParallel"),
         (

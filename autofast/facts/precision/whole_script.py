@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from autofast.facts.precision.quantised import quantised
 from autofast.flow.program import Flow
 from autofast.model.calls import short_name
-from autofast.model.events import Site
+from autofast.model.events import Site, WithFrame, inside
+from autofast.model.kinds import is_autocast
 from autofast.model.script import Script
 from autofast.model.source import at, nodes_in, walk
 from autofast.model.tensors import tensors_in
@@ -51,11 +52,24 @@ def against_script(script: Script, target: str, gpu: bool) -> str:
         )
     if (site := quantised(script)) is not None:
         return f"{at(site.node)} prepares quantisation, which has to see the numbers that the model computes in fp32"
+    if (place := _elsewhere(script)) is not None:
+        return f"{at(place)} runs under autocast, and the training was left out of it"
     if why := _odd_parameter(script):
         return why
     for site in _sparse(script):
         return f"{at(site.node)} makes sparse tensors, for which autocast has no kernels everywhere"
     return ""
+
+
+def _elsewhere(script: Script) -> ast.AST | None:
+    """A block under autocast that stands in no training step, where no step is under one."""
+    frames = {
+        frame.node: any(inside(stack, step.loop) for step in script.steps)
+        for stack in script.stacks
+        for frame in stack
+        if isinstance(frame, WithFrame) and any(is_autocast(v) for _, v in frame.contexts)
+    }
+    return None if any(frames.values()) else next(iter(frames), None)
 
 
 def _names_f64(found: Values) -> bool:
