@@ -1439,3 +1439,52 @@ def test_how_many_sizes_a_new_tensor_has(made: str, known: int | None, tmp_path:
     scope: dict[str, torch.Tensor] = {}
     exec(script.entry.text, scope)
     assert known is None or scope["made"].dim() == known
+
+
+SAMPLERS = """
+import argparse
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Uniform:
+    def draw(self, n, device):
+        return torch.ones(n).to(device)
+
+
+class Heavy:
+    def draw(self, n, device):
+        return torch.full((n,), 0.5).to(device)
+
+
+def sampler(name):
+    if name == "uniform":
+        return Uniform()
+    elif name == "heavy":
+        return Heavy()
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--sampler", default="uniform")
+args = parser.parse_args()
+device = torch.device("cuda")
+loader = DataLoader(TensorDataset(torch.randn(64, 8)), batch_size=8)
+model = nn.Linear(8, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+draws = sampler(args.sampler)
+for epoch in range(9):
+    for (x,) in loader:
+        weights = draws.draw(8, device)
+        optimizer.zero_grad()
+        (model(x.to(device))[:, 0] * weights).mean().backward()
+        optimizer.step()
+"""
+
+
+def test_methods_of_objects_that_no_default_makes() -> None:
+    done, whole = (apply("device-creation", SAMPLERS, min_gain=gain) for gain in (0.01, 0.0))
+    heavy = "return torch.full((n,), 0.5, device=device)"
+    assert "return torch.ones(n, device=device)" in done.lines
+    assert heavy not in done.lines and heavy in whole.lines

@@ -12,11 +12,20 @@ from typing import Any
 
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_parameter, scope_of, variables_of
-from autofast.model.events import BranchFrame, Frame, Log, Occurrence, Site, Stack, inside
+from autofast.model.events import (
+    BranchFrame,
+    CallFrame,
+    Frame,
+    Log,
+    Occurrence,
+    Site,
+    Stack,
+    inside,
+)
 from autofast.model.script import Script, Step
 from autofast.model.source import function_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES
-from autofast.model.values import Arg, Const, const, one
+from autofast.model.values import Arg, Const, Inst, const, one
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,12 +123,30 @@ def not_by_default(script: Script, ways: Iterable[Stack]) -> str:
     """
     found = ""
     for stack in ways:
-        tests = (f for f in stack if isinstance(f, BranchFrame) and not f.known)
-        past = (f for f in tests if _by_default(script, f) not in (None, f.arm))
-        found = next((ast.unparse(test) for f in past if (test := _test(f)) is not None), "")
+        found = _past(script, stack)
+        makers = (_made(script, f) for f in stack if isinstance(f, CallFrame) and not found)
+        for made in makers:  # a method of objects that are made only where an option asks for them
+            tests = [_past(script, way) for way in made]
+            found = found or (tests[0] if all(tests) and tests else "")
         if not found:
             return ""
     return found
+
+
+def _past(script: Script, stack: Stack) -> str:
+    tests = (f for f in stack if isinstance(f, BranchFrame) and not f.known)
+    past = (f for f in tests if _by_default(script, f) not in (None, f.arm))
+    return next((ast.unparse(test) for f in past if (test := _test(f)) is not None), "")
+
+
+def _made(script: Script, frame: CallFrame) -> list[Stack]:
+    """The ways to where the objects were made whose method a frame runs."""
+    match frame.node:
+        case ast.Call(func=ast.Attribute(value=of)):
+            objects = (t for t in script.values(of) if isinstance(t, Inst))
+            name = frame.func.name
+            return [t.made for t in objects if frame.func in (t.cls.find(name) or ())]
+    return []
 
 
 def is_taken(script: Script, frames: Iterable[Frame]) -> bool:
