@@ -84,16 +84,10 @@ def _handed_out(kind: str, occurrence: Occurrence) -> Values:
     known = isinstance(this, (Ref, Ext)) and this.name.split(".")[0] in HARMLESS
     foreign = isinstance(this, Ref) and kind == this.name and not known
     keeper = isinstance(this, Unknown) or (isinstance(this, Ext) and not known)
-    if (
-        kind in ("call_unknown", "call_object", "inplace")
-        or foreign
-        or (kind.startswith(".") and keeper)
-    ):
-        given = occurrence.args
-        if given is not None:
-            return frozenset().union(*(g.values for g in given.every))
-        return frozenset()
-    return frozenset()
+    gets = kind in ("call_unknown", "call_object", "inplace") or foreign
+    gets = gets or (kind.startswith(".") and keeper)
+    given = occurrence.args.every if gets and occurrence.args is not None else ()
+    return frozenset().union(*(g.values for g in given))
 
 
 def is_entered(script: Script, site: Site) -> bool:
