@@ -94,6 +94,8 @@ TRAINED = {
     "code in a text": "d = {'z': encoder(x)}\nexec('w = z * 2', d)\nw = d['w']",
     "an attribute of the module": "encoder(x)\nw = encoder.last",
     "a list of the module": "encoder.kept.clear()\nencoder(x)\nw = encoder.kept[0]",
+    "a write by the class": "torch.Tensor.copy_(w, encoder(x))",
+    "a backward by the class": "torch.Tensor.backward(encoder(x).mean())\nw = x",
     "a pass over the data": "w = bank(encoder, loader)",
 }
 

@@ -86,7 +86,8 @@ def _operation(interp: Core, name: str, args: Arguments, node: ast.AST | None) -
     given = [g.values for g in args.every]
     tensors = tensors_in(*given)
     written = args.get(0, "self") if is_in_place(name) else args.get(-1, "out")
-    for tensor in tensors_in(written) if name == f"torch.{short}" else ():
+    direct = name in (f"torch.{short}", f"torch.Tensor.{short}")
+    for tensor in tensors_in(written) if direct else ():
         interp.emit("inplace", node, tensor, args, name=short)
     if short in FACTORIES and name == f"torch.{short}":
         return values(_factory(short, args, node))

@@ -12,7 +12,7 @@ from autofast.model.values import Ext, Reason, Ref, Tensor, Unknown, Values
 from autofast.read.recover.eval_mode import switching_functions
 
 BACKWARDS = tuple(
-    """.backward .manual_backward torch.autograd.grad torch.autograd.backward
+    """.backward .manual_backward torch.Tensor.backward torch.autograd.grad torch.autograd.backward
     torch.autograd.functional.jacobian""".split()
 )
 # libraries that are given tensors to show, save or score them, never to train with them
