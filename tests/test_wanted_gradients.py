@@ -56,6 +56,18 @@ def bank(encoder, loader):
     return w
 
 
+def last(encoder, loader):
+    found = None
+
+    def keep(z):
+        nonlocal found
+        found = z
+
+    for x, y in loader:
+        keep(encoder(x))
+    return found
+
+
 data = TensorDataset(torch.randn(24, 4), torch.randint(0, 3, (24,)))
 loader = DataLoader(data, batch_size=8, shuffle=True)
 encoder, head = Encoder(), nn.Linear(4, 3)
@@ -96,6 +108,7 @@ TRAINED = {
     "a list of the module": "encoder.kept.clear()\nencoder(x)\nw = encoder.kept[0]",
     "a write by the class": "torch.Tensor.copy_(w, encoder(x))",
     "a backward by the class": "torch.Tensor.backward(encoder(x).mean())\nw = x",
+    "a variable of another function": "w = last(encoder, loader)",
     "a pass over the data": "w = bank(encoder, loader)",
 }
 

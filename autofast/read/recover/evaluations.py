@@ -22,6 +22,7 @@ from autofast.read.recover.region import Region
 from autofast.read.recover.shared_passes import (
     KEEPS,
     apart,
+    binds_elsewhere,
     keeps_gradients,
     keeps_inside,
     puts_gradients,
@@ -60,10 +61,7 @@ class Sealed:
 
     def holds_all(self, node: ast.FunctionDef) -> bool:
         region = Region(self.script.log, node, node.body, True)
-        functions = [node, *(frame.func.node for frame in region.calls(self.script))]
-        if region.yields or any(
-            isinstance(n, (ast.Global, ast.Nonlocal)) for f in functions for n in ast.walk(f)
-        ):
+        if region.yields or binds_elsewhere(self.script, region):
             return False
         ends = [n for n in nodes_in(node, ast.Return) if function_of(n) is node]
         if not all(_is_free(self.script.values(n.value)) for n in ends if n.value is not None):
@@ -225,8 +223,6 @@ def _plain(
                 break
             if frame.loaders or best is None or best[1] == "function":
                 best = frame.node, "loop", None
-            else:
-                best = best
             if frame.loaders:
                 return best
         elif isinstance(frame, CallFrame):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
+from autofast.flow.callgraph import code_of
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_local
@@ -109,9 +110,7 @@ def keeps_gradients(script: Script, region: Region, backwards: list[Stack]) -> b
 def keeps_inside(
     script: Script, region: Region, backwards: list[Stack], followed: Collection[str] = ()
 ) -> bool:
-    """Whether code that runs in the region puts something that carries a gradient into what is
-    there after it, other than the variables that are ``followed``.
-    """
+    """Whether code that runs in the region puts gradients elsewhere than into ``followed``."""
     for site, occurrence in region.sites(script, *KEEPS, "inplace"):
         root = root_of(site.node) if region.holds(site.node) else None
         seen = root is not None and root.id in followed
@@ -119,7 +118,16 @@ def keeps_inside(
         if not seen and puts_gradients(occurrence):
             if not _is_only_looked_at(script, site, backwards):
                 return True
-    return False
+    return binds_elsewhere(script, region)
+
+
+def binds_elsewhere(script: Script, region: Region) -> bool:
+    """Whether functions that run in the region give values to variables of the code around them."""
+    calls = (n for s in region.statements for n in nodes_in(s, ast.Call))
+    called = [c.function for n in calls for t in script.values(n.func) for c in code_of(t)]
+    called += [frame.func.node for frame in region.calls(script)]
+    code = (n for part in [*region.statements, *called] for n in ast.walk(part))
+    return any(isinstance(n, (ast.Global, ast.Nonlocal)) for n in code)
 
 
 def puts_gradients(occurrence: Occurrence) -> bool:

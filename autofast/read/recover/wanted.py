@@ -80,11 +80,10 @@ class Wanted(ValueFlow[Way]):
     def lost(self, use: Usage) -> str:
         return f"what becomes of `{first_line(use.expr)}` on {at(use.expr)} is not known"
 
-    def put(self, target: ast.Subscript, context: Way) -> str:
+    def put(self, target: ast.expr, context: Way) -> str:
         return f"{at(target)} keeps it"
 
-    def kept(self, target: ast.Attribute, context: Way) -> str:
-        return f"{at(target)} keeps it"
+    kept = put
 
     def inside(self, call: ast.Call, context: Way) -> Way:
         return (*context, call)
