@@ -26,9 +26,6 @@ HARMLESS = frozenset({
 # fmt: on
 
 
-WRITES = ("tensor_write", "set_item", "inplace")
-
-
 class Training:
     """Which calls of models a backward reaches.
 
@@ -52,7 +49,7 @@ class Training:
                 if kind not in BACKWARDS and (given := _handed_out(kind, occurrence)):
                     passes = {p for t in tensors_in(given) for p in t.passes}
                     self.passes |= passes
-                    if passes and kind not in WRITES:
+                    if passes and kind not in ("tensor_write", "set_item", "inplace"):
                         self.handed_out.append(occurrence.stack)
 
     def add(self, given: Values, stack: Stack) -> None:
