@@ -1,0 +1,2 @@
+from .args import TrainingArguments
+from .trainer import Trainer

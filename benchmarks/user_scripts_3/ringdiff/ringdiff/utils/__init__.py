@@ -1,0 +1,1 @@
+from .misc import EMA, infinite, seed_all, load_cfg
