@@ -900,7 +900,7 @@ def test_one_number_for_each_item_is_not_worth_others(drawn: str) -> None:
 
 
 def test_an_order_is_not_worth_another_generator() -> None:
-    """The device takes as many kernels to draw one as to copy it."""
+    """The device sorts keys for one, in several kernels; saved is one small copy."""
     text = MODES.replace("{call}", "train()").replace(
         "            optimizer.step()\n",
         "            optimizer.step()\n            print(model(x[torch.randperm(8).to(device)]).shape)\n",

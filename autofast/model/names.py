@@ -87,6 +87,9 @@ WRAPPERS = frozenset(
     }
 )
 # Layers of torch.nn that only compute: no parameters, no state, no random numbers.
+FORWARD_HOOKS = tuple(
+    f"register_{name}hook" for name in ("forward_", "forward_pre_", "module_forward_")
+)
 ACTIVATIONS = frozenset(
     f"torch.nn.{name}"
     for name in """CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid LogSoftmax Mish ReLU ReLU6 SELU SiLU

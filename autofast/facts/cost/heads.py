@@ -122,7 +122,7 @@ def multiplies(script: Script) -> str:
 
 def _multiplies(script: Script, model: Model) -> str:
     parts = [t for t in parts_of(model.thing).values() if isinstance(t, Ext)]
-    images = [t for t in parts if re.fullmatch(r"torch\.nn\.Conv(?:Transpose)?[23]d", t.name)]
+    images = [t for t in parts if IMAGES.fullmatch(t.name.removeprefix("torch.nn."))]
     attending = [t for t in parts if ATTENTION.match(t.name)]
     dense = [t for t in parts if t.name == "torch.nn.Linear"]
     sizes = [_sizes(script, t) for t in dense]

@@ -19,7 +19,7 @@ from autofast.flow.valueflow import first
 from autofast.model.calls import is_method
 from autofast.model.contents import opened
 from autofast.model.events import Occurrence
-from autofast.model.names import CONTEXT
+from autofast.model.names import CONTEXT, FORWARD_HOOKS
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, nodes_in, parent_of, statement_of, walk
 from autofast.model.syntax import FUNCTIONS, is_stored
@@ -46,9 +46,7 @@ class _Ways:
         region = self.region
         if region.yields:
             yield YIELDS
-        for site in self.script.methods(
-            "register_forward_hook", "register_module_forward_hook", "register_forward_pre_hook"
-        ):
+        for site in self.script.methods(*FORWARD_HOOKS):
             yield f"the hook of {at(site.node)} may keep it"
         for (kind, _), site in self.script.log.each():
             if kind.startswith("pandas."):

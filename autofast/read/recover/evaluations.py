@@ -238,7 +238,7 @@ def _plain(
     if _blind(occurrence.stack, training.blind) and not (best and best[0] in training.measuring):
         return None
     here = statement_of(call)
-    if is_wanted(script, call) or keeps_inside(
+    if script.of_node(is_wanted, call) or keeps_inside(
         script, Region(script.log, here, [here], False), training.all
     ):
         return None

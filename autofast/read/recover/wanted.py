@@ -29,10 +29,10 @@ Way = tuple[ast.Call, ...]  # the calls by which a value came to a place
 DEEP = 8  # calls
 
 
-def is_wanted(script: Script, call: ast.expr) -> bool:
+def is_wanted(script: Script, call: ast.AST) -> bool:
     """Whether a backward may reach the result of a call, or what hooks get of it."""
-    hooks = "register_forward_hook", "register_module_forward_hook", "register_forward_pre_hook"
-    return bool(script.methods(*hooks) or Wanted(script).follow(call, ()))
+    assert isinstance(call, ast.expr)
+    return bool(script.methods(*names.FORWARD_HOOKS) or Wanted(script).follow(call, ()))
 
 
 class Wanted(ValueFlow[Way]):

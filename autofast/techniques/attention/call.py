@@ -15,6 +15,7 @@ from autofast.flow.positions import block
 from autofast.flow.program import Flow
 from autofast.flow.scopes import binds
 from autofast.model.calls import is_name
+from autofast.model.names import FORWARD_HOOKS
 from autofast.model.script import Script
 from autofast.model.source import (
     ancestors,
@@ -34,7 +35,6 @@ from autofast.write.spelling import torch_in
 
 LONG = 88  # characters; more do not go into one line
 ROOTS = frozenset({"math.sqrt", "numpy.sqrt"})
-HOOKS = ("register_forward_hook", "register_forward_pre_hook", "register_module_forward_hook")
 OTHER_FLOATS = (".half", ".double", ".bfloat16", "apex.amp.initialize", "torch.set_default_dtype")
 
 
@@ -256,7 +256,7 @@ def no_hooks(script: Script) -> None:
     """Hooks see what layers are given and give, and these are no longer called, or give less.
     Raises :class:`Refusal`.
     """
-    for site in script.methods(*HOOKS):
+    for site in script.methods(*FORWARD_HOOKS):
         raise Refusal(f"{at(site.node)} sets a hook, which may be on this layer")
 
 

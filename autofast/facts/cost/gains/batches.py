@@ -82,7 +82,7 @@ def in_steps(script: Script, options: Options, finding: Finding, beside: Finding
     if not script.analysis(Cost).runs_by_batch(finding.node):
         return Gain(0.0, "runs once an epoch, not once a step")
     if script.is_call(finding.node, "torch.randperm"):
-        return Gain(0.0, "as many kernels as copying the indices takes")
+        return Gain(0.0, "several kernels that sort keys, for one small copy")
     if _draws_a_row(script, finding.node) and (seed := seed_of(script)) is not None:
         return Gain(0.0, f"one number for each item, where {at(seed)} seeds the host for others")
     if script.analysis(Cost).only_evaluates(finding.node):
