@@ -32,8 +32,6 @@ SHARDED = (
     "torch.distributed.fsdp.fully_shard",
     "deepspeed.initialize",
 )
-
-
 TAKES = ("load_state_dict", "save", "deepcopy")  # what keeps no tensor of a state_dict
 
 
@@ -127,8 +125,11 @@ def _update(script: Script, loop: ParameterLoop, done: list[Op]) -> tuple[str, d
             raise Refusal(f"the models may be cast to another dtype where {script.unread}")
         if place := _cast(script, loop):
             raise Refusal(f"{place} casts a model, and both must have the same dtype here")
-    if any(op.new for op in done) and (place := _kept(script)):
+    shared = _shared(script)
+    if any(op.new for op in done) and (place := _kept(script) or shared):
         raise Refusal(f"the loop gives parameters new memory, and {place} may keep the old one")
+    if shared:
+        raise Refusal(f"two parameters may be one memory after {shared}, and come in turn here")
     return Writer(script, loop, done).text()
 
 
@@ -144,9 +145,7 @@ def _cast(script: Script, loop: ParameterLoop) -> str:
 
 
 def _kept(script: Script) -> str:
-    """The line after which something else may hold the memory of parameters: a ``state_dict()``
-    that is not used up at once, ``p.data = q.data``.
-    """
+    """A ``state_dict()`` that is not used up at once, and may hold the memory of parameters."""
     for site in script.methods("state_dict"):
         outer = parent_of(site.node)
         while isinstance(outer, (ast.Dict, ast.keyword)):
@@ -154,8 +153,15 @@ def _kept(script: Script) -> str:
         user = outer.func if isinstance(outer, ast.Call) else None
         if not is_attribute(user, *TAKES):
             return at(site.node)
+    return ""
+
+
+def _shared(script: Script) -> str:
+    """The line after which a parameter may have the memory of something else: ``p.data = q``."""
     for site in script.log.of("tensor_write"):
         match parent_of(site.node):
-            case ast.Assign(value=ast.Name() | ast.Attribute()):
-                return at(site.node)
+            case ast.Assign(value=value) if is_attribute(site.node, "data"):
+                of_others = any(getattr(t, "param", "") for o in site for t in o.result)
+                if of_others or isinstance(value, (ast.Name, ast.Attribute, ast.Subscript)):
+                    return at(site.node)
     return ""

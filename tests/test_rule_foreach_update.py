@@ -196,6 +196,15 @@ def test_a_shared_layer_keeps_its_values() -> None:
             + "\nfor p, t in zip(net.parameters(), target.parameters()):\n    t.data = p.data",
             "may keep the old one",
         ),
+        *(
+            (
+                ZIP + "t.data.mul_(1 - tau).add_(p.data, alpha=tau)",
+                "pass",
+                COPIED + f"\ntarget.body[1].bias.data = target.body[1].weight.data{view}",
+                "may be one memory",
+            )
+            for view in ("[:]", ".view(-1)", "")
+        ),
         (
             "pass",
             "for p in target.parameters():\n    p.grad.clamp_(-1, 1)",

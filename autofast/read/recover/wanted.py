@@ -46,16 +46,11 @@ class Wanted(ValueFlow[Way]):
         return Verdict.STOPS if found and free else Verdict.GOES_ON
 
     def judge(self, use: Usage, context: Way) -> Answer:
-        if use.act in ENDS:
-            return Verdict.STOPS
-        if use.act in (Act.YIELDED, Act.OTHER, Act.CALLED):
+        asked = getattr(use.node, "attr", "") if use.act is Act.ASKED else ""
+        if use.act in (Act.YIELDED, Act.OTHER, Act.CALLED) or asked == "backward":
             return self.lost(use)
-        if use.act is Act.ASKED and isinstance(use.node, ast.Attribute):
-            name = use.node.attr
-            if name == "backward":
-                return self.lost(use)
-            return Verdict.STOPS if name in NUMBERS or name in FACTS else Verdict.GOES_ON
-        return Verdict.GOES_ON
+        ends = use.act in ENDS or asked in NUMBERS or asked in FACTS
+        return Verdict.STOPS if ends else Verdict.GOES_ON
 
     def given(self, use: Usage, callee: Thing, context: Way) -> Answer:
         expr, call = use.expr, use.node
