@@ -17,6 +17,7 @@ from autofast.flow.memory import Memory, is_false, root
 from autofast.flow.program import Flow
 from autofast.flow.scopes import own_nodes, variables_of
 from autofast.model.calls import is_name, keyword_of
+from autofast.model.contents import elements
 from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, parent_of, source_of, statement_of
@@ -45,11 +46,10 @@ SHARING = frozenset(
     "from_numpy as_tensor asarray frombuffer from_dlpack numpy to_numpy __array__".split()
 )
 PLAIN = frozenset(Ref(f"builtins.{name}") for name in ("int", "float", "str", "bool"))
-NUMPY_WRITES = frozenset(
-    {"sort", "fill", "put", "partition", "resize", "itemset", "setfield", "byteswap"}
-)
-NUMPY_FUNCTIONS = frozenset(
-    "numpy.copyto numpy.put numpy.place numpy.putmask numpy.random.shuffle random.shuffle".split()
+NUMPY_WRITES = frozenset("sort fill put partition resize itemset setfield byteswap".split())
+WRITING = tuple(  # how functions begin that write to their arguments, or to what these hold
+    """numpy.copyto numpy.put numpy.place numpy.random.shuffle random.shuffle torch.distributed.
+    torch._foreach_ operator.i""".split()
 )
 
 
@@ -153,8 +153,8 @@ def _written(
                 if site is not None
                 else script.values(node.target)
             )
-            if not any(isinstance(t, Const) for t in old) or any(
-                isinstance(t, Tensor) for t in old
+            if any(isinstance(t, Tensor) for t in old) or not any(
+                isinstance(t, Const) for t in old
             ):
                 yield old, node.target
         return
@@ -168,15 +168,15 @@ def _written(
             targets.append(value)
         case ast.Call(func=func, args=args):
             names = library_names(script.values(func))
-            if names & NUMPY_FUNCTIONS or any(
-                n.startswith("torch.distributed.") or n.endswith(".at") for n in names
-            ):
+            if any(n.startswith(WRITING) or n.endswith(".at") for n in names):
                 targets += args
     for target in targets:
         found = script.values(target)
         if not found and any(isinstance(a, ast.Lambda) for a in ancestors(target)):
             yield frozenset({Unknown("a lambda")}), None
         yield found, target
+        if isinstance(node, ast.Call):  # torch._foreach_mul_([x], 2), out=(x, order)
+            yield frozenset(e for t in found for e in elements(t)), None
 
 
 def _writes_itself(script: Script, node: ast.AugAssign) -> bool:

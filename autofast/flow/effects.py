@@ -41,6 +41,7 @@ FIRST = frozenset({  # functions that change their first argument
     "random.shuffle", "numpy.random.shuffle", "builtins.setattr", "builtins.delattr", "heapq.heappush", "heapq.heappop", "heapq.heapify",
     "heapq.heappushpop", "heapq.heapreplace", "bisect.insort", "bisect.insort_left", "bisect.insort_right", "numpy.copyto", "numpy.put",
     "numpy.place", "numpy.putmask", "numpy.fill_diagonal", "operator.setitem", "operator.delitem", "operator.iadd",
+    "operator.isub", "operator.imul", "operator.itruediv", "numpy.add.at", "numpy.subtract.at", "numpy.multiply.at",
 })
 DRAWING = frozenset({"cv2.rectangle", "cv2.circle", "cv2.line", "cv2.putText", "cv2.fillPoly", "cv2.polylines", "cv2.ellipse"})
 # fmt: on

@@ -80,9 +80,8 @@ def _handed_out(kind: str, occurrence: Occurrence) -> Values:
         return frozenset()
     known = isinstance(this, (Ref, Ext)) and this.name.split(".")[0] in HARMLESS
     foreign = isinstance(this, Ref) and kind == this.name and not known
-    keeper = isinstance(this, Unknown) or (isinstance(this, Ext) and not known)
-    gets = kind in ("call_unknown", "call_object", "inplace") or foreign
-    gets = gets or (kind.startswith(".") and keeper)
+    method = kind.startswith(".") and isinstance(this, (Unknown, Ext)) and not known
+    gets = foreign or method or kind in ("call_unknown", "call_object", "inplace")
     given = occurrence.args.every if gets and occurrence.args is not None else ()
     return frozenset().union(*(g.values for g in given))
 
