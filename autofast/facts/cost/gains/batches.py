@@ -22,6 +22,7 @@ from autofast.facts.cost.gains.asking import (
     touched,
     trains,
     usual,
+    waits_for_data,
 )
 from autofast.facts.cost.heads import takes_words
 from autofast.facts.cost.inputs import batches, number, turns
@@ -133,6 +134,8 @@ def copies(script: Script, options: Options, finding: Finding, beside: Findings)
     if not loaders and (place := _waited_behind(script, finding, beside)) is not None:
         return Gain(0.0, f"{at(place)} waits for the device directly behind the copy")
     cost = script.analysis(Cost)
+    if waits := waits_for_data(script, options, beside):
+        return waits
     if gain := measured.copying(script, options.target, cost.copies_at(finding.node)):
         return gain
     if cost.moves_batches(finding.node) and not cost.trains(finding.node):
