@@ -62,10 +62,7 @@ PASSES = 8
 # Bytes a second from the host to the device. PCIe 4 x16: 25e9 from pinned memory; pageable memory
 # is copied once more by the host.
 COPY = 12e9
-# bytes that are copied in less time than it takes to hand them to a thread that pins them
-TINY = 16_000
 USUAL = 20e-3  # seconds of a step that is not known
-SHORTEST = 200e-6  # seconds of a step of which nothing is known: twenty operations and their update
 
 # Seconds to hand a batch over from a worker: 0.3 to 3 ms were measured, with its tensors in shared
 # memory. A batch that is made in COSTLY or more is worth a worker.

@@ -255,7 +255,7 @@ class Cost(Often):
         sizes = {batch_size(x) for x in found}
         shapes = {item(self.script, d) for x in found for d in x.datasets}
         batch = max((n for n in sizes if n is not None), default=0) if None not in sizes else 0
-        batch = batch or self._named
+        batch = batch or self.named
         tried: list[Shape] = [s for s in shapes if s is not None] if len(shapes) == 1 else []
         for shape in tried:
             try:
@@ -273,7 +273,7 @@ class Cost(Often):
         return self._through(thing, Shape(None, self._square(thing))), batch
 
     @cached_property
-    def _named(self) -> int:
+    def named(self) -> int:
         """The largest number that the script calls the size of a batch (``args.batch_size``); 0
         where it has none.
         """

@@ -21,7 +21,7 @@ from autofast.facts.cost.gains.asking import (
     touched,
     waits_for_data,
 )
-from autofast.facts.cost.heads import convolves, is_narrow, multiplies, only_embeds
+from autofast.facts.cost.heads import convolves, goes_along_few, is_narrow, multiplies, only_embeds
 from autofast.facts.cost.inputs import number
 from autofast.facts.cost.step import CONVOLUTIONS, Cost, Estimate
 from autofast.facts.optimizers import asks_momentum
@@ -52,6 +52,8 @@ def half(script: Script, options: Options, finding: Finding, beside: Findings) -
         return Gain(0.0, f"bound by launches: {place} goes through a sequence cell by cell")
     if options.target != "cpu" and _has_few_channels(script):
         return SMALL
+    if options.target != "cpu" and goes_along_few(script, script.analysis(Cost).named):
+        return Gain(0.0, "bound by launches: its recurrent layers go along few sequences at once")
     gain = _of_arithmetic(script, options, beside, 0.4, machine.HALF, machine.HALF, 0.5, casts=2)
     return gain if gain.known or not is_narrow(script) else NARROW
 

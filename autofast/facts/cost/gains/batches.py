@@ -28,7 +28,6 @@ from autofast.facts.cost.heads import takes_words
 from autofast.facts.cost.inputs import batches, number, turns
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
-from autofast.facts.dimensions import sizes
 from autofast.facts.loaders import given, has_no_workers
 from autofast.facts.workers.seeding import seed_of
 from autofast.flow.loops import loops_around
@@ -84,21 +83,14 @@ def in_steps(script: Script, options: Options, finding: Finding, beside: Finding
         return Gain(0.0, "runs once an epoch, not once a step")
     if script.is_call(finding.node, "torch.randperm"):
         return Gain(0.0, "several kernels that sort keys, for one small copy")
-    if _draws_a_row(script, finding.node) and (seed := seed_of(script)) is not None:
-        return Gain(0.0, f"one number for each item, where {at(seed)} seeds the host for others")
-    if script.analysis(Cost).only_evaluates(finding.node):
+    if script.is_call(finding.node, *DRAWS) and (seed := seed_of(script)) is not None:
+        return Gain(0.0, f"other numbers than those that {at(seed)} seeds the host for")
+    cost = script.analysis(Cost)
+    if cost.is_beside_training(finding.node):
         return Gain(EVALUATION * 0.02, "a copy from the host in every step of an evaluation")
     if (waits := _waits_beside(script, finding, beside)) > FEW_WAITS:
         return Gain(0.0, f"{waits} other waits for the device stay in the same step")
     return Gain(0.02, "a copy from the host in every step", known=False)
-
-
-def _draws_a_row(script: Script, node: ast.AST) -> bool:
-    """``torch.randperm(n)``, ``torch.randint(0, steps, (n,))``, ``torch.rand(n, 1)``."""
-    if not isinstance(node, ast.Call) or not script.is_call(node, *DRAWS):
-        return False
-    first, *others = sizes(script, node) or (None,)
-    return first is not None and all(number(script.values(size)) == 1 for size in others)
 
 
 def _waits_beside(script: Script, finding: Finding, beside: Findings) -> int:
@@ -146,11 +138,11 @@ def copies(script: Script, options: Options, finding: Finding, beside: Findings)
     step = cost.estimate(options.target)
     if size is None and takes_words(script):
         return Gain(0.001, "numbers of words, some hundred kB a batch at most")
-    if size is None or (isinstance(step, str) and size >= machine.TINY):
+    if size is None:
         found = Gain(0.02, "one copy a step that the host waits for", known=False)
     else:
         words = f"{size / 1000:,.0f} kB" if size >= 1000 else f"{size} bytes"
-        share = size / machine.COPY / (machine.SHORTEST if isinstance(step, str) else step.seconds)
+        share = size / machine.COPY / (machine.USUAL if isinstance(step, str) else step.seconds)
         found = Gain(min(0.5, share), f"copies of {words} a batch")
     if loaders or not cost.moves_batches(finding.node) or cost.trains(finding.node):
         return found
@@ -304,8 +296,11 @@ def keeping(script: Script, options: Options, finding: Finding, beside: Findings
     seed = seed_of(script) if not found.known else None
     cost, step = script.analysis(Cost), script.analysis(Cost).estimate(options.target)
     epoch = (cost.steps or 0) * (machine.USUAL if isinstance(step, str) else step.seconds)
-    if seed is None or 0 < epoch < machine.START / found.share:
+    files = any("file" in d.reads for x in mine for d in x.datasets)
+    if not files and seed is None or 0 < epoch < machine.START / found.share:
         return found
+    if seed is None:
+        return Gain(0.005, "half a second an epoch, which reads files and may be long")
     words = "half a second an epoch that is not known to be short, and the seed of"
     return Gain(0.0, f"{words} {at(seed)} would give other numbers from the second epoch on")
 
