@@ -12,24 +12,8 @@ import libcst as cst
 # How tightly an expression holds together; a place that needs level n takes expressions of level n
 # and above.
 (
-    ANY,
-    TUPLE,
-    TEST,
-    OR,
-    AND,
-    NOT,
-    COMPARE,
-    BITOR,
-    BITXOR,
-    BITAND,
-    SHIFT,
-    SUM,
-    PRODUCT,
-    UNARY,
-    POWER,
-    AWAIT,
-    PRIMARY,
-) = range(17)
+    ANY, TUPLE, TEST, OR, AND, NOT, COMPARE, BITOR, BITXOR, BITAND, SHIFT, SUM, PRODUCT, UNARY, POWER, AWAIT, PRIMARY
+) = range(17)  # fmt: skip
 
 _BINARY: dict[type[cst.BaseBinaryOp], int] = {
     cst.BitOr: BITOR,
