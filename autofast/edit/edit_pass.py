@@ -12,6 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import libcst as cst
 
@@ -282,8 +283,9 @@ class EditPass(cst.CSTTransformer):
             case _, cst.FormattedString() as new:
                 return snippet.without_own_quotes(new)
             case cst.If() as old, cst.If() as new:
-                new = self._restored(old, _without_idle_else(old, self._elif(old, new)))
-                return _without_false(old, new)
+                return _without_false(
+                    old, self._restored(old, _without_idle_else(old, self._elif(old, new)))
+                )
             case (cst.SimpleStatementLine() | cst.BaseCompoundStatement()) as old, _:
                 return _without_false(old, self._restored(old, updated_node))
         return updated_node
@@ -433,9 +435,9 @@ def _without_false(old: cst.CSTNode, new: cst.CSTNode) -> cst.CSTNode:
     kept = [x for x in lead if x.comment is None or not WRAPPED.search(x.comment.value)]
     if new is old or len(kept) == len(lead):
         return new
-    bare_ = (n.with_changes(leading_lines=()) for n in (old, new))  # type: ignore[attr-defined]
-    before, after = ("Variable(" in cst.Module([n]).code for n in bare_)
-    return new.with_changes(leading_lines=kept) if before and not after else new  # type: ignore[attr-defined]
+    told: list[Any] = [n.with_changes(leading_lines=()) for n in (old, new)]
+    before, after = ("Variable(" in cst.Module([n]).code for n in told)
+    return told[1].with_changes(leading_lines=kept) if before and not after else new
 
 
 def _wish(edit: Edit) -> object:

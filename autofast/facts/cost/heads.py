@@ -54,6 +54,7 @@ ATTENTION = re.compile(
     r"|(?:torchvision|timm|vit_pytorch)\.(?:\w+\.)*(?:vit|swin|deit|beit|maxvit)",
     re.IGNORECASE,
 )
+TRANSFORMERS = re.compile(r"(?:pytorch_(?:pretrained_bert|transformers)|transformers)\.")
 TABLES = frozenset({"Embedding", "EmbeddingBag"})
 IMAGES = re.compile(r"Conv(?:Transpose)?[23]d")
 PRODUCTS = frozenset("matmul mm bmm einsum baddbmm".split())
@@ -112,6 +113,14 @@ def takes_words(script: Script) -> bool:
     layers = {layer for m in _usual_models(script) for layer in m.layers}
     unknown = any(m.unknown for m in _usual_models(script))
     return not unknown and bool(layers & TABLES) and not any("Conv" in x for x in layers)
+
+
+def is_pretrained(script: Script) -> bool:
+    """Whether a model that is trained by default is a transformer of a library, or extends one."""
+    things = [t for m in _usual_models(script) for t in (m.thing, *parts_of(m.thing).values())]
+    names = {n for t in things if isinstance(t, Inst) for n in t.cls.external}
+    names |= {t.name for t in things if isinstance(t, Ext)}
+    return any(map(TRANSFORMERS.match, names))
 
 
 def multiplies(script: Script) -> str:

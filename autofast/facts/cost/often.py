@@ -133,6 +133,10 @@ class Often:
         """Whether a place moves batches of a loader to the device, or makes the loader."""
         return bool(self._moved(node))
 
+    def decodes(self, node: ast.AST) -> bool:
+        """Whether images or sound are among what is moved there."""
+        return any("decode" in d.reads for x in self._moved(node) for d in x.datasets)
+
     def channels(self, node: ast.AST) -> set[int | None]:
         """How many channels the images have that are moved there; None among them: not known."""
         shapes = [item(self.script, d) for x in self._moved(node) for d in x.datasets]

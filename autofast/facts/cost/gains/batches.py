@@ -24,7 +24,7 @@ from autofast.facts.cost.gains.asking import (
     usual,
     waits_for_data,
 )
-from autofast.facts.cost.heads import takes_words
+from autofast.facts.cost.heads import is_pretrained, takes_words
 from autofast.facts.cost.inputs import batches, number, turns
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
@@ -57,6 +57,8 @@ def together(share: float, reason: str, copied: bool = False) -> Question:
 
     def ask(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
         loaders = loaders_of(script, finding.node)
+        if all(d.kind == "tensors" for x in loaders for d in x.datasets) and is_pretrained(script):
+            return Gain(NOISE, "rows of numbers of words, collated beside steps of a transformer")
         waiting = measured.waiting(script, loaders)
         if waiting is None:
             if (
@@ -136,7 +138,7 @@ def copies(script: Script, options: Options, finding: Finding, beside: Findings)
             return Gain(EVALUATION * NOISE, "batches of an evaluation alone")
     size = cost.batch_bytes(finding.node)
     step = cost.estimate(options.target)
-    if size is None and takes_words(script):
+    if size is None and not cost.decodes(finding.node) and takes_words(script):
         return Gain(0.001, "numbers of words, some hundred kB a batch at most")
     if size is None:
         found = Gain(0.02, "one copy a step that the host waits for", known=False)
