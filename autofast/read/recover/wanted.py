@@ -49,8 +49,9 @@ def gathering(script: Script, call: ast.AST) -> ast.Name | None:
     if isinstance(function_of(held), ast.Module) and source_of(held) is not script.entry:
         return None  # others may import it
     made = script.analysis(Flow).definition(held)
-    one = made is not None and len(getattr(made.statement, "targets", (1,))) == 1
-    return made.node if one and isinstance(made.node, ast.Name) and is_empty(made.node) else None
+    if made is None or len(getattr(made.statement, "targets", (1,))) > 1:
+        return None
+    return made.node if isinstance(made.node, ast.Name) and is_empty(made.node) else None
 
 
 class Wanted(ValueFlow[Way]):
