@@ -43,7 +43,7 @@ def check(ev: Evidence) -> Check | None:
     """
     if any(run.record.moments.compiling for run in (ev.a, ev.b)):
         return None
-    lost = None if _of_no_effect(ev) else _sizes(ev) or _put_off(ev)
+    lost = None if _of_no_effect(ev) else _sizes(ev) or _over_all(ev) or _put_off(ev)
     if lost is not None:
         return lost
     for number in (evaluated := sorted(_models(ev.a) & _models(ev.b))):
@@ -80,23 +80,84 @@ def _sizes(ev: Evidence) -> Check | None:
         return None
     size, times, lost, gained = next(one for one in found if one)
     text = f"{times} draws of {size} numbers less in the first steps, {gained:.0f} numbers in place of {lost}"
+    return _said(ev, text, "lost, or one for several samples or steps")
+
+
+def _said(ev: Evidence, text: str, means: str) -> Check:
     files = [pair for path, pair in ev.b.changed.items() if path != ev.b.script[0]]
     texts = [r.script[1] + "".join(f[k] for f in files) for k, r in enumerate((ev.a, ev.b))]
     if any(texts[1].count(word) > texts[0].count(word) for word in UNSEEN):
         return unclear(NAME, f"{text}, unless in a generator of its own, or a graph")
-    return Check(NAME, False, f"{text}: lost, or one for several samples or steps")
+    return Check(NAME, False, f"{text}: {means}")
+
+
+def _over_all(ev: Evidence) -> Check | None:
+    """In whole runs, under every seed: what is drawn a few times, as an order is once in an epoch,
+    and what is drawn in evaluations."""
+    if not all(_comparable(a, b) for a, b in ev.pairs):
+        return None
+    if not ev.pairs or not all(r.record.drawn.get("whole") for pair in ev.pairs for r in pair):
+        return None
+    if all(few := [_fewer(a, b) for a, b in ev.pairs]):
+        key, before, now = next(one for one in few if one)
+        what, size = key.split()
+        of = f"orders or choices of {size}" if what == "choices" else f"draws of {size} numbers"
+        text = f"{now} {of} in the whole run, {before} in the original, and nothing in their place"
+        return _said(ev, text, "lost, or one for several passes")
+    rows = [(_numbers(a, "idle"), _numbers(b, "idle"), _made(a, b)) for a, b in ev.pairs]
+    one, two, _ = rows[0]
+    text = f"{two} numbers are drawn without gradients, as in an evaluation, {one} in the original"
+    if all(2 * y < x and 2 * more <= y - x for x, y, more in rows):
+        return _said(ev, text, "lost, or one for several samples")
+    if all(y > 0 == x and 2 * more >= y for x, y, more in rows):
+        return Check(NAME, False, f"{text}, and as many in training")
+    return None
+
+
+def _numbers(run: Run, phase: str) -> int:
+    some = run.record.drawn.get(phase, {}).items()
+    return sum(_size(k) * n for k, n in some if k.startswith("numbers") and _size(k) > 1)
+
+
+def _size(key: str) -> int:
+    return int(key.split()[1])
+
+
+def _made(a: Run, b: Run) -> int:
+    """How many numbers more than the original."""
+    one, two = (_numbers(run, "whole") + _numbers(run, "idle") for run in (a, b))
+    return two - one
+
+
+def _fewer(a: Run, b: Run) -> tuple[str, int, int] | None:
+    """The largest that is drawn with gradients several times, and half as often or less in the
+    other script, with or without; where nothing else is drawn in its place."""
+    before, now = (Counter(run.record.drawn["whole"]) for run in (a, b))
+    now += Counter(b.record.drawn.get("idle", {}))
+    lost = [k for k, n in before.items() if n >= LEAST and 2 * now[k] <= n and _size(k) > 1]
+    if not lost:
+        return None
+    total = sum(_size(k) * (before[k] - now[k]) for k in lost)
+    more = now - before - Counter(a.record.drawn.get("idle", {}))
+    key = max(lost, key=_size)
+    gained = sum(_size(k) * n for k, n in more.items())
+    return (key, before[key], now[key]) if 4 * gained < total else None
 
 
 def _less(a: Run, b: Run, steady: set[str]) -> Lost | None:
     """The largest size that is missing, how often; all numbers missing; those in their place."""
     one, two = (run.record.drawn.get("sizes", {}) for run in (a, b))
-    workers = [{p.workers for p in run.record.passes if p.training} for run in (a, b)]
-    if not one or not two or workers[0] != workers[1]:
-        return None
-    if sum(b.record.masks or ()) > sum(a.record.masks or ()):
+    if not one or not two or not _comparable(a, b):
         return None
     stretches = max(1.0, len(a.record.steps) / FIRST)
     return _lost(one, two, steady, stretches, 1) or _lost(one, two, steady, stretches, 2)
+
+
+def _comparable(a: Run, b: Run) -> bool:
+    """As many workers, whose draws are not counted, and no more masks of dropout in the place of
+    draws."""
+    workers = [{p.workers for p in run.record.passes if p.training} for run in (a, b)]
+    return workers[0] == workers[1] and sum(b.record.masks or ()) <= sum(a.record.masks or ())
 
 
 def _lost(one: Drawn, two: Drawn, steady: set[str], stretches: float, base: int) -> Lost | None:

@@ -61,7 +61,15 @@ def _masks(ev: Evidence) -> str | bool | None:
         if less is not None:
             return f"a mask of dropout has {less[1]} entries, {less[0]} in the original: one for several samples or steps"
         return sorted(a.masks) == sorted(b.masks) and bool(a.masks)
-    return False
+    return bool(a.masks) and _entries(a) == _entries(b)  # several are drawn at once
+
+
+def _entries(record: Record) -> Counter[float]:
+    """By the share that is dropped."""
+    found: Counter[float] = Counter()
+    for size, rate in zip(record.masks or (), record.mask_rates, strict=False):
+        found[round(rate, 6)] += size
+    return found
 
 
 def _rates(ev: Evidence) -> str:

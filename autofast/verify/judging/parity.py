@@ -133,8 +133,9 @@ def _wanted(
 
 
 def _drawn_otherwise(ev: Evidence) -> bool:
-    states = zip(ev.a.record.steps, ev.b.record.steps, strict=False)
-    apart = any(x.random and y.random and x.random != y.random for x, y in states)
+    both = zip(ev.a.record.steps, ev.b.record.steps, strict=False)
+    states = [(x.random, y.random) for x, y in both if x.random and y.random]
+    apart = not all(alike.same_draws(x, y) for x, y in states)
     apart = apart or alike.other_data(ev) is not None  # streams that are used by chance meet again
     return ev.effect in ("unknown", "sampling") and apart and not exact.equal(ev.a, ev.b)
 

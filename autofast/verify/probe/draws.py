@@ -82,6 +82,8 @@ class Draws:
         self.open.pop(id(module), None)  # it ended in an exception
         if self.checkpointing.depth:
             return
+        if self.probe.common is not None:
+            self.probe.common.turn()
         if gradients and module.training:
             drawn = self.trained.setdefault(number, {"calls": 0, "drew": 0})
             drawn["calls"] += 1
@@ -124,10 +126,9 @@ class Draws:
             self.last = self.probe.steps, after
 
     def found(self) -> dict[str, Any]:
+        kinds = ("drawn", "whole", "idle") if self.sizes is not None else ()
+        counted = {name.replace("drawn", "sizes"): getattr(self.sizes, name) for name in kinds}
         return {
-            "drawn": {
-                **{str(number): drawn for number, drawn in self.trained.items()},
-                **({"sizes": self.sizes.drawn} if self.sizes is not None else {}),
-            },
+            "drawn": {**{str(number): drawn for number, drawn in self.trained.items()}, **counted},
             "evaluations": [[*key, *stretch] for key, stretch in self.stretches.items()],
         }
