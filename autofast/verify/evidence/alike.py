@@ -137,9 +137,13 @@ def redrawn(ev: Evidence) -> bool:
     """
     workers = any(p.workers for run in (ev.a, ev.b) for r in run.records for p in r.passes)
     # Streams of which some are used by chance may meet again.
-    counted = [{**run.record.drawn.get("sizes", {}), "among": 0} for run in (ev.a, ev.b)]
+    counted = [{**run.record.drawn, "sizes": _sequence(run)} for run in (ev.a, ev.b)]
     alike = drawn_alike(ev.a, ev.b) and counted[0] == counted[1]
     return alike and not workers and not throughout(ev)
+
+
+def _sequence(run: Run) -> object:
+    return run.record.drawn.get("sizes", {}).get("sequence")
 
 
 def drawn_among(ev: Evidence) -> bool:

@@ -309,10 +309,10 @@ class Record:
             many were drawn without. fed: passes
             again, with the items as a model was given them, where that is something else than the
             loader gave. evaluations: see ``Evaluation``. drawn: by model, "calls" in training, and
-            of the first ones those in which it "drew"; under "sizes" how often numbers (and orders,
-            or choices among many) were drawn in the first steps, by how many at a time, how
-            many "before" and in "all", and digests of the "sequence" of these calls and of what
-            they drew "among".
+            of the first ones those in which it "drew"; under "whole" how often numbers (and orders,
+            or choices among many) were drawn, by how many at a time, "idle": without gradients;
+            under "sizes" digests of the "sequence" of the first of these calls and of what they
+            drew "among".
             scalars: what TensorBoard was given: name, step (None: none was given), value.
             All of these only with ``Detail.state``.
         watched: what probe/watch.py gives, as lists and numbers; only with ``Detail.facts``.

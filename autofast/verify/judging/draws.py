@@ -1,9 +1,9 @@
 """What the models draw within their calls, and what they are given in evaluation: both hide in the
 scatter of seeds.
 
-In training the numbers are counted that are drawn at a time, within models and beside them. Draws
-of one size that are made half as often or less, with less than a quarter of these numbers in their
-place, are lost, or shared by samples or steps.
+The numbers are counted that are drawn at a time, within models and beside them, in training and
+without gradients. Draws of one size that are made half as often or less, with less than a quarter
+of these numbers in their place, are lost, or shared by samples, steps or passes.
 
 Where a model draws in evaluation in one of the two scripts alone, evaluations are made differently,
 whatever they print: unless the other draws between the calls, and the place has changed alone.
@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
 from autofast.verify.estimates import gap
-from autofast.verify.evidence import alike, course
+from autofast.verify.evidence import alike
 from autofast.verify.evidence.gathered import Evidence, gather
 from autofast.verify.evidence.record import Evaluation, Run
 from autofast.verify.judging import rounding
@@ -29,9 +29,8 @@ from autofast.verify.result import Check, unclear
 NAME = "random numbers and evaluation"
 AGAIN = 1e-6  # sums of the same data in other batches
 LEAST = 3  # evaluations
-FIRST = 24  # steps in which draws are counted by their size
-Drawn = Mapping[str, int]
-Lost = tuple[str, int, int, float]
+Drawn = Mapping[str, float]
+Lost = tuple[tuple[str, str], float, float, float]
 OFTEN = 6  # draws of one size
 # What draws unseen: generators of a script's own, and code that no longer runs as Python.
 UNSEEN = "default_rng RandomState random.Random( CUDAGraph cuda.graph jit. vmap compile(".split()
@@ -43,7 +42,7 @@ def check(ev: Evidence) -> Check | None:
     """
     if any(run.record.moments.compiling for run in (ev.a, ev.b)):
         return None
-    lost = None if _of_no_effect(ev) else _sizes(ev) or _over_all(ev) or _put_off(ev)
+    lost = None if _of_no_effect(ev) else _sizes(ev) or _put_off(ev)
     if lost is not None:
         return lost
     for number in (evaluated := sorted(_models(ev.a) & _models(ev.b))):
@@ -69,18 +68,34 @@ def _of_no_effect(ev: Evidence) -> bool:
 
 
 def _sizes(ev: Evidence) -> Check | None:
-    """In the first steps, under every seed; a few less, where no seed changes how many."""
-    counts = [[r.record.drawn.get("sizes", {}) for r in some] for some in course.arms(ev)]
-    one, two = (
-        {k: n for k, n in some[0].items() if {s.get(k) for s in some} == {n}} for some in counts
-    )
-    fewer = {k for k, n in one.items() if two.get(k, n) < n and len(ev.pairs) > 1}
-    found = [_less(a, b, fewer) for a, b in ev.pairs]
-    if not all(found):
+    """Over whole runs and under every seed; a few less, where no seed changes how many."""
+    ev = ev.uncut or ev
+    if not ev.pairs or not all(_comparable(a, b) for a, b in ev.pairs):
         return None
-    size, times, lost, gained = next(one for one in found if one)
-    text = f"{times} draws of {size} numbers less in the first steps, {gained:.0f} numbers in place of {lost}"
-    return _said(ev, text, "lost, or one for several samples or steps")
+    counts = [[_in_training(*pair)[k] for pair in ev.pairs] for k in (0, 1)]
+    one, two = ({k: n for k, n in c[0].items() if all(s.get(k) == n for s in c)} for c in counts)
+    fewer = {k for k, n in one.items() if two.get(k, n) < n and len(ev.pairs) > 1}
+    found = [_lost(a, b, fewer, 1) or _lost(a, b, fewer, 2) for a, b in zip(*counts, strict=True)]
+    if all(found):
+        (kind, size), times, lost, gained = next(one for one in found if one)
+        text = (
+            f"{times:.0f} draws of {size} numbers less, {gained:.0f} numbers in place of {lost:.0f}"
+        )
+        if kind == "choices":
+            text = (
+                f"{times:.0f} orders or choices of {size} less, {gained:.0f} numbers in their place"
+            )
+        return _said(ev, text, "lost, or one for several samples, steps or passes")
+    rows = [(_numbers(a, "idle"), _numbers(b, "idle"), _made(a, b)) for a, b in ev.pairs]
+    before, now, _ = rows[0]
+    text = (
+        f"{now} numbers are drawn without gradients, as in an evaluation, {before} in the original"
+    )
+    if all(2 * y < x and 2 * more <= y - x for x, y, more in rows):
+        return _said(ev, text, "lost, or one for several samples")
+    if all(y > 0 == x and 2 * more >= y for x, y, more in rows):
+        return Check(NAME, False, f"{text}, and as many in training")
+    return None
 
 
 def _said(ev: Evidence, text: str, means: str) -> Check:
@@ -91,36 +106,27 @@ def _said(ev: Evidence, text: str, means: str) -> Check:
     return Check(NAME, False, f"{text}: {means}")
 
 
-def _over_all(ev: Evidence) -> Check | None:
-    """In whole runs, under every seed: what is drawn a few times, as an order is once in an epoch,
-    and what is drawn in evaluations."""
-    if not all(_comparable(a, b) for a, b in ev.pairs):
-        return None
-    if not ev.pairs or not all(r.record.drawn.get("whole") for pair in ev.pairs for r in pair):
-        return None
-    if all(few := [_fewer(a, b) for a, b in ev.pairs]):
-        key, before, now = next(one for one in few if one)
-        what, size = key.split()
-        of = f"orders or choices of {size}" if what == "choices" else f"draws of {size} numbers"
-        text = f"{now} {of} in the whole run, {before} in the original, and nothing in their place"
-        return _said(ev, text, "lost, or one for several passes")
-    rows = [(_numbers(a, "idle"), _numbers(b, "idle"), _made(a, b)) for a, b in ev.pairs]
-    one, two, _ = rows[0]
-    text = f"{two} numbers are drawn without gradients, as in an evaluation, {one} in the original"
-    if all(2 * y < x and 2 * more <= y - x for x, y, more in rows):
-        return _said(ev, text, "lost, or one for several samples")
-    if all(y > 0 == x and 2 * more >= y for x, y, more in rows):
-        return Check(NAME, False, f"{text}, and as many in training")
-    return None
+def _comparable(a: Run, b: Run) -> bool:
+    """As many workers, whose draws are not counted, and no more masks of dropout in the place of
+    draws."""
+    workers = [{p.workers for p in run.record.passes if p.training} for run in (a, b)]
+    masks = [sum(run.record.masks or ()) for run in (a, b)]
+    known = all("whole" in run.record.drawn for run in (a, b))
+    return known and workers[0] == workers[1] and masks[1] <= masks[0]
+
+
+def _in_training(a: Run, b: Run) -> tuple[Drawn, Drawn]:
+    """How often that much is drawn with gradients; in the other script also without them, where the
+    original does not; and in as many steps."""
+    one, two = (Counter(run.record.drawn["whole"]) for run in (a, b))
+    idle = [Counter(run.record.drawn.get("idle", {})) for run in (a, b)]
+    longer = len(a.record.steps) / max(1, len(b.record.steps))
+    return one, {k: n * longer for k, n in (two + (idle[1] - idle[0])).items()}
 
 
 def _numbers(run: Run, phase: str) -> int:
-    some = run.record.drawn.get(phase, {}).items()
-    return sum(_size(k) * n for k, n in some if k.startswith("numbers") and _size(k) > 1)
-
-
-def _size(key: str) -> int:
-    return int(key.split()[1])
+    found = _by_size(run.record.drawn.get(phase, {}), 1).items()
+    return round(sum(n for (kind, size), (_, n) in found if kind == "numbers" and size > 1))
 
 
 def _made(a: Run, b: Run) -> int:
@@ -129,71 +135,42 @@ def _made(a: Run, b: Run) -> int:
     return two - one
 
 
-def _fewer(a: Run, b: Run) -> tuple[str, int, int] | None:
-    """The largest that is drawn with gradients several times, and half as often or less in the
-    other script, with or without; where nothing else is drawn in its place."""
-    before, now = (Counter(run.record.drawn["whole"]) for run in (a, b))
-    now += Counter(b.record.drawn.get("idle", {}))
-    lost = [k for k, n in before.items() if n >= LEAST and 2 * now[k] <= n and _size(k) > 1]
-    if not lost:
-        return None
-    total = sum(_size(k) * (before[k] - now[k]) for k in lost)
-    more = now - before - Counter(a.record.drawn.get("idle", {}))
-    key = max(lost, key=_size)
-    gained = sum(_size(k) * n for k, n in more.items())
-    return (key, before[key], now[key]) if 4 * gained < total else None
+def _lost(one: Drawn, two: Drawn, steady: set[str], base: int) -> Lost | None:
+    """The largest that is missing, how often; all numbers missing; those in their place.
 
-
-def _less(a: Run, b: Run, steady: set[str]) -> Lost | None:
-    """The largest size that is missing, how often; all numbers missing; those in their place."""
-    one, two = (run.record.drawn.get("sizes", {}) for run in (a, b))
-    if not one or not two or not _comparable(a, b):
-        return None
-    stretches = max(1.0, len(a.record.steps) / FIRST)
-    return _lost(one, two, steady, stretches, 1) or _lost(one, two, steady, stretches, 2)
-
-
-def _comparable(a: Run, b: Run) -> bool:
-    """As many workers, whose draws are not counted, and no more masks of dropout in the place of
-    draws."""
-    workers = [{p.workers for p in run.record.passes if p.training} for run in (a, b)]
-    return workers[0] == workers[1] and sum(b.record.masks or ()) <= sum(a.record.masks or ())
-
-
-def _lost(one: Drawn, two: Drawn, steady: set[str], stretches: float, base: int) -> Lost | None:
-    """``base``: 1 for sizes as they are, 2 for those between two powers of 2 together, as batches
+    ``base``: 1 for sizes as they are, 2 for those between two powers of 2 together, as batches
     of sentences have many."""
     rows = [_by_size(some, base) for some in (one, two)]
-    lost: dict[int, int] = {}
-    total, gained = 0, 0.0
+    lost: dict[tuple[int, str], float] = {}
+    total, gained, more = 0.0, 0.0, 0.0
     for key in {*rows[0], *rows[1]}:
         (times, numbers), (now, left) = (some.get(key, (0, 0)) for some in rows)
         kind, size = key
-        plainly = times >= OFTEN and (2 * (times - now) >= times or f"{kind} {size}" in steady)
+        plainly = times >= (LEAST if size > 1 else OFTEN) and 2 * now <= times
+        slightly = times >= OFTEN and 20 * (times - now) >= times and f"{kind} {size}" in steady
         if kind == "choices" and now > times:
             return None
-        if kind == "numbers" and left > numbers:
-            gained += left - numbers
-        elif kind == "numbers" and plainly and times > now:
-            lost[size] = times - now
+        if left > numbers:
+            gained, more = gained + left - numbers, more + now - times
+        elif plainly or slightly and kind == "numbers":
+            lost[size, kind] = times - now
             total += numbers - left
-    # What is drawn before the first step is for later ones if about as much is drawn in all.
-    if 2 * (one.get("all", 0) - two.get("all", 0)) <= total * stretches:
-        gained += max(0, two["before"] - one["before"])
     if not lost or 4 * gained >= total:
         return None
-    return f"{'about ' * (base > 1)}{max(lost)}", lost[max(lost)], total, gained
+    size, kind = max(lost)
+    if kind == "choices" and 2 * more >= lost[size, kind]:
+        return None
+    return (kind, f"{'about ' * (base > 1)}{size}"), lost[size, kind], total, gained
 
 
-def _by_size(drawn: Drawn, base: int) -> dict[tuple[str, int], tuple[int, int]]:
+def _by_size(drawn: Drawn, base: int) -> dict[tuple[str, int], tuple[float, float]]:
     """By kind and size: how many draws, and of how many numbers in all."""
-    found: dict[tuple[str, int], tuple[int, int]] = {}
+    found: dict[tuple[str, int], tuple[float, float]] = {}
     for key, n in drawn.items():
         kind, _, text = key.partition(" ")
-        if text:
-            size = int(text) if base == 1 else 1 << int(text).bit_length()
-            times, numbers = found.get((kind, size), (0, 0))
-            found[kind, size] = times + n, numbers + n * int(text)
+        size = int(text) if base == 1 else 1 << int(text).bit_length()
+        times, numbers = found.get((kind, size), (0, 0))
+        found[kind, size] = times + n, numbers + n * int(text)
     return found
 
 

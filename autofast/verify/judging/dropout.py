@@ -109,9 +109,11 @@ def _left_out(ev: Evidence) -> str:
     before, after = ([_drawn(pair[k]) for pair in ev.pairs] for k in (0, 1))
     one, two = before[0], after[0]
     steady = all(x == one for x in before) and all(x == two for x in after)
-    if not steady or not one - two or two - one or any(_words(b) > _words(a) for a, b in ev.pairs):
+    if not steady or not one - two or two - one:
         return ""
     (size, rate), times = next(iter((one - two).items()))
+    if any(_words(b) - _words(a) >= size for a, b in ev.pairs):
+        return ""
     return f"{times} of the original's masks of {size} entries that drop {100 * rate:.3g} % no longer drawn in the first steps"
 
 
@@ -121,7 +123,7 @@ def _drawn(run: Run) -> Counter[tuple[int, float]]:
 
 def _words(run: Run) -> int:
     """Numbers that are drawn beside masks of dropout."""
-    sizes = [(key.split(), n) for key, n in run.record.drawn.get("sizes", {}).items()]
+    sizes = [(key.split(), n) for key, n in run.record.drawn.get("whole", {}).items()]
     return sum(int(kind[1]) * n for kind, n in sizes if kind[0] == "numbers")
 
 
