@@ -396,7 +396,7 @@ def sized(begun: float, ended: float, late: float = 0.0) -> Evidence:
     [
         ({}, False),
         ({"model": {"0/w": TensorPrint((4,), "float32", "b", 2.0, (1.0,) * 15 + (1.001,))}}, None),
-        ({"evaluations": (Evaluation(0, 2, 1, 8, {}, 0, 0, 0.7),)}, None),  # summed otherwise
+        ({"evaluations": (Evaluation(0, 2, 1, 8, {}, 0.7),)}, None),  # summed otherwise
         ({"saves": (Saved("best.pt", 2, {"w": TensorPrint((4,), "float32", "c", 2.0)}, {}),)}, None),
         ({"off": 1e-7}, None),
     ],
@@ -409,7 +409,7 @@ def test_weights_that_are_loaded_after_the_last_step(
 
     def ran(arm: str, sketch: float, **more: Any) -> Run:
         end = {"0/w": TensorPrint((4,), "float32", str(sketch), 2.0, (sketch,) * 16)}
-        seen = (Evaluation(0, 2, 1, 8, {}, 0, 0, 0.5), Evaluation(0, 8, 1, 8, {}, 0, 0, sketch))
+        seen = (Evaluation(0, 2, 1, 8, {}, 0.5), Evaluation(0, 8, 1, 8, {}, sketch))
         return trained(arm, 8, **{"model": end, "evaluations": seen, **more})
 
     runs = [ran("original", 1.0), ran("original", 1.0), ran("rewritten", 1.3, **change)]

@@ -133,53 +133,26 @@ def test_sizes_of_draws_of_a_run(tmp_path: Path) -> None:
     assert drawn["whole"] == {"numbers 7": 1, "numbers 24": 4, "choices 6": 4, "numbers 5": 4, "numbers 1": 4, "numbers 10": 4, "choices 1": 4, "numbers 12": 2, "numbers 8": 2}  # fmt: skip
 
 
-def evaluating(
-    arm: str = "original",
-    sums: tuple[float, ...] = (5.0, 5.0, 5.0),
-    drew: int = 0,
-    result: float = 1.0,
-    **more: Any,
-) -> Run:
-    found = tuple(
-        Evaluation(0, 1 + i, 2, 10, {"0": value}, drew, more.get("between", 0), result, 1.0)
-        for i, value in enumerate(sums)
-    )
-    return made(arm, evaluations=found, **{k: v for k, v in more.items() if k != "between"})
+def evaluating(arm: str = "original", sums: tuple[float, ...] = (5.0, 5.0, 5.0)) -> Run:
+    found = tuple(Evaluation(0, 1 + i, 2, 10, {"0": value}) for i, value in enumerate(sums))
+    return made(arm, evaluations=found)
 
 
 @pytest.mark.parametrize(
     ("before", "after", "passed", "words"),
     [
-        ({}, {}, True, ""),
-        ({}, {"drew": 2, "result": 1.1}, False, "random numbers are drawn in evaluation"),
-        ({"drew": 2}, {"result": 1.1}, False, "no random numbers are drawn in evaluation"),
-        ({}, {"drew": 2}, True, ""),  # and nothing comes of it
-        ({}, {"drew": 2, "result": 1.1, "states": tuple("xbcd")}, None, "would tell"),
-        ({"between": 1}, {"drew": 2, "result": 1.1}, True, ""),  # the place alone has changed
-        ({}, {"sums": (5.0, 5.1, 5.2)}, False, "input 0 of model 0 is another every time"),
-        ({"sums": (5.0, 6.0, 7.0)}, {"sums": (5.0, 5.1, 5.2)}, True, ""),
-        ({}, {"sums": (5.0 + 1e-8, 5.0, 5.0)}, True, ""),
+        ((5.0, 5.0, 5.0), (5.0, 5.0, 5.0), True, ""),
+        ((5.0, 5.0, 5.0), (5.0, 5.1, 5.2), False, "input 0 of model 0 is another every time"),
+        ((5.0, 6.0, 7.0), (5.0, 5.1, 5.2), True, ""),
+        ((5.0, 5.0, 5.0), (5.0 + 1e-8, 5.0, 5.0), True, ""),
     ],
 )
-def test_what_is_drawn_and_given_in_evaluation(
-    before: dict[str, Any], after: dict[str, Any], passed: bool | None, words: str
+def test_what_is_given_in_evaluation(
+    before: tuple[float, ...], after: tuple[float, ...], passed: bool, words: str
 ) -> None:
-    plain, other = evaluating(**before), evaluating("rewritten", **after)
+    plain, other = evaluating(sums=before), evaluating("rewritten", after)
     check = draws.check(gather("unknown", [plain, plain, other]))
     assert check is not None and check.passed is passed and words in check.text
-
-
-def test_seeds_are_not_asked_for_what_they_do_not_tell() -> None:
-    runs = [evaluating(seed=s) for s in (0, 0, 1)]
-    runs += [
-        evaluating("rewritten", seed=s, drew=2, result=1.1, states=tuple("xbcd")) for s in (0, 1)
-    ]
-    found = judge("unknown", runs)
-    assert (
-        found.verdict is Sameness.UNCLEAR
-        and "more seeds" not in found.summary
-        and not found.more_runs
-    )
 
 
 # ---------------------------------------------------------------------------------- what is printed

@@ -213,9 +213,7 @@ class Evaluation:
     Attributes:
         step: optimizer steps made before. samples: in all calls. sums: over all calls, a checksum
             of every tensor it was given, by name.
-        drew: calls in which random numbers were drawn. between: how often that happened between two
-            calls (of this model and the one before).
-        result: a checksum of what came out. squares: the sum of its squares.
+        result: a checksum of what came out.
     """
 
     model: int
@@ -223,10 +221,7 @@ class Evaluation:
     calls: int
     samples: int
     sums: Mapping[str, float]
-    drew: int
-    between: int
     result: float = 0.0
-    squares: float = 0.0
 
 
 @dataclass(frozen=True)

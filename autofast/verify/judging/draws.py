@@ -5,8 +5,8 @@ The numbers are counted that are drawn at a time, within models and beside them,
 without gradients. Draws of one size that are made half as often or less, with less than a quarter
 of these numbers in their place, are lost, or shared by samples, steps or passes.
 
-Where a model draws in evaluation in one of the two scripts alone, evaluations are made differently,
-whatever they print: unless the other draws between the calls, and the place has changed alone.
+Numbers that are drawn without gradients in one of the two scripts alone are noise in evaluations,
+and what these print hides it; where training is the same but for rounding, that tells by itself.
 Where every evaluation gives a model the same data in the original, as a validation set does, so it
 does in the other script.
 """
@@ -46,8 +46,7 @@ def check(ev: Evidence) -> Check | None:
     if lost is not None:
         return lost
     for number in (evaluated := sorted(_models(ev.a) & _models(ev.b))):
-        other = _evaluated(ev, number) or _data(ev, number)
-        if other is not None:
+        if (other := _data(ev, number)) is not None:
             return other
     found = len({*evaluated, *(int(m) for m in ev.a.record.drawn if m.isdigit())})
     return Check(NAME, True, f"as in the original, of {found} models") if found else None
@@ -182,12 +181,6 @@ def _of(run: Run, model: int) -> list[Evaluation]:
     return [one for one in run.record.evaluations if one.model == model]
 
 
-def _drawn(run: Run, model: int) -> tuple[bool, bool]:
-    """In its calls; between calls of whatever model."""
-    inside = any(one.drew for one in _of(run, model))
-    return inside, any(one.between for one in run.record.evaluations)
-
-
 def _put_off(ev: Evidence) -> Check | None:
     """Calls without gradients that the original makes before most steps (to act, or for targets)
     are made before a few, for as many samples: by other weights. Not of what never moves."""
@@ -207,48 +200,6 @@ def _put_off(ev: Evidence) -> Check | None:
             text = f"for as many samples model {model} is called without gradients {often}"
             return Check(NAME, False, text)
     return None
-
-
-def _evaluated(ev: Evidence, model: int) -> Check | None:
-    """What is drawn may be for training alone: the first evaluation before which both trained alike
-    tells what it does.
-    """
-    known = {_drawn(run, model) for run in ev.originals if run.ok}
-    if len(known) != 1:
-        return None
-    (before, beside), (after, now_beside) = known.pop(), _drawn(ev.b, model)
-    moved = now_beside and not beside if before else beside and not now_beside
-    if before == after or moved:
-        return None
-    drawn = "random numbers are" if after else "no random numbers are"
-    text = f"{drawn} drawn in evaluation, in calls of model {model}; in the original {'they' if before else 'none'} are"
-    far = _far(ev, model)
-    if far is None:
-        text += ", and as other numbers were drawn before, it is not known what comes of it: that change alone would tell"
-        return unclear(NAME, text)
-    return Check(NAME, False, text) if far else None
-
-
-def _far(ev: Evidence, model: int) -> bool | None:
-    """Whether the first evaluation gave something else than rounding makes; None: it was of other
-    weights.
-    """
-    a, b = _of(ev.a, model)[0], _of(ev.b, model)[0]
-    if a.step != b.step or a.samples != b.samples or alike.steps(ev) < a.step:
-        return None
-    own = 0.0
-    if trained_otherwise := _losses(ev.a, a.step) != _losses(ev.b, a.step):
-        moved = _of(ev.perturbed, model)[:1] if ev.perturbed else []
-        if not moved:
-            return None
-        own = gap(moved[0].result, a.result)
-    size = math.sqrt(max(a.squares, b.squares))
-    least = 1e-3 if trained_otherwise else 1e-6
-    return gap(a.result, b.result) > max(100 * own, least * size)
-
-
-def _losses(run: Run, steps: int) -> list[tuple[float, ...]]:
-    return [step.losses for step in run.record.steps[:steps]]
 
 
 def _data(ev: Evidence, model: int) -> Check | None:
