@@ -2101,3 +2101,39 @@ L.Trainer(max_epochs=9, accelerator="gpu").fit(Net(), torch.utils.data.DataLoade
 @pytest.mark.parametrize(("mode", "n"), [("with torch.no_grad():", 0), ("if decay:", 1)])
 def test_an_average_below_no_grad_needs_none_around(mode: str, n: int) -> None:
     assert len(apply("no-grad-eval", AVERAGE.format(mode=mode)).fixes) == n
+
+
+GATHERED = """\
+def features(net, rows):
+    net.eval()
+    found = []
+    for i in range(0, len(rows), 8):
+        found.append(net(rows[i : i + 8].to(device)))
+    return torch.cat(found)
+"""
+
+
+def test_results_that_a_list_gathers() -> None:
+    """Whoever reads the list of a function is followed: a probe that trains on what is detached."""
+    probe = """\
+    feats = features(model, data.tensors[0]).detach()
+    head = nn.Linear(3, 3).to(device)
+    F.cross_entropy(head(feats), data.tensors[1].to(device)).backward()
+    losses.append(head.weight.grad.sum().item())
+"""
+    check(HEAD + GATHERED + TRAIN + probe, "with torch.inference_mode():")
+
+
+@pytest.mark.parametrize(
+    ("part", "other"),
+    [
+        ("return torch.cat(found)", "kept['last'] = found\n    return torch.cat(found)"),
+        ("found = []", "found = kept['last'] = []"),
+        ("found = []", "found = kept['all']"),
+    ],
+)
+def test_lists_that_others_have_may_be_trained_with(part: str, other: str) -> None:
+    changed = "kept = {'all': []}\n" + GATHERED.replace(part, other)
+    untouched(HEAD + changed + TRAIN + "    features(model, data.tensors[0])\n")
+    trained = "        loss = loss + features(model, x).mean()\n        loss.backward()\n"
+    untouched(HEAD + GATHERED + TRAIN.replace("        loss.backward()\n", trained))

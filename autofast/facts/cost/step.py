@@ -163,7 +163,7 @@ class Cost(Often):
     def _step(self, step: Step, on: Machine, rows: int, convolving: bool) -> Estimate:
         """``convolving``: what convolves alone, as a loss of its own class does not."""
         total = Work()
-        passes = [(s, o) for s, o in _passes(step) if not self._is_rare(s.node, step.loop)]
+        passes = [(s, o) for s, o in _passes(step) if self._is_in(s.node, step)]
         passes = [(s, o) for s, o in passes if not convolving or _may_convolve(o.this)]
         if not passes:
             raise Unsized("what runs in a step is not known")
@@ -188,12 +188,18 @@ class Cost(Often):
             max((making(x) for _, o in passes for x in self._loaders(_inputs(o))), default=0.0),
         )
 
-    def _is_rare(self, node: ast.AST, loop: ast.AST) -> bool:
-        """Whether few iterations of a step's loop come to a place: a test every 50 steps."""
-        if not isinstance(loop, LOOPS):
-            return False
-        graph = self.script.analysis(Flow).graph(loop)
-        return frequency(graph, node, loop) is Frequency.RARE
+    def _is_in(self, node: ast.AST, step: Step) -> bool:
+        """Whether a place runs as the update does: not a test every 50 steps; not what acts in
+        every iteration, where few of them train.
+        """
+        if not isinstance(step.loop, LOOPS):
+            return True
+        graph = self.script.analysis(Flow).graph(step.loop)
+        here, *updates = (
+            frequency(graph, n, step.loop) is Frequency.RARE
+            for n in (node, *(u.node for u in step.updates))
+        )
+        return here is bool(updates and all(updates))
 
     def _computes(self, functions: frozenset[str]) -> str:
         for (kind, _), site in self.script.log.each():
@@ -299,11 +305,14 @@ class Cost(Often):
 def _passes(step: Step) -> Iterator[tuple[Site, Occurrence]]:
     """Each model at each place where every step calls it: not for samples now and then."""
     seen: set[tuple[int, int]] = set()
+    updated = {
+        f.way for u in step.updates for o in u.site for f in o.stack if isinstance(f, BranchFrame)
+    }
     for site in step.forwards:
         for occurrence in site:
             key = id(site), id(occurrence.this)
             rare = any(
-                isinstance(f, BranchFrame) and is_rare(f)
+                isinstance(f, BranchFrame) and is_rare(f) and f.way not in updated
                 for f in below(occurrence.stack, step.loop)
             )
             if occurrence.this is not None and key not in seen and not rare:
