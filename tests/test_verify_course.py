@@ -261,8 +261,9 @@ def test_how_far_passes_are_cut(run_: Run, steps: int, samples: int) -> None:
 # --------------------------------------------------------------------------------- masks of dropout
 def masked(arm: str, *sizes: int, **more: Any) -> Run:
     """One entry of a mask for each of 8 samples and 4 features, twice in a step."""
-    made = trained(arm, 4, masks=sizes, modules={"0/body": "Linear(4)"}, **more)
-    return made
+    rates = (0.1,) * len(sizes)
+    more = {"masks": sizes, "mask_rates": rates, "modules": {"0/body": "Linear(4)"}, **more}
+    return trained(arm, 4, **more)
 
 
 @pytest.mark.parametrize(
@@ -284,9 +285,16 @@ def test_masks_of_dropout(sizes: tuple[int, ...], passed: bool) -> None:
 
 def test_dropout_may_be_called_by_other_means() -> None:
     runs = [masked("original", 32, dropouts=("0/drop",)), masked("original", 32, dropouts=("0/drop",))]  # fmt: skip
-    for sizes, passed in (((32,), True), ((4,), False)):
+    for sizes, passed in (((32,), True), ((4,), False), ((16, 16), True)):  # or in parts
         ev = gather("unknown", [*runs, masked("rewritten", *sizes)])
         assert found(inputs.modules(ev)).passed is passed
+
+
+@pytest.mark.parametrize(("left", "passed"), [(0, True), (1, True), (4, False)])
+def test_a_mask_of_numbers_may_become_one_of_dropout(left: int, passed: bool) -> None:
+    own = masked("original", drawn={"whole": {"numbers 32": 4}})
+    other = masked("rewritten", 32, 32, drawn={"whole": {"numbers 32": left}})
+    assert found(inputs.modules(gather("unknown", [own, own, other]))).passed is passed
 
 
 def probed(folder: Path, text: str) -> Record:

@@ -37,9 +37,7 @@ UNSEEN = "default_rng RandomState random.Random( CUDAGraph cuda.graph jit. vmap 
 
 
 def check(ev: Evidence) -> Check | None:
-    """Of each model that both have; nothing is said where ``torch.compile`` is used, as compiled
-    code draws by itself.
-    """
+    """Of models that both have; nothing where ``torch.compile`` is used, which draws by itself."""
     if any(run.record.moments.compiling for run in (ev.a, ev.b)):
         return None
     lost = None if _of_no_effect(ev) else _sizes(ev) or _put_off(ev)
@@ -58,12 +56,9 @@ def _of_no_effect(ev: Evidence) -> bool:
     if equal(ev.a, ev.b) or ev.perturbed is not None:
         return equal(ev.a, ev.b) or rounding.coincides(ev)
     most = rounding.tolerance_of(ev)
+    limits = {"loss": most.loss, "gradient norm": most.gradient}
     first = [rounding.first_differences(a, b, 1) for a, b in ev.pairs]
-    return all(
-        far.get("loss", math.inf) <= most.loss
-        and far.get("gradient norm", math.inf) <= most.gradient
-        for far in first
-    )
+    return all(far.get(k, math.inf) <= limit for far in first for k, limit in limits.items())
 
 
 def _sizes(ev: Evidence) -> Check | None:
@@ -77,22 +72,15 @@ def _sizes(ev: Evidence) -> Check | None:
     found = [_lost(a, b, fewer, 1) or _lost(a, b, fewer, 2) for a, b in zip(*counts, strict=True)]
     if all(found):
         (kind, size), times, lost, gained = next(one for one in found if one)
-        text = (
-            f"{times:.0f} draws of {size} numbers less, {gained:.0f} numbers in place of {lost:.0f}"
-        )
-        if kind == "choices":
-            text = (
-                f"{times:.0f} orders or choices of {size} less, {gained:.0f} numbers in their place"
-            )
+        text = f"{times:.0f} orders or choices of {size} less, {gained:.0f} numbers in place"
+        if kind == "numbers":
+            text = f"{times:.0f} draws of {size} numbers less, {gained:.0f} in place of {lost:.0f}"
         return _said(ev, text, "lost, or one for several samples, steps or passes")
-    rows = [(_numbers(a, "idle"), _numbers(b, "idle"), _made(a, b)) for a, b in ev.pairs]
-    before, now, _ = rows[0]
-    text = (
-        f"{now} numbers are drawn without gradients, as in an evaluation, {before} in the original"
-    )
-    if all(2 * y < x and 2 * more <= y - x for x, y, more in rows):
+    rows = [tuple(map(_numbers, pair)) for pair in ev.pairs]
+    text = f"{rows[0][1][0]} numbers are drawn without gradients, as in an evaluation, {rows[0][0][0]} in the original"
+    if all(2 * y < x and 2 * (more - all_) <= y - x for (x, all_), (y, more) in rows):
         return _said(ev, text, "lost, or one for several samples")
-    if all(y > 0 == x and 2 * more >= y for x, y, more in rows):
+    if all(y > 0 == x and 2 * (more - all_) >= y for (x, all_), (y, more) in rows):
         return Check(NAME, False, f"{text}, and as many in training")
     return None
 
@@ -123,15 +111,11 @@ def _in_training(a: Run, b: Run) -> tuple[Drawn, Drawn]:
     return one, {k: n * longer for k, n in (two + (idle[1] - idle[0])).items()}
 
 
-def _numbers(run: Run, phase: str) -> int:
-    found = _by_size(run.record.drawn.get(phase, {}), 1).items()
-    return round(sum(n for (kind, size), (_, n) in found if kind == "numbers" and size > 1))
-
-
-def _made(a: Run, b: Run) -> int:
-    """How many numbers more than the original."""
-    one, two = (_numbers(run, "whole") + _numbers(run, "idle") for run in (a, b))
-    return two - one
+def _numbers(run: Run) -> tuple[int, int]:
+    """Drawn without gradients, and in all."""
+    drawn = [_by_size(run.record.drawn.get(phase, {}), 1) for phase in ("idle", "whole")]
+    found = [[n for (kind, size), (_, n) in one.items() if kind == "numbers" and size > 1] for one in drawn]  # fmt: skip
+    return round(sum(found[0])), round(sum(map(sum, found)))
 
 
 def _lost(one: Drawn, two: Drawn, steady: set[str], base: int) -> Lost | None:

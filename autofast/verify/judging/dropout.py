@@ -89,26 +89,20 @@ def _rates(ev: Evidence) -> str:
 
 
 def _mean_rate(record: Record) -> float:
-    masks = record.masks or ()
-    total = sum(masks)
-    drops = sum(n * p for n, p in zip(masks, record.mask_rates, strict=False))
-    return drops / total if total else 0.0
+    entries = _entries(record)
+    return sum(n * p for p, n in entries.items()) / max(1, sum(entries.values()))
 
 
 def _other_places(ev: Evidence) -> bool:
     """Each rate of the original is there, on more or fewer entries: places that were put together,
     or batches of other sizes."""
     one, two = ({*run.record.mask_rates} for run in (ev.a, ev.b))
-    return one == two and not _same_sizes(ev)
-
-
-def _same_sizes(ev: Evidence) -> bool:
-    return all(sorted(a.record.masks or ()) == sorted(b.record.masks or ()) for a, b in ev.pairs)
+    sizes = [tuple(sorted(run.record.masks or ()) for run in pair) for pair in ev.pairs]
+    return one == two and any(x != y for x, y in sizes)
 
 
 def _left_out(ev: Evidence) -> str:
-    """Under every seed the same masks are drawn as in the original but for some, and nothing else
-    in their place."""
+    """Under every seed all masks but some are drawn, and nothing else in their place."""
     before, after = ([_drawn(pair[k]) for pair in ev.pairs] for k in (0, 1))
     one, two = before[0], after[0]
     steady = all(x == one for x in before) and all(x == two for x in after)

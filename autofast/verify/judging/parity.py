@@ -110,10 +110,9 @@ def _wanted(ev: Evidence) -> list[Wish]:
         return [] if same else more
     if effect in ("rounding", "unknown") or effect == "sampling" and rounding.near(ev):
         eps = SINGLE_STEP if rounding.single(ev) else HALF_STEP
-        special = [
-            Wish(ORIGINAL, 0, replace(FULL, perturb=eps), "parameters moved by one rounding")
-        ]
-        special.insert(0, Wish(ORIGINAL, 0, DOUBLE, "in double precision"))
+        moved = replace(FULL, perturb=eps)
+        special = [Wish(ORIGINAL, 0, DOUBLE, "in double precision")]
+        special.append(Wish(ORIGINAL, 0, moved, "parameters moved by one rounding"))
         made = {(d.double, bool(d.perturb)) for name, _, d in ev.tried if name == ORIGINAL}
         special = [w for w in special if (w.detail.double, bool(w.detail.perturb)) not in made]
         if special:
@@ -214,12 +213,9 @@ def _more_seeds(ev: Evidence, total: int) -> list[Wish]:
     half_made = [s for s in sorted(arms) if s and len(arms[s]) == 1]
     untried = [s for s in range(1, ev.seeds) if s not in tried]
     new = untried[: max(0, total - len(ev.pairs) - len(half_made))] if total else []
-    wishes = []
-    for seed in [*half_made, *new]:
-        for name in (ORIGINAL, ev.arm):
-            if not any(key[:2] == (name, seed) for key in ev.tried):
-                wishes.append(Wish(name, seed, FULL, f"seed {seed}"))
-    return wishes
+    made = {key[:2] for key in ev.tried}
+    both = [(name, seed) for seed in (*half_made, *new) for name in (ORIGINAL, ev.arm)]
+    return [Wish(*one, FULL, f"seed {one[1]}") for one in both if one not in made]
 
 
 def _over_seeds(ev: Evidence) -> tuple[list[Check], int]:
@@ -305,20 +301,18 @@ def _summary(verdict: Sameness, ev: Evidence, checks: Sequence[Check], more: int
         what = "losses and final weights" if ev.a.record.model else "losses"
         return f"{what} equal bit for bit ({seen})"
     if worst is not None:
-        return (
-            worst.text
-            if worst.name in ("runs to its end", "finite losses")
-            else f"{worst.name}: {worst.text}"
-        )
+        alone = worst.name in ("runs to its end", "finite losses")
+        return worst.text if alone else f"{worst.name}: {worst.text}"
     if verdict is Sameness.UNCLEAR:
         open_ = next(iter(_undecided(checks)), None)
         ask = _asked(ev, more) if more else ""
-        words = (
-            f"{open_.name}: {open_.text}"
-            if open_
-            else "not enough was seen to compare the two; more steps (--steps N), or time for them (--time-budget), would tell"
+        if open_:
+            words = f"{open_.name}: {open_.text}"
+            return f"{ask} ({words})" if ask else words
+        return (
+            ask
+            or "not enough was seen to compare the two; more steps (--steps N), or time for them (--time-budget), would tell"
         )
-        return f"{ask} ({words})" if ask and open_ else ask or words
     if _bit_for_bit(checks):
         return f"losses and final weights equal bit for bit, printed or saved numbers up to rounding ({seen})"
     if ev.effect == "exact":

@@ -143,24 +143,19 @@ class Common:
                 (self.drawn["sequence"], self.sizes.evaluated), self.making = order, False
 
     def states(self) -> tuple[Any, ...]:
-        numpy, cuda = sys.modules.get("numpy"), sys.modules.get("torch.cuda")
-        device: Any = cuda.is_initialized() if cuda else None
-        return (
-            random.getstate(),
-            torch.get_rng_state(),
-            numpy and numpy.random.get_state(),
-            device and torch.cuda.get_rng_state_all(),
-            self.own.states(),
-        )
+        numpy, cuda = sys.modules.get("numpy"), sys.modules["torch.cuda"]
+        arrays, device = numpy and numpy.random.get_state(), cuda.is_initialized()
+        states = random.getstate(), torch.get_rng_state(), arrays, self.own.states()
+        return (*states, device and torch.cuda.get_rng_state_all())
 
     def restore(self, states: tuple[Any, ...]) -> None:
         random.setstate(states[0])
         torch.set_rng_state(states[1])
         if states[2]:
             sys.modules["numpy"].random.set_state(states[2])
-        if states[3]:
-            torch.cuda.set_rng_state_all(states[3])
-        self.own.restore(states[4])
+        self.own.restore(states[3])
+        if states[4]:
+            torch.cuda.set_rng_state_all(states[4])
 
     def turn(self) -> None:
         """Before each draw and call: an evaluation begins, goes on, or is left."""
@@ -184,7 +179,7 @@ class Common:
         evaluated = "0"
         if self.aside is not None:
             self.turned(True)
-            if (digest := random_digest()) != self.fresh:
+            if (digest := random_digest()) != self.fresh or self.sizes.evaluated:
                 evaluated = f"{digest}.{self.sizes.evaluated}"
             self.turned(False)
         return f"{random_digest()} {self.drawn['sequence']} {evaluated}"
