@@ -10,7 +10,8 @@ from functools import cached_property
 
 from autofast.facts.by_default import not_by_default
 from autofast.facts.cost import machine
-from autofast.facts.cost.inputs import batch_size, item, making, number
+from autofast.facts.cost.inputs import batch_size, item, number
+from autofast.facts.cost.items import making
 from autofast.facts.cost.machine import Machine
 from autofast.facts.cost.network import Network
 from autofast.facts.cost.often import Often
@@ -142,6 +143,14 @@ class Cost(Often):
         """The same on a CPU, with arithmetic too short rather than too long."""
         return self._estimate(machine.FAST_CPU, 1)
 
+    @cached_property
+    def fetched(self) -> float:
+        """Seconds in which an item of the training data comes, where the script has so few workers
+        that read files; 0 where nothing is known of that.
+        """
+        mine = [x for x in self.script.loaders if "training" in self.purposes(x)]
+        return min((making(self.script, x) / (batch_size(x) or 1) for x in mine), default=0.0)
+
     def _estimate(self, on: Machine, rows: int, besides: frozenset[str] = HEAVY) -> Estimate | str:
         key = on, besides
         if key not in self._estimates:
@@ -185,7 +194,10 @@ class Cost(Often):
             total.parameters,
             total.tensors,
             on.overlaps,
-            max((making(x) for _, o in passes for x in self._loaders(_inputs(o))), default=0.0),
+            max(
+                (making(self.script, x) for _, o in passes for x in self._loaders(_inputs(o))),
+                default=0.0,
+            ),
         )
 
     def _is_in(self, node: ast.AST, step: Step) -> bool:
@@ -249,7 +261,7 @@ class Cost(Often):
         sizes = {batch_size(x) for x in found}
         shapes = {item(self.script, d) for x in found for d in x.datasets}
         batch = max((n for n in sizes if n is not None), default=0) if None not in sizes else 0
-        batch = batch or self._named
+        batch = batch or self.named
         tried: list[Shape] = [s for s in shapes if s is not None] if len(shapes) == 1 else []
         for shape in tried:
             try:
@@ -267,7 +279,7 @@ class Cost(Often):
         return self._through(thing, Shape(None, self._square(thing))), batch
 
     @cached_property
-    def _named(self) -> int:
+    def named(self) -> int:
         """The largest number that the script calls the size of a batch (``args.batch_size``); 0
         where it has none.
         """
