@@ -1,0 +1,1 @@
+from . import hooks, losses, networks  # noqa: F401  (fills the registries)
