@@ -17,17 +17,7 @@ from autofast.model.kinds import is_module
 from autofast.model.script import Script
 from autofast.model.source import source_of
 from autofast.model.syntax import is_attribute
-from autofast.model.values import (
-    Arguments,
-    Const,
-    Dict,
-    Ext,
-    Given,
-    Inst,
-    Seq,
-    Thing,
-    Values,
-)
+from autofast.model.values import Arguments, Const, Dict, Ext, Given, Inst, Seq, Thing, Values
 
 GIVES = ("parameters", "named_parameters")
 PLAIN = ("data", "detach")  # what gives the same memory, without a gradient

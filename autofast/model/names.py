@@ -24,10 +24,7 @@ _MOVED = [
     ),
     (r"^torch\.nn\.modules\.(?:\w+\.)?([A-Z]\w*)$", r"torch.nn.\1"),
     (r"^torch\.nn\.parallel\.DataParallel$", "torch.nn.DataParallel"),
-    (
-        r"^torch\.autograd\.(no_grad|enable_grad|set_grad_enabled|inference_mode)$",
-        r"torch.\1",
-    ),
+    (r"^torch\.autograd\.(no_grad|enable_grad|set_grad_enabled|inference_mode)$", r"torch.\1"),
     (r"^torch\.nn\.utils\.clip_grad_norm$", "torch.nn.utils.clip_grad_norm_"),
     (
         r"^(?:lightning\.pytorch|pytorch_lightning)\.demos\.mnist_datamodule\.MNIST$",

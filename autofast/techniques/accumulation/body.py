@@ -313,8 +313,7 @@ class Body:
         """
         called = [Unit(self.loop, [e]) for e in self.iteration.events if e.calls]
         return min(
-            (top_of(self.loop, unit) for unit in called),
-            key=lambda s: index(self.loop.body, s),
+            (top_of(self.loop, unit) for unit in called), key=lambda s: index(self.loop.body, s)
         )
 
     def _in(self, node: ast.AST, name: str, value: str) -> str:

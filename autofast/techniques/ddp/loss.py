@@ -28,16 +28,7 @@ from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Backward, Script
 from autofast.model.source import at, function_of, nodes_in, parent_of
 from autofast.model.tensors import tensors_in
-from autofast.model.values import (
-    Const,
-    Dict,
-    Ext,
-    Inst,
-    Num,
-    Seq,
-    Tensor,
-    Thing,
-)
+from autofast.model.values import Const, Dict, Ext, Inst, Num, Seq, Tensor, Thing
 from autofast.rule import Refusal
 from autofast.techniques.ddp.samples import REDUCTIONS, TURNS, check_forward, first_dim, is_apart
 

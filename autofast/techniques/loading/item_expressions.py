@@ -31,11 +31,7 @@ class Expressions(Calls):
     """What an expression is, of all items of a batch."""
 
     def __init__(
-        self,
-        script: Script,
-        getitem: ast.FunctionDef,
-        torch: str,
-        ranks: dict[str, int],
+        self, script: Script, getitem: ast.FunctionDef, torch: str, ranks: dict[str, int]
     ) -> None:
         super().__init__(torch, ranks)
         self.script, self.getitem = script, getitem

@@ -8,13 +8,7 @@ import ast
 from dataclasses import dataclass
 
 from autofast.edit.edits import DropElement, Edit, Import, Remove, Rewrite, Wrap
-from autofast.facts.sigmoids import (
-    Group,
-    idle_layers,
-    makes_layer,
-    sigmoids,
-    taken_by,
-)
+from autofast.facts.sigmoids import Group, idle_layers, makes_layer, sigmoids, taken_by
 from autofast.model.calls import is_method, is_name
 from autofast.model.script import Script
 from autofast.model.source import at, parent_of, source_of, statement_of

@@ -9,13 +9,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from autofast.facts.updates.cadence import (
-    FRAMEWORKS,
-    check_loader,
-    cut_short,
-    ends_of,
-    inside_bar,
-)
+from autofast.facts.updates.cadence import FRAMEWORKS, check_loader, cut_short, ends_of, inside_bar
 from autofast.flow.loops import Loop
 from autofast.flow.positions import index
 from autofast.flow.scopes import stored_in

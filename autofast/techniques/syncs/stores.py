@@ -22,10 +22,7 @@ from functools import cached_property
 from autofast.edit.edits import Before, Edit, Rewrite, Wrap
 from autofast.facts.switches import is_often
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.frequency import (
-    is_mostly_left_out,
-    rare_arm,
-)
+from autofast.flow.frequency import is_mostly_left_out, rare_arm
 from autofast.flow.loops import Loop, loop_of, loops_around
 from autofast.flow.positions import block, index, position
 from autofast.flow.program import Flow
