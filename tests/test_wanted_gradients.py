@@ -68,6 +68,10 @@ def last(encoder, loader):
     return found
 
 
+async def later(encoder, x):
+    return encoder(x)
+
+
 data = TensorDataset(torch.randn(24, 4), torch.randint(0, 3, (24,)))
 loader = DataLoader(data, batch_size=8, shuffle=True)
 encoder, head = Encoder(), nn.Linear(4, 3)
@@ -110,6 +114,7 @@ TRAINED = {
     "a backward by the class": "torch.Tensor.backward(encoder(x).mean())\nw = x",
     "a variable of another function": "w = last(encoder, loader)",
     "a pass over the data": "w = bank(encoder, loader)",
+    "a coroutine": "go = later(encoder, x)\ntry:\n    go.send(None)\nexcept StopIteration as end:\n    w = end.value",
 }
 
 
