@@ -35,8 +35,7 @@ class Step:
 
 def write_patches(result: Rewritten, folder: Path, *, force: bool) -> list[Path]:
     """Write the patches below ``folder``, in the order of their names; raises ``BadInput``, and
-    then nothing was written.
-    """
+    then nothing was written."""
     if notebook := next((s.rel for s in result.texts if s.is_notebook), ""):
         raise BadInput(
             f"{notebook}: a patch of a notebook's code fits no file; write it with -o or --in-place"
@@ -140,8 +139,7 @@ def _message(step: Step, records: Sequence[Record]) -> Iterator[str]:
 
 class Git:
     """``git("status")`` in a folder: what it prints; raises ``BadInput`` with its first words where
-    it fails.
-    """
+    it fails."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -165,8 +163,7 @@ class Git:
 
     def must_be_clean(self, files: Sequence[Path]) -> None:
         """Raises ``BadInput`` unless the folder is in a repository without changes, in which all of
-        ``files`` are known.
-        """
+        ``files`` are known."""
         changed = self("status", "--porcelain", "--untracked-files=no").splitlines()
         if changed:
             more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""

@@ -23,8 +23,7 @@ Mode = Literal["diff", "file", "folder", "in-place", "patch", "patches", "commit
 @dataclass(frozen=True)
 class Destination:
     """What the user wants to have: ``path`` belongs to ``file``, ``folder``, ``patch`` and
-    ``patches``; ``keep``: what is rewritten in place, as it was.
-    """
+    ``patches``; ``keep``: what is rewritten in place, as it was."""
 
     mode: Mode = "diff"
     path: str = STDOUT
@@ -54,8 +53,7 @@ class Delivery:
 
 def deliver(result: Rewritten, to: Destination, style: Style) -> Delivery:
     """Write what is to be written; ``style`` is that of standard output. Raises ``BadInput``, and
-    then nothing was written.
-    """
+    then nothing was written."""
     if to.mode == "diff":
         return Delivery(diff.shown(result.diffs(), style).encode("utf-8", "backslashreplace"))
     if to.mode == "file":
@@ -82,8 +80,7 @@ def deliver(result: Rewritten, to: Destination, style: Style) -> Delivery:
 
 def _kept(result: Rewritten) -> Path | None:
     """A temporary folder with all files of the script as they are now, to be verified against; None
-    where none can be made.
-    """
+    where none can be made."""
     with suppress(OSError, BadInput):
         folder = Path(tempfile.mkdtemp(prefix="autofast-before-"))
         sources = result.script.sources
@@ -126,8 +123,7 @@ def _folder(result: Rewritten, to: Destination) -> Delivery:
 
 def _patch(result: Rewritten, to: Destination) -> Delivery:
     """The changes for ``git apply``: no file where there are none, as git calls an empty patch
-    corrupt.
-    """
+    corrupt."""
     if notebook := next((source.rel for source in result.texts if source.is_notebook), ""):
         raise BadInput(
             f"{notebook}: a patch of a notebook's code fits no file; write it with -o or --in-place"

@@ -41,8 +41,7 @@ def _stamp(path: Path) -> object:
 
 def watch(look: Callable[[], list[Path]]) -> None:
     """Call ``look``, which says what it depended on, and again after each change, until the user
-    ends it.
-    """
+    ends it."""
     before: Stamps = {}
     try:
         while True:

@@ -52,8 +52,7 @@ class Analysis:
 @dataclass(frozen=True)
 class Wish:
     """What is to be changed: the findings at ``place``, all of ``rule``, or else all that stand in
-    ``file`` alone.
-    """
+    ``file`` alone."""
 
     file: Path
     place: Place = ()
@@ -92,8 +91,7 @@ class Session:
 
     def analysis(self, file: Path) -> Analysis | None:
         """What is known of the script that ``file`` is a part of; None where it is none of our
-        business. Raises nothing.
-        """
+        business. Raises nothing."""
         if file.suffix != ".py" or NEVER & set(file.parts):
             return None
         root = find_root(file)
