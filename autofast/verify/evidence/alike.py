@@ -159,6 +159,17 @@ def drawn_alike(a: Run, b: Run) -> bool:
     return bool(states) and all(same_draws(x, y) for x, y in states)
 
 
+def other_draws(a: Run, b: Run, backward: int) -> bool:
+    """Other random numbers were drawn before this backward, or in its step."""
+    for x, y in zip(a.record.steps, b.record.steps, strict=False):
+        if not same_draws(x.random, y.random) and x.random and y.random:
+            return True
+        backward -= x.backwards
+        if backward < 0:
+            return False
+    return False
+
+
 def throughout(ev: Evidence) -> bool:
     return 0 < len(ev.a.record.steps) <= steps(ev)
 

@@ -28,7 +28,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from autofast.report.style import count
-from autofast.verify.estimates import Difference, difference, fmean, spread
+from autofast.verify.estimates import Difference, difference, fmean, median, spread
+from autofast.verify.evidence import alike
 from autofast.verify.evidence.alike import low
 from autofast.verify.evidence.gathered import Evidence, curve, norms, taken
 from autofast.verify.evidence.record import NORMS, Run
@@ -36,6 +37,7 @@ from autofast.verify.result import Check, Sameness, unclear
 
 EQUIVALENCE, LEARNS, BAND = "loss over seeds", "it learns", "loss curve within seed noise"
 COURSE, LAYERS = "course of the loss over seeds", "norms of layers over seeds"
+STROKES, STROKE, LEAST_STROKE = "single steps over seeds", 10.0, 1e-4
 COURSE_RISK = 1e-3  # that a window of two equal scripts is off
 UNSEEN = "no loss was seen (that of a backward is, and one that is printed three times)"
 LEAST = 4  # pairs of seeds before anything is judged
@@ -314,6 +316,31 @@ def parts(ev: Evidence) -> Check | None:
     return Check(name, True, f"{looked} groups of parameters") if looked > 2 else None
 
 
+def strokes(ev: Evidence) -> Check | None:
+    """What differs in the same steps under every seed, and hardly in others, is no rounding: that
+    grows and stays, and comes in other steps under other seeds."""
+    rulers = [run for run in (ev.double, ev.perturbed) if run is not None]
+    if len(ev.pairs) < LEAST or not rulers or not alike.determined(ev):
+        return None
+    for what in ("", *NORMS):
+        own = [x for run in rulers for x in _far(ev.a, run, what)]
+        far = [_far(a, b, what) for a, b in ev.pairs]
+        most = [STROKE * max(median(some or [0.0]), *own, LEAST_STROKE) for some in far]
+        at = [{i for i, x in enumerate(some) if x > y} for some, y in zip(far, most, strict=True)]
+        if both := set.intersection(*at):
+            text = f"under every seed it is {far[0][min(both)]:.2g} away there, in other steps {max(own, default=0.0):.2g} by rounding"
+            name = NORMS.get(what, "loss")
+            return Check(STROKES, False, f"{name} of step {min(both) + 1}: {text}")
+    return Check(STROKES, True, "none differs by more than in other steps under every seed")
+
+
+def _far(a: Run, b: Run, what: str) -> list[float]:
+    one, two = ([x or 0.0 for x in (norms(r, what) if what else curve(r))] for r in (a, b))
+    least = fmean(map(abs, one)) / 10 if one else 0.0
+    both = zip(one, two, strict=False)
+    return [abs(x - y) / (max(abs(x), abs(y), least) or 1.0) for x, y in both]
+
+
 def levels(ev: Evidence) -> list[Check]:
-    found = (*(level(ev, name) for name in NORMS), parts(ev))
+    found = (*(level(ev, name) for name in NORMS), parts(ev), strokes(ev))
     return [check for check in found if check]
