@@ -121,7 +121,7 @@ def _drawn(run: Run) -> Counter[tuple[int, float]]:
 def _words(run: Run) -> int:
     """Numbers that are drawn beside masks of dropout."""
     sizes = [(key.split(), n) for key, n in run.record.drawn.get("whole", {}).items()]
-    return sum(int(kind[1]) * n for kind, n in sizes if kind[0] == "numbers")
+    return sum(int(kind[1]) * n for kind, n in sizes if kind[0] != "choices")
 
 
 def _parts_alike(a: Record, b: Record) -> bool:

@@ -31,6 +31,9 @@ CHOICES = "randperm multinomial permutation permuted shuffle choice sample"
 # Seeds of loaders, and weights of a model that is made, are no noise.
 UNUSED = ("torch.utils.data", "torch.nn.init")
 PUT = (".sizes", ".instead", ".own")  # what stands in the place of a function that draws
+# Of numbers: one kind stands for another only if more of it are drawn than before.
+WHOLE = ("randint", "randint_like", "random_", "randrange", "integers")
+NORMAL = ("randn", "norm", "gauss")
 # The number of the backward that runs now, -1 outside of any.
 task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
 
@@ -77,6 +80,8 @@ class Sizes:
 
     def counted(self, kind: str, name: str, result: Any, args: Any, shared: bool = True) -> None:
         size = _size(args[0] if name == "shuffle" and args else result)
+        kind = "wholes" if name in WHOLE else "coins" if "bern" in name else kind
+        kind = "normals" if any(word in name for word in NORMAL) else kind
         self.over_all(f"{kind} {size}")
         if self.drawing is not None and self.idles():
             self.evaluated = zlib.crc32(f"{name} {size}".encode(), self.evaluated)
@@ -88,7 +93,7 @@ class Sizes:
         frame: Any = sys._getframe(2)
         while (name := frame.f_globals["__name__"]).startswith(__package__) and name.endswith(PUT):
             frame = frame.f_back
-        if name.startswith(__package__) or key.startswith("numbers") and name.startswith(UNUSED):
+        if name.startswith((__package__, *UNUSED)) and not key.startswith("choices"):
             return
         store = self.idle if self.idles() else self.whole
         store[key] = store.get(key, 0) + 1
