@@ -8,8 +8,7 @@ of these numbers in their place, are lost, or shared by samples, steps or passes
 Numbers that are drawn without gradients in one of the two scripts alone are noise in evaluations,
 and what these print hides it; where training is the same but for rounding, that tells by itself.
 Where every evaluation gives a model the same data in the original, as a validation set does, so it
-does in the other script.
-"""
+does in the other script."""
 
 from __future__ import annotations
 
@@ -201,8 +200,7 @@ def _data(ev: Evidence, model: int) -> Check | None:
 
 def _same(some: Sequence[Evaluation], name: str) -> bool | None:
     """By the mean over samples, as a set may be gone through several times; None: too few to
-    say.
-    """
+    say."""
     means = [one.sums[name] / one.samples for one in some if name in one.sums and one.samples]
     if len(means) < LEAST or len(means) < len(some):
         return None

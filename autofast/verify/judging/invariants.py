@@ -3,8 +3,7 @@ which tensors move, what is saved.
 
 Each function compares the original's first run at seed 0 with the rewritten one's and gives a
 ``Check``, or None where there is nothing to compare. What the original itself does not reproduce is
-not held against the other.
-"""
+not held against the other."""
 
 from __future__ import annotations
 
@@ -58,8 +57,7 @@ def matched(
 
 def enough(ev: Evidence) -> Check | None:
     """Gradients that are not cleared, rates that change, losses that are added up: all of it shows
-    in the second step at the earliest.
-    """
+    in the second step at the earliest."""
     if any(len(r.steps) != 1 or r.ending != "steps" for r in ev.a.records):
         return None
     return unclear(
@@ -78,8 +76,7 @@ def recorded(ev: Evidence) -> Check | None:
 
 def finite(ev: Evidence) -> Check | None:
     """No loss, and no tensor of the final model, is infinite or nan where the original's are
-    numbers. Where other numbers were drawn by then, chance may do that under some seeds.
-    """
+    numbers. Where other numbers were drawn by then, chance may do that under some seeds."""
     name = "finite losses"
     chance = []
     for a, b in course.pairs(ev):
@@ -185,8 +182,7 @@ def _cut(ev: Evidence) -> str:
 
 def _evaluated(ev: Evidence) -> Check | None:
     """Complete evaluations take the same samples; under a recipe each of them does, however many
-    there are.
-    """
+    there are."""
     before, after = _evaluations(ev.a), _evaluations(ev.b)
     if not before or any(_evaluations(o) != before for o in ev.originals if o.records):
         return None
@@ -234,8 +230,7 @@ def samples(ev: Evidence) -> Check | None:
 
 def _without_loader(ev: Evidence, name: str) -> Check:
     """One of the two takes its samples from memory, not from a DataLoader: what the models are
-    given in each step tells how many.
-    """
+    given in each step tells how many."""
     counts = [[given(run)[i] for i in range(course.made(run))] for run in (ev.a, ev.b)]
     text = "from a DataLoader in one of the two, from memory in the other"
     if not all(map(any, counts)):

@@ -18,8 +18,7 @@ of the two instead.
 
 **Norms.** A factor on the gradients (a dropped division, gradients that are not cleared) hides from
 the loss under Adam, which divides it out (Kingma, Ba 2015, section 2.1). So the mean log of the
-gradient norm, and of the update norm, must agree to within 5 %, or what seeds cannot tell apart.
-"""
+gradient norm, and of the update norm, must agree to within 5 %, or what seeds cannot tell apart."""
 
 from __future__ import annotations
 
@@ -52,8 +51,7 @@ CAP = 0.05  # of the loss's drop over the run: no margin is larger
 
 def piece(values: Sequence[float], start: float, end: float) -> float:
     """Mean of the finite values between two shares of the length; at least one value; nan where
-    none is finite.
-    """
+    none is finite."""
     low = min(int(start * len(values)), max(0, len(values) - 1))
     part = [v for v in values[low : max(low + 1, math.ceil(end * len(values)))] if math.isfinite(v)]
     return fmean(part) if part else math.nan
@@ -84,8 +82,7 @@ def _columns(ev: Evidence, of: Callable[[Run], float]) -> tuple[list[float], lis
 @dataclass(frozen=True)
 class Tost:
     """Outcome: "inside", "worse", "better", "open" (more seeds), "none" (no loss). ``more``: pairs
-    still needed, estimated.
-    """
+    still needed, estimated."""
 
     outcome: str
     found: Difference
@@ -100,8 +97,7 @@ def _margin(ev: Evidence, mean: float, sd: float) -> float:
     do anyway, but no more than CAP of the drop. Elsewhere the smaller of those two.
 
     A share of a loss that crosses zero means nothing, and counts as 0: where such a loss does not
-    fall for certain, nothing is close enough.
-    """
+    fall for certain, nothing is close enough."""
     values = [v for a, _ in ev.pairs for v in curve(a) if math.isfinite(v)]
     crosses = bool(values) and min(values) < 0 < max(values)
     learned = [d for d in (drop(a) for a, _ in ev.pairs) if math.isfinite(d)]
@@ -255,8 +251,7 @@ def _level(run: Run, name: str) -> float:
 
 def level(ev: Evidence, name: str) -> Check | None:
     """Geometric mean of a norm over all steps, over seeds: within 5 %, or within what the seeds
-    cannot tell apart (99.9 %).
-    """
+    cannot tell apart (99.9 %)."""
     before, after = _columns(ev, lambda run: _level(run, name))
     if ev.effect == "recipe" or len(before) < LEAST:
         return None
@@ -293,8 +288,7 @@ def parts(ev: Evidence) -> Check | None:
 
     Within 10 %, or what seeds cannot tell apart (99.99 %, as there are a dozen of them). A group
     whose gradient is nothing beside the others' in all runs (a bias before a normalisation) holds
-    rounding, and tells nothing.
-    """
+    rounding, and tells nothing."""
     name = LAYERS
     if ev.effect == "recipe" or len(ev.pairs) < LEAST:
         return None

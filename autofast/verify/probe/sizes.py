@@ -4,8 +4,7 @@ kind of function, within models and beside them (record.Record.drawn).
 One draw for all samples of a batch, or one draw less, hardly shows in how much is drawn in all.
 With gradients and without it is counted apart: noise of an evaluation is none of a training.
 What a backward computes again and what compiled code draws is not counted; masks of dropout are
-counted by themselves (masks.py), generators that a script makes for itself in own.py.
-"""
+counted by themselves (masks.py), generators that a script makes for itself in own.py."""
 
 from __future__ import annotations
 
@@ -43,8 +42,7 @@ class Sizes:
     those of a generator that is given (a sampler's), and under "among" one of what these drew from.
     ``whole``: by kind and size how often that much was drawn with gradients, and ``idle``: without.
     ``evaluated``: with common random numbers a digest of
-    the calls without gradients since the last step, which are then none of the sequence.
-    """
+    the calls without gradients since the last step, which are then none of the sequence."""
 
     def __init__(self, probe: Probe, idle: Callable[[], bool]) -> None:
         self.probe, self.no_training = probe, idle
