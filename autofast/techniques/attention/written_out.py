@@ -21,7 +21,7 @@ from autofast.model.calls import is_method, put_into
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, line_of, live, parent_of, statement_of
 from autofast.model.syntax import VARIABLES, is_attribute
-from autofast.model.values import Const, Ext, Num, const, library_name
+from autofast.model.values import Const, Ext, are_numbers, const, library_name
 from autofast.rule import Effect, Refusal
 from autofast.techniques.attention.products import factors, is_tensor, of_scores, of_values
 
@@ -274,11 +274,7 @@ class _Reader:
 
     def is_number(self, expr: ast.expr) -> bool:
         """Whether it is a Python number in every run."""
-        found = self.script.values(expr)
-        return bool(found) and all(
-            isinstance(t, Num) or (isinstance(t, Const) and isinstance(t.value, (int, float)))
-            for t in found
-        )
+        return are_numbers(self.script.values(expr))
 
     # ----------------------------------------------------------------------------- up to the values
     def weights(self, node: ast.expr) -> bool:
