@@ -2183,12 +2183,48 @@ def pooled(net: str = POOLED, train: str = TRAIN) -> str:
     )
 
 
-def test_what_is_only_read_of_what_a_pass_keeps() -> None:
-    check(pooled(train=TRAIN.replace(BEFORE, SEEN + BEFORE)), "with torch.")
-    trained = pooled(train=TRAIN.replace(BEFORE, ENTROPY + BEFORE))
-    refused(trained, "may carry a gradient that is needed later")
-    added = POOLED.replace("self.last = w", "self.last += w").replace("None, True", "0.0, True")
-    refused(pooled(added, TRAIN.replace(BEFORE, SEEN + BEFORE)), "needed later")
+@pytest.mark.parametrize("read", [ENTROPY, SEEN, ENTROPY + SEEN])
+def test_what_each_pass_of_training_sets_anew(read: str) -> None:
+    check(
+        pooled(train=TRAIN.replace(BEFORE, read + BEFORE)),
+        "with torch.no_grad():" if read != SEEN else "with torch.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("part", "other"),
+    [
+        ("        x = pool(x)", "        x = pool(x) if len(x) > 2 else x"),
+        (
+            "            x = pool(x)\n",
+            "            if torch.rand(1) < 0.5:\n                continue\n            x = pool(x)\n",
+        ),
+        ("        for pool in self.pools:\n", "        for pool in self.pools[:1]:\n"),
+        (
+            "        for pool in self.pools:\n            x = pool(x)\n",
+            "        x = self.pools[0](x)\n",
+        ),
+        ("        if self.keep:\n", "        if x.sum() > 0:\n"),
+        (
+            "            self.last = w\n",
+            "            self.last = w if self.last is None else self.last\n",
+        ),
+    ],
+)
+def test_what_a_pass_may_leave_from_an_evaluation(part: str, other: str) -> None:
+    assert part in POOLED
+    text = pooled(POOLED.replace(part, other), TRAIN.replace(BEFORE, ENTROPY + BEFORE))
+    refused(text, "may carry a gradient that is needed later")
+
+
+def test_what_is_read_in_front_of_the_pass() -> None:
+    kept = "        kept = sum(pool.last.sum() for pool in model.pools if pool.last is not None)\n"
+    train = TRAIN.replace(
+        "        optimizer.zero_grad()\n", kept + "        optimizer.zero_grad()\n"
+    )
+    refused(
+        pooled(train=train.replace(BEFORE, "        loss = loss + kept\n" + BEFORE)), "needed later"
+    )
 
 
 def test_what_goes_into_a_tensor_of_the_forward() -> None:

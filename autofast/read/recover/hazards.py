@@ -293,6 +293,6 @@ def _needed(script: Script, region: Region, training: Training) -> Iterator[ast.
         node = site.node.target if isinstance(site.node, ast.AugAssign) else site.node
         if isinstance(node, ast.expr) and not ends_with_call(site.node, region):
             if carries_on(occurrence.result) and not is_only_looked_at(
-                script, site, training.all + training.handed_out
+                script, site, training.all + training.handed_out, region
             ):
                 yield node

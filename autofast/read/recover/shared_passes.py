@@ -26,6 +26,7 @@ from autofast.model.tensors import tensors_in
 from autofast.read.recover.escapes import ends_with_call
 from autofast.read.recover.leaks import root_of
 from autofast.read.recover.region import Region
+from autofast.read.recover.set_anew import is_set_before
 from autofast.read.recover.wanted import Wanted
 
 WHOLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
@@ -119,7 +120,7 @@ def keeps_inside(
         seen = root is not None and root.id in followed
         seen = seen or ends_with_call(site.node, region) or _is_new(script, site)
         if not seen and puts_gradients(occurrence):
-            if not is_only_looked_at(script, site, backwards):
+            if not is_only_looked_at(script, site, backwards, region):
                 return True
     return binds_elsewhere(script, region)
 
@@ -145,9 +146,10 @@ def puts_gradients(occurrence: Occurrence) -> bool:
     return any(t.grad for t in tensors_in(occurrence.result, *(g.values for g in given)))
 
 
-def is_only_looked_at(script: Script, site: Site, backwards: list[Stack]) -> bool:
+def is_only_looked_at(script: Script, site: Site, backwards: list[Stack], region: Region) -> bool:
     """``self.attention = weights`` in a forward, if no backward may reach it from where it is read,
-    or code that trains, or that a training loop runs, reads it only where the same call has set it.
+    or code that trains, or that a training loop runs, reads it only where the same call has set it,
+    or behind a pass that has.
     """
     target = site.node
     if site.kind != "set_attribute" or not isinstance(target, ast.Attribute):
@@ -159,7 +161,8 @@ def is_only_looked_at(script: Script, site: Site, backwards: list[Stack]) -> boo
     if any(isinstance(parent_of(n), ast.AugAssign) for n in stores):
         return False
     reads = [n for n in found if n not in stores and not any(hands_on(s, n) for s in stores)]
-    reads = [n for n in reads if Wanted(script).follow(n, ())]
+    follows = Wanted(script).follow
+    reads = [n for n in reads if follows(n, ()) and not is_set_before(script, n, region)]
     readers = {id(function_of(node)) for node in reads}
     trained = {id(_node(frame)) for stack in backwards for frame in stack}
     loops = {id(f.node) for stack in backwards for f in stack if isinstance(f, LoopFrame)}
