@@ -95,15 +95,24 @@ def steps(ev: Evidence) -> int:
     """
     a, b = ev.a.record.steps, ev.b.record.steps
     compiled = any(run.record.moments.compiling for run in (ev.a, ev.b))  # draws that none counts
-    kept = _state if compiled else str
-    states = [(kept(x.random), kept(y.random)) for x, y in zip(a, b, strict=False)]
-    until = next((i for i, (x, y) in enumerate(states) if x != y or not x), len(states))
+    states = [(x.random, y.random) for x, y in zip(a, b, strict=False)]
+    if compiled:
+        states = [(_state(x), _state(y)) for x, y in states]
+    until = next((i for i, (x, y) in enumerate(states) if not same_draws(x, y)), len(states))
     # A rate that falls on a plateau, by the numbers of the training.
     rates = ((x.lr, y.lr) for x, y in zip(a, b, strict=False))
     other = (i for i, (x, y) in enumerate(rates) if not _same_rates(x, y))
     until = min(until, next(other, until))
     other_step = other_data(ev)
     return until if other_step is None else min(until, other_step)
+
+
+def same_draws(x: str, y: str) -> bool:
+    """Of two digests of a step. What is drawn in evaluation alone stands last with common random
+    numbers: in one of the two alone, it shows in what is printed and saved, and in nothing else."""
+    one, two = x.split(), y.split()
+    evaluated = {*one[2:], *two[2:]}
+    return bool(x) and one[:2] == two[:2] and (len(evaluated) < 2 or "0" in evaluated)
 
 
 def _state(random: str) -> str:
@@ -128,9 +137,13 @@ def redrawn(ev: Evidence) -> bool:
     """
     workers = any(p.workers for run in (ev.a, ev.b) for r in run.records for p in r.passes)
     # Streams of which some are used by chance may meet again.
-    counted = [{**run.record.drawn.get("sizes", {}), "among": 0} for run in (ev.a, ev.b)]
+    counted = [{**run.record.drawn, "sizes": _sequence(run)} for run in (ev.a, ev.b)]
     alike = drawn_alike(ev.a, ev.b) and counted[0] == counted[1]
     return alike and not workers and not throughout(ev)
+
+
+def _sequence(run: Run) -> object:
+    return run.record.drawn.get("sizes", {}).get("sequence")
 
 
 def drawn_among(ev: Evidence) -> bool:
@@ -143,7 +156,7 @@ def drawn_among(ev: Evidence) -> bool:
 def drawn_alike(a: Run, b: Run) -> bool:
     """The same random numbers to the end."""
     states = [(x.random, y.random) for x, y in zip(a.record.steps, b.record.steps, strict=False)]
-    return bool(states) and all(x == y and x for x, y in states)
+    return bool(states) and all(same_draws(x, y) for x, y in states)
 
 
 def throughout(ev: Evidence) -> bool:
@@ -164,9 +177,11 @@ def _quiet(ev: Evidence) -> bool:
 
 def _masked_alike(ev: Evidence) -> int:
     """Over how many steps the same random states give the same dropout masks: precision and layout
-    are the same, and calls are not put together (loss and state need not tell: a mask may act on
-    gradients alone)."""
+    are the same, and neither calls nor masks are put together (loss and state need not tell: a mask
+    may act on gradients alone)."""
     if set(ev.a.record.precision) != set(ev.b.record.precision) or not in_order(ev):
+        return 0
+    if None not in (masks := [run.record.masks for run in (ev.a, ev.b)]) and masks[0] != masks[1]:
         return 0
     one, two = (_sizes(run.record) for run in (ev.a, ev.b))
     return min((step for step in one if one[step] != two.get(step, one[step])), default=steps(ev))

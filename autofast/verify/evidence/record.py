@@ -213,9 +213,7 @@ class Evaluation:
     Attributes:
         step: optimizer steps made before. samples: in all calls. sums: over all calls, a checksum
             of every tensor it was given, by name.
-        drew: calls in which random numbers were drawn. between: how often that happened between two
-            calls (of this model and the one before).
-        result: a checksum of what came out. squares: the sum of its squares.
+        result: a checksum of what came out.
     """
 
     model: int
@@ -223,10 +221,7 @@ class Evaluation:
     calls: int
     samples: int
     sums: Mapping[str, float]
-    drew: int
-    between: int
     result: float = 0.0
-    squares: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -309,10 +304,10 @@ class Record:
             many were drawn without. fed: passes
             again, with the items as a model was given them, where that is something else than the
             loader gave. evaluations: see ``Evaluation``. drawn: by model, "calls" in training, and
-            of the first ones those in which it "drew"; under "sizes" how often numbers (and orders,
-            or choices among many) were drawn in the first steps, by how many at a time, how
-            many "before" and in "all", and digests of the "sequence" of these calls and of what
-            they drew "among".
+            of the first ones those in which it "drew"; under "whole" how often numbers (and orders,
+            or choices among many) were drawn, by how many at a time, "idle": without gradients;
+            under "sizes" digests of the "sequence" of the first of these calls and of what they
+            drew "among".
             scalars: what TensorBoard was given: name, step (None: none was given), value.
             All of these only with ``Detail.state``.
         watched: what probe/watch.py gives, as lists and numbers; only with ``Detail.facts``.

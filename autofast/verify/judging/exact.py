@@ -55,9 +55,8 @@ def bitwise(ev: Evidence) -> Check:
     """
     name = "bit for bit"
     a, b = ev.a.record, ev.b.record
-    counted = [f"{len(a.losses)} losses"] + (
-        [f"{len(a.model)} tensors of the final model"] if a.model else []
-    )
+    counted = [f"{len(a.losses)} losses"]
+    counted += [f"{len(a.model)} tensors of the final model"] if a.model else []
     if not a.losses and not a.model:
         return unclear(name, UNSEEN)
     drawn = [course.trained_alike(a, run.record, draws=True) for run in (*ev.originals, ev.b)]
@@ -118,9 +117,8 @@ def as_close(ev: Evidence) -> Check:
     from each other, in losses and in final weights."""
     name = "as close as the original to itself"
     if len(ev.originals) < 2:
-        return unclear(
-            name, "the original was run only once; a longer --time-budget lets it run again"
-        )
+        text = "the original was run only once; a longer --time-budget lets it run again"
+        return unclear(name, text)
     if not ev.a.record.losses and not ev.a.record.model:
         return unclear(name, UNSEEN)
     words = []

@@ -200,11 +200,8 @@ def learns(ev: Evidence) -> tuple[Check | None, int]:
 def longer(ev: Evidence) -> str:
     """What goes further than these runs did."""
     cut = any(record.ending == "steps" for record in ev.a.records) or ev.a.samples
-    return (
-        "more steps (--steps N, 0 for all)"
-        if cut
-        else "a longer training (arguments of the script stand behind --)"
-    )
+    longer = "a longer training (arguments of the script stand behind --)"
+    return "more steps (--steps N, 0 for all)" if cut else longer
 
 
 def band(ev: Evidence) -> Check:

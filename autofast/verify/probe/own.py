@@ -131,6 +131,7 @@ class Own:
 
     def drawing(self, one: Any, name: str, args: Any) -> None:
         if self.common is not None and hasattr(one, "_autofast"):
+            self.common.turn()
             kind, key, counts = one._autofast
             text = self.common.before(key, name, args, counts)
             if text is not None:
