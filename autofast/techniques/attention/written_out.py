@@ -186,10 +186,12 @@ class _Reader:
                 return self._masked(a, Mask(where, b, kept=True)) or self._masked(b, Mask(where, a))
             case ast.BinOp(left=left, op=ast.Add(), right=right):
                 return self._masked(left, Mask(right)) or self._masked(right, Mask(left))
-            case ast.BinOp(left=left, op=ast.Mult(), right=right) if self.is_number(left):
+            case ast.BinOp(left=left, op=ast.Mult(), right=right) if are_numbers(
+                self.script.values(left)
+            ):
                 return self._scale(right, Scale(left, False))
             case ast.BinOp(left=left, op=(ast.Mult() | ast.Div()) as op, right=right) if (
-                self.is_number(right)
+                are_numbers(self.script.values(right))
             ):
                 return self._scale(left, Scale(right, isinstance(op, ast.Div)))
         return False
@@ -266,15 +268,11 @@ class _Reader:
         """The query without a factor that is written at it."""
         match query:
             case ast.BinOp(left=left, op=(ast.Mult() | ast.Div()) as op, right=right) if (
-                self.is_number(right)
+                are_numbers(self.script.values(right))
             ):
                 self.found.scale = Scale(right, isinstance(op, ast.Div))
                 return left
         return query
-
-    def is_number(self, expr: ast.expr) -> bool:
-        """Whether it is a Python number in every run."""
-        return are_numbers(self.script.values(expr))
 
     # ----------------------------------------------------------------------------- up to the values
     def weights(self, node: ast.expr) -> bool:
