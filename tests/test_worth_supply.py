@@ -194,3 +194,42 @@ def test_an_option_for_the_same_numbers_decides_about_algorithms() -> None:
     assert not apply("cudnn-benchmark", text, min_gain=0.01).fixes
     usual = text.replace("if args.same:\n    torch.backends.cudnn.deterministic = True\n", "")
     assert apply("cudnn-benchmark", usual, min_gain=0.01).fixes
+
+
+ATTENDING = """
+import torch
+from torch import nn
+from lib import sampler
+
+
+class Sequences(nn.Module):
+    def __init__(self, width={width}):
+        super().__init__()
+        self.items = nn.Embedding(9000, width)
+        self.attention = nn.MultiheadAttention(width, 1)
+        self.first, self.act = nn.Conv1d(width, width, kernel_size={kernel}), nn.ReLU()
+
+    def forward(self, x):
+        x = self.items(x).transpose(0, 1)
+        x = self.attention(x, x, x)[0].permute(1, 2, 0)
+        return self.act(self.first(x)).mean(2)
+
+
+device = torch.device("cuda")
+model = Sequences().to(device)
+optimizer = torch.optim.Adam(model.parameters())
+for step in range(100_000):
+    loss = model(torch.as_tensor(sampler.next_batch()).to(device)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("width", "kernel", "worth"), [(50, 1, False), (512, 1, True), (50, 9, True)]
+)
+def test_narrow_attention_gets_no_16_bits(width: int, kernel: int, worth: bool) -> None:
+    text = ATTENDING.format(width=width, kernel=kernel)
+    assert bool(apply("autocast grad-scaler", text, min_gain=0.01).fixes) is worth
+    assert apply("autocast grad-scaler", text).fixes

@@ -55,6 +55,7 @@ ATTENTION = re.compile(
     re.IGNORECASE,
 )
 TRANSFORMERS = re.compile(r"(?:pytorch_(?:pretrained_bert|transformers)|transformers)\.")
+MULTIPLIES = frozenset({"Linear", "MultiheadAttention", "Conv1d", *RECURRENT})
 TABLES = frozenset({"Embedding", "EmbeddingBag"})
 IMAGES = re.compile(r"Conv(?:Transpose)?[23]d")
 PRODUCTS = frozenset("matmul mm bmm einsum baddbmm".split())
@@ -216,7 +217,8 @@ def is_narrow(script: Script) -> bool:
     ones: of a policy, of a few columns.
     """
     models = _usual_models(script)
-    return bool(models) and all(_is_narrow(script, m) for m in models)
+    multiply = any(layer in MULTIPLIES for m in models for layer in m.layers)
+    return multiply and all(_is_narrow(script, m) for m in models)
 
 
 def goes_along_few(script: Script, batch: int) -> bool:
@@ -231,10 +233,11 @@ def _is_narrow(script: Script, model: Model) -> bool:
     parts = [t for t in parts_of(model.thing).values() if isinstance(t, Ext)]
     dense = [t for t in parts if t.name == "torch.nn.Linear"]
     recurrent = [t for t in parts if t.name.removeprefix("torch.nn.") in RECURRENT]
-    others = [t.name for t in parts if t not in (*dense, *recurrent) and t.name not in WRAPPERS]
+    along = [t for t in parts if _width(script, t) <= NARROW]
+    known = (*dense, *recurrent, *along)
+    others = [t.name for t in parts if t not in known and t.name not in WRAPPERS]
     return (
         _is_known(model)
-        and bool(dense or recurrent)
         and all(PLAIN.match(n.rsplit(".", 1)[-1]) and ".Conv" not in n for n in others)
         and (
             all(min(_sizes(script, t), default=LARGE) <= NARROW for t in dense)
@@ -242,6 +245,18 @@ def _is_narrow(script: Script, model: Model) -> bool:
         )
         and all(_hidden(script, t) <= RECURRING for t in recurrent)
     )
+
+
+def _width(script: Script, layer: Ext) -> int:
+    """The numbers of a position that attention, or a convolution of one position, works on; a large
+    number where it is not known, and of other layers.
+    """
+    found = None
+    if layer.name == "torch.nn.MultiheadAttention":
+        found = _size(script, layer, 0, "embed_dim")
+    if layer.name == "torch.nn.Conv1d" and _size(script, layer, 2, "kernel_size") == 1:
+        found = _size(script, layer, 1, "out_channels")
+    return LARGE if found is None else found
 
 
 def _is_known(model: Model) -> bool:

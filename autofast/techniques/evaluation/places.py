@@ -56,7 +56,7 @@ PLAIN = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.Ass
 # They make and keep no tensors.
 HARMLESS = (
     *("builtins.", "numpy.", "random.", "time.", "math.", "logging.", "tqdm.", "cv2.", "PIL."),
-    *("os.", "json.", LOADER),
+    *("os.", "json.", "copy.", LOADER),
 )
 # Kinds of events in which a tensor, a network or something unknown takes part.
 ASKING = frozenset(
