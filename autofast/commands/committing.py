@@ -33,13 +33,19 @@ class Step:
     diffs: tuple[FileDiff, ...]
 
 
-def write_patches(result: Rewritten, folder: Path, *, force: bool) -> list[Path]:
-    """Write the patches below ``folder``, in the order of their names; raises ``BadInput``, and
-    then nothing was written."""
+def refuse_notebooks(result: Rewritten) -> None:
+    """Raises ``BadInput`` where a notebook has changed."""
     if notebook := next((s.rel for s in result.texts if s.is_notebook), ""):
         raise BadInput(
             f"{notebook}: a patch of a notebook's code fits no file; write it with -o or --in-place"
         )
+
+
+def write_patches(result: Rewritten, folder: Path, *, force: bool) -> list[Path]:
+    """Write the patches below ``folder``, in the order of their names; raises ``BadInput``, and
+    then nothing was written.
+    """
+    refuse_notebooks(result)
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"{folder}: is not a folder; give another name")
     found = list(steps(result))
@@ -139,7 +145,8 @@ def _message(step: Step, records: Sequence[Record]) -> Iterator[str]:
 
 class Git:
     """``git("status")`` in a folder: what it prints; raises ``BadInput`` with its first words where
-    it fails."""
+    it fails.
+    """
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -163,7 +170,8 @@ class Git:
 
     def must_be_clean(self, files: Sequence[Path]) -> None:
         """Raises ``BadInput`` unless the folder is in a repository without changes, in which all of
-        ``files`` are known."""
+        ``files`` are known.
+        """
         changed = self("status", "--porcelain", "--untracked-files=no").splitlines()
         if changed:
             more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from autofast.commands.committing import refuse_notebooks
 from autofast.commands.files import Output, write_all
 from autofast.commands.rewriting import Rewritten
 from autofast.model.disk import real
@@ -23,7 +24,8 @@ Mode = Literal["diff", "file", "folder", "in-place", "patch", "patches", "commit
 @dataclass(frozen=True)
 class Destination:
     """What the user wants to have: ``path`` belongs to ``file``, ``folder``, ``patch`` and
-    ``patches``; ``keep``: what is rewritten in place, as it was."""
+    ``patches``; ``keep``: what is rewritten in place, as it was.
+    """
 
     mode: Mode = "diff"
     path: str = STDOUT
@@ -53,7 +55,8 @@ class Delivery:
 
 def deliver(result: Rewritten, to: Destination, style: Style) -> Delivery:
     """Write what is to be written; ``style`` is that of standard output. Raises ``BadInput``, and
-    then nothing was written."""
+    then nothing was written.
+    """
     if to.mode == "diff":
         return Delivery(diff.shown(result.diffs(), style).encode("utf-8", "backslashreplace"))
     if to.mode == "file":
@@ -80,7 +83,8 @@ def deliver(result: Rewritten, to: Destination, style: Style) -> Delivery:
 
 def _kept(result: Rewritten) -> Path | None:
     """A temporary folder with all files of the script as they are now, to be verified against; None
-    where none can be made."""
+    where none can be made.
+    """
     with suppress(OSError, BadInput):
         folder = Path(tempfile.mkdtemp(prefix="autofast-before-"))
         sources = result.script.sources
@@ -123,11 +127,9 @@ def _folder(result: Rewritten, to: Destination) -> Delivery:
 
 def _patch(result: Rewritten, to: Destination) -> Delivery:
     """The changes for ``git apply``: no file where there are none, as git calls an empty patch
-    corrupt."""
-    if notebook := next((source.rel for source in result.texts if source.is_notebook), ""):
-        raise BadInput(
-            f"{notebook}: a patch of a notebook's code fits no file; write it with -o or --in-place"
-        )
+    corrupt.
+    """
+    refuse_notebooks(result)
     data = diff.patch(result.diffs())
     if to.path == STDOUT:
         return Delivery(data)
