@@ -19,6 +19,7 @@ from autofast.write.placement import setup_place
 from autofast.write.spelling import torch_in, uses_gpu
 
 OFF = "torch.backends.cudnn.enabled"
+ASKED = gains.nothing("an option asks for the same numbers in every run, and decides beside it")
 
 
 @rule(
@@ -68,6 +69,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             place,
             message,
             edits=(*imports, Before(place, f"{torch}.backends.cudnn.benchmark = {value}")),
+            asks=None if value == "True" else ASKED,
         )
 
 

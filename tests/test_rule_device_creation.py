@@ -975,3 +975,9 @@ class Counted(torch.autograd.Function):
         run(found.text)["losses"]
         == run(SCRIPT.format(make="z = Counted.apply(x)", before=before))["losses"]
     )
+
+
+def test_the_device_of_what_has_been_asked_whether_it_is_on_a_gpu() -> None:
+    """A list that the reader takes it for as well has no ``is_cuda``."""
+    mixed = "y = [x, []][step % 1]\nz = torch.zeros(3, 4)\nif y.is_cuda:\n    z = z.cuda()"
+    assert made(mixed).lines == ["z = torch.zeros(3, 4, device=y.device)"]

@@ -1516,3 +1516,11 @@ def constant(worker):
     found = apply(RULE, text, files={"requirements.txt": requirements})
     assert ("num_workers=" in found.text) is has_workers
     assert has_workers or "requirements.txt:1" in found.refusals
+
+
+def test_workers_that_a_comment_counts_stay() -> None:
+    two = "DataLoader(Files(), batch_size=4, shuffle=True, num_workers=2)"
+    assert apply(RULE, script(two)).fixes
+    told = apply(RULE, script(f"{two}  # 8 workers may work faster"))
+    assert not told.fixes and "a comment there speaks of their number" in told.refusals
+    assert apply(RULE, script(f"{two}  # number of workers")).fixes

@@ -21,6 +21,7 @@ from tests.onerule import apply
 
 RULE = "persistent-workers"
 PLAIN = "DataLoader(Files(), batch_size=4, num_workers=4)"
+MADE = FILES.replace("torch.load(self.paths[index])", "torch.full((4,), float(index))")
 
 
 def rewritten(text: str, *rules: str) -> str:
@@ -178,14 +179,14 @@ def test_a_loader_that_is_used_once() -> None:
     ],
 )
 def test_a_training_of_one_epoch(epochs: str, more: str, worth: bool) -> None:
-    text = script("DataLoader(Files(), batch_size=4, num_workers=2)\n" + more)
+    text = script("DataLoader(Files(), batch_size=4, num_workers=2)\n" + more, dataset=MADE)
     found = apply(RULE, text.replace("range(3)", epochs), min_gain=0.01)
     assert bool(found.fixes) is worth
     assert all("one epoch" in f.gain.reason for f in found.findings if not f.worth and f.gain)
 
 
 def test_a_training_of_one_epoch_that_is_called_twice() -> None:
-    text = script("DataLoader(Files(), batch_size=4, num_workers=2)").replace(
+    text = script("DataLoader(Files(), batch_size=4, num_workers=2)", dataset=MADE).replace(
         "range(3)", "range(1)"
     )
     twice = text.replace("    loader = ", "    fit(").replace("num_workers=2)", "num_workers=2))")

@@ -523,3 +523,12 @@ def test_numbers_of_one_statement_are_written_anew_together(other: str) -> None:
     )
     done = apply("variable-api", text).text
     assert ("print(loss.item()" in done) is (other == "loss"), done
+
+
+def test_a_remark_that_speaks_of_wrapping_goes_with_it() -> None:
+    body = "# wrap them in Variable\nif cuda:\n    inputs = Variable(inputs.float())\nelse:\n    inputs = Variable(inputs)"
+    text = script(body).replace("losses = []", "losses, cuda = [], torch.cuda.is_available()")
+    done = both(text)
+    assert "Variable" not in done.text.replace("torch.autograd", "")
+    kept = text.replace("# wrap them in Variable", "# what the variable step takes")
+    assert "# what the variable step takes" in apply("variable-api", kept).text

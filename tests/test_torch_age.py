@@ -287,6 +287,12 @@ found = accuracy(output, target, topk=(1, 5))
             "",
             "gives ReduceLROnPlateau() `verbose`",
         ),
+        (
+            "import pytorch_lightning as pl\npl.Trainer(accelerator='auto', progress_bar_refresh_rate=50)",
+            (1, 13),
+            "",
+            "gives Trainer() `progress_bar_refresh_rate`, which is gone in Lightning 1.7",
+        ),
         ("import torch\ntorch.zeros(3, 3).symeig()", (1, 13), "", "uses torch.symeig"),
         ("import torch\ntorch.solve(torch.zeros(3, 3), torch.zeros(3, 3))", (1, 12), "", "torch.solve"),
         ("from torch._six import container_abcs, inf", (1, 13), "import collections.abc", "torch._six"),

@@ -428,3 +428,37 @@ def test_evaluations_of_other_data(tmp_path: Path, beside: tuple[str, str]) -> N
     assert check.passed is (beside[0] == "80:"), check
     if not check.passed:
         assert found.verdict is Sameness.DIFFERENT and "other data at every" in found.summary
+
+
+NOISY = JUDGED.replace("x[80:]", "x[80:] + 0.01 * torch.randn(16, 6)")
+AMONG = JUDGED.replace("x[80:]), y[80:]", "x[rows]), y[rows]").replace(
+    "        held", "        rows = 80 + torch.randperm(16)\n        held"
+)
+TWICE = NOISY.replace("        held", "        torch.rand(3)\n        held")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verdict", "told"),
+    [
+        (JUDGED, NOISY, Sameness.DIFFERENT, True),
+        (NOISY, JUDGED, Sameness.DIFFERENT, True),
+        (JUDGED, AMONG, Sameness.EQUIVALENT, True),
+        (AMONG, JUDGED, Sameness.EQUIVALENT, True),
+        (NOISY, TWICE, None, False),  # both draw, and not the same: prints tell nothing
+    ],
+    ids=["noise", "no noise", "in another order", "in one order", "other noise"],
+)
+def test_evaluations_that_draw(
+    tmp_path: Path, before: str, after: str, verdict: Sameness | None, told: bool
+) -> None:
+    """Training goes on as if they had drawn nothing."""
+    folder = tmp_path / "scripts"
+    folder.mkdir()
+    before, after = (text.replace("{held:.2f}", "{held:.5f}") for text in (before, after))
+    text = SCRIPT.replace('    print(f"epoch {epoch} loss {total / 6:.5f}")\n', before)
+    (folder / "train.py").write_text(text)
+    bench = Bench(tmp_path, folder)
+    found = bench.judge(Case("", "train", "unknown", ((before, after),), folder=folder), seeds=4)
+    bench.close()
+    assert found.summary.startswith(COMMON) is told, found
+    assert found.verdict is verdict or verdict is None and "printed" not in found.summary, found

@@ -261,8 +261,9 @@ def test_how_far_passes_are_cut(run_: Run, steps: int, samples: int) -> None:
 # --------------------------------------------------------------------------------- masks of dropout
 def masked(arm: str, *sizes: int, **more: Any) -> Run:
     """One entry of a mask for each of 8 samples and 4 features, twice in a step."""
-    made = trained(arm, 4, masks=sizes, modules={"0/body": "Linear(4)"}, **more)
-    return made
+    rates = (0.1,) * len(sizes)
+    more = {"masks": sizes, "mask_rates": rates, "modules": {"0/body": "Linear(4)"}, **more}
+    return trained(arm, 4, **more)
 
 
 @pytest.mark.parametrize(
@@ -284,9 +285,16 @@ def test_masks_of_dropout(sizes: tuple[int, ...], passed: bool) -> None:
 
 def test_dropout_may_be_called_by_other_means() -> None:
     runs = [masked("original", 32, dropouts=("0/drop",)), masked("original", 32, dropouts=("0/drop",))]  # fmt: skip
-    for sizes, passed in (((32,), True), ((4,), False)):
+    for sizes, passed in (((32,), True), ((4,), False), ((16, 16), True)):  # or in parts
         ev = gather("unknown", [*runs, masked("rewritten", *sizes)])
         assert found(inputs.modules(ev)).passed is passed
+
+
+@pytest.mark.parametrize(("left", "passed"), [(0, True), (1, True), (4, False)])
+def test_a_mask_of_numbers_may_become_one_of_dropout(left: int, passed: bool) -> None:
+    own = masked("original", drawn={"whole": {"numbers 32": 4}})
+    other = masked("rewritten", 32, 32, drawn={"whole": {"numbers 32": left}})
+    assert found(inputs.modules(gather("unknown", [own, own, other]))).passed is passed
 
 
 def probed(folder: Path, text: str) -> Record:
@@ -396,7 +404,7 @@ def sized(begun: float, ended: float, late: float = 0.0) -> Evidence:
     [
         ({}, False),
         ({"model": {"0/w": TensorPrint((4,), "float32", "b", 2.0, (1.0,) * 15 + (1.001,))}}, None),
-        ({"evaluations": (Evaluation(0, 2, 1, 8, {}, 0, 0, 0.7),)}, None),  # summed otherwise
+        ({"evaluations": (Evaluation(0, 2, 1, 8, {}, 0.7),)}, None),  # summed otherwise
         ({"saves": (Saved("best.pt", 2, {"w": TensorPrint((4,), "float32", "c", 2.0)}, {}),)}, None),
         ({"off": 1e-7}, None),
     ],
@@ -409,7 +417,7 @@ def test_weights_that_are_loaded_after_the_last_step(
 
     def ran(arm: str, sketch: float, **more: Any) -> Run:
         end = {"0/w": TensorPrint((4,), "float32", str(sketch), 2.0, (sketch,) * 16)}
-        seen = (Evaluation(0, 2, 1, 8, {}, 0, 0, 0.5), Evaluation(0, 8, 1, 8, {}, 0, 0, sketch))
+        seen = (Evaluation(0, 2, 1, 8, {}, 0.5), Evaluation(0, 8, 1, 8, {}, sketch))
         return trained(arm, 8, **{"model": end, "evaluations": seen, **more})
 
     runs = [ran("original", 1.0), ran("original", 1.0), ran("rewritten", 1.3, **change)]

@@ -21,19 +21,14 @@ from tests.test_verify_judge import LOSSES, MOVED, made
 from tests.verify_runs import record, run
 
 OWN = "rng = default_rng(0)"
-SIZES = {
-    "before": 100,
-    "all": 130000,
-    "sequence": 7,
-    "numbers 60": 24,
-    "numbers 2560": 48,
-    "choices 20": 24,
-}
+SIZES = {"wholes 2": 96, "numbers 60": 24, "numbers 2560": 48, "choices 20": 24, "choices 900": 4}
 
 
 def sized(arm: str = "original", more: dict[str, Any] | None = None, **other: Any) -> Run:
     sentences = dict.fromkeys((f"numbers {n}" for n in range(40, 52)), 2)
-    drawn = {"sizes": {**SIZES, **(sentences if other.pop("many", False) else {}), **(more or {})}}
+    idle = other.pop("idle", {})
+    whole = {**SIZES, **(sentences if other.pop("many", False) else {}), **(more or {})}
+    drawn = {"whole": whole, "idle": idle}
     losses = LOSSES if arm == "original" else (1.01, 0.9, 0.8, 0.7)
     return made(arm, losses, drawn=drawn, states=tuple(f"{arm}{i}" for i in range(4)), **other)
 
@@ -50,8 +45,18 @@ def sized(arm: str = "original", more: dict[str, Any] | None = None, **other: An
         ({"numbers 2560": 36, "numbers 640": 12}, {}, None),
         ({"numbers 60": 0, "numbers 30": 48}, {}, None),  # halves of the batches
         ({"numbers 60": 0, "numbers 2560": 0, "numbers 2620": 48}, {}, None),  # both at once
-        ({"numbers 60": 0, "before": 2000}, {}, None),  # for all steps before the first
-        ({"numbers 60": 0, "before": 2000, "all": 3000}, {}, False),  # once, and not again
+        ({"numbers 60": 0, "numbers 1440": 1}, {}, None),  # for all steps before the first
+        ({"numbers 60": 0, "numbers 300": 1}, {}, False),  # once, and not again
+        ({"choices 900": 1}, {}, False),  # one order for all epochs
+        ({"numbers 60": 1, "wholes 2": 0, "wholes 192": 1}, {}, False),  # at once, and one for all
+        ({"numbers 60": 0, "normals 60": 24}, {}, None),  # by another kind
+        ({"choices 900": 0, "choices 3600": 1}, {}, None),  # all orders at once
+        ({"choices 900": 0, "numbers 900": 4}, {}, None),  # by sorting numbers
+        ({"choices 900": 0, "numbers 1": 4}, {}, None),  # by a seed for each
+        ({"choices 900": 1}, {"script": ("a.py", OWN)}, "a generator of its own"),
+        ({"numbers 60": 0}, {"idle": {"numbers 60": 24}}, None),  # the same, without gradients
+        ({}, {"idle": {"numbers 60": 9}}, False),  # noise in an evaluation
+        ({}, {"idle": {"choices 900": 9}}, None),  # in another order
         ({f"numbers {n}": 0 for n in range(40, 52)}, {"many": True}, False),  # of sentences
         ({"numbers 60": 0, "choices 20": 48}, {}, None),  # a category in another way
         ({"numbers 60": 0, "numbers 1": 1440}, {}, None),  # each by itself
@@ -79,10 +84,10 @@ def test_draws_of_no_use_may_be_left_out() -> None:
     """Nothing but rounding parts the two."""
     left = {"numbers 60": 0}
     other = replace_losses(LOSSES, 1e-7)
-    after = made("rewritten", other, drawn={"sizes": {**SIZES, **left}})
-    plain = made(drawn={"sizes": SIZES})
+    after = made("rewritten", other, drawn={"whole": {**SIZES, **left}})
+    plain = made(drawn={"whole": SIZES})
     assert draws.check(gather("unknown", [plain, plain, after])) is None
-    moved = made(losses=replace_losses(LOSSES, 2e-7), detail=MOVED, drawn={"sizes": SIZES})
+    moved = made(losses=replace_losses(LOSSES, 2e-7), detail=MOVED, drawn={"whole": SIZES})
     assert draws.check(gather("unknown", [plain, plain, after, moved])) is None
 
 
@@ -125,61 +130,31 @@ for step in range(4):
 def test_sizes_of_draws_of_a_run(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(DRAWING)
     ran = probing.run(tmp_path, str(tmp_path / "train.py"), detail=FULL)
-    sizes = dict(ran.record.drawn["sizes"])
-    assert sizes.pop("sequence") and sizes.pop("among")
-    assert sizes.pop("all") > sizes["before"]
-    before = sizes.pop("before")  # the layer's own, and the first step's
-    assert sizes == {"numbers 24": 3, "choices 6": 3, "numbers 5": 3, "numbers 1": 3, "numbers 10": 3, "choices 1": 3, "numbers 12": 2, "numbers 8": 1}  # fmt: skip
-    assert before >= 7 + 24 + 5 + 8 + 11
+    drawn = ran.record.drawn
+    assert drawn["sizes"]["sequence"] and drawn["sizes"]["among"] and not drawn["idle"]
+    assert drawn["whole"] == {"numbers 7": 1, "normals 24": 4, "choices 6": 4, "normals 5": 4, "numbers 1": 4, "numbers 10": 4, "choices 1": 4, "numbers 12": 2, "numbers 8": 2}  # fmt: skip
 
 
-def evaluating(
-    arm: str = "original",
-    sums: tuple[float, ...] = (5.0, 5.0, 5.0),
-    drew: int = 0,
-    result: float = 1.0,
-    **more: Any,
-) -> Run:
-    found = tuple(
-        Evaluation(0, 1 + i, 2, 10, {"0": value}, drew, more.get("between", 0), result, 1.0)
-        for i, value in enumerate(sums)
-    )
-    return made(arm, evaluations=found, **{k: v for k, v in more.items() if k != "between"})
+def evaluating(arm: str = "original", sums: tuple[float, ...] = (5.0, 5.0, 5.0)) -> Run:
+    found = tuple(Evaluation(0, 1 + i, 2, 10, {"0": value}) for i, value in enumerate(sums))
+    return made(arm, evaluations=found)
 
 
 @pytest.mark.parametrize(
     ("before", "after", "passed", "words"),
     [
-        ({}, {}, True, ""),
-        ({}, {"drew": 2, "result": 1.1}, False, "random numbers are drawn in evaluation"),
-        ({"drew": 2}, {"result": 1.1}, False, "no random numbers are drawn in evaluation"),
-        ({}, {"drew": 2}, True, ""),  # and nothing comes of it
-        ({}, {"drew": 2, "result": 1.1, "states": tuple("xbcd")}, None, "would tell"),
-        ({"between": 1}, {"drew": 2, "result": 1.1}, True, ""),  # the place alone has changed
-        ({}, {"sums": (5.0, 5.1, 5.2)}, False, "input 0 of model 0 is another every time"),
-        ({"sums": (5.0, 6.0, 7.0)}, {"sums": (5.0, 5.1, 5.2)}, True, ""),
-        ({}, {"sums": (5.0 + 1e-8, 5.0, 5.0)}, True, ""),
+        ((5.0, 5.0, 5.0), (5.0, 5.0, 5.0), True, ""),
+        ((5.0, 5.0, 5.0), (5.0, 5.1, 5.2), False, "input 0 of model 0 is another every time"),
+        ((5.0, 6.0, 7.0), (5.0, 5.1, 5.2), True, ""),
+        ((5.0, 5.0, 5.0), (5.0 + 1e-8, 5.0, 5.0), True, ""),
     ],
 )
-def test_what_is_drawn_and_given_in_evaluation(
-    before: dict[str, Any], after: dict[str, Any], passed: bool | None, words: str
+def test_what_is_given_in_evaluation(
+    before: tuple[float, ...], after: tuple[float, ...], passed: bool, words: str
 ) -> None:
-    plain, other = evaluating(**before), evaluating("rewritten", **after)
+    plain, other = evaluating(sums=before), evaluating("rewritten", after)
     check = draws.check(gather("unknown", [plain, plain, other]))
     assert check is not None and check.passed is passed and words in check.text
-
-
-def test_seeds_are_not_asked_for_what_they_do_not_tell() -> None:
-    runs = [evaluating(seed=s) for s in (0, 0, 1)]
-    runs += [
-        evaluating("rewritten", seed=s, drew=2, result=1.1, states=tuple("xbcd")) for s in (0, 1)
-    ]
-    found = judge("unknown", runs)
-    assert (
-        found.verdict is Sameness.UNCLEAR
-        and "more seeds" not in found.summary
-        and not found.more_runs
-    )
 
 
 # ---------------------------------------------------------------------------------- what is printed
@@ -252,10 +227,11 @@ def test_a_number_that_is_always_the_same_is_no_loss() -> None:
 # ------------------------------------------------------------------------------- calls and rounding
 def test_streams_of_random_numbers_that_meet_again_are_not_the_same_draws() -> None:
     other = tuple(Call(0, 8, {"0": 9.0 + i}, i) for i in range(4))
-    plain = made(drawn={"sizes": SIZES})
-    moved = made(detail=MOVED, drawn={"sizes": SIZES})
+    drawn = {"whole": SIZES, "sizes": {"sequence": 7, "among": 1}}
+    plain, moved = made(drawn=drawn), made(detail=MOVED, drawn=drawn)
     for sequence, redrawn in ((7, True), (8, False)):
-        after = made("rewritten", calls=other, drawn={"sizes": {**SIZES, "sequence": sequence}})
+        after = {"whole": SIZES, "sizes": {"sequence": sequence, "among": 2}}
+        after = made("rewritten", calls=other, drawn=after)
         assert alike.redrawn(gather("unknown", [plain, plain, moved, after])) is redrawn
 
 

@@ -30,7 +30,7 @@ USUAL: Masks = ((64, 0.1), (64, 0.1), (32, 0.3))
 
 def dropping(arm: str, seed: int, masks: Masks, words: int = 0) -> Run:
     calls = tuple(Call(0, 8, {"0": float(i)}, i) for i in range(2))
-    drawn = {"0": {"calls": 2, "drew": 2}, "sizes": {"before": 0, f"numbers {words}": 1}}
+    drawn = {"0": {"calls": 2, "drew": 2}, "whole": {f"numbers {words}": 1}}
     sizes, rates = ([one[k] for one in masks] for k in (0, 1))
     return made(
         arm, seed=seed, masks=tuple(sizes), mask_rates=tuple(rates), calls=calls, drawn=drawn

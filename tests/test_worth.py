@@ -335,6 +335,39 @@ model = Net()""",
         assert not again.texts, "".join(again.texts.values())
 
 
+ACTING = """
+import random
+import torch
+from torch import nn
+from replay import Buffer, World
+
+device = torch.device("cuda")
+net = nn.Conv2d(4, 64, 8, stride=4), nn.ReLU(), nn.Flatten(), nn.Linear(64 * 20 * 20, 4)
+model = nn.Sequential(*net).to(device)
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+world, memory, seen, batch_size = World(), Buffer(), torch.zeros(1, 4, 84, 84), 32
+for count in range(1_000_000):
+    if random.random() > 0.1:
+        action = model(torch.Tensor(seen).to(device)).argmax(1).item()
+    seen = world.step(action)
+    if count % 64 == 0:
+        x, wanted = memory.sample(batch_size)
+        loss = nn.functional.mse_loss(model(x).max(1).values, wanted)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_a_step_in_few_iterations_is_what_trains_there(tmp_path: Path) -> None:
+    first = rewritten(tmp_path, ACTING)
+    assert {"autocast", "channels-last"} <= small(first)
+    (new,) = first.texts.values()
+    again = rewritten(tmp_path, new)
+    assert "no_grad" in new or "inference_mode" in new
+    assert not again.texts, "".join(again.texts.values())
+
+
 @pytest.mark.parametrize("text", [DIGITS, DIGITS + FINAL, ROWS])
 def test_the_simplest_scripts_get_few_lines(tmp_path: Path, text: str) -> None:
     (new,) = rewritten(tmp_path, text).texts.values()

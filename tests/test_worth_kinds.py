@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
-from textwrap import indent
 
 import pytest
 import torch
@@ -363,7 +362,7 @@ FOLDER = "datasets.ImageFolder(os.path.join(args.data, part), turned)"
     [
         ("datasets.ImageNet(args.data, part, transform=turned)", "/data", "", False),
         ("datasets.Places365(args.data, part, transform=turned)", "/data", "", False),
-        (FOLDER, "/data/ImageNet", "a folder, of which nothing else is known", True),
+        (FOLDER, "/data/ImageNet", "a folder, of which nothing else is known", False),
         ("datasets.CIFAR10(args.data, part == 'train', turned)", "/data/imagenet", "", True),
     ],
 )
@@ -372,7 +371,7 @@ def test_workers_stay_for_short_epochs(made: str, default: str, about: str, wort
     found = apply("persistent-workers", text, min_gain=0.01)
     assert bool(found.fixes) is worth
     reasons = [f.gain.reason for f in found.findings if f.gain and f.gain.known]
-    assert all("beside an epoch of" in r for r in reasons) and bool(reasons) is not worth
+    assert all("an epoch" in r for r in reasons) and bool(reasons) is not worth
 
 
 FILES = """
@@ -839,19 +838,26 @@ def test_what_no_run_that_trains_comes_to(call: str, apart: bool) -> None:
         )
 
 
+PAIRS = "in [(torch.zeros(8, 64), torch.zeros(8, 1))] * 900:"
+
+
 @pytest.mark.parametrize(
     ("ends", "worth"),
-    [("i >= 3", False), ("i == 500", True), ("i > len(y)", True), ("y.any()", True)],
+    [("i >= 3", False), ("i == 500", True), ("i > len(x)", True), ("x.any()", True)],
 )
 def test_a_look_at_the_first_batches(ends: str, worth: bool) -> None:
     """Tensors made for three batches of an epoch are next to nothing beside those of its steps."""
-    text = MODES.replace("{call}", "train()").replace(
-        "            optimizer.step()\n",
-        "            optimizer.step()\n"
-        "        for i, (x, y) in enumerate(loader):\n"
-        f"            if {ends}:\n                break\n"
-        "            shown = torch.zeros(8, 64).to(device)\n"
-        "            print(model(shown))\n",
+    text = (
+        MODES.replace("{call}", "train()")
+        .replace("in loader:", PAIRS)
+        .replace(
+            "            optimizer.step()\n",
+            "            optimizer.step()\n"
+            "        for i, x in enumerate([torch.zeros(8, 64)] * 900):\n"
+            f"            if {ends}:\n                break\n"
+            "            shown = torch.zeros(8, 64).to(device)\n"
+            "            print(model(shown))\n",
+        )
     )
     found = apply("device-creation", text, min_gain=0.01)
     assert ("shown = torch.zeros(8, 64, device=device)" in found.lines) is worth
@@ -859,7 +865,7 @@ def test_a_look_at_the_first_batches(ends: str, worth: bool) -> None:
 
 @pytest.mark.parametrize("seeded", [True, False])
 def test_a_row_of_numbers_is_drawn_where_the_seed_was_set(seeded: bool) -> None:
-    """One small copy is not worth other numbers; noise of the size of a batch is."""
+    """A copy is not worth other numbers."""
     text = MODES.replace("{call}", "train()").replace(
         "            optimizer.step()\n",
         "            optimizer.step()\n"
@@ -870,23 +876,13 @@ def test_a_row_of_numbers_is_drawn_where_the_seed_was_set(seeded: bool) -> None:
     head = "import torch\ntorch.manual_seed(0)\n" if seeded else ""
     found = apply("device-creation", head + text, min_gain=0.01)
     assert ("shift = torch.rand(len(x), device=device)" in found.lines) is not seeded
-    assert "noise = torch.randn(len(x), 64, device=device)" in found.lines
+    assert ("noise = torch.randn(len(x), 64, device=device)" in found.lines) is not seeded
 
 
-DRAWN = {
-    "torch.rand(x.shape[0]).to(device)": False,
-    "torch.rand(x.size()).to(device)": True,
-    "torch.rand(x.shape).to(device)": True,
-    "torch.randint(9, (len(x),)).to(device)": False,
-    "torch.randint(0, 9, size=(len(x), 1)).to(device)": False,
-    "torch.rand(len(x)).to(device)": False,
-    "torch.rand(len(x), 64).to(device)": True,
-    "torch.randint(9, (len(x), 64)).to(device)": True,
-}
-
-
-@pytest.mark.parametrize("drawn", DRAWN)
-def test_one_number_for_each_item_is_not_worth_others(drawn: str) -> None:
+@pytest.mark.parametrize(
+    "drawn", ["torch.rand(x.shape).to(device)", "torch.randint(9, (len(x),)).to(device)"]
+)
+def test_a_copy_is_not_worth_other_numbers(drawn: str) -> None:
     text = MODES.replace("{call}", "train()").replace(
         "            optimizer.step()\n",
         f"            optimizer.step()\n            print(model({drawn}.float() @ x).shape)\n",
@@ -896,7 +892,7 @@ def test_one_number_for_each_item_is_not_worth_others(drawn: str) -> None:
         for head in ("", "import torch\ntorch.manual_seed(0)\n")
     )
     assert any("device=device)" in line for line in plain)
-    assert any("device=device)" in line for line in seeded) is DRAWN[drawn]
+    assert not any("device=device)" in line for line in seeded)
 
 
 def test_an_order_is_not_worth_another_generator() -> None:
@@ -1334,12 +1330,9 @@ def test_what_is_made_for_a_pass_over_data_is_not_made_in_every_step(
     once: str, each: str, worth: bool
 ) -> None:
     text = LABELS.format(once=once, each=each)
-    assert bool(apply("device-creation", text, min_gain=0.01).fixes) is worth
-    start = text.index("    for label in")  # an evaluation, which takes a small part of an epoch
-    text = text[:start] + "    with torch.no_grad():\n" + indent(text[start:], "    ")
-    assert not apply("device-creation", text, min_gain=0.01).fixes
-    acting = text.replace("for x, y in test:", "for x in [torch.zeros(32, 80)] * 9:")
-    assert bool(apply("device-creation", acting, min_gain=0.01).fixes) is True
+    assert not apply("device-creation", text, min_gain=0.01).fixes  # beside the training
+    acting = text.replace("in loader:", "in [(torch.zeros(32, 80), torch.zeros(32, 10))] * 9:")
+    assert bool(apply("device-creation", acting, min_gain=0.01).fixes) is worth
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,11 @@ in an earlier walk is not walked again.
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import libcst as cst
 
@@ -63,6 +65,7 @@ from autofast.edit.parens import bare, fitted, parenthesised
 from autofast.edit.toplevel import BEFORE_ALL, Addition, additions, must_stay_above
 from autofast.model.source import ancestors
 
+WRAPPED = re.compile(r"(?i:\b(?:wrap|convert|turn|make|transform|put|to)\b).*\bVariables?\b")
 BELOW_IMPORTS = -1  # comes before everything of another rank, as what follows may need it
 
 
@@ -280,9 +283,11 @@ class EditPass(cst.CSTTransformer):
             case _, cst.FormattedString() as new:
                 return snippet.without_own_quotes(new)
             case cst.If() as old, cst.If() as new:
-                return self._restored(old, _without_idle_else(old, self._elif(old, new)))
+                return _without_false(
+                    old, self._restored(old, _without_idle_else(old, self._elif(old, new)))
+                )
             case (cst.SimpleStatementLine() | cst.BaseCompoundStatement()) as old, _:
-                return self._restored(old, updated_node)
+                return _without_false(old, self._restored(old, updated_node))
         return updated_node
 
     def _edited(self, old: cst.CSTNode, node: cst.CSTNode, edits: Sequence[Edit]) -> cst.CSTNode:
@@ -420,6 +425,19 @@ class EditPass(cst.CSTTransformer):
         if not lost:
             return new
         return new.with_changes(leading_lines=[*new.leading_lines, *lost])  # type: ignore[attr-defined]
+
+
+def _without_false(old: cst.CSTNode, new: cst.CSTNode) -> cst.CSTNode:
+    """A statement without remarks above it that speak of wrapping in ``Variable``, where it does so
+    no more.
+    """
+    lead = getattr(new, "leading_lines", ())
+    kept = [x for x in lead if x.comment is None or not WRAPPED.search(x.comment.value)]
+    if new is old or len(kept) == len(lead):
+        return new
+    told: list[Any] = [n.with_changes(leading_lines=()) for n in (old, new)]
+    before, after = ("Variable(" in cst.Module([n]).code for n in told)
+    return told[1].with_changes(leading_lines=kept) if before and not after else new
 
 
 def _wish(edit: Edit) -> object:

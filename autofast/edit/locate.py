@@ -26,30 +26,18 @@ Statement = cst.BaseSmallStatement | cst.BaseCompoundStatement
 
 # What a node of one tree may be in the other; a pair that is not in this table is a mistake of the
 # search.
+_ALIKE = (
+    "Attribute Await Call Dict DictComp GeneratorExp IfExp Lambda List ListComp Name NamedExpr Set SetComp"
+    " Subscript Tuple Yield"
+)
 KINDS: dict[type[ast.expr], tuple[type[cst.BaseExpression], ...]] = {
-    ast.Attribute: (cst.Attribute,),
-    ast.Await: (cst.Await,),
+    **{getattr(ast, name): (getattr(cst, name),) for name in _ALIKE.split()},
     ast.BinOp: (cst.BinaryOperation,),
     ast.BoolOp: (cst.BooleanOperation,),
-    ast.Call: (cst.Call,),
     ast.Compare: (cst.Comparison,),
     ast.Constant: (cst.BaseNumber, cst.BaseString, cst.Name, cst.Ellipsis),
-    ast.Dict: (cst.Dict,),
-    ast.DictComp: (cst.DictComp,),
-    ast.GeneratorExp: (cst.GeneratorExp,),
-    ast.IfExp: (cst.IfExp,),
     ast.JoinedStr: (cst.BaseString,),
-    ast.Lambda: (cst.Lambda,),
-    ast.List: (cst.List,),
-    ast.ListComp: (cst.ListComp,),
-    ast.Name: (cst.Name,),
-    ast.NamedExpr: (cst.NamedExpr,),
-    ast.Set: (cst.Set,),
-    ast.SetComp: (cst.SetComp,),
-    ast.Subscript: (cst.Subscript,),
-    ast.Tuple: (cst.Tuple,),
     ast.UnaryOp: (cst.UnaryOperation, cst.BaseNumber),
-    ast.Yield: (cst.Yield,),
     ast.YieldFrom: (cst.Yield,),
 }
 

@@ -12,45 +12,17 @@ import libcst as cst
 # How tightly an expression holds together; a place that needs level n takes expressions of level n
 # and above.
 (
-    ANY,
-    TUPLE,
-    TEST,
-    OR,
-    AND,
-    NOT,
-    COMPARE,
-    BITOR,
-    BITXOR,
-    BITAND,
-    SHIFT,
-    SUM,
-    PRODUCT,
-    UNARY,
-    POWER,
-    AWAIT,
-    PRIMARY,
-) = range(17)
+    ANY, TUPLE, TEST, OR, AND, NOT, COMPARE, BITOR, BITXOR, BITAND, SHIFT, SUM, PRODUCT, UNARY, POWER, AWAIT, PRIMARY
+) = range(17)  # fmt: skip
 
 _BINARY: dict[type[cst.BaseBinaryOp], int] = {
-    cst.BitOr: BITOR,
-    cst.BitXor: BITXOR,
-    cst.BitAnd: BITAND,
-    cst.LeftShift: SHIFT,
-    cst.RightShift: SHIFT,
-    cst.Add: SUM,
-    cst.Subtract: SUM,
-    cst.Power: POWER,
-}
+    cst.BitOr: BITOR, cst.BitXor: BITXOR, cst.BitAnd: BITAND, cst.LeftShift: SHIFT,
+    cst.RightShift: SHIFT, cst.Add: SUM, cst.Subtract: SUM, cst.Power: POWER,
+}  # fmt: skip
 _LEVELS: dict[type[cst.BaseExpression], int] = {
-    cst.NamedExpr: ANY,
-    cst.GeneratorExp: ANY,
-    cst.Yield: ANY,
-    cst.Tuple: TUPLE,
-    cst.Lambda: TEST,
-    cst.IfExp: TEST,
-    cst.Comparison: COMPARE,
-    cst.Await: AWAIT,
-}
+    cst.NamedExpr: ANY, cst.GeneratorExp: ANY, cst.Yield: ANY, cst.Tuple: TUPLE,
+    cst.Lambda: TEST, cst.IfExp: TEST, cst.Comparison: COMPARE, cst.Await: AWAIT,
+}  # fmt: skip
 # Places where an expression's own parentheses say nothing.
 _HOLDS_ONE = (cst.Arg, cst.Element, cst.DictElement, cst.Index)
 

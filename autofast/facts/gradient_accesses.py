@@ -56,22 +56,10 @@ DIFFERENTIATES = (
     "torch.func.",
     "torch.autograd.gradcheck",
 )
+# with apex there is no scaler, but where it goes
 HARMLESS = (
-    "torch.",
-    "builtins.",
-    "math.",
-    "time.",
-    "logging.",
-    "tqdm.",
-    "os.",
-    "sys.",
-    "copy.",
-    "itertools.",
-    "functools.",
-    "collections.",
-    "apex.amp.initialize",  # with it there is no scaler, but where it goes
-    "apex.amp.scale_loss",
-    "apex.amp.master_params",
+    *"torch. builtins. math. time. logging. tqdm. os. sys. copy. itertools. functools. collections.".split(),
+    *"apex.amp.initialize apex.amp.scale_loss apex.amp.master_params".split(),
 )
 
 

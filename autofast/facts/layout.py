@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 
+from autofast.facts.batch.samples import is_layer
 from autofast.facts.dimensions import rank
 from autofast.facts.parts import not_known
 from autofast.facts.precision.activations import is_activation
@@ -185,7 +186,7 @@ def _starts_flat(script: Script, thing: Thing, seen: set[int]) -> bool:
                 return True
             # Of a list, in an order that is not known.
             every = [t for g in thing.args.positional for t in g.values]
-            return all(_is_flat(t) or _is_elementwise(t) for t in every) and any(
+            return all(_is_flat(t) or is_layer(t, ELEMENTWISE) for t in every) and any(
                 _is_flat(t) for t in every
             )
         return _is_flat(thing)
@@ -215,13 +216,4 @@ def _is_flat(thing: Thing) -> bool:
         and thing.name.startswith("torch.nn.")
         and short.endswith("2d")
         and not short.startswith("Dropout")
-    )
-
-
-def _is_elementwise(thing: Thing) -> bool:
-    """A layer that works number by number, on any dimensions."""
-    return (
-        isinstance(thing, Ext)
-        and thing.name.startswith("torch.nn.")
-        and thing.name.rsplit(".", 1)[-1] in ELEMENTWISE
     )

@@ -38,23 +38,9 @@ from autofast.model.values import (
 from autofast.read.library.frameworks import is_lightning
 
 # the parameters of DataLoader that may be given by position
-POSITION = {
-    "dataset": 0,
-    "batch_size": 1,
-    "shuffle": 2,
-    "sampler": 3,
-    "batch_sampler": 4,
-    "num_workers": 5,
-    "collate_fn": 6,
-}
-POSITION |= {
-    "pin_memory": 7,
-    "drop_last": 8,
-    "timeout": 9,
-    "worker_init_fn": 10,
-    "multiprocessing_context": 11,
-    "generator": 12,
-}
+_POSITIONS = """dataset batch_size shuffle sampler batch_sampler num_workers collate_fn pin_memory drop_last timeout
+    worker_init_fn multiprocessing_context generator""".split()
+POSITION = {name: n for n, name in enumerate(_POSITIONS)}
 # Lightning iterates what these return once an epoch.
 EPOCH_HOOKS = frozenset({"train_dataloader", "val_dataloader"})
 # the same of loaders that ``fit(model, ...)`` is given; before 1.5, one was called

@@ -23,7 +23,7 @@ def is_only_filled(held: ast.Name, loop: ast.For) -> bool:
         return False
     for above in _above(loop):
         if names := [n for n in nodes_in(above, ast.Name) if n.id == held.id]:
-            return isinstance(above, ast.Assign) and len(names) == 1 and _is_empty(names[0])
+            return isinstance(above, ast.Assign) and len(names) == 1 and is_empty(names[0])
     return False
 
 
@@ -40,7 +40,8 @@ def _above(loop: ast.stmt) -> Iterator[ast.stmt]:
             return
 
 
-def _is_empty(name: ast.Name) -> bool:
+def is_empty(name: ast.Name) -> bool:
+    """Whether what binds the name there gives it a new, empty list."""
     match bound_to(name):
         case ast.List(elts=[]), True:
             return True

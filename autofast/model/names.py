@@ -6,6 +6,7 @@ import re
 import sys
 from functools import cache
 
+# fmt: off
 _MOVED = [
     (  # a public name by the module that defines it
         r"^torch\.(?:"
@@ -18,10 +19,7 @@ _MOVED = [
         r"torch.\1\2\3\4\5\6\7.\8",
     ),
     (r"^torch\.amp\.autocast$", "torch.autocast"),
-    (
-        r"^torch\.optim\.(?!lr_scheduler|swa_utils|_multi_tensor)[a-z_]\w*\.([A-Z]\w*)$",
-        r"torch.optim.\1",
-    ),
+    (r"^torch\.optim\.(?!lr_scheduler|swa_utils|_multi_tensor)[a-z_]\w*\.([A-Z]\w*)$", r"torch.optim.\1"),
     (r"^torch\.nn\.modules\.(?:\w+\.)?([A-Z]\w*)$", r"torch.nn.\1"),
     (r"^torch\.nn\.parallel\.DataParallel$", "torch.nn.DataParallel"),
     (r"^torch\.autograd\.(no_grad|enable_grad|set_grad_enabled|inference_mode)$", r"torch.\1"),
@@ -34,10 +32,7 @@ _MOVED = [
         r"^(?:lightning\.pytorch|pytorch_lightning)\.utilities\.model_helpers\.get_torchvision_model$",
         "torchvision.models.get_model",
     ),
-    (
-        r"^(?:lightning\.pytorch|pytorch_lightning)\.trainer\.(?:trainer\.)?Trainer\b",
-        "lightning.Trainer",
-    ),
+    (r"^(?:lightning\.pytorch|pytorch_lightning)\.trainer\.(?:trainer\.)?Trainer\b", "lightning.Trainer"),
     (r"^(?:lightning\.pytorch|pytorch_lightning)\b", "lightning"),
     (r"^tqdm(?:\.\w+)?\.(?:tqdm|trange|tqdm_notebook)$", "tqdm.tqdm"),
     (r"^torch\.(?:special|linalg|functional)\.", "torch."),
@@ -48,6 +43,7 @@ _MOVED = [
     (r"^torchvision\.models\.(?:\w+\.)?([a-z]\w*)$", r"torchvision.models.\1"),
     (r"^torchvision\.datasets\.(?:\w+\.)?([A-Z]\w*)$", r"torchvision.datasets.\1"),
 ]
+# fmt: on
 _PATTERNS = [(re.compile(p), r) for p, r in _MOVED]
 
 

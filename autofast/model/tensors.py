@@ -194,20 +194,10 @@ def dtype_of(thing: Thing) -> str:
     if isinstance(thing, Ref) and thing.name == "builtins.float":
         return "f64"  # as torch takes Python's own type
     table = {
-        "float64": "f64",
-        "double": "f64",
-        "float32": "f32",
-        "float": "f32",
-        "float16": "half",
-        "half": "half",
-        "bfloat16": "half",
-        "DoubleTensor": "f64",
-        "FloatTensor": "f32",
-        "HalfTensor": "half",
-        "LongTensor": "int",
-        "IntTensor": "int",
-        "ByteTensor": "int",
-        "BoolTensor": "int",
+        **dict.fromkeys(("float64", "double", "DoubleTensor"), "f64"),
+        **dict.fromkeys(("float32", "float", "FloatTensor"), "f32"),
+        **dict.fromkeys(("float16", "half", "bfloat16", "HalfTensor"), "half"),
+        **dict.fromkeys(("LongTensor", "IntTensor", "ByteTensor", "BoolTensor"), "int"),
     }
     if last in table:
         return table[last]

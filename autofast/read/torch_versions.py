@@ -130,7 +130,15 @@ METHODS = (
 )
 # Keywords of calls that are gone: the last torch, since when, and the keyword of today.
 _VERBOSE = ((2, 6), "in torch 2.7", "")
+_LIGHTNING = ((1, 13), "in Lightning 1.7, which is older than torch 2", "")
 GONE_KEYWORDS: dict[str, dict[str, tuple[Version, str, str]]] = {
+    **{
+        f"{package}.Trainer": dict.fromkeys(
+            "progress_bar_refresh_rate weights_summary checkpoint_callback flush_logs_every_n_steps".split(),
+            _LIGHTNING,
+        )
+        for package in ("pytorch_lightning", "lightning")
+    },
     ".backward": {"retain_variables": ((0, 4), "in torch 1.0", "retain_graph")},
     **{
         f"torch.optim.lr_scheduler.{name}": {"verbose": _VERBOSE}
@@ -142,54 +150,36 @@ GONE_KEYWORDS: dict[str, dict[str, tuple[Version, str, str]]] = {
 }
 # What is new: the first torch that has it.
 NEW: dict[str, Version] = {
-    "torch.no_grad": (0, 4),
-    "torch.as_tensor": (0, 4),
-    "torch.nn.Identity": (1, 1),
-    "torch.nn.MultiheadAttention": (1, 1),
-    "torch.nn.SyncBatchNorm": (1, 1),
-    "torch.utils.tensorboard.SummaryWriter": (1, 1),
-    "torch.optim.lr_scheduler.CyclicLR": (1, 1),
-    "torch.optim.lr_scheduler.CosineAnnealingWarmRestarts": (1, 1),
-    "torch.nn.Transformer": (1, 2),
-    "torch.nn.TransformerEncoder": (1, 2),
-    "torch.nn.TransformerEncoderLayer": (1, 2),
-    "torch.nn.Flatten": (1, 2),
-    "torch.optim.AdamW": (1, 2),
-    "torch.utils.data.IterableDataset": (1, 2),
-    "torch.optim.lr_scheduler.OneCycleLR": (1, 3),
-    "torch.nn.GELU": (1, 4),
-    "torch.true_divide": (1, 5),
-    "torch.cuda.amp.autocast": (1, 6),
-    "torch.cuda.amp.GradScaler": (1, 6),
-    "torch.optim.swa_utils.AveragedModel": (1, 6),
-    "torch.nn.SiLU": (1, 7),
-    "torch.amax": (1, 7),
-    "torch.quantile": (1, 7),
-    "torch.nan_to_num": (1, 8),
-    "torch.tile": (1, 8),
-    "torch.use_deterministic_algorithms": (1, 8),
-    "torch.nn.LazyLinear": (1, 8),
-    "torch.inference_mode": (1, 9),
-    "torch.nn.Mish": (1, 9),
-    "torch.autocast": (1, 10),
-    "torch.amp.autocast": (1, 10),
-    "torch.concat": (1, 10),
-    "torch.optim.NAdam": (1, 10),
-    "torch.optim.RAdam": (1, 10),
-    "torch.optim.lr_scheduler.ConstantLR": (1, 10),
-    "torch.optim.lr_scheduler.LinearLR": (1, 10),
-    "torch.optim.lr_scheduler.SequentialLR": (1, 10),
-    "torch.cuda.mem_get_info": (1, 11),
-    "torch.set_float32_matmul_precision": (1, 12),
-    "torch.compile": (2, 0),
-    "torch.func.functional_call": (2, 0),
-    "torch.func.grad": (2, 0),
-    "torch.func.vmap": (2, 0),
-    "torch.set_default_device": (2, 0),
-    "torch.nn.functional.scaled_dot_product_attention": (2, 0),
-    "torch.amp.GradScaler": (2, 3),
-    "torch.amp.custom_fwd": (2, 4),
-    "torch.amp.custom_bwd": (2, 4),
+    f"torch.{name}": version
+    for version, names in {
+        (0, 4): "no_grad as_tensor",
+        (
+            1,
+            1,
+        ): "nn.Identity nn.MultiheadAttention nn.SyncBatchNorm utils.tensorboard.SummaryWriter "
+        "optim.lr_scheduler.CyclicLR optim.lr_scheduler.CosineAnnealingWarmRestarts",
+        (1, 2): "nn.Transformer nn.TransformerEncoder nn.TransformerEncoderLayer nn.Flatten "
+        "optim.AdamW utils.data.IterableDataset",
+        (1, 3): "optim.lr_scheduler.OneCycleLR",
+        (1, 4): "nn.GELU",
+        (1, 5): "true_divide",
+        (1, 6): "cuda.amp.autocast cuda.amp.GradScaler optim.swa_utils.AveragedModel",
+        (1, 7): "nn.SiLU amax quantile",
+        (1, 8): "nan_to_num tile use_deterministic_algorithms nn.LazyLinear",
+        (1, 9): "inference_mode nn.Mish",
+        (
+            1,
+            10,
+        ): "autocast amp.autocast concat optim.NAdam optim.RAdam optim.lr_scheduler.ConstantLR "
+        "optim.lr_scheduler.LinearLR optim.lr_scheduler.SequentialLR",
+        (1, 11): "cuda.mem_get_info",
+        (1, 12): "set_float32_matmul_precision",
+        (2, 0): "compile func.functional_call func.grad func.vmap set_default_device "
+        "nn.functional.scaled_dot_product_attention",
+        (2, 3): "amp.GradScaler",
+        (2, 4): "amp.custom_fwd amp.custom_bwd",
+    }.items()
+    for name in names.split()
 }
 NEW_KEYWORDS: dict[str, dict[str, Version]] = {
     "torch.utils.data.DataLoader": {

@@ -25,17 +25,9 @@ from autofast.model.tensors import target_of
 from autofast.model.values import Ext, Inst, const
 
 NESTS = (
-    ast.If,
-    ast.For,
-    ast.AsyncFor,
-    ast.While,
-    ast.Try,
-    ast.With,
-    ast.AsyncWith,
-    ast.Match,
-    ast.match_case,
-    ast.ExceptHandler,
-)
+    ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With, ast.AsyncWith, ast.Match,
+    ast.match_case, ast.ExceptHandler,
+)  # fmt: skip
 
 
 def setup_place(script: Script) -> ast.stmt | None:

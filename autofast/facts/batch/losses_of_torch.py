@@ -51,29 +51,19 @@ LOSSES = {
         "log_probs", "targets", "input_lengths", "target_lengths", fine="blank zero_infinity"
     ),
 }
-CLASSES = {
-    "CrossEntropyLoss": "cross_entropy",
-    "NLLLoss": "nll_loss",
-    "NLLLoss2d": "nll_loss",
-    "MSELoss": "mse_loss",
-    "L1Loss": "l1_loss",
-    "SmoothL1Loss": "smooth_l1_loss",
-    "HuberLoss": "huber_loss",
-    "BCELoss": "binary_cross_entropy",
-    "BCEWithLogitsLoss": "binary_cross_entropy_with_logits",
-    "KLDivLoss": "kl_div",
-    "PoissonNLLLoss": "poisson_nll_loss",
-    "GaussianNLLLoss": "gaussian_nll_loss",
-    "SoftMarginLoss": "soft_margin_loss",
-    "MultiLabelSoftMarginLoss": "multilabel_soft_margin_loss",
-    "MultiLabelMarginLoss": "multilabel_margin_loss",
-    "MultiMarginLoss": "multi_margin_loss",
-    "CTCLoss": "ctc_loss",
-    "HingeEmbeddingLoss": "hinge_embedding_loss",
-    "CosineEmbeddingLoss": "cosine_embedding_loss",
-    "MarginRankingLoss": "margin_ranking_loss",
-    "TripletMarginLoss": "triplet_margin_loss",
-}
+CLASSES: dict[str, str] = dict(
+    pair.split("=")
+    for pair in """
+    CrossEntropyLoss=cross_entropy NLLLoss=nll_loss NLLLoss2d=nll_loss MSELoss=mse_loss
+    L1Loss=l1_loss SmoothL1Loss=smooth_l1_loss HuberLoss=huber_loss BCELoss=binary_cross_entropy
+    BCEWithLogitsLoss=binary_cross_entropy_with_logits KLDivLoss=kl_div
+    PoissonNLLLoss=poisson_nll_loss GaussianNLLLoss=gaussian_nll_loss
+    SoftMarginLoss=soft_margin_loss MultiLabelSoftMarginLoss=multilabel_soft_margin_loss
+    MultiLabelMarginLoss=multilabel_margin_loss MultiMarginLoss=multi_margin_loss CTCLoss=ctc_loss
+    HingeEmbeddingLoss=hinge_embedding_loss CosineEmbeddingLoss=cosine_embedding_loss
+    MarginRankingLoss=margin_ranking_loss TripletMarginLoss=triplet_margin_loss
+    """.split()
+)
 
 
 def loss_called(callee: Thing) -> tuple[Loss, Ext | None] | None:

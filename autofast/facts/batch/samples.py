@@ -5,7 +5,7 @@ computed, and of a run of a function.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from autofast.facts.batch.kinds import FREE, Kind, combined, one_of, unknown
@@ -123,11 +123,11 @@ def skipped(script: Script) -> ast.AST | None:
     return None
 
 
-def is_layer(thing: Thing) -> bool:
+def is_layer(thing: Thing, among: Collection[str] = LAYERS) -> bool:
     return (
         isinstance(thing, Ext)
         and thing.name.startswith("torch.nn.")
-        and thing.name.rsplit(".", 1)[-1] in LAYERS
+        and thing.name.rsplit(".", 1)[-1] in among
     )
 
 

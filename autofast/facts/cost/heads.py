@@ -44,6 +44,9 @@ NARROW = 128
 # So few layers with such sides are bound by launches: 512 rows through one of them are 0.27 GFLOP,
 # 5 to 15 µs of a GPU.
 SMALL, FEW = 512, 6
+# A recurrent layer of so many numbers is bound by its steps, one after the other; any is, where so
+# few sequences go along it together.
+RECURRING, TOGETHER = 256, 4
 MANY = 2  # convolutions for each other layer, beside which what these multiply is little
 # Networks and layers that attend from each position to all others.
 ATTENTION = re.compile(
@@ -51,6 +54,8 @@ ATTENTION = re.compile(
     r"|(?:torchvision|timm|vit_pytorch)\.(?:\w+\.)*(?:vit|swin|deit|beit|maxvit)",
     re.IGNORECASE,
 )
+TRANSFORMERS = re.compile(r"(?:pytorch_(?:pretrained_bert|transformers)|transformers)\.")
+MULTIPLIES = frozenset({"Linear", "MultiheadAttention", "Conv1d", *RECURRENT})
 TABLES = frozenset({"Embedding", "EmbeddingBag"})
 IMAGES = re.compile(r"Conv(?:Transpose)?[23]d")
 PRODUCTS = frozenset("matmul mm bmm einsum baddbmm".split())
@@ -104,12 +109,19 @@ def convolves(script: Script) -> bool:
 
 def takes_words(script: Script) -> bool:
     """Whether the models that are trained by default look up what they are given in tables, as
-    those of texts do, and none of them convolves images.
+    those of texts do, and none of them convolves.
     """
-    models = _usual_models(script)
-    return bool(models) and all(
-        not m.unknown and m.layers & TABLES and not any(map(IMAGES.match, m.layers)) for m in models
-    )
+    layers = {layer for m in _usual_models(script) for layer in m.layers}
+    unknown = any(m.unknown for m in _usual_models(script))
+    return not unknown and bool(layers & TABLES) and not any("Conv" in x for x in layers)
+
+
+def is_pretrained(script: Script) -> bool:
+    """Whether a model that is trained by default is a transformer of a library, or extends one."""
+    things = [t for m in _usual_models(script) for t in (m.thing, *parts_of(m.thing).values())]
+    names = {n for t in things if isinstance(t, Inst) for n in t.cls.external}
+    names |= {t.name for t in things if isinstance(t, Ext)}
+    return any(map(TRANSFORMERS.match, names))
 
 
 def multiplies(script: Script) -> str:
@@ -205,24 +217,46 @@ def is_narrow(script: Script) -> bool:
     ones: of a policy, of a few columns.
     """
     models = _usual_models(script)
-    return bool(models) and all(_is_narrow(script, m) for m in models)
+    multiply = any(layer in MULTIPLIES for m in models for layer in m.layers)
+    return multiply and all(_is_narrow(script, m) for m in models)
+
+
+def goes_along_few(script: Script, batch: int) -> bool:
+    """Whether recurrent layers go along a few sequences, and no image is convolved."""
+    layers = {layer for m in _usual_models(script) for layer in m.layers}
+    return (
+        0 < batch <= TOGETHER and bool(layers & {*RECURRENT}) and not any(map(IMAGES.match, layers))
+    )
 
 
 def _is_narrow(script: Script, model: Model) -> bool:
     parts = [t for t in parts_of(model.thing).values() if isinstance(t, Ext)]
     dense = [t for t in parts if t.name == "torch.nn.Linear"]
     recurrent = [t for t in parts if t.name.removeprefix("torch.nn.") in RECURRENT]
-    others = [t.name for t in parts if t not in (*dense, *recurrent) and t.name not in WRAPPERS]
+    along = [t for t in parts if _width(script, t) <= NARROW]
+    known = (*dense, *recurrent, *along)
+    others = [t.name for t in parts if t not in known and t.name not in WRAPPERS]
     return (
         _is_known(model)
-        and bool(dense or recurrent)
         and all(PLAIN.match(n.rsplit(".", 1)[-1]) and ".Conv" not in n for n in others)
         and (
             all(min(_sizes(script, t), default=LARGE) <= NARROW for t in dense)
             or (len(dense) <= FEW and all(_is_small(script, t) for t in dense))
         )
-        and all(_hidden(script, t) <= NARROW for t in recurrent)
+        and all(_hidden(script, t) <= RECURRING for t in recurrent)
     )
+
+
+def _width(script: Script, layer: Ext) -> int:
+    """The numbers of a position that attention, or a convolution of one position, works on; a large
+    number where it is not known, and of other layers.
+    """
+    found = None
+    if layer.name == "torch.nn.MultiheadAttention":
+        found = _size(script, layer, 0, "embed_dim")
+    if layer.name == "torch.nn.Conv1d" and _size(script, layer, 2, "kernel_size") == 1:
+        found = _size(script, layer, 1, "out_channels")
+    return LARGE if found is None else found
 
 
 def _is_known(model: Model) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 
-from autofast.facts.cost import machine
 from autofast.facts.cost.shapes import Shape
 from autofast.facts.input_shapes import CROPS
 from autofast.facts.transforms import steps_of
@@ -27,21 +26,17 @@ from autofast.model.values import (
 
 # torchvision's sets of equal images: channels and sides, and the images of their training sets
 NATIVE = {
-    "MNIST": (1, 28, 60_000),
-    "FashionMNIST": (1, 28, 60_000),
-    "KMNIST": (1, 28, 60_000),
-    "QMNIST": (1, 28, 60_000),
-    "EMNIST": (1, 28, 112_800),
-    "USPS": (1, 16, 7_291),
-    "CIFAR10": (3, 32, 50_000),
-    "CIFAR100": (3, 32, 50_000),
-    "SVHN": (3, 32, 73_257),
+    "MNIST": (1, 28, 60_000), "FashionMNIST": (1, 28, 60_000), "KMNIST": (1, 28, 60_000),
+    "QMNIST": (1, 28, 60_000), "EMNIST": (1, 28, 112_800), "USPS": (1, 16, 7_291),
+    "CIFAR10": (3, 32, 50_000), "CIFAR100": (3, 32, 50_000), "SVHN": (3, 32, 73_257),
     "STL10": (3, 96, 5_000),
-}
+}  # fmt: skip
 TENSORS = "torch.utils.data.TensorDataset"
 SUBSET, SPLIT = "torch.utils.data.Subset", "torch.utils.data.random_split"
 ONCE = ("SequentialSampler", "SubsetRandomSampler", "DistributedSampler")
 SIZED = frozenset({"zeros", "ones", "rand", "randn", "empty"})
+# sets of files of any size
+FOLDERS = frozenset({"ImageFolder", "ImageNet", "Places365", "CelebA", "LSUN"})
 # Transforms that leave the size of an image as it is.
 SAME_SIZE = frozenset(
     """ToTensor PILToTensor ToImage ToDtype ConvertImageDtype Normalize RandomHorizontalFlip RandomVerticalFlip RandomRotation
@@ -93,17 +88,11 @@ def item(script: Script, dataset: Dataset) -> Shape | None:
         channels, side, _ = NATIVE[name]
         args = thing.args
         side_of = _side(args.get(-1, "transform"), side) if args is not None else None
-        return None if side_of is None else Shape(channels, (side_of, side_of))
+        return Shape(channels, (side_of, side_of)) if side_of else None
+    if name in FOLDERS and isinstance(thing, Ext):
+        side_of = _side(thing.args.get(-1, "transform"), 0)
+        return Shape(3, (side_of, side_of)) if side_of else None
     return None
-
-
-def making(loader: Loader) -> float:
-    """Seconds that workers take to make a batch of an image set in memory, image by image, at the
-    least; 0 of other data.
-    """
-    size, things = batch_size(loader) or 0, [d.thing for d in loader.datasets]
-    one_by_one = all(isinstance(t, Ext) and library_name_of(t) in NATIVE for t in things)
-    return size * machine.PICTURE / machine.WORKERS if things and one_by_one else 0.0
 
 
 def batches(script: Script, loader: Loader) -> int | None:

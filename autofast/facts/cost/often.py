@@ -133,6 +133,10 @@ class Often:
         """Whether a place moves batches of a loader to the device, or makes the loader."""
         return bool(self._moved(node))
 
+    def decodes(self, node: ast.AST) -> bool:
+        """Whether images or sound are among what is moved there."""
+        return any("decode" in d.reads for x in self._moved(node) for d in x.datasets)
+
     def channels(self, node: ast.AST) -> set[int | None]:
         """How many channels the images have that are moved there; None among them: not known."""
         shapes = [item(self.script, d) for x in self._moved(node) for d in x.datasets]
@@ -168,15 +172,15 @@ class Often:
         steps = [step.loop for step in self.training]
         return any(inside(stack, loop) for stack in self.ways(node) for loop in steps)
 
-    def only_evaluates(self, node: ast.AST) -> bool:
-        """Whether the script comes to a place in loops over batches alone that train nothing, and
-        without gradients.
+    def is_beside_training(self, node: ast.AST) -> bool:
+        """Whether a place is in no step, or in an evaluation there; not where a policy acts for its
+        training, which goes through no loader.
         """
-        found = [o for site in self.script.log.within(node) for o in site]
-        within = any(inside(o.stack, step.loop) for o in found for step in self.training)
-        return bool(found and self.training and not within) and all(
-            o.grad in ("off", "inference") and any(f.loaders for f in loops(o.stack)) for o in found
-        )
+        ways, steps = self.ways(node), [step.loop for step in self.training]
+        trained = any(self.trains_with(use) for x in self.script.loaders for use in x.uses)
+        trained = trained or all(any(inside(w, loop) for loop in steps) for w in ways)
+        each = any(is_each_turn(w, loop) for w in ways for loop in steps)
+        return bool(ways) and trained and not each
 
     def ways(self, node: ast.AST) -> list[Stack]:
         """The ways of the script to a place; of a decorator, to the code of its function."""
@@ -252,14 +256,14 @@ class Often:
         return False
 
     def _every(self, gate: ast.AST) -> int:
-        """The turns of a loop of which one passes a condition: 100 of ``if step % 100 == 0``, as
-        far as they are known; else 0.
+        """The turns of a loop of which one passes a condition: 100 of ``if step % 100 == 0``; of
+        one that is not known, as many as are seldom; 0 of other conditions.
         """
         test = gate.test if isinstance(gate, ast.If) else gate
         parts = [
             n for n in ast.walk(test) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod)
         ]
-        return min((number(self.script.values(n.right)) or 0 for n in parts), default=0)
+        return min((number(self.script.values(n.right)) or SELDOM for n in parts), default=0)
 
     def is_outside(self, way: Stack) -> bool:
         """Outside of all loops around the training steps, and these turn more than once."""

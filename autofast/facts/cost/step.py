@@ -10,7 +10,8 @@ from functools import cached_property
 
 from autofast.facts.by_default import not_by_default
 from autofast.facts.cost import machine
-from autofast.facts.cost.inputs import batch_size, item, making, number
+from autofast.facts.cost.inputs import batch_size, item, number
+from autofast.facts.cost.items import making
 from autofast.facts.cost.machine import Machine
 from autofast.facts.cost.network import Network
 from autofast.facts.cost.often import Often
@@ -142,6 +143,14 @@ class Cost(Often):
         """The same on a CPU, with arithmetic too short rather than too long."""
         return self._estimate(machine.FAST_CPU, 1)
 
+    @cached_property
+    def fetched(self) -> float:
+        """Seconds in which an item of the training data comes, where the script has so few workers
+        that read files; 0 where nothing is known of that.
+        """
+        mine = [x for x in self.script.loaders if "training" in self.purposes(x)]
+        return min((making(self.script, x) / (batch_size(x) or 1) for x in mine), default=0.0)
+
     def _estimate(self, on: Machine, rows: int, besides: frozenset[str] = HEAVY) -> Estimate | str:
         key = on, besides
         if key not in self._estimates:
@@ -163,7 +172,7 @@ class Cost(Often):
     def _step(self, step: Step, on: Machine, rows: int, convolving: bool) -> Estimate:
         """``convolving``: what convolves alone, as a loss of its own class does not."""
         total = Work()
-        passes = [(s, o) for s, o in _passes(step) if not self._is_rare(s.node, step.loop)]
+        passes = [(s, o) for s, o in _passes(step) if self._is_in(s.node, step)]
         passes = [(s, o) for s, o in passes if not convolving or _may_convolve(o.this)]
         if not passes:
             raise Unsized("what runs in a step is not known")
@@ -185,15 +194,24 @@ class Cost(Often):
             total.parameters,
             total.tensors,
             on.overlaps,
-            max((making(x) for _, o in passes for x in self._loaders(_inputs(o))), default=0.0),
+            max(
+                (making(self.script, x) for _, o in passes for x in self._loaders(_inputs(o))),
+                default=0.0,
+            ),
         )
 
-    def _is_rare(self, node: ast.AST, loop: ast.AST) -> bool:
-        """Whether few iterations of a step's loop come to a place: a test every 50 steps."""
-        if not isinstance(loop, LOOPS):
-            return False
-        graph = self.script.analysis(Flow).graph(loop)
-        return frequency(graph, node, loop) is Frequency.RARE
+    def _is_in(self, node: ast.AST, step: Step) -> bool:
+        """Whether a place runs as the update does: not a test every 50 steps; not what acts in
+        every iteration, where few of them train.
+        """
+        if not isinstance(step.loop, LOOPS):
+            return True
+        graph = self.script.analysis(Flow).graph(step.loop)
+        here, *updates = (
+            frequency(graph, n, step.loop) is Frequency.RARE
+            for n in (node, *(u.node for u in step.updates))
+        )
+        return here is bool(updates and all(updates))
 
     def _computes(self, functions: frozenset[str]) -> str:
         for (kind, _), site in self.script.log.each():
@@ -243,7 +261,7 @@ class Cost(Often):
         sizes = {batch_size(x) for x in found}
         shapes = {item(self.script, d) for x in found for d in x.datasets}
         batch = max((n for n in sizes if n is not None), default=0) if None not in sizes else 0
-        batch = batch or self._named
+        batch = batch or self.named
         tried: list[Shape] = [s for s in shapes if s is not None] if len(shapes) == 1 else []
         for shape in tried:
             try:
@@ -261,7 +279,7 @@ class Cost(Often):
         return self._through(thing, Shape(None, self._square(thing))), batch
 
     @cached_property
-    def _named(self) -> int:
+    def named(self) -> int:
         """The largest number that the script calls the size of a batch (``args.batch_size``); 0
         where it has none.
         """
@@ -299,11 +317,14 @@ class Cost(Often):
 def _passes(step: Step) -> Iterator[tuple[Site, Occurrence]]:
     """Each model at each place where every step calls it: not for samples now and then."""
     seen: set[tuple[int, int]] = set()
+    updated = {
+        f.way for u in step.updates for o in u.site for f in o.stack if isinstance(f, BranchFrame)
+    }
     for site in step.forwards:
         for occurrence in site:
             key = id(site), id(occurrence.this)
             rare = any(
-                isinstance(f, BranchFrame) and is_rare(f)
+                isinstance(f, BranchFrame) and is_rare(f) and f.way not in updated
                 for f in below(occurrence.stack, step.loop)
             )
             if occurrence.this is not None and key not in seen and not rare:

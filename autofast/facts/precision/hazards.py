@@ -188,19 +188,9 @@ SAME_DTYPE = frozenset(
 def against(code: Code) -> str:
     """Why it cannot run under autocast; empty where nothing speaks against."""
     for check in (
-        _losses,
-        _dtypes,
-        algebra,
-        distances,
-        structure,
-        custom_function,
-        foreign,
-        _writes,
-        kept_inside,
-        one_dtype,
-        own_dtype,
-        _size,
-    ):
+        _losses, _dtypes, algebra, distances, structure, custom_function, foreign, _writes,
+        kept_inside, one_dtype, own_dtype, _size,
+    ):  # fmt: skip
         if why := check(code):
             return why
     return ""

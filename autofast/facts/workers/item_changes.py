@@ -18,15 +18,9 @@ from autofast.model.syntax import VARIABLES
 from autofast.model.values import Const, Ext, Num, Ref, Seq, Values
 
 PLACES = (
-    ast.Attribute,
-    ast.Subscript,
-    ast.Name,
-    ast.Call,
-    ast.For,
-    ast.AsyncFor,
-    ast.comprehension,
+    ast.Attribute, ast.Subscript, ast.Name, ast.Call, ast.For, ast.AsyncFor, ast.comprehension,
     ast.YieldFrom,
-)
+)  # fmt: skip
 # fmt: off
 WRITERS = frozenset({
     "torch.save", "numpy.save", "numpy.savez", "numpy.savez_compressed", "numpy.savetxt", "pickle.dump", "json.dump", "joblib.dump",

@@ -28,7 +28,7 @@ from autofast.read.recover.shared_passes import (
     puts_gradients,
 )
 from autofast.read.recover.trained import Training
-from autofast.read.recover.wanted import is_wanted
+from autofast.read.recover.wanted import gathering, is_wanted
 
 KEEP_NOTHING = ("torch", "numpy", "math", "builtins")  # libraries that keep no tensor they get
 
@@ -238,8 +238,9 @@ def _plain(
     if _blind(occurrence.stack, training.blind) and not (best and best[0] in training.measuring):
         return None
     here = statement_of(call)
+    filled = gathering(script, here.value) if isinstance(here, ast.Expr) else None
     if script.of_node(is_wanted, call) or keeps_inside(
-        script, Region(script.log, here, [here], False), training.all
+        script, Region(script.log, here, [here], False), training.all, {filled.id} if filled else ()
     ):
         return None
     return best or (here, "statement", None)

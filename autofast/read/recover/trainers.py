@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from autofast.model.events import CallFrame, GuardFrame, Stack
 from autofast.model.script import Loader, Script, Trainer, Use
 from autofast.model.values import Arguments, Const, Ext, Given, Inst, Unknown, joined, ordered
 from autofast.read.library.frameworks import HF_ARGUMENTS, KINDS, given, name_of
 from autofast.read.recover.datasets import describe
+from autofast.read.recover.loaders import is_guarded
 
 if TYPE_CHECKING:
     from autofast.read.interpreter.interpreter import Interpreter
@@ -64,15 +64,5 @@ def _hugging_face(interp: Interpreter, script: Script, trainer: Trainer) -> None
     loader = Loader(
         [], trainer.node, args, describe(interp, datasets), uses[:1], framework="hf-trainer"
     )
-    loader.guarded = bool(starts) and all(_guarded(o.stack) for _, o in starts)
+    loader.guarded = bool(starts) and all(is_guarded(o.stack) for _, o in starts)
     trainer.loader = loader
-
-
-def _guarded(stack: Stack) -> bool:
-    """Not run again when a worker process imports the entry script."""
-    if any(isinstance(f, GuardFrame) for f in stack):
-        return True
-    first = next((f for f in stack if isinstance(f, CallFrame)), None)
-    return first is not None and isinstance(
-        first.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-    )

@@ -7,12 +7,16 @@ from __future__ import annotations
 import ast
 
 from autofast.flow.callgraph import Function, code_of
+from autofast.flow.filled_lists import is_empty
+from autofast.flow.program import Flow
+from autofast.flow.scopes import is_local
 from autofast.flow.usage import Act, Usage
 from autofast.flow.valueflow import Answer, ValueFlow, Verdict
 from autofast.model import names
+from autofast.model.calls import is_method, receiver_of
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Script
-from autofast.model.source import at, first_line, function_of
+from autofast.model.source import at, first_line, function_of, source_of
 from autofast.model.tensors import things_in
 from autofast.model.values import Bound, Const, Ext, Func, Inst, Method, Num, Ref, Tensor, Thing
 from autofast.read.recover.leaks import FACTS, NUMBERS, READS, plain_argument, writes
@@ -33,6 +37,21 @@ def is_wanted(script: Script, call: ast.AST) -> bool:
     """Whether a backward may reach the result of a call, or what hooks get of it."""
     assert isinstance(call, ast.expr)
     return bool(script.methods(*names.FORWARD_HOOKS) or Wanted(script).follow(call, ()))
+
+
+def gathering(script: Script, call: ast.AST) -> ast.Name | None:
+    """``found`` in ``found = []``, where that alone makes the list that ``found.append(x)`` fills:
+    whoever reads it stands where the variable does.
+    """
+    held = receiver_of(call) if is_method(call, "append", "extend") else None
+    if not isinstance(held, ast.Name) or not is_local(held):
+        return None
+    if isinstance(function_of(held), ast.Module) and source_of(held) is not script.entry:
+        return None  # others may import it
+    made = script.analysis(Flow).definition(held)
+    if made is None or len(getattr(made.statement, "targets", (1,))) > 1:
+        return None
+    return made.node if isinstance(made.node, ast.Name) and is_empty(made.node) else None
 
 
 class Wanted(ValueFlow[Way]):
@@ -61,6 +80,8 @@ class Wanted(ValueFlow[Way]):
             known = callee.name.startswith(KNOWN) and not callee.name.startswith(NOT_KNOWN)
             return self.lost(use) if not known or writes(callee.name, call) else Verdict.GOES_ON
         if isinstance(callee, Method):
+            if (made := gathering(self.script, call)) is not None:
+                return self.bind(made, context) or Verdict.STOPS
             inner = isinstance(callee.this, Tensor) and not callee.name.endswith("_")
             return Verdict.GOES_ON if inner else self.lost(use)
         if code := code_of(callee) if isinstance(callee, (Func, Bound, Inst)) else []:

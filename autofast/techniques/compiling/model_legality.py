@@ -78,15 +78,8 @@ def against(script: Script, model: Model, code: Code) -> str:
     ):
         return "the project asks for torch 2.10 to 2.13, which may compute wrong gradients for LayerNorm (pytorch#193061)"
     checks: tuple[Callable[[Script, Model, Code], str], ...] = (
-        _inputs,
-        _shapes,
-        _state,
-        _numbers,
-        own_state,
-        _effects,
-        _control,
-        _foreign_code,
-    )
+        _inputs, _shapes, _state, _numbers, own_state, _effects, _control, _foreign_code,
+    )  # fmt: skip
     why = next((why for check in checks if (why := check(script, model, code))), "")
     return why or against_recurrent(model)
 

@@ -27,14 +27,9 @@ from autofast.rule import Refusal
 from autofast.techniques.ddp.names import Ranks
 
 ALONE = (
-    ast.Lambda,
-    ast.ListComp,
-    ast.SetComp,
-    ast.DictComp,
-    ast.GeneratorExp,
-    ast.IfExp,
+    ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp,
     ast.BoolOp,
-)
+)  # fmt: skip
 
 
 class Host:

@@ -6,6 +6,7 @@ Workers for loaders that have none: the argument, and what other arguments wish 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -18,7 +19,7 @@ from autofast.facts.workers.legality import against, cheap, effect_of
 from autofast.flow.provenance import Origin, Trail
 from autofast.model.calls import literal_of
 from autofast.model.script import Loader, Script
-from autofast.model.source import at, parent_of, source_of
+from autofast.model.source import at, parent_of, source_of, statement_of
 from autofast.model.values import Given, const
 from autofast.rule import Finding, Options
 from autofast.write.arguments import Home, Wish, room, written
@@ -78,6 +79,7 @@ def _served(script: Script) -> list[Loader]:
 
 
 NONE = "batches are made in the main process, and training waits for them"
+SPEAKS = re.compile(r"#.*\d+\s+(?:\w+\s+)?workers?\b")
 
 
 @dataclass(eq=False)
@@ -220,6 +222,10 @@ def _too_few(script: Script, number: Number, trail: Trail, options: Options) -> 
     asked = options.any_workers or options.requested
     if number.value == 0 and not number.is_default and not asked:
         return f"{NAME}=0 is written out, and gives way only where this rule is asked for by name, or by --workers auto"
+    expr = number.origin.expr
+    written = source_of(expr).lines[expr.lineno - 1 : statement_of(expr).end_lineno]
+    if any(SPEAKS.search(line) for line in written):
+        return "a comment there speaks of their number"
     if (other := trail.read_elsewhere(number.origin)) is not None:
         return f"{at(other)} reads it for something else"
     for loader in number.loaders:

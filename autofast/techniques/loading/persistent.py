@@ -43,18 +43,9 @@ PURE |= {
 
 
 SIMPLE = (
-    ast.Name,
-    ast.Attribute,
-    ast.Subscript,
-    ast.Constant,
-    ast.BinOp,
-    ast.UnaryOp,
-    ast.Compare,
-    ast.BoolOp,
-    ast.IfExp,
-    ast.keyword,
-    ast.expr_context,
-)
+    ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Compare,
+    ast.BoolOp, ast.IfExp, ast.keyword, ast.expr_context,
+)  # fmt: skip
 
 
 OPERATORS = (ast.operator, ast.unaryop, ast.cmpop, ast.boolop)

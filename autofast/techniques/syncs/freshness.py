@@ -258,7 +258,7 @@ def _is_harmless(script: Script, node: ast.expr) -> bool:
             ast.Expr,
             ast.If,
             ast.Assert,
-        ),
+        ),  # fmt: skip
     )
 
 

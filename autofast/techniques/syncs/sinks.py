@@ -236,7 +236,7 @@ def _only_counts(script: Script, func: Func, seen: set[int]) -> bool:
                 ast.Try,
                 ast.Delete,
                 ast.Import,
-            ),
+            ),  # fmt: skip
         ):
             return False
         match node:

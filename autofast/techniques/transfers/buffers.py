@@ -27,17 +27,11 @@ CASTS = ("to", "half", "float", "double", "bfloat16", "type", "to_empty")
 FORMATS = frozenset(f"torch.{n}" for n in ("channels_last", "channels_last_3d", "preserve_format"))
 # What asks whether a module has buffers, casts, saves or sends them.
 TAKES = (
-    "apex.amp.initialize",
-    "deepspeed.initialize",
-    "functorch.make_functional",
-    "operator.attrgetter",
-    "operator.methodcaller",
-    "torch.distributed.fsdp.FullyShardedDataParallel",
-    "torch.func.stack_module_state",
-    "torch.jit.script",
-    "torch.jit.trace",
-    DDP,
-)
+    "apex.amp.initialize", "deepspeed.initialize", "functorch.make_functional",
+    "operator.attrgetter", "operator.methodcaller",
+    "torch.distributed.fsdp.FullyShardedDataParallel", "torch.func.stack_module_state",
+    "torch.jit.script", "torch.jit.trace", DDP,
+)  # fmt: skip
 # Methods of a class by which a buffer may be another thing than an attribute.
 OWN = ("__getattr__", "__getattribute__", "__setattr__", "__delattr__", "register_buffer", *CASTS)
 

@@ -212,7 +212,7 @@ def _device_asked(script: Script, test: ast.expr) -> str:
     """``x.device`` for the condition ``x.is_cuda`` of a tensor; empty for any other."""
     if is_attribute(test, "is_cuda"):
         found = script.values(test.value)
-        if found and all(isinstance(t, Tensor) for t in found):
+        if any(isinstance(t, Tensor) for t in found):
             return f"{source_of(test).segment(test.value)}.device"
     return ""
 

@@ -3,13 +3,13 @@
 The tolerance of a comparison follows from what the runs really computed in, never from the size of
 the difference: a difference that is too large for float32 is no proof of 16 bits. And as long as
 both have drawn the same random numbers and were given the same data, whatever differs between them
-has to be rounding.
-"""
+has to be rounding."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 
 from autofast.verify.estimates import gap
 from autofast.verify.evidence.gathered import Evidence
@@ -28,8 +28,7 @@ def low(run: Run) -> bool | None:
 
 def known_low(ev: Evidence) -> bool | None:
     """Either of the two did; by their rules where nothing was recorded, and None where those are
-    not known either.
-    """
+    not known either."""
     found = [low(run) for run in (ev.a, ev.b)]
     return ev.half if None in found else any(found)
 
@@ -91,13 +90,13 @@ def _same_rates(x: Sequence[float], y: Sequence[float]) -> bool:
 
 def steps(ev: Evidence) -> int:
     """Over how many optimizer steps the two drew the same random numbers and the models were given
-    the same data; 0 where not known.
-    """
+    the same data; 0 where not known."""
     a, b = ev.a.record.steps, ev.b.record.steps
     compiled = any(run.record.moments.compiling for run in (ev.a, ev.b))  # draws that none counts
-    kept = _state if compiled else str
-    states = [(kept(x.random), kept(y.random)) for x, y in zip(a, b, strict=False)]
-    until = next((i for i, (x, y) in enumerate(states) if x != y or not x), len(states))
+    states = [(x.random, y.random) for x, y in zip(a, b, strict=False)]
+    if compiled:
+        states = [(_state(x), _state(y)) for x, y in states]
+    until = next((i for i, (x, y) in enumerate(states) if not same_draws(x, y)), len(states))
     # A rate that falls on a plateau, by the numbers of the training.
     rates = ((x.lr, y.lr) for x, y in zip(a, b, strict=False))
     other = (i for i, (x, y) in enumerate(rates) if not _same_rates(x, y))
@@ -106,14 +105,21 @@ def steps(ev: Evidence) -> int:
     return until if other_step is None else min(until, other_step)
 
 
+def same_draws(x: str, y: str) -> bool:
+    """Of two digests of a step. What is drawn in evaluation alone stands last with common random
+    numbers: in one of the two alone, it shows in what is printed and saved, and in nothing else."""
+    one, two = x.split(), y.split()
+    evaluated = {*one[2:], *two[2:]}
+    return bool(x) and one[:2] == two[:2] and (len(evaluated) < 2 or "0" in evaluated)
+
+
 def _state(random: str) -> str:
     return random.partition(" ")[0]
 
 
 def other_data(ev: Evidence) -> int | None:
     """How many steps were made before the models were first given other data; None: they never
-    were.
-    """
+    were."""
     for x, y, names in _data(ev):
         if x.model != y.model or any(
             not _close(x.sums[n], y.sums.get(n, float("nan")), SAME) for n in names
@@ -124,13 +130,16 @@ def other_data(ev: Evidence) -> int | None:
 
 def redrawn(ev: Evidence) -> bool:
     """The same random numbers to the end, in the main process alone, and yet the models are given
-    other data.
-    """
+    other data."""
     workers = any(p.workers for run in (ev.a, ev.b) for r in run.records for p in r.passes)
     # Streams of which some are used by chance may meet again.
-    counted = [{**run.record.drawn.get("sizes", {}), "among": 0} for run in (ev.a, ev.b)]
+    counted = [{**run.record.drawn, "sizes": _sequence(run)} for run in (ev.a, ev.b)]
     alike = drawn_alike(ev.a, ev.b) and counted[0] == counted[1]
     return alike and not workers and not throughout(ev)
+
+
+def _sequence(run: Run) -> object:
+    return run.record.drawn.get("sizes", {}).get("sequence")
 
 
 def drawn_among(ev: Evidence) -> bool:
@@ -143,7 +152,14 @@ def drawn_among(ev: Evidence) -> bool:
 def drawn_alike(a: Run, b: Run) -> bool:
     """The same random numbers to the end."""
     states = [(x.random, y.random) for x, y in zip(a.record.steps, b.record.steps, strict=False)]
-    return bool(states) and all(x == y and x for x, y in states)
+    return bool(states) and all(same_draws(x, y) for x, y in states)
+
+
+def other_draws(a: Run, b: Run, backward: int) -> bool:
+    """Other random numbers were drawn before this backward, or in its step."""
+    made = sum(n <= backward for n in accumulate(step.backwards for step in b.record.steps))
+    both = zip(a.record.steps[: made + 1], b.record.steps, strict=False)
+    return not all(same_draws(x.random, y.random) or not (x.random and y.random) for x, y in both)
 
 
 def throughout(ev: Evidence) -> bool:
@@ -164,9 +180,11 @@ def _quiet(ev: Evidence) -> bool:
 
 def _masked_alike(ev: Evidence) -> int:
     """Over how many steps the same random states give the same dropout masks: precision and layout
-    are the same, and calls are not put together (loss and state need not tell: a mask may act on
-    gradients alone)."""
+    are the same, and neither calls nor masks are put together (loss and state need not tell: a mask
+    may act on gradients alone)."""
     if set(ev.a.record.precision) != set(ev.b.record.precision) or not in_order(ev):
+        return 0
+    if None not in (masks := [run.record.masks for run in (ev.a, ev.b)]) and masks[0] != masks[1]:
         return 0
     one, two = (_sizes(run.record) for run in (ev.a, ev.b))
     return min((step for step in one if one[step] != two.get(step, one[step])), default=steps(ev))
@@ -182,16 +200,14 @@ def _sizes(record: Record) -> dict[int, list[tuple[int, int]]]:
 
 def _draws_nothing(record: Record) -> bool:
     """Within calls of models in training: what is drawn beside them goes by its place in the
-    whole.
-    """
+    whole."""
     drew = [drawn["drew"] for model, drawn in record.drawn.items() if model.isdigit()]
     return record.masks == () and bool(drew) and not any(drew)
 
 
 def in_order(ev: Evidence) -> bool:
     """Samples stand in the same places of the first step's batches: else masks drawn by place meet
-    other samples.
-    """
+    other samples."""
     nothing = float("nan")
     return all(
         _close(x.order.get(name, nothing), y.order.get(name, nothing), SAME)
@@ -208,6 +224,5 @@ def determined(ev: Evidence) -> bool:
 
 def agreeing_steps(ev: Evidence) -> int:
     """Over how many optimizer steps whatever differs has to be rounding: the same draws and data,
-    and the same masks made of them.
-    """
+    and the same masks made of them."""
     return steps(ev) if _quiet(ev) else min(steps(ev), _masked_alike(ev))

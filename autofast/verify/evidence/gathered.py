@@ -22,8 +22,7 @@ HALF_STEP, SINGLE_STEP = (2.0**-8, 2.0**-23)
 @dataclass(frozen=True)
 class Wish:
     """A run to make: which script, seed (a shift: 0 is the script as it is), how closely to look,
-    and why, for the line of progress.
-    """
+    and why, for the line of progress."""
 
     arm: str
     seed: int
@@ -52,7 +51,7 @@ class Evidence:
     common: runs of both with common random numbers, as if they were any others. told: what these
     say, where it is not all that is asked.
     margin: smallest difference in loss that matters, as a share of the loss.
-    seeds: how many pairs are made at most.
+    seeds: how many pairs are made at most. rules: names of those applied. arm: of rewritten runs.
     """
 
     effect: str
@@ -71,6 +70,8 @@ class Evidence:
     uncut: Evidence | None = None
     common: tuple[Run, ...] = ()
     told: Check | None = None
+    rules: tuple[str, ...] | None = None
+    arm: str = REWRITTEN
 
     @property
     def a(self) -> Run:
@@ -90,7 +91,8 @@ def gather(
     margin: float = 0.02,
     seeds: int = 12,
 ) -> Evidence:
-    """Sort ``runs``; ``arm`` is the one compared with the original."""
+    """Sort ``runs``; ``arm`` is the one compared with the original. ``rules``: names of those
+    applied, which tell the precision to expect."""
     common = tuple(
         replace(r, detail=replace(r.detail, common=False)) for r in runs if r.detail.common
     )
@@ -128,6 +130,8 @@ def gather(
         frozenset((r.arm, r.seed, r.detail) for r in runs),
         made,
         common=common,
+        rules=None if rules is None else tuple(rules),
+        arm=arm,
     )
 
 

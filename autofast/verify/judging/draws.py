@@ -1,15 +1,14 @@
 """What the models draw within their calls, and what they are given in evaluation: both hide in the
 scatter of seeds.
 
-In training the numbers are counted that are drawn at a time, within models and beside them. Draws
-of one size that are made half as often or less, with less than a quarter of these numbers in their
-place, are lost, or shared by samples or steps.
+The numbers are counted that are drawn at a time, within models and beside them, in training and
+without gradients. Draws of one size that are made half as often or less, with less than a quarter
+of these numbers in their place, are lost, or shared by samples, steps or passes.
 
-Where a model draws in evaluation in one of the two scripts alone, evaluations are made differently,
-whatever they print: unless the other draws between the calls, and the place has changed alone.
+Numbers that are drawn without gradients in one of the two scripts alone are noise in evaluations,
+and what these print hides it; where training is the same but for rounding, that tells by itself.
 Where every evaluation gives a model the same data in the original, as a validation set does, so it
-does in the other script.
-"""
+does in the other script."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
 from autofast.verify.estimates import gap
-from autofast.verify.evidence import alike, course
+from autofast.verify.evidence import alike
 from autofast.verify.evidence.gathered import Evidence, gather
 from autofast.verify.evidence.record import Evaluation, Run
 from autofast.verify.judging import rounding
@@ -29,26 +28,22 @@ from autofast.verify.result import Check, unclear
 NAME = "random numbers and evaluation"
 AGAIN = 1e-6  # sums of the same data in other batches
 LEAST = 3  # evaluations
-FIRST = 24  # steps in which draws are counted by their size
-Drawn = Mapping[str, int]
-Lost = tuple[str, int, int, float]
+Drawn = Mapping[str, float]
+Lost = tuple[tuple[str, str], float, float, float]
 OFTEN = 6  # draws of one size
 # What draws unseen: generators of a script's own, and code that no longer runs as Python.
 UNSEEN = "default_rng RandomState random.Random( CUDAGraph cuda.graph jit. vmap compile(".split()
 
 
 def check(ev: Evidence) -> Check | None:
-    """Of each model that both have; nothing is said where ``torch.compile`` is used, as compiled
-    code draws by itself.
-    """
+    """Of models that both have; nothing where ``torch.compile`` is used, which draws by itself."""
     if any(run.record.moments.compiling for run in (ev.a, ev.b)):
         return None
     lost = None if _of_no_effect(ev) else _sizes(ev) or _put_off(ev)
     if lost is not None:
         return lost
     for number in (evaluated := sorted(_models(ev.a) & _models(ev.b))):
-        other = _evaluated(ev, number) or _data(ev, number)
-        if other is not None:
+        if (other := _data(ev, number)) is not None:
             return other
     found = len({*evaluated, *(int(m) for m in ev.a.record.drawn if m.isdigit())})
     return Check(NAME, True, f"as in the original, of {found} models") if found else None
@@ -60,79 +55,107 @@ def _of_no_effect(ev: Evidence) -> bool:
     if equal(ev.a, ev.b) or ev.perturbed is not None:
         return equal(ev.a, ev.b) or rounding.coincides(ev)
     most = rounding.tolerance_of(ev)
+    limits = {"loss": most.loss, "gradient norm": most.gradient}
     first = [rounding.first_differences(a, b, 1) for a, b in ev.pairs]
-    return all(
-        far.get("loss", math.inf) <= most.loss
-        and far.get("gradient norm", math.inf) <= most.gradient
-        for far in first
-    )
+    return all(far.get(k, math.inf) <= limit for far in first for k, limit in limits.items())
 
 
 def _sizes(ev: Evidence) -> Check | None:
-    """In the first steps, under every seed; a few less, where no seed changes how many."""
-    counts = [[r.record.drawn.get("sizes", {}) for r in some] for some in course.arms(ev)]
-    one, two = (
-        {k: n for k, n in some[0].items() if {s.get(k) for s in some} == {n}} for some in counts
-    )
-    fewer = {k for k, n in one.items() if two.get(k, n) < n and len(ev.pairs) > 1}
-    found = [_less(a, b, fewer) for a, b in ev.pairs]
-    if not all(found):
+    """Over whole runs and under every seed; a few less, where no seed changes how many."""
+    ev = ev.uncut or ev
+    if not ev.pairs or not all(_comparable(a, b) for a, b in ev.pairs):
         return None
-    size, times, lost, gained = next(one for one in found if one)
-    text = f"{times} draws of {size} numbers less in the first steps, {gained:.0f} numbers in place of {lost}"
+    counts = [[_in_training(*pair)[k] for pair in ev.pairs] for k in (0, 1)]
+    one, two = ({k: n for k, n in c[0].items() if all(s.get(k) == n for s in c)} for c in counts)
+    fewer = {k for k, n in one.items() if two.get(k, n) < n and len(ev.pairs) > 1}
+    found = [_lost(a, b, fewer, 1) or _lost(a, b, fewer, 2) for a, b in zip(*counts, strict=True)]
+    if all(found):
+        (kind, size), times, lost, gained = next(one for one in found if one)
+        text = f"{times:.0f} orders or choices of {size} less, {gained:.0f} numbers in place"
+        if kind != "choices":
+            text = f"{times:.0f} draws of {size} numbers less, {gained:.0f} in place of {lost:.0f}"
+        return _said(ev, text, "lost, or one for several samples, steps or passes")
+    rows = [tuple(map(_numbers, pair)) for pair in ev.pairs]
+    text = f"{rows[0][1][0]} numbers are drawn without gradients, as in an evaluation, {rows[0][0][0]} in the original"
+    if all(2 * y < x and 2 * (more - all_) <= y - x for (x, all_), (y, more) in rows):
+        return _said(ev, text, "lost, or one for several samples")
+    if all(y > 0 == x and 2 * (more - all_) >= y for (x, all_), (y, more) in rows):
+        return Check(NAME, False, f"{text}, and as many in training")
+    return None
+
+
+def _said(ev: Evidence, text: str, means: str) -> Check:
     files = [pair for path, pair in ev.b.changed.items() if path != ev.b.script[0]]
     texts = [r.script[1] + "".join(f[k] for f in files) for k, r in enumerate((ev.a, ev.b))]
     if any(texts[1].count(word) > texts[0].count(word) for word in UNSEEN):
         return unclear(NAME, f"{text}, unless in a generator of its own, or a graph")
-    return Check(NAME, False, f"{text}: lost, or one for several samples or steps")
+    return Check(NAME, False, f"{text}: {means}")
 
 
-def _less(a: Run, b: Run, steady: set[str]) -> Lost | None:
-    """The largest size that is missing, how often; all numbers missing; those in their place."""
-    one, two = (run.record.drawn.get("sizes", {}) for run in (a, b))
+def _comparable(a: Run, b: Run) -> bool:
+    """As many workers, whose draws are not counted, and no more masks of dropout in the place of
+    draws."""
     workers = [{p.workers for p in run.record.passes if p.training} for run in (a, b)]
-    if not one or not two or workers[0] != workers[1]:
-        return None
-    if sum(b.record.masks or ()) > sum(a.record.masks or ()):
-        return None
-    stretches = max(1.0, len(a.record.steps) / FIRST)
-    return _lost(one, two, steady, stretches, 1) or _lost(one, two, steady, stretches, 2)
+    masks = [sum(run.record.masks or ()) for run in (a, b)]
+    known = all("whole" in run.record.drawn for run in (a, b))
+    return known and workers[0] == workers[1] and masks[1] <= masks[0]
 
 
-def _lost(one: Drawn, two: Drawn, steady: set[str], stretches: float, base: int) -> Lost | None:
-    """``base``: 1 for sizes as they are, 2 for those between two powers of 2 together, as batches
+def _in_training(a: Run, b: Run) -> tuple[Drawn, Drawn]:
+    """How often that much is drawn with gradients; in the other script also without them, where the
+    original does not; and in as many steps."""
+    one, two = (Counter(run.record.drawn["whole"]) for run in (a, b))
+    idle = [Counter(run.record.drawn.get("idle", {})) for run in (a, b)]
+    longer = len(a.record.steps) / max(1, len(b.record.steps))
+    return one, {k: n * longer for k, n in (two + (idle[1] - idle[0])).items()}
+
+
+def _numbers(run: Run) -> tuple[int, int]:
+    """Drawn without gradients, and in all."""
+    drawn = [_by_size(run.record.drawn.get(phase, {}), 1) for phase in ("idle", "whole")]
+    found = [[n for (kind, size), (_, n) in one.items() if kind != "choices" and size > 1] for one in drawn]  # fmt: skip
+    return round(sum(found[0])), round(sum(map(sum, found)))
+
+
+def _lost(one: Drawn, two: Drawn, steady: set[str], base: int) -> Lost | None:
+    """The largest that is missing, how often; all numbers missing; those in their place.
+
+    ``base``: 1 for sizes as they are, 2 for those between two powers of 2 together, as batches
     of sentences have many."""
     rows = [_by_size(some, base) for some in (one, two)]
-    lost: dict[int, int] = {}
-    total, gained = 0, 0.0
+    lost: dict[tuple[int, str], float] = {}
+    total, gained, more = Counter[str](), Counter[str](), 0.0
     for key in {*rows[0], *rows[1]}:
         (times, numbers), (now, left) = (some.get(key, (0, 0)) for some in rows)
         kind, size = key
-        plainly = times >= OFTEN and (2 * (times - now) >= times or f"{kind} {size}" in steady)
+        plainly = times >= (LEAST if size > 1 else OFTEN) and 2 * now <= times
+        slightly = times >= OFTEN and 20 * (times - now) >= times and f"{kind} {size}" in steady
         if kind == "choices" and now > times:
             return None
-        if kind == "numbers" and left > numbers:
-            gained += left - numbers
-        elif kind == "numbers" and plainly and times > now:
-            lost[size] = times - now
-            total += numbers - left
-    # What is drawn before the first step is for later ones if about as much is drawn in all.
-    if 2 * (one.get("all", 0) - two.get("all", 0)) <= total * stretches:
-        gained += max(0, two["before"] - one["before"])
-    if not lost or 4 * gained >= total:
-        return None
-    return f"{'about ' * (base > 1)}{max(lost)}", lost[max(lost)], total, gained
+        if left > numbers:
+            gained[kind] += round(left - numbers)
+            more += now - times
+        elif plainly or slightly and kind != "choices":
+            lost[size, kind] = times - now
+            total[kind] += round(numbers - left)
+    for size, kind in sorted(lost, reverse=True):
+        # Numbers of another kind stand for it as far as they stand for none of their own.
+        place = gained[kind] + (gained - total - Counter({kind: gained[kind]})).total()
+        as_often = kind == "choices" and 2 * more >= lost[size, kind]
+        if 4 * place < total[kind] and not as_often:
+            of = f"{'about ' * (base > 1)}{size}"
+            return (kind, of), lost[size, kind], total[kind], place
+    return None
 
 
-def _by_size(drawn: Drawn, base: int) -> dict[tuple[str, int], tuple[int, int]]:
+def _by_size(drawn: Drawn, base: int) -> dict[tuple[str, int], tuple[float, float]]:
     """By kind and size: how many draws, and of how many numbers in all."""
-    found: dict[tuple[str, int], tuple[int, int]] = {}
+    found: dict[tuple[str, int], tuple[float, float]] = {}
     for key, n in drawn.items():
         kind, _, text = key.partition(" ")
-        if text:
-            size = int(text) if base == 1 else 1 << int(text).bit_length()
-            times, numbers = found.get((kind, size), (0, 0))
-            found[kind, size] = times + n, numbers + n * int(text)
+        size = int(text) if base == 1 else 1 << int(text).bit_length()
+        times, numbers = found.get((kind, size), (0, 0))
+        found[kind, size] = times + n, numbers + n * int(text)
     return found
 
 
@@ -142,12 +165,6 @@ def _models(run: Run) -> set[int]:
 
 def _of(run: Run, model: int) -> list[Evaluation]:
     return [one for one in run.record.evaluations if one.model == model]
-
-
-def _drawn(run: Run, model: int) -> tuple[bool, bool]:
-    """In its calls; between calls of whatever model."""
-    inside = any(one.drew for one in _of(run, model))
-    return inside, any(one.between for one in run.record.evaluations)
 
 
 def _put_off(ev: Evidence) -> Check | None:
@@ -171,48 +188,6 @@ def _put_off(ev: Evidence) -> Check | None:
     return None
 
 
-def _evaluated(ev: Evidence, model: int) -> Check | None:
-    """What is drawn may be for training alone: the first evaluation before which both trained alike
-    tells what it does.
-    """
-    known = {_drawn(run, model) for run in ev.originals if run.ok}
-    if len(known) != 1:
-        return None
-    (before, beside), (after, now_beside) = known.pop(), _drawn(ev.b, model)
-    moved = now_beside and not beside if before else beside and not now_beside
-    if before == after or moved:
-        return None
-    drawn = "random numbers are" if after else "no random numbers are"
-    text = f"{drawn} drawn in evaluation, in calls of model {model}; in the original {'they' if before else 'none'} are"
-    far = _far(ev, model)
-    if far is None:
-        text += ", and as other numbers were drawn before, it is not known what comes of it: that change alone would tell"
-        return unclear(NAME, text)
-    return Check(NAME, False, text) if far else None
-
-
-def _far(ev: Evidence, model: int) -> bool | None:
-    """Whether the first evaluation gave something else than rounding makes; None: it was of other
-    weights.
-    """
-    a, b = _of(ev.a, model)[0], _of(ev.b, model)[0]
-    if a.step != b.step or a.samples != b.samples or alike.steps(ev) < a.step:
-        return None
-    own = 0.0
-    if trained_otherwise := _losses(ev.a, a.step) != _losses(ev.b, a.step):
-        moved = _of(ev.perturbed, model)[:1] if ev.perturbed else []
-        if not moved:
-            return None
-        own = gap(moved[0].result, a.result)
-    size = math.sqrt(max(a.squares, b.squares))
-    least = 1e-3 if trained_otherwise else 1e-6
-    return gap(a.result, b.result) > max(100 * own, least * size)
-
-
-def _losses(run: Run, steps: int) -> list[tuple[float, ...]]:
-    return [step.losses for step in run.record.steps[:steps]]
-
-
 def _data(ev: Evidence, model: int) -> Check | None:
     """The original's evaluations get the same, in all its runs; the other's do not."""
     runs = [_of(run, model) for run in (*ev.originals, *ev.others) if run.ok]
@@ -225,8 +200,7 @@ def _data(ev: Evidence, model: int) -> Check | None:
 
 def _same(some: Sequence[Evaluation], name: str) -> bool | None:
     """By the mean over samples, as a set may be gone through several times; None: too few to
-    say.
-    """
+    say."""
     means = [one.sums[name] / one.samples for one in some if name in one.sums and one.samples]
     if len(means) < LEAST or len(means) < len(some):
         return None

@@ -1,6 +1,5 @@
 """Dropout, by whatever modules and functions it is drawn: which are called, how large its masks are
-and what share they drop.
-"""
+and what share they drop."""
 
 from __future__ import annotations
 
@@ -12,6 +11,7 @@ from autofast.verify.evidence.numbered import plain
 from autofast.verify.evidence.record import Record, Run
 
 RATE = 0.02  # by how much of the original's a share that is dropped may be another
+MASKED = 2  # steps whose masks are kept
 LEAST = 4  # seeds: layers that are left out at random leave out their masks
 
 
@@ -35,8 +35,7 @@ def _masks(ev: Evidence) -> str | bool | None:
 
     Sizes are sorted, as other orders draw the same. One that is half as large or smaller is shared
     by samples or steps. More and larger ones are
-    no fault: activations that are computed again draw again.
-    """
+    no fault: activations that are computed again draw again."""
     a, b = ev.a.record, ev.b.record
     again = [o.record.masks for o in ev.originals[1:] if o.records]
     if a.masks is None or b.masks is None or any(a.masks != other for other in again):
@@ -49,7 +48,9 @@ def _masks(ev: Evidence) -> str | bool | None:
         other = "none is" if b.idle_masks else "some are"
         return f"{words} drawn without gradients, as in an evaluation; in the original {other}"
     one, two = sum(a.masks), sum(b.masks)
-    if two and not one:
+    # A mask that the script made of numbers by itself is one, too.
+    instead = (_words(ev.a) - _words(ev.b)) * MASKED / max(1, len(a.steps))
+    if two and not one and 2 * instead < two:
         return (
             f"masks of dropout have {two} entries in the first steps; in the original none is drawn"
         )
@@ -61,7 +62,15 @@ def _masks(ev: Evidence) -> str | bool | None:
         if less is not None:
             return f"a mask of dropout has {less[1]} entries, {less[0]} in the original: one for several samples or steps"
         return sorted(a.masks) == sorted(b.masks) and bool(a.masks)
-    return False
+    return bool(a.masks) and _entries(a) == _entries(b)  # several are drawn at once
+
+
+def _entries(record: Record) -> Counter[float]:
+    """By the share that is dropped."""
+    found: Counter[float] = Counter()
+    for size, rate in zip(record.masks or (), record.mask_rates, strict=False):
+        found[round(rate, 6)] += size
+    return found
 
 
 def _rates(ev: Evidence) -> str:
@@ -78,32 +87,28 @@ def _rates(ev: Evidence) -> str:
 
 
 def _mean_rate(record: Record) -> float:
-    masks = record.masks or ()
-    total = sum(masks)
-    drops = sum(n * p for n, p in zip(masks, record.mask_rates, strict=False))
-    return drops / total if total else 0.0
+    entries = _entries(record)
+    return sum(n * p for p, n in entries.items()) / max(1, sum(entries.values()))
 
 
 def _other_places(ev: Evidence) -> bool:
     """Each rate of the original is there, on more or fewer entries: places that were put together,
     or batches of other sizes."""
     one, two = ({*run.record.mask_rates} for run in (ev.a, ev.b))
-    return one == two and not _same_sizes(ev)
-
-
-def _same_sizes(ev: Evidence) -> bool:
-    return all(sorted(a.record.masks or ()) == sorted(b.record.masks or ()) for a, b in ev.pairs)
+    sizes = [tuple(sorted(run.record.masks or ()) for run in pair) for pair in ev.pairs]
+    return one == two and any(x != y for x, y in sizes)
 
 
 def _left_out(ev: Evidence) -> str:
-    """Under every seed the same masks are drawn as in the original but for some, and nothing else
-    in their place."""
+    """Under every seed all masks but some are drawn, and nothing else in their place."""
     before, after = ([_drawn(pair[k]) for pair in ev.pairs] for k in (0, 1))
     one, two = before[0], after[0]
     steady = all(x == one for x in before) and all(x == two for x in after)
-    if not steady or not one - two or two - one or any(_words(b) > _words(a) for a, b in ev.pairs):
+    if not steady or not one - two or two - one:
         return ""
     (size, rate), times = next(iter((one - two).items()))
+    if any(_words(b) - _words(a) >= size for a, b in ev.pairs):
+        return ""
     return f"{times} of the original's masks of {size} entries that drop {100 * rate:.3g} % no longer drawn in the first steps"
 
 
@@ -113,13 +118,12 @@ def _drawn(run: Run) -> Counter[tuple[int, float]]:
 
 def _words(run: Run) -> int:
     """Numbers that are drawn beside masks of dropout."""
-    sizes = [(key.split(), n) for key, n in run.record.drawn.get("sizes", {}).items()]
-    return sum(int(kind[1]) * n for kind, n in sizes if kind[0] == "numbers")
+    sizes = [(key.split(), n) for key, n in run.record.drawn.get("whole", {}).items()]
+    return sum(int(kind[1]) * n for kind, n in sizes if kind[0] != "choices")
 
 
 def _parts_alike(a: Record, b: Record) -> bool:
     """The models are given about as many samples at a time: graphs and sentences have different
-    sizes, parts of a batch half of them at most.
-    """
+    sizes, parts of a batch half of them at most."""
     sizes = [max((c.samples for c in record.calls), default=0) for record in (a, b)]
     return max(sizes) < 1.5 * min(sizes)

@@ -1,6 +1,5 @@
 """The test for exact rewrites: not a bit differs where the original repeats itself to the bit, and
-no more than it does elsewhere.
-"""
+no more than it does elsewhere."""
 
 from __future__ import annotations
 
@@ -51,13 +50,11 @@ def identical(ev: Evidence) -> bool:
 
 def bitwise(ev: Evidence) -> Check:
     """Losses, gradient and update norms and final weights, bit for bit. Only where the original
-    repeats itself.
-    """
+    repeats itself."""
     name = "bit for bit"
     a, b = ev.a.record, ev.b.record
-    counted = [f"{len(a.losses)} losses"] + (
-        [f"{len(a.model)} tensors of the final model"] if a.model else []
-    )
+    counted = [f"{len(a.losses)} losses"]
+    counted += [f"{len(a.model)} tensors of the final model"] if a.model else []
     if not a.losses and not a.model:
         return unclear(name, UNSEEN)
     drawn = [course.trained_alike(a, run.record, draws=True) for run in (*ev.originals, ev.b)]
@@ -75,16 +72,14 @@ def bitwise(ev: Evidence) -> Check:
 
 def apart(x: Run, y: Run, steps: int | None = None) -> float:
     """Root mean square of the relative differences of the losses, over the first ``steps``;
-    infinite where one alone is no number.
-    """
+    infinite where one alone is no number."""
     found = spans(x, y, steps)
     return math.hypot(*found) / math.sqrt(len(found)) if found else 0.0
 
 
 def spans(x: Run, y: Run, steps: int | None = None) -> list[float]:
     """Relative difference of each two losses, by the size of losses in the median; infinite where
-    one alone is no number.
-    """
+    one alone is no number."""
     pairs = list(zip(x.record.losses[:steps], y.record.losses[:steps], strict=False))
     size = median([abs(p) for p, _ in pairs if math.isfinite(p)] or [0.0]) or 1e-30
     return [gap(p, q) / size for p, q in pairs]
@@ -118,9 +113,8 @@ def as_close(ev: Evidence) -> Check:
     from each other, in losses and in final weights."""
     name = "as close as the original to itself"
     if len(ev.originals) < 2:
-        return unclear(
-            name, "the original was run only once; a longer --time-budget lets it run again"
-        )
+        text = "the original was run only once; a longer --time-budget lets it run again"
+        return unclear(name, text)
     if not ev.a.record.losses and not ev.a.record.model:
         return unclear(name, UNSEEN)
     words = []

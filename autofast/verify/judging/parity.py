@@ -5,13 +5,12 @@ what comes out.
 runs alone. All must keep what no rewrite may change (``table.STRUCTURE``); the strongest effect of
 the applied rules chooses the test of the numbers (``table.NUMBERS``: exact, rounding, seeded), and
 of a script that autofast did not write the strictest that it passes is named. The verdict is that
-of the worst check. What that is worth is tried in tests/test_verify_parity.py.
-"""
+of the worst check. What that is worth is tried in tests/test_verify_parity.py."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +19,6 @@ from autofast.verify.evidence.gathered import (
     DOUBLE,
     HALF_STEP,
     ORIGINAL,
-    REWRITTEN,
     SINGLE_STEP,
     Evidence,
     Wish,
@@ -65,36 +63,27 @@ def _structure(ev: Evidence) -> list[Check]:
 
 
 def wanted(effect: str, runs: Sequence[Run], **how: Any) -> list[Wish]:
-    """``_wanted``; nothing where it fails: then ``judge`` does, and says so."""
+    """The runs to make next, given those made so far (failed ones too); empty when the judgement
+    cannot be made better, and where it fails: then ``judge`` does, and says so. ``how``: see
+    ``gather``.
+
+    Seeds are shifts: 0 runs the script with the seeds it sets itself."""
     with contextlib.suppress(Exception):
-        return _wanted(effect, runs, **how)
+        return _wanted(shared(gather(effect, runs, **how)))
     return []
 
 
 def judge(effect: str, runs: Sequence[Run], **how: Any) -> Parity:
-    """``_judge``; UNCLEAR where it fails."""
+    """From all runs made for ``wanted`` (timed ones left out); UNCLEAR where it fails."""
     try:
-        return _judge(effect, runs, **how)
+        return _judge(shared(gather(effect, runs, **how)))
     except Exception as error:
         check = table.failed("the judgement", error)
         return Parity(Sameness.UNCLEAR, effect, (check,), f"{check.name}: {check.text}")
 
 
-def _wanted(
-    effect: str,
-    runs: Sequence[Run],
-    *,
-    rules: Iterable[str] | None = None,
-    arm: str = REWRITTEN,
-    seeds: int = 12,
-    margin: float = 0.02,
-) -> list[Wish]:
-    """The runs to make next, given those made so far (failed ones too); empty when the judgement
-    cannot be made better.
-
-    Seeds are shifts: 0 runs the script with the seeds it sets itself. ``seeds``: pairs at most.
-    """
-    ev = shared(gather(effect, runs, rules=rules, arm=arm, margin=margin, seeds=seeds))
+def _wanted(ev: Evidence) -> list[Wish]:
+    effect, arm = ev.effect, ev.arm
     wishes = [Wish(ORIGINAL, 0, FULL, "as it is"), Wish(ORIGINAL, 0, FULL, "once more")][
         len(ev.originals) :
     ]
@@ -102,7 +91,7 @@ def _wanted(
     if wishes or not ev.a.ok or not ev.b.ok:
         return wishes
     if _drawn_otherwise(ev):
-        asks, told = _common_wishes(ev, rules, arm), _told(ev, rules, arm)
+        asks, told = _common_wishes(ev), _told(ev)
         if asks or told is not None and not _in_workers(ev, told):
             return asks
         ev = replace(ev, told=told.checks[0] if told else None)
@@ -110,7 +99,7 @@ def _wanted(
         return []
     same = exact.reproducible(ev)
     if exact.identical(ev):
-        return _more_seeds(ev, arm, OTHERWISE if effect == "unknown" else 0)
+        return _more_seeds(ev, OTHERWISE if effect == "unknown" else 0)
     if effect == "exact":
         again, other = (
             Wish(name, 0, FULL, "how far it repeats itself") for name in (ORIGINAL, arm)
@@ -119,39 +108,44 @@ def _wanted(
         return [] if same else more
     if effect in ("rounding", "unknown") or effect == "sampling" and rounding.near(ev):
         eps = SINGLE_STEP if rounding.single(ev) else HALF_STEP
-        special = [
-            Wish(ORIGINAL, 0, replace(FULL, perturb=eps), "parameters moved by one rounding")
-        ]
-        special.insert(0, Wish(ORIGINAL, 0, DOUBLE, "in double precision"))
-        special = [w for w in special if not any(_same_kind(w, run) for run in runs)]
+        moved = replace(FULL, perturb=eps)
+        special = [Wish(ORIGINAL, 0, DOUBLE, "in double precision")]
+        special.append(Wish(ORIGINAL, 0, moved, "parameters moved by one rounding"))
+        made = {(d.double, bool(d.perturb)) for name, _, d in ev.tried if name == ORIGINAL}
+        special = [w for w in special if (w.detail.double, bool(w.detail.perturb)) not in made]
         if special:
             return special
         decided = effect == "rounding" or effect == "unknown" and alike.agreeing_steps(ev) > 0
         if decided and any(c.passed is False for c in rounding.judge(ev)):
             return []
-    return _more_seeds(ev, arm, _seeds_wanted(ev))
+    return _more_seeds(ev, _seeds_wanted(ev))
 
 
 def _drawn_otherwise(ev: Evidence) -> bool:
-    states = zip(ev.a.record.steps, ev.b.record.steps, strict=False)
-    apart = any(x.random and y.random and x.random != y.random for x, y in states)
+    both = zip(ev.a.record.steps, ev.b.record.steps, strict=False)
+    states = [(x.random, y.random) for x, y in both if x.random and y.random]
+    apart = not all(alike.same_draws(x, y) for x, y in states)
     apart = apart or alike.other_data(ev) is not None  # streams that are used by chance meet again
     return ev.effect in ("unknown", "sampling") and apart and not exact.equal(ev.a, ev.b)
 
 
-def _common_wishes(ev: Evidence, rules: Iterable[str] | None, arm: str) -> list[Wish]:
+def _both(ev: Evidence) -> Evidence:
+    """With common random numbers."""
+    seeds = min(ev.seeds, seeded.LEAST)
+    how: Any = {"rules": ev.rules, "arm": ev.arm, "seeds": seeds, "margin": ev.margin}
+    return shared(gather("unknown", ev.common, **how))
+
+
+def _common_wishes(ev: Evidence) -> list[Wish]:
     """Runs of both with common random numbers, as long as these bring them together: then it is
     asked of those what is asked of any two that draw alike."""
-    both = shared(gather("unknown", ev.common, rules=rules, arm=arm))
+    both = _both(ev)
     if len(both.originals) > 1 and both.rewritten and not _together(both):
         return []
-    seeds = min(ev.seeds, seeded.LEAST)
-    asked = wanted("unknown", ev.common, rules=rules, arm=arm, seeds=seeds, margin=ev.margin)
+    reason = "common random numbers, "
     return [
-        replace(
-            w, detail=replace(w.detail, common=True), reason=f"common random numbers, {w.reason}"
-        )
-        for w in asked
+        replace(w, detail=replace(w.detail, common=True), reason=reason + w.reason)
+        for w in _wanted(both)
     ]
 
 
@@ -165,17 +159,16 @@ def _together(both: Evidence) -> bool:
     return both.a.ok and both.b.ok and alike.determined(both)
 
 
-def _told(ev: Evidence, rules: Iterable[str] | None, arm: str) -> Parity | None:
+def _told(ev: Evidence) -> Parity | None:
     """What common random numbers tell of the two, if they do: all, where both draw and are given
     the same to the end; else whether the steps over which they are train the same."""
-    both = shared(gather("unknown", ev.common, rules=rules, arm=arm, margin=ev.margin))
+    both = _both(ev)
     if not _drawn_otherwise(ev) or len(both.originals) < 2 or not both.rewritten:
         return None
     if not both.a.ok or not both.b.ok:
         return None
     if _together(both):
-        seeds = min(ev.seeds, seeded.LEAST)
-        found = judge("unknown", ev.common, rules=rules, arm=arm, seeds=seeds, margin=ev.margin)
+        found = _judge(both)
         verdict = found.verdict
         if verdict is Sameness.UNCLEAR:
             return None
@@ -188,13 +181,6 @@ def _told(ev: Evidence, rules: Iterable[str] | None, arm: str) -> Parity | None:
         return None
     text = f"{COMMON}: {wrong[0].name}: {wrong[0].text}"
     return Parity(Sameness.DIFFERENT, ev.effect, wrong, text, lead=parting.lead(both))
-
-
-def _same_kind(wish: Wish, run: Run) -> bool:
-    return run.arm == ORIGINAL and (run.detail.double, bool(run.detail.perturb)) == (
-        wish.detail.double,
-        bool(wish.detail.perturb),
-    )
 
 
 def _seeds_wanted(ev: Evidence) -> int:
@@ -215,22 +201,18 @@ def _open(ev: Evidence) -> bool:
     return any(c.passed is None and c.verdict is Sameness.UNCLEAR for c in found)
 
 
-def _more_seeds(ev: Evidence, arm: str, total: int) -> list[Wish]:
+def _more_seeds(ev: Evidence, total: int) -> list[Wish]:
     """The lowest seeds that were not tried; a pair that failed counts as made, or it would be asked
-    for for ever.
-    """
+    for for ever."""
     paired = {a.seed for a, _ in ev.pairs}
     tried = {seed for _, seed, detail in ev.tried if not detail.double and not detail.perturb}
     arms = {s: {name for name, seed, _ in ev.tried if seed == s} for s in tried - paired}
     half_made = [s for s in sorted(arms) if s and len(arms[s]) == 1]
     untried = [s for s in range(1, ev.seeds) if s not in tried]
     new = untried[: max(0, total - len(ev.pairs) - len(half_made))] if total else []
-    wishes = []
-    for seed in [*half_made, *new]:
-        for name in (ORIGINAL, arm):
-            if not any(key[:2] == (name, seed) for key in ev.tried):
-                wishes.append(Wish(name, seed, FULL, f"seed {seed}"))
-    return wishes
+    made = {key[:2] for key in ev.tried}
+    both = [(name, seed) for seed in (*half_made, *new) for name in (ORIGINAL, ev.arm)]
+    return [Wish(*one, FULL, f"seed {one[1]}") for one in both if one not in made]
 
 
 def _over_seeds(ev: Evidence) -> tuple[list[Check], int]:
@@ -316,20 +298,18 @@ def _summary(verdict: Sameness, ev: Evidence, checks: Sequence[Check], more: int
         what = "losses and final weights" if ev.a.record.model else "losses"
         return f"{what} equal bit for bit ({seen})"
     if worst is not None:
-        return (
-            worst.text
-            if worst.name in ("runs to its end", "finite losses")
-            else f"{worst.name}: {worst.text}"
-        )
+        alone = worst.name in ("runs to its end", "finite losses")
+        return worst.text if alone else f"{worst.name}: {worst.text}"
     if verdict is Sameness.UNCLEAR:
         open_ = next(iter(_undecided(checks)), None)
         ask = _asked(ev, more) if more else ""
-        words = (
-            f"{open_.name}: {open_.text}"
-            if open_
-            else "not enough was seen to compare the two; more steps (--steps N), or time for them (--time-budget), would tell"
+        if open_:
+            words = f"{open_.name}: {open_.text}"
+            return f"{ask} ({words})" if ask else words
+        return (
+            ask
+            or "not enough was seen to compare the two; more steps (--steps N), or time for them (--time-budget), would tell"
         )
-        return f"{ask} ({words})" if ask and open_ else ask or words
     if _bit_for_bit(checks):
         return f"losses and final weights equal bit for bit, printed or saved numbers up to rounding ({seen})"
     if ev.effect == "exact":
@@ -356,22 +336,11 @@ def _asked(ev: Evidence, more: int) -> str:
     return f"{seeds} would tell, --seeds {len(ev.pairs) + more}"
 
 
-def _judge(
-    effect: str,
-    runs: Sequence[Run],
-    *,
-    rules: Iterable[str] | None = None,
-    arm: str = REWRITTEN,
-    seeds: int = 12,
-    margin: float = 0.02,
-) -> Parity:
-    """From all runs made for ``wanted`` (timed ones left out). ``rules``: names of those applied,
-    which tell the precision to expect.
-    """
-    ev = shared(gather(effect, runs, rules=rules, arm=arm, margin=margin, seeds=seeds))
+def _judge(ev: Evidence) -> Parity:
+    effect = ev.effect
     if not ev.originals or not ev.rewritten:
         return Parity(Sameness.UNCLEAR, effect, (), "the two scripts were not both run", 1)
-    told = _told(ev, rules, arm) if ev.a.ok and ev.b.ok and ev.common else None
+    told = _told(ev) if ev.a.ok and ev.b.ok and ev.common else None
     if told is not None and not _in_workers(ev, told):
         return told
     ev = replace(ev, told=told.checks[0] if told else None)

@@ -61,6 +61,5 @@ def _hunks(ev: Evidence) -> str:
     if len(places) == 1:
         return f"the one changed place that ran is {places[0]}"
     more = f" and {len(places) - MOST} more" if len(places) > MOST else ""
-    return (
-        f"changed places that ran: {', '.join(places[:MOST])}{more}; take them back one at a time"
-    )
+    named = ", ".join(places[:MOST])
+    return f"changed places that ran: {named}{more}; take them back one at a time"

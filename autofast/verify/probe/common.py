@@ -4,13 +4,14 @@ Two scripts of which one has drawn a number more, or another order once, draw th
 again from the next step on. What is drawn before the first step follows from the seed that the
 script has set, from what is drawn, and how often it was before: a number more changes nothing else.
 What a script seeds or restores by itself afterwards acts as it always does: an order that is the
-same in every epoch stays one. Generators that it makes for itself (own.py) are followed if they are
+same in every epoch stays one. What is drawn without gradients from the first step on comes from
+numbers of its own, so that an evaluation that draws otherwise is the only thing that is another.
+Generators that it makes for itself (own.py) are followed if they are
 there before the first step.
 
 An item of a map-style data set is made from random numbers that follow from the pass and its index,
 wherever it is made: by the main process, which draws on afterwards as if it had made none, or by
-any worker. How workers are seeded is not seen then.
-"""
+any worker. How workers are seeded is not seen then."""
 
 from __future__ import annotations
 
@@ -27,6 +28,7 @@ from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
 from .core import Probe
 from .instead import instead_of, opaque
+from .surroundings import random_digest
 
 
 class Items:
@@ -45,7 +47,9 @@ class Items:
 
 class Common:
     def __init__(self, probe: Probe, sizes: Any, own: Any) -> None:
-        self.probe, self.drawn = probe, sizes.drawn  # sizes.Sizes
+        self.probe, self.sizes, self.drawn = probe, sizes, sizes.drawn  # sizes.Sizes
+        self.idle, self.fresh = False, ""  # what an evaluation of this step would begin with
+        self.aside: Any = None  # states of that training, or evaluation, which does not run now
         sizes.drawing = self.drawing
         self.base, self.making, self.called_once = 0, False, False
         self.bases: dict[int, Any] = {}  # of persistent workers, by that of their first pass
@@ -73,6 +77,9 @@ class Common:
         def seeded(original: Any, *args: Any, **kwargs: Any) -> Any:
             self.seeds[family] = f"{args} {kwargs}"
             self.counts = {k: n for k, n in self.counts.items() if not k.startswith(family)}
+            if self.turned(not self.idle):
+                original(*args, **kwargs)
+                self.turned(not self.idle)
             return original(*args, **kwargs)
 
     def before(self, key: str, name: str, args: Any, counts: dict[str, int]) -> str | None:
@@ -85,6 +92,7 @@ class Common:
         return f"{key} {counts[key]}"
 
     def drawing(self, owner: Any, name: str, args: Any, kwargs: Any) -> None:
+        self.turn()
         if kwargs.get("generator") is not None:
             self.own.drawing(kwargs["generator"], name, args)
             return
@@ -119,29 +127,67 @@ class Common:
 
         @instead_of("fetch", _MapDatasetFetcher)
         def made(original: Any, this: Any, indices: Any) -> Any:
-            worker, numpy = get_worker_info(), sys.modules.get("numpy")
+            worker = get_worker_info()
             base = self.base if worker is None else worker.seed - worker.id
             base = self.bases[base].value if base in self.bases else base
-            dataset, own = this.dataset, self.own.states()
-            before = random.getstate(), torch.get_rng_state(), numpy and numpy.random.get_state()
-            order, self.making = self.drawn.get("sequence", 0), True
+            dataset, before = this.dataset, self.states()
+            order, self.making = (self.drawn["sequence"], self.sizes.evaluated), True
             this.dataset = Items(dataset, lambda index: self.set(f"item {base} {index}"))
             self.set(f"batch {base} {indices}")
             try:
                 return original(this, indices)
             finally:
                 this.dataset = dataset
-                random.setstate(before[0])
-                torch.set_rng_state(before[1])
-                if numpy:
-                    numpy.random.set_state(before[2])
-                self.own.restore(own)
-                self.drawn["sequence"], self.making = order, False
+                self.restore(before)
+                (self.drawn["sequence"], self.sizes.evaluated), self.making = order, False
+
+    def states(self) -> tuple[Any, ...]:
+        numpy, cuda = sys.modules.get("numpy"), sys.modules["torch.cuda"]
+        arrays, device = numpy and numpy.random.get_state(), cuda.is_initialized()
+        states = random.getstate(), torch.get_rng_state(), arrays, self.own.states()
+        return (*states, device and torch.cuda.get_rng_state_all())
+
+    def restore(self, states: tuple[Any, ...]) -> None:
+        random.setstate(states[0])
+        torch.set_rng_state(states[1])
+        if states[2]:
+            sys.modules["numpy"].random.set_state(states[2])
+        self.own.restore(states[3])
+        if states[4]:
+            torch.cuda.set_rng_state_all(states[4])
+
+    def turn(self) -> None:
+        """Before each draw and call: an evaluation begins, goes on, or is left."""
+        self.turned(self.sizes.idles())
+
+    def turned(self, idle: bool) -> bool:
+        """From the first step on."""
+        if idle == self.idle or self.making or not self.probe.steps or not self.probe.ours:
+            return False
+        now, self.idle = self.states(), idle
+        if self.aside is None:
+            self.set(f"evaluation {self.probe.steps}")
+            self.fresh = random_digest()
+        else:
+            self.restore(self.aside)
+        self.aside = now
+        return True
+
+    def digest(self) -> str:
+        """Of training, and of an evaluation in which something was drawn, else 0."""
+        evaluated = "0"
+        if self.aside is not None:
+            self.turned(True)
+            if (digest := random_digest()) != self.fresh or self.sizes.evaluated:
+                evaluated = f"{digest}.{self.sizes.evaluated}"
+            self.turned(False)
+        return f"{random_digest()} {self.drawn['sequence']} {evaluated}"
 
     def called(self) -> Any:
-        """Of the first call with gradients."""
+        """Of the first call with gradients, and where an evaluation begins and ends."""
 
         def before(module: Any, arguments: Any) -> None:
+            self.turn()
             if not self.probe.steps and torch.is_grad_enabled() and not self.called_once:
                 self.called_once = True
                 self.again("call")
@@ -150,6 +196,7 @@ class Common:
 
     def again(self, name: str) -> None:
         if self.probe.ours:
+            self.idle, self.aside, self.sizes.evaluated = False, None, 0
             self.set(f"{name} {self.probe.steps}")
             if not self.probe.steps:
                 self.drawn["sequence"] = 0

@@ -3,8 +3,7 @@
 
 A call evaluates that is made without gradients, or of a model in evaluation mode. A stretch are
 such calls of one model between two optimizer steps: a validation is one, whatever its batches are.
-Of generators that a script makes for itself see own.py.
-"""
+Of generators that a script makes for itself see own.py."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ import torch
 from torch.utils import checkpoint
 
 from .core import Probe
-from .inputs import look, named
+from .inputs import named
 from .loaders import readable
 from .surroundings import random_digest
 
@@ -25,8 +24,7 @@ MOST_CALLS = 2000  # that evaluate
 
 class Checkpointing:
     """Reentrant checkpointing calls what it wraps without gradients, and again with them in the
-    backward: that is training.
-    """
+    backward: that is training."""
 
     def __init__(self) -> None:
         self.depth = 0
@@ -59,9 +57,7 @@ class Draws:
     trained: by model, how often it was called in training (``calls``), and in how many of the first
         calls something was drawn (``drew``).
     stretches: by model and optimizer steps made before, [calls, samples, sums of the tensors given,
-        calls that drew, times that something was drawn since the call before, sum of what came out,
-        and of its squares].
-    """
+        sum of what came out]."""
 
     def __init__(self, probe: Probe, checkpointing: Checkpointing) -> None:
         self.probe = probe
@@ -69,11 +65,8 @@ class Draws:
         self.trained: dict[int, dict[str, int]] = {}
         self.stretches: dict[tuple[int, int], list[Any]] = {}
         self.evaluated = 0
-        self.open: dict[int, tuple[Any, str]] = {}
+        self.open: dict[int, tuple[Any, str]] = {}  # the random states before a call in training
         self.sizes: Any = None  # sizes.Sizes
-        # Of the last call that evaluated: optimizer steps made before it, the random states after
-        # it.
-        self.last = (-1, "")
 
     def called(
         self, number: int, module: Any, gradients: bool, arguments: Any, keywords: Any
@@ -82,6 +75,8 @@ class Draws:
         self.open.pop(id(module), None)  # it ended in an exception
         if self.checkpointing.depth:
             return
+        if self.probe.common is not None:
+            self.probe.common.turn()
         if gradients and module.training:
             drawn = self.trained.setdefault(number, {"calls": 0, "drew": 0})
             drawn["calls"] += 1
@@ -92,42 +87,33 @@ class Draws:
 
     def evaluates(self, number: int, module: Any, given: list[tuple[str, Any]]) -> None:
         """From MOST_CALLS on nothing is looked at, and the stretch that is cut there is left
-        out.
-        """
+        out."""
         steps = self.probe.steps
         self.evaluated += 1
         if self.evaluated > MOST_CALLS:
             self.stretches = {key: one for key, one in self.stretches.items() if key[1] != steps}
             return
-        stretch = self.stretches.setdefault((number, steps), [0, 0, {}, 0, 0, 0.0, 0.0])
+        stretch = self.stretches.setdefault((number, steps), [0, 0, {}, 0.0])
         stretch[0] += 1
         stretch[1] += samples(given)
         for name, tensor in given:
             value = readable(tensor, self.probe)
             stretch[2][name] = stretch[2].get(name, 0.0) + (value or 0.0)
-        now = random_digest()
-        stretch[4] += self.last[0] == steps and self.last[1] != now
-        self.open[id(module)] = stretch, now
+        self.open[id(module)] = stretch, ""
 
     def returned(self, module: Any, output: Any) -> None:
         found, before = self.open.pop(id(module), (None, ""))
         if found is None:
             return
-        after = random_digest()
         if isinstance(found, dict):
-            found["drew"] += before != after
+            found["drew"] += before != random_digest()
         else:
-            found[3] += before != after
-            for _, tensor in named(output):
-                found[5] += readable(tensor, self.probe) or 0.0
-                found[6] += look(tensor)[0] * tensor.numel() if tensor.is_floating_point() else 0.0
-            self.last = self.probe.steps, after
+            found[3] += sum(readable(tensor, self.probe) or 0.0 for _, tensor in named(output))
 
     def found(self) -> dict[str, Any]:
+        kinds = ("drawn", "whole", "idle") if self.sizes is not None else ()
+        counted = {name.replace("drawn", "sizes"): getattr(self.sizes, name) for name in kinds}
         return {
-            "drawn": {
-                **{str(number): drawn for number, drawn in self.trained.items()},
-                **({"sizes": self.sizes.drawn} if self.sizes is not None else {}),
-            },
+            "drawn": {**{str(number): drawn for number, drawn in self.trained.items()}, **counted},
             "evaluations": [[*key, *stretch] for key, stretch in self.stretches.items()],
         }

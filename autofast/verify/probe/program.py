@@ -143,7 +143,7 @@ def torch_arrived(
         steps.random = surroundings.random_digest
         given = attempt("inputs", lambda: inputs.Inputs(probe, fetches))
         given.draws = random = attempt("draws", lambda: draws.Draws(probe, again))
-        random.sizes = counted = attempt("sizes of draws", lambda: sizes.Sizes(probe))
+        random.sizes = counted = attempt("sizes of draws", lambda: sizes.Sizes(probe, again.idle))
         made = attempt("generators of its own", lambda: own.Own(probe, counted))
         if counted is not None:
             steps.random = lambda: f"{surroundings.random_digest()} {counted.drawn['sequence']}"
@@ -166,6 +166,8 @@ def torch_arrived(
         from .common import Common
 
         probe.common = attempt("common random numbers", lambda: Common(probe, random.sizes, made))
+        if probe.common is not None and steps is not None:
+            steps.random = probe.common.digest
     import torch
 
     if surroundings.gpu_possible():

@@ -1,16 +1,17 @@
-"""How many random numbers Python, NumPy and torch are asked for at a time, in the first steps: by
-what kind of function, within models and beside them (record.Record.drawn, "sizes").
+"""How many random numbers Python, NumPy and torch are asked for at a time in the whole run: by what
+kind of function, within models and beside them (record.Record.drawn).
 
 One draw for all samples of a batch, or one draw less, hardly shows in how much is drawn in all.
+With gradients and without it is counted apart: noise of an evaluation is none of a training.
 What a backward computes again and what compiled code draws is not counted; masks of dropout are
-counted by themselves (masks.py), generators that a script makes for itself in own.py.
-"""
+counted by themselves (masks.py), generators that a script makes for itself in own.py."""
 
 from __future__ import annotations
 
 import random
 import sys
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,27 +20,36 @@ from .core import Probe
 from .instead import instead_of, registered
 from .training import compiling
 
-STEPS = range(1, 25)  # optimizer steps made before; what is drawn sooner may be a model's weights
+FIRST = 25  # steps over which the order of the calls is kept
 TORCH = "rand randn rand_like randn_like normal bernoulli randint randint_like"
 IN_PLACE = "uniform_ normal_ bernoulli_ exponential_ log_normal_ geometric_ cauchy_ bernoulli random_"  # fmt: skip
 NUMPY = "rand randn random random_sample uniform normal standard_normal beta randint"
 PYTHON = "random uniform gauss normalvariate betavariate randint randrange choices"
 # An order or some of many: how many numbers that takes depends on how it is done.
 CHOICES = "randperm multinomial permutation permuted shuffle choice sample"
+# Seeds of loaders, and weights of a model that is made, are no noise.
+UNUSED = ("torch.utils.data", "torch.nn.init")
+PUT = (".sizes", ".instead", ".own")  # what stands in the place of a function that draws
+# Of numbers: one kind stands for another only if more of it are drawn than before.
+WHOLE = ("randint", "randint_like", "random_", "randrange", "integers")
+NORMAL = ("randn", "norm", "gauss")
 # The number of the backward that runs now, -1 outside of any.
 task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
 
 
 class Sizes:
-    """``drawn``: by kind and size how often that much was drawn, under "before" how many numbers
-    were drawn sooner, under "all" how many in the whole run, under "sequence" a digest of all calls
-    in their order but for those of a generator that is given (a sampler's), and under "among" one
-    of what these drew from.
-    """
+    """``drawn``: of the first steps, under "sequence" a digest of all calls in their order but for
+    those of a generator that is given (a sampler's), and under "among" one of what these drew from.
+    ``whole``: by kind and size how often that much was drawn with gradients, and ``idle``: without.
+    ``evaluated``: with common random numbers a digest of
+    the calls without gradients since the last step, which are then none of the sequence."""
 
-    def __init__(self, probe: Probe) -> None:
-        self.probe = probe
-        self.drawn = {"before": 0, "all": 0, "sequence": 0, "among": 0}
+    def __init__(self, probe: Probe, idle: Callable[[], bool]) -> None:
+        self.probe, self.no_training = probe, idle
+        self.evaluated = 0
+        self.drawn = {"sequence": 0, "among": 0}
+        self.whole: dict[str, int] = {}
+        self.idle: dict[str, int] = {}
         self.drawing: Any = None  # common.Common's, asked before each draw
         numpy: Any = sys.modules.get("numpy")
         owners = [(torch, TORCH), (torch.Tensor, IN_PLACE), (random, PYTHON)]
@@ -67,17 +77,34 @@ class Sizes:
             registered(name, owner)
 
     def counted(self, kind: str, name: str, result: Any, args: Any, shared: bool = True) -> None:
-        size = getattr(result, "size", len(result) if isinstance(result, list) else 1)
-        size = result.numel() if isinstance(result, torch.Tensor) else size
-        if self.probe.steps < STEPS.stop and shared:
+        size = _size(args[0] if name == "shuffle" and args else result)
+        kind = "wholes" if name in WHOLE else "coins" if "bern" in name else kind
+        kind = "normals" if any(word in name for word in NORMAL) else kind
+        self.over_all(f"{kind} {size}")
+        if self.drawing is not None and self.idles():
+            self.evaluated = zlib.crc32(f"{name} {size}".encode(), self.evaluated)
+        elif self.probe.steps < FIRST and shared:
             for key, text in (("sequence", f"{name} {size}"), ("among", f"{_among(args)}")):
                 self.drawn[key] = zlib.crc32(text.encode(), self.drawn[key])
-        if self.probe.steps in STEPS:
-            key = f"{kind} {size}"
-            self.drawn[key] = self.drawn.get(key, 0) + 1
-        if kind == "numbers":
-            self.drawn["all"] += size
-            self.drawn["before"] += size * (self.probe.steps < STEPS.start)
+
+    def over_all(self, key: str) -> None:
+        frame: Any = sys._getframe(2)
+        while (name := frame.f_globals["__name__"]).startswith(__package__) and name.endswith(PUT):
+            frame = frame.f_back
+        if name.startswith((__package__, *UNUSED)) and not key.startswith("choices"):
+            return
+        store = self.idle if self.idles() else self.whole
+        store[key] = store.get(key, 0) + 1
+
+    def idles(self) -> bool:
+        return self.probe.steps > 0 and self.no_training()
+
+
+def _size(result: Any) -> int:
+    if isinstance(result, torch.Tensor):
+        return result.numel()
+    size = getattr(result, "size", len(result) if isinstance(result, list) else 1)
+    return size if isinstance(size, int) else 1
 
 
 def _among(args: Any) -> list[Any]:

@@ -16,10 +16,12 @@ from autofast.facts.cost.gains.asking import (
     Answer,
     Findings,
     code_once,
+    is_remade,
     of_its_rule,
     touched,
+    waits_for_data,
 )
-from autofast.facts.cost.heads import convolves, is_narrow, multiplies, only_embeds
+from autofast.facts.cost.heads import convolves, goes_along_few, is_narrow, multiplies, only_embeds
 from autofast.facts.cost.inputs import number
 from autofast.facts.cost.step import CONVOLUTIONS, Cost, Estimate
 from autofast.facts.optimizers import asks_momentum
@@ -50,6 +52,8 @@ def half(script: Script, options: Options, finding: Finding, beside: Findings) -
         return Gain(0.0, f"bound by launches: {place} goes through a sequence cell by cell")
     if options.target != "cpu" and _has_few_channels(script):
         return SMALL
+    if options.target != "cpu" and goes_along_few(script, script.analysis(Cost).named):
+        return Gain(0.0, "bound by launches: its recurrent layers go along few sequences at once")
     gain = _of_arithmetic(script, options, beside, 0.4, machine.HALF, machine.HALF, 0.5, casts=2)
     return gain if gain.known or not is_narrow(script) else NARROW
 
@@ -143,6 +147,8 @@ def launches(script: Script, options: Options, finding: Finding, beside: Finding
             return Gain(0.0, "without momentum, one operation takes all parameters already")
         fewer, accesses = machine.SGD_UPDATE, machine.SGD_ACCESSES
     found = script.analysis(Cost).estimate(options.target)
+    if waits := waits_for_data(script, options, beside):
+        return waits
     if isinstance(found, str) or not found.tensors or options.target == "cpu":
         return Gain(0.03, "kernels of the update, for each parameter", known=False)
     found = _beside(script, found, beside)
@@ -187,6 +193,8 @@ def _of_arithmetic(
     if seen := _measured(script, options, convolutions, products, memory, casts):
         return seen
     cost = script.analysis(Cost)
+    if waits := waits_for_data(script, options, beside):
+        return waits
     found = cost.least() if casts and options.target == "cpu" else cost.estimate(options.target)
     if isinstance(found, str) and products == memory == 1:
         known = cost.estimate(options.target, CONVOLUTIONS)
@@ -205,12 +213,7 @@ def _of_arithmetic(
 
 
 def _beside(script: Script, step: Estimate, beside: Findings) -> Estimate:
-    """A step that waits for no images where a fix has them made at once."""
-    made = {
-        id(d.thing.node) for x in script.loaders for d in x.datasets if isinstance(d.thing, Ext)
-    }
-    remade = any(id(n) in made for f in beside if f.edits for n in touched(f))
-    return replace(step, data=0.0) if remade else step
+    return replace(step, data=0.0) if is_remade(script, beside) else step
 
 
 def _in_all(script: Script, share: float, step: Estimate) -> Gain | None:

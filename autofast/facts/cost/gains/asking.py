@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 from autofast.facts.by_default import is_taken
+from autofast.facts.cost import machine
 from autofast.facts.cost.inputs import turns
 from autofast.facts.cost.step import Cost
 from autofast.facts.switches import in_every_iteration
@@ -16,6 +17,7 @@ from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame, Stack, below, inside
 from autofast.model.script import Loader, Script
 from autofast.model.source import function_of, walk
+from autofast.model.values import Ext
 from autofast.rule import Finding, Gain, Options, Question
 
 Findings = Sequence[Finding]
@@ -199,3 +201,20 @@ def in_every_turn(script: Script, loop: ast.AST, nodes: Sequence[ast.AST]) -> as
             if any(inside(o.stack, loop) for o in site):
                 return site.node
     return None
+
+
+def waits_for_data(script: Script, options: Options, beside: Findings) -> Gain | None:
+    """Nothing, where files come more slowly than a network of usual size takes them."""
+    cost = script.analysis(Cost)
+    if options.target == "cpu" or cost.fetched < machine.TAKEN:
+        return None
+    if not isinstance(cost.estimate(options.target), str) or is_remade(script, beside):
+        return None
+    return Gain(0.0, f"waits for data: its workers take {1e3 * cost.fetched:.1f} ms for an item")
+
+
+def is_remade(script: Script, beside: Findings) -> bool:
+    """Whether a fix has images made at once, for which no step waits."""
+    sets = [d.thing for x in script.loaders for d in x.datasets]
+    made = {id(t.node) for t in sets if isinstance(t, Ext)}
+    return any(id(n) in made for f in beside if f.edits for n in touched(f))

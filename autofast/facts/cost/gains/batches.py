@@ -22,12 +22,12 @@ from autofast.facts.cost.gains.asking import (
     touched,
     trains,
     usual,
+    waits_for_data,
 )
-from autofast.facts.cost.heads import takes_words
+from autofast.facts.cost.heads import is_pretrained, takes_words
 from autofast.facts.cost.inputs import batches, number, turns
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
-from autofast.facts.dimensions import sizes
 from autofast.facts.loaders import given, has_no_workers
 from autofast.facts.workers.seeding import seed_of
 from autofast.flow.loops import loops_around
@@ -57,6 +57,8 @@ def together(share: float, reason: str, copied: bool = False) -> Question:
 
     def ask(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
         loaders = loaders_of(script, finding.node)
+        if all(d.kind == "tensors" for x in loaders for d in x.datasets) and is_pretrained(script):
+            return Gain(NOISE, "rows of numbers of words, collated beside steps of a transformer")
         waiting = measured.waiting(script, loaders)
         if waiting is None:
             if (
@@ -83,21 +85,14 @@ def in_steps(script: Script, options: Options, finding: Finding, beside: Finding
         return Gain(0.0, "runs once an epoch, not once a step")
     if script.is_call(finding.node, "torch.randperm"):
         return Gain(0.0, "several kernels that sort keys, for one small copy")
-    if _draws_a_row(script, finding.node) and (seed := seed_of(script)) is not None:
-        return Gain(0.0, f"one number for each item, where {at(seed)} seeds the host for others")
-    if script.analysis(Cost).only_evaluates(finding.node):
+    if script.is_call(finding.node, *DRAWS) and (seed := seed_of(script)) is not None:
+        return Gain(0.0, f"other numbers than those that {at(seed)} seeds the host for")
+    cost = script.analysis(Cost)
+    if cost.is_beside_training(finding.node):
         return Gain(EVALUATION * 0.02, "a copy from the host in every step of an evaluation")
     if (waits := _waits_beside(script, finding, beside)) > FEW_WAITS:
         return Gain(0.0, f"{waits} other waits for the device stay in the same step")
     return Gain(0.02, "a copy from the host in every step", known=False)
-
-
-def _draws_a_row(script: Script, node: ast.AST) -> bool:
-    """``torch.randperm(n)``, ``torch.randint(0, steps, (n,))``, ``torch.rand(n, 1)``."""
-    if not isinstance(node, ast.Call) or not script.is_call(node, *DRAWS):
-        return False
-    first, *others = sizes(script, node) or (None,)
-    return first is not None and all(number(script.values(size)) == 1 for size in others)
 
 
 def _waits_beside(script: Script, finding: Finding, beside: Findings) -> int:
@@ -133,6 +128,8 @@ def copies(script: Script, options: Options, finding: Finding, beside: Findings)
     if not loaders and (place := _waited_behind(script, finding, beside)) is not None:
         return Gain(0.0, f"{at(place)} waits for the device directly behind the copy")
     cost = script.analysis(Cost)
+    if waits := waits_for_data(script, options, beside):
+        return waits
     if gain := measured.copying(script, options.target, cost.copies_at(finding.node)):
         return gain
     if cost.moves_batches(finding.node) and not cost.trains(finding.node):
@@ -141,13 +138,13 @@ def copies(script: Script, options: Options, finding: Finding, beside: Findings)
             return Gain(EVALUATION * NOISE, "batches of an evaluation alone")
     size = cost.batch_bytes(finding.node)
     step = cost.estimate(options.target)
-    if size is None and takes_words(script):
+    if size is None and not cost.decodes(finding.node) and takes_words(script):
         return Gain(0.001, "numbers of words, some hundred kB a batch at most")
-    if size is None or (isinstance(step, str) and size >= machine.TINY):
+    if size is None:
         found = Gain(0.02, "one copy a step that the host waits for", known=False)
     else:
         words = f"{size / 1000:,.0f} kB" if size >= 1000 else f"{size} bytes"
-        share = size / machine.COPY / (machine.SHORTEST if isinstance(step, str) else step.seconds)
+        share = size / machine.COPY / (machine.USUAL if isinstance(step, str) else step.seconds)
         found = Gain(min(0.5, share), f"copies of {words} a batch")
     if loaders or not cost.moves_batches(finding.node) or cost.trains(finding.node):
         return found
@@ -301,8 +298,11 @@ def keeping(script: Script, options: Options, finding: Finding, beside: Findings
     seed = seed_of(script) if not found.known else None
     cost, step = script.analysis(Cost), script.analysis(Cost).estimate(options.target)
     epoch = (cost.steps or 0) * (machine.USUAL if isinstance(step, str) else step.seconds)
-    if seed is None or 0 < epoch < machine.START / found.share:
+    files = any("file" in d.reads for x in mine for d in x.datasets)
+    if not files and seed is None or 0 < epoch < machine.START / found.share:
         return found
+    if seed is None:
+        return Gain(0.005, "half a second an epoch, which reads files and may be long")
     words = "half a second an epoch that is not known to be short, and the seed of"
     return Gain(0.0, f"{words} {at(seed)} would give other numbers from the second epoch on")
 

@@ -48,7 +48,12 @@ def reads(script: Script, options: Options, finding: Finding, beside: Findings) 
     or, where workers make the batches, a copy to the device.
     """
     loop = _loop_of(script, finding.node)
-    over = [x for x in script.loaders if any(use.node is loop for use in x.uses)]
+    around = {
+        id(u): [u.node, *(loops_around(u.node) if u.is_next else ())]
+        for x in script.loaders
+        for u in x.uses
+    }
+    over = [x for x in script.loaders if any(loop in around[id(use)] for use in x.uses)]
     kept = (read_once, read_at_once, read_twice, read_again, read_late, elements)
     stays = [f.node for f in of_its_rule(finding, beside) if not f.edits or f.asks in kept]
     changed = changed_nodes(beside)

@@ -1,0 +1,235 @@
+"""What is worth its lines where a training waits for its data, or is bound by launches."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.onerule import apply
+
+SLOW = """
+import numpy as np
+import torch
+from skimage import io, transform
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+
+class Pictures(Dataset):
+    def __init__(self, names):
+        self.names = names
+
+    def __len__(self):
+        return len(self.names)
+
+    def __getitem__(self, i):
+        image = {read}
+        return torch.from_numpy(image).permute(2, 0, 1).float()
+
+
+device = torch.device("cuda")
+names = [line.strip() for line in open("{folder}/names.txt")]
+loader = DataLoader(Pictures(names), batch_size=12, shuffle=True, num_workers={workers})
+model = nn.Sequential(nn.Conv2d(3, 512, 3), nn.ReLU(), nn.Conv2d(512, 3, 3)).to(device)
+optimizer = torch.optim.Adam(model.parameters())
+for epoch in range(100):
+    for x in loader:
+        x = x.to(device)
+        loss = (model(x) @ model(x).transpose(2, 3)).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+RESIZED = 'transform.resize(io.imread(self.names[i]), (320, 320), mode="constant")'
+GPU = "cudnn-benchmark channels-last autocast fused-optimizer tf32 pin-memory non-blocking"
+
+
+@pytest.mark.parametrize(
+    ("read", "workers", "folder", "worth"),
+    [
+        (RESIZED, "1", "data", False),
+        (RESIZED, "int(2)", "data", False),
+        (RESIZED, "16", "data", True),
+        ("io.imread(self.names[i])", "4", "data", True),
+        ("io.imread(self.names[i])", "4", "data/DIV2K_train_HR", False),
+        ("np.full((320, 320, 3), i)", "1", "data", True),
+    ],
+)
+def test_what_few_workers_decode_is_not_waited_for_less(
+    read: str, workers: str, folder: str, worth: bool
+) -> None:
+    text = SLOW.format(read=read, workers=workers, folder=folder)
+    found = apply(GPU, text, min_gain=0.01)
+    assert bool(found.fixes) is worth
+    said = [f.gain.reason for f in found.findings if f.gain and not f.worth]
+    assert worth or any(reason.startswith("waits for data") for reason in said)
+    assert apply(GPU, text).fixes
+
+
+HEADS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from lib import texts
+
+device = torch.device("cuda")
+batch_size = {batch}
+loader = DataLoader(texts, batch_size=batch_size, num_workers=2, pin_memory=True)
+
+
+class Body(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.body = nn.Embedding(99, 900), nn.{layer}(900, {width}, batch_first=True)
+
+    def forward(self, x):
+        return self.body(self.table(x))[0][:, -1]
+
+
+body, head = Body().to(device), nn.Linear({width}, 9).to(device)
+optimizer = torch.optim.Adam([*body.parameters(), *head.parameters()])
+for epoch in range(9):
+    for x, y in loader:
+        loss = nn.functional.cross_entropy(head(body(x.to(device))), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("batch", "layer", "width", "worth"),
+    [(64, "GRU", 256, False), (64, "GRU", 2048, True), (2, "LSTM", 2048, False)],
+)
+def test_recurrent_layers_that_are_bound_by_launches(
+    batch: int, layer: str, width: int, worth: bool
+) -> None:
+    text = HEADS.format(batch=batch, layer=layer, width=width)
+    found = apply("autocast grad-scaler", text, min_gain=0.01)
+    assert bool(found.fixes) is worth
+
+
+def test_words_that_only_one_of_the_models_looks_up() -> None:
+    text = HEADS.format(batch=64, layer="GRU", width=256)
+    assert not apply("non-blocking", text, min_gain=0.01).fixes
+    assert apply("non-blocking", text).fixes
+
+
+NER = """
+import torch
+from transformers import BertForTokenClassification
+from torch.utils.data import DataLoader, RandomSampler, TensorDataset
+from lib import ids, labels
+
+device = torch.device("cuda")
+data = TensorDataset(torch.tensor(ids), torch.tensor(labels))
+loader = DataLoader(data, sampler=RandomSampler(data), batch_size=32)
+model = {model}.to(device)
+optimizer = torch.optim.AdamW(model.parameters())
+for epoch in range(3):
+    for x, y in loader:
+        loss = model(x.to(device), labels=y.to(device))[0]
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_rows_are_collated_quickly_beside_a_transformer() -> None:
+    text = NER.format(model='BertForTokenClassification.from_pretrained("bert")')
+    assert not apply("batched-dataset", text, min_gain=0.01).fixes
+    assert apply("batched-dataset", text).fixes
+
+
+ATTACK = """
+import argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from torchvision import datasets, transforms
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--same", action="store_true")
+args = parser.parse_args()
+if args.same:
+    torch.backends.cudnn.deterministic = True
+device = torch.device("cuda")
+pictures = datasets.CIFAR10("data", transform=transforms.ToTensor())
+loader = DataLoader(pictures, batch_size={batch}, num_workers=4, pin_memory=True)
+model = nn.Sequential(nn.Conv2d(3, 256, 3), nn.ReLU(), nn.Conv2d(256, 10, 3)).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+for epoch in range(100):
+    for step, (x, y) in enumerate(loader):
+        x, y = x.to(device), y.to(device)
+        loss = (model(x) @ model(x).transpose(2, 3)).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 1000 == 0:
+            for shown, _ in loader:
+                noise = torch.zeros(9, 3, 32, 32).to(device)
+                print(model(shown.to(device) + noise).shape)
+"""
+
+
+@pytest.mark.parametrize(("batch", "worth"), [(128, False), (1024, True)])
+def test_copies_are_held_against_a_usual_step(batch: int, worth: bool) -> None:
+    found = apply("non-blocking", ATTACK.format(batch=batch), min_gain=0.01)
+    assert any("x.to(device, non_blocking=True)" in line for line in found.lines) is worth
+
+
+def test_what_an_evaluation_in_a_step_makes_is_left() -> None:
+    text = ATTACK.format(batch=9)
+    assert not apply("device-creation", text, min_gain=0.01).fixes
+    each = text.replace("if step % 1000 == 0:", "if True:").replace(
+        "for shown, _ in loader", "for shown in [x]"
+    )
+    assert apply("device-creation", each, min_gain=0.01).fixes
+
+
+def test_an_option_for_the_same_numbers_decides_about_algorithms() -> None:
+    text = ATTACK.format(batch=512)
+    assert apply("cudnn-benchmark", text).lines == [
+        "torch.backends.cudnn.benchmark = not torch.backends.cudnn.deterministic"
+    ]
+    assert not apply("cudnn-benchmark", text, min_gain=0.01).fixes
+    usual = text.replace("if args.same:\n    torch.backends.cudnn.deterministic = True\n", "")
+    assert apply("cudnn-benchmark", usual, min_gain=0.01).fixes
+
+
+ATTENDING = """
+import torch
+from torch import nn
+from lib import sampler
+
+
+class Sequences(nn.Module):
+    def __init__(self, width={width}):
+        super().__init__()
+        self.items = nn.Embedding(9000, width)
+        self.attention = nn.MultiheadAttention(width, 1)
+        self.first, self.act = nn.Conv1d(width, width, kernel_size={kernel}), nn.ReLU()
+
+    def forward(self, x):
+        x = self.items(x).transpose(0, 1)
+        x = self.attention(x, x, x)[0].permute(1, 2, 0)
+        return self.act(self.first(x)).mean(2)
+
+
+device = torch.device("cuda")
+model = Sequences().to(device)
+optimizer = torch.optim.Adam(model.parameters())
+for step in range(100_000):
+    loss = model(torch.as_tensor(sampler.next_batch()).to(device)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("width", "kernel", "worth"), [(50, 1, False), (512, 1, True), (50, 9, True)]
+)
+def test_narrow_attention_gets_no_16_bits(width: int, kernel: int, worth: bool) -> None:
+    text = ATTENDING.format(width=width, kernel=kernel)
+    assert bool(apply("autocast grad-scaler", text, min_gain=0.01).fixes) is worth
+    assert apply("autocast grad-scaler", text).fixes
