@@ -12,9 +12,7 @@ FUNCTIONAL = ("torch.func.", "functorch.", "torch.autograd.functional.")
 
 
 def gradients_of_gradients(script: Script) -> ast.AST | None:
-    """The first call that keeps the graph of gradients (``create_graph=True``); None where there is
-    none.
-    """
+    """The first call that keeps the graph of gradients (``create_graph=True``), if any."""
     for node in (n for step in script.steps for n in step.double_backward):
         return node
     for site in script.calls("torch.autograd.grad"):
