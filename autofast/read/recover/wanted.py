@@ -105,6 +105,8 @@ class Wanted(ValueFlow[Way]):
         return (*context, call)
 
     def returned(self, use: Usage, context: Way) -> str:
+        if isinstance(function_of(use.node), ast.AsyncFunctionDef):
+            return self.lost(use)
         if context:
             return self.follow(context[-1], context[:-1])
         function = function_of(use.node)

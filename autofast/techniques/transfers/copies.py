@@ -230,11 +230,8 @@ def _own_memory(script: Script, expr: ast.expr | None, loaders: list[Thing]) -> 
         case ast.Name() | ast.Attribute() if script.analysis(Memory).begins_as_number(expr):
             return True
         case ast.Name():
-            objects = [
-                d
-                for d in script.analysis(Flow).definitions(expr).origins(expr)
-                if not d.is_augmented
-            ]
+            origins = script.analysis(Flow).definitions(expr).origins(expr)
+            objects = [d for d in origins if not d.is_augmented]
             made = [
                 d.value
                 for d in objects
