@@ -57,6 +57,7 @@ def sized(arm: str = "original", more: dict[str, Any] | None = None, **other: An
         ({"numbers 60": 0}, {"idle": {"numbers 60": 24}}, None),  # the same, without gradients
         ({}, {"idle": {"numbers 60": 9}}, False),  # noise in an evaluation
         ({}, {"idle": {"choices 900": 9}}, None),  # in another order
+        ({"choices 900": 1, "choices 20": 20, "choices 24": 4}, {}, False),  # others by chance
         ({f"numbers {n}": 0 for n in range(40, 52)}, {"many": True}, False),  # of sentences
         ({"numbers 60": 0, "choices 20": 48}, {}, None),  # a category in another way
         ({"numbers 60": 0, "numbers 1": 1440}, {}, None),  # each by itself

@@ -104,10 +104,11 @@ def _comparable(a: Run, b: Run) -> bool:
 def _in_training(a: Run, b: Run) -> tuple[Drawn, Drawn]:
     """How often that much is drawn with gradients; in the other script also without them, where the
     original does not; and in as many steps."""
-    one, two = (Counter(run.record.drawn["whole"]) for run in (a, b))
-    idle = [Counter(run.record.drawn.get("idle", {})) for run in (a, b)]
     longer = len(a.record.steps) / max(1, len(b.record.steps))
-    return one, {k: n * longer for k, n in (two + (idle[1] - idle[0])).items()}
+    one, two = (run.record.drawn["whole"] for run in (a, b))
+    idle = [run.record.drawn.get("idle", {}) for run in (a, b)]
+    beside = {k: max(0.0, n * longer - idle[0].get(k, 0)) for k, n in idle[1].items()}
+    return one, {k: two.get(k, 0) * longer + beside.get(k, 0) for k in {**two, **beside}}
 
 
 def _numbers(run: Run) -> tuple[int, int]:
@@ -130,21 +131,19 @@ def _lost(one: Drawn, two: Drawn, steady: set[str], base: int) -> Lost | None:
         kind, size = key
         plainly = times >= (LEAST if size > 1 else OFTEN) and 2 * now <= times
         slightly = times >= OFTEN and 20 * (times - now) >= times and f"{kind} {size}" in steady
-        if kind == "choices" and now > times:
-            return None
-        if left > numbers:
-            gained[kind] += round(left - numbers)
-            more += now - times
-        elif plainly or slightly and kind != "choices":
+        if left <= numbers and (plainly or slightly and kind != "choices"):
             lost[size, kind] = times - now
             total[kind] += round(numbers - left)
+        else:  # some more and some less, where draws decide their sizes
+            gained[kind] += round(left - numbers)
+            more += now - times
     for size, kind in sorted(lost, reverse=True):
         # Numbers of another kind stand for it as far as they stand for none of their own.
         place = gained[kind] + (gained - total - Counter({kind: gained[kind]})).total()
         as_often = kind == "choices" and 2 * more >= lost[size, kind]
         if 4 * place < total[kind] and not as_often:
             of = f"{'about ' * (base > 1)}{size}"
-            return (kind, of), lost[size, kind], total[kind], place
+            return (kind, of), lost[size, kind], total[kind], max(0, place)
     return None
 
 
