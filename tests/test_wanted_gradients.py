@@ -139,6 +139,12 @@ except StopIteration as end:
     assert not apply("no-grad-eval", keeping_nothing(body)).lines
 
 
+def test_what_a_hook_of_all_modules_gets_is_not_followed() -> None:
+    hook = "torch.nn.modules.module.register_module_forward_hook(lambda m, x, z: losses.append(z))"
+    text = keeping_nothing("encoder(x).argmax(1)").replace("losses = []", f"losses = []\n{hook}")
+    assert not apply("no-grad-eval", text).lines
+
+
 @pytest.mark.parametrize(
     "numbers",
     [
