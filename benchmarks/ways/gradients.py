@@ -48,7 +48,6 @@ REACHED: dict[str, str | dict[str, str]] = {
     "index_put_": "w.index_put_((torch.arange(8),), encoder(x))",
     "masked_scatter_": "w.masked_scatter_(torch.ones(8, 4, dtype=torch.bool), encoder(x))",
     "view": "row = w[:4]\nrow.copy_(encoder(x[:4]))",
-    "unbind": "for row, z in zip(w.unbind(), encoder(x)):\n    row.copy_(z)",
     "foreach": "torch._foreach_add_([w], [encoder(x)])",
     "addcmul": "w = torch.addcmul(x, encoder(x), encoder(x))",
     "einsum": "w = torch.einsum('bi,bj->bj', x, encoder(x))",
@@ -169,10 +168,6 @@ REACHED: dict[str, str | dict[str, str]] = {
         "forward": "global last\nlast = self.net(x)",
         "inside": "encoder(x)\nw = last",
     },
-    "input of the module": {
-        "forward": "x.add_(self.net(x))",
-        "inside": "w = x.clone()\nencoder(w)",
-    },
     "output in an argument": {
         "above": "def f(found, v):\n    found['z'] = encoder(v)",
         "inside": "d = {}\nf(d, x)\nw = d['z']",
@@ -265,18 +260,9 @@ for epoch in range(3):
 """
 LATER: dict[str, str | dict[str, str]] = {
     "plain": "",
-    "kept and used": {
-        "inside": "outs.append(out)",
-        "train": "loss = loss + (model(x) * outs[-1]).sum() * 0.01 if outs else loss",
-    },
     "kept and detached": {
         "inside": "outs.append(out.detach())",
         "train": "loss = loss + (model(x) * outs[-1]).sum() * 0.01 if outs else loss",
-    },
-    "kept as a target": {
-        "first": "last = None",
-        "inside": "last = out",
-        "train": "if epoch:\n    loss = loss + F.mse_loss(model(x), last)",
     },
     "kept as detached target": {
         "first": "last = None",
@@ -288,18 +274,9 @@ LATER: dict[str, str | dict[str, str]] = {
         "inside": "last = out > 0",
         "train": "if epoch:\n    loss = loss + model(x)[last].sum() * 0.01",
     },
-    "kept as weights": {
-        "first": "last = None",
-        "inside": "last = out.softmax(0).mean(0)",
-        "train": "if epoch:\n    loss = F.cross_entropy(model(x), y, weight=last)",
-    },
     "kept and changed": {
         "inside": "outs.append(out)",
         "after": "outs[-1].mul_(2)\nprint(outs[-1].sum().item())",
-    },
-    "kept and trained": {
-        "inside": "outs.append(out)",
-        "after": "p = outs[-1].clone().requires_grad_()\np.sum().backward()\nprint(p.grad.sum().item())",
     },
     "kept and required": {
         "inside": "outs.append(out.detach())",
@@ -521,12 +498,6 @@ LATER: dict[str, str | dict[str, str]] = {
         "inside": "c.update(out)",
         "train": "loss = loss + ((model(x) - c.centre) ** 2).mean()",
     },
-    "memory bank": {
-        "above": "bank = torch.zeros(24, 3)",
-        "first": "n = 0",
-        "inside": "bank[n : n + 8] = out\nn += 8",
-        "train": "loss = loss + (model(x) * bank[:8]).sum() * 0.01",
-    },
     "memory bank, detached": {
         "above": "bank = torch.zeros(24, 3)",
         "first": "n = 0",
@@ -557,10 +528,6 @@ LATER: dict[str, str | dict[str, str]] = {
     "hook that keeps": {
         "before": "model.net.register_forward_hook(lambda m, i, o: outs.append(o.detach()))",
         "train": "loss = loss + (model.net(x) * outs[0]).sum() * 0.01",
-    },
-    "interrupted": {
-        "inside": "if right > 3:\n    outs.append(out)\n    break",
-        "train": "loss = loss + (model(x)[: len(outs[-1])] * outs[-1]).sum() * 0.01 if outs else loss",
     },
     "view": {
         "inside": "v = out.view(-1)",

@@ -8,6 +8,7 @@ data = TensorDataset(torch.randn(40, 4), torch.randint(0, 3, (40,)))
 loader = DataLoader(data, batch_size=4)
 model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+scale = nn.Parameter(torch.ones((), device=device))
 ...before
 for epoch in range(3):
     total = 0.0
@@ -553,74 +554,74 @@ READ: dict[str, str | dict[str, str]] = {
     },
     "running sum, backward": {
         "epoch": "total = 0",
-        "inside": "total = total + F.cross_entropy(model(x), y)",
-        "after": "total.backward()\noptimizer.step()",
+        "inside": "total = total + (scale * x).sum()",
+        "after": "total.backward()\nprint(scale.grad.item())",
     },
     "running sum, backward by name": {
         "epoch": "total = 0",
-        "inside": "total = total + F.cross_entropy(model(x), y)",
-        "after": "getattr(total, 'backward')()\noptimizer.step()",
+        "inside": "total = total + (scale * x).sum()",
+        "after": "getattr(total, 'backward')()\nprint(scale.grad.item())",
     },
     "running sum, backward by map": {
         "epoch": "total = 0",
-        "inside": "total = total + F.cross_entropy(model(x), y)",
-        "after": "list(map(torch.Tensor.backward, [total]))\noptimizer.step()",
+        "inside": "total = total + (scale * x).sum()",
+        "after": "list(map(torch.Tensor.backward, [total]))\nprint(scale.grad.item())",
     },
     "running sum, backward by a function": {
-        "above": "def go(l):\n    l.backward()\n    optimizer.step()",
+        "above": "def go(l):\n    l.backward()\n    print(scale.grad.item())",
         "epoch": "total = 0",
-        "inside": "total = total + F.cross_entropy(model(x), y)",
+        "inside": "total = total + (scale * x).sum()",
         "after": "go(total)",
     },
     "running sum, backward by eval": {
         "epoch": "total = 0",
-        "inside": "total = total + F.cross_entropy(model(x), y)",
-        "after": "eval('total.backward()')\noptimizer.step()",
+        "inside": "total = total + (scale * x).sum()",
+        "after": "eval('total.backward()')\nprint(scale.grad.item())",
     },
     "running sum, backward by globals": {
         "epoch": "total = 0",
-        "inside": "total = total + F.cross_entropy(model(x), y)",
-        "after": "globals()['total'].backward()\noptimizer.step()",
+        "inside": "total = total + (scale * x).sum()",
+        "after": "globals()['total'].backward()\nprint(scale.grad.item())",
     },
     "running sum, backward by methodcaller": {
         "epoch": "total = 0",
-        "inside": "total = total + F.cross_entropy(model(x), y)",
-        "after": "operator.methodcaller('backward')(total)\noptimizer.step()",
+        "inside": "total = total + (scale * x).sum()",
+        "after": "operator.methodcaller('backward')(total)\nprint(scale.grad.item())",
     },
     "running sum, backward by a partial": {
         "epoch": "total = 0",
-        "inside": "total = total + F.cross_entropy(model(x), y)",
-        "after": "functools.partial(torch.autograd.backward, total)()\noptimizer.step()",
+        "inside": "total = total + (scale * x).sum()",
+        "after": "functools.partial(torch.autograd.backward, total)()\nprint(scale.grad.item())",
     },
     "running sum, backward by a queue": {
         "epoch": "total = 0\nq = queue.Queue()",
-        "inside": "total = total + F.cross_entropy(model(x), y)",
-        "after": "q.put(total)\nq.get().backward()\noptimizer.step()",
+        "inside": "total = total + (scale * x).sum()",
+        "after": "q.put(total)\nq.get().backward()\nprint(scale.grad.item())",
     },
     "running list, backward": {
         "epoch": "ls = []",
-        "inside": "ls.append(F.cross_entropy(model(x), y))",
-        "after": "sum(ls).backward()\noptimizer.step()",
+        "inside": "ls.append((scale * x).sum())",
+        "after": "sum(ls).backward()\nprint(scale.grad.item())",
     },
     "running list, backward by stack": {
         "epoch": "ls = []",
-        "inside": "ls.append(F.cross_entropy(model(x), y))",
-        "after": "torch.stack(ls).mean().backward()\noptimizer.step()",
+        "inside": "ls.append((scale * x).sum())",
+        "after": "torch.stack(ls).mean().backward()\nprint(scale.grad.item())",
     },
     "running list, backward by reduce": {
         "epoch": "ls = []",
-        "inside": "ls.append(F.cross_entropy(model(x), y))",
-        "after": "functools.reduce(torch.add, ls).backward()\noptimizer.step()",
+        "inside": "ls.append((scale * x).sum())",
+        "after": "functools.reduce(torch.add, ls).backward()\nprint(scale.grad.item())",
     },
     "running dict, backward": {
         "epoch": "ls = {}",
-        "inside": "ls[i] = F.cross_entropy(model(x), y)",
-        "after": "sum(ls.values()).backward()\noptimizer.step()",
+        "inside": "ls[i] = (scale * x).sum()",
+        "after": "sum(ls.values()).backward()\nprint(scale.grad.item())",
     },
     "running attribute, backward": {
         "epoch": "model.total = 0",
-        "inside": "model.total += F.cross_entropy(model(x), y)",
-        "after": "model.total.backward()\noptimizer.step()",
+        "inside": "model.total += (scale * x).sum()",
+        "after": "model.total.backward()\nprint(scale.grad.item())",
     },
 }
 
