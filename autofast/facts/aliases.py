@@ -52,7 +52,9 @@ PLAIN = frozenset(Ref(f"builtins.{name}") for name in ("int", "float", "str", "b
 NUMPY_WRITES = frozenset("sort fill put partition resize itemset setfield byteswap".split())
 WRITING = tuple(  # how functions begin that write to their arguments, or to what these hold
     """numpy.copyto numpy.put numpy.place numpy.random.shuffle random.shuffle torch.distributed.
-    torch._foreach_ torch.ops. torch.utils.swap_tensors operator.i operator.setitem""".split()
+    torch._foreach_ torch.ops. torch.utils.swap_tensors operator.setitem operator.iadd operator.iand
+    operator.iconcat operator.ifloordiv operator.ilshift operator.imatmul operator.imod operator.imul
+    operator.ior operator.ipow operator.irshift operator.isub operator.itruediv operator.ixor""".split()
 )
 # Functions of NumPy with the number of their operands; what follows is written to.
 OPERANDS = dict.fromkeys("negative abs absolute exp log sqrt square".split(), 1)
