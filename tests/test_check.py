@@ -122,7 +122,7 @@ def test_exclude_of_named_files(project: Path) -> None:
     (project / "pyproject.toml").write_text("[tool.autofast]\nexclude = ['train.py']\n")
     assert autofast("check", "train.py").code == 1
     forced = autofast("check", "train.py", "--force-exclude")
-    assert forced.code == 0 and "no training script found" in forced.err
+    assert forced.code == 0 and "left out by `exclude`: train.py" in forced.err
     (project / "pyproject.toml").write_text(
         "[tool.autofast]\nexclude = ['train.py']\nforce-exclude = true\n"
     )

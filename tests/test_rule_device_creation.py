@@ -258,6 +258,29 @@ def test_what_is_kept_and_made_once(asked: str, each: str, found: int) -> None:
         ]
 
 
+TABLE = """
+import numpy
+class Table(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        {kept}
+    def forward(self, x):
+        return x * self.used.to(device)
+table = Table()
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "asked"),
+    [
+        ('self.used = torch.tensor(numpy.load("used.npy"))', True),
+        ('self.register_buffer("used", torch.tensor(numpy.load("used.npy")))', False),
+    ],
+)
+def test_what_is_a_buffer_already(kept: str, asked: bool) -> None:
+    assert bool(made("z = table(x)", before=TABLE.format(kept=kept)).findings) is asked
+
+
 def test_lightning() -> None:
     text = """
     import lightning.pytorch as pl

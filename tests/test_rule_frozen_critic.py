@@ -13,6 +13,7 @@ needs_torch = pytest.mark.skipif(not HAVE_TORCH, reason="needs torch")
 RULE = "frozen-critic"
 
 GAN = """
+import operator
 import torch
 import torch.nn as nn
 
@@ -151,6 +152,11 @@ USED = {
     "another call in between": [("    loss = criterion(", "    other = critic(real)\n    loss = criterion(")],
     "frozen already": [("    score = ", "    for p in critic.parameters():\n        p.requires_grad = False\n    score = "), ("    optimizer_g.step()", "    for p in critic.parameters():\n        p.requires_grad = True\n    optimizer_g.step()")],
     "used again": [("    loss.backward()\n", "    loss.backward(retain_graph=True)\n    optimizer_c.zero_grad()\n    criterion(score, torch.zeros(5, 1, device=device)).backward()\n    optimizer_c.step()\n")],
+    "read by name": [("    optimizer_g.step()", "    losses += [g.sum().item() for g in map(operator.attrgetter('grad'), critic.parameters())]\n    optimizer_g.step()")],
+    "read by a text": [("    optimizer_g.step()", "    losses.append(eval('critic[0].weight.grad').sum().item())\n    optimizer_g.step()")],
+    "stepped by a method": [("losses = []", "losses = []\ngo = optimizer_c.step"), ("    optimizer_g.step()", "    go()\n    optimizer_g.step()")],
+    "frozen by name": [("optimizer_g =", "setattr(critic[0].weight, 'requires_grad', False)\noptimizer_g =")],
+    "frozen by a method's name": [("optimizer_g =", "operator.methodcaller('requires_grad_', False)(critic[0])\noptimizer_g =")],
     "partly frozen": [("optimizer_g =", "critic[0].requires_grad_(False)\noptimizer_g =")],
 }  # fmt: skip
 
@@ -175,6 +181,8 @@ def test_each_of_these_would_train_otherwise(why: str) -> None:
 REFUSED = {
     "shares layers": [("nn.Linear(8, 4))", "nn.Linear(8, 4), shared)"), ("nn.Sequential(nn.Linear(4, 8)", "nn.Sequential(shared, nn.Linear(4, 8)")],
     "registers a hook": [("losses = []", "losses = []\ncritic[0].register_full_backward_hook(lambda *given: None)")],
+    "more parameters": [("losses = []", "losses = []\noptimizer_g.add_param_group({'params': critic.parameters()})")],
+    "may be of this model": [("losses = []", "losses = []\noptimizer_g.param_groups[0]['params'].extend(critic.parameters())")],
     "compiles": [("losses = []", "losses = []\ncritic.compile()")],
     "waits for the gradients": [("optimizer_g =", "critic = nn.parallel.DistributedDataParallel(critic)\noptimizer_g =")],
 }  # fmt: skip

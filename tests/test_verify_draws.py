@@ -21,7 +21,7 @@ from tests.test_verify_judge import LOSSES, MOVED, made
 from tests.verify_runs import record, run
 
 OWN = "rng = default_rng(0)"
-SIZES = {"numbers 60": 24, "numbers 2560": 48, "choices 20": 24, "choices 900": 4}
+SIZES = {"wholes 2": 96, "numbers 60": 24, "numbers 2560": 48, "choices 20": 24, "choices 900": 4}
 
 
 def sized(arm: str = "original", more: dict[str, Any] | None = None, **other: Any) -> Run:
@@ -48,6 +48,8 @@ def sized(arm: str = "original", more: dict[str, Any] | None = None, **other: An
         ({"numbers 60": 0, "numbers 1440": 1}, {}, None),  # for all steps before the first
         ({"numbers 60": 0, "numbers 300": 1}, {}, False),  # once, and not again
         ({"choices 900": 1}, {}, False),  # one order for all epochs
+        ({"numbers 60": 1, "wholes 2": 0, "wholes 192": 1}, {}, False),  # at once, and one for all
+        ({"numbers 60": 0, "normals 60": 24}, {}, None),  # by another kind
         ({"choices 900": 0, "choices 3600": 1}, {}, None),  # all orders at once
         ({"choices 900": 0, "numbers 900": 4}, {}, None),  # by sorting numbers
         ({"choices 900": 0, "numbers 1": 4}, {}, None),  # by a seed for each
@@ -55,6 +57,7 @@ def sized(arm: str = "original", more: dict[str, Any] | None = None, **other: An
         ({"numbers 60": 0}, {"idle": {"numbers 60": 24}}, None),  # the same, without gradients
         ({}, {"idle": {"numbers 60": 9}}, False),  # noise in an evaluation
         ({}, {"idle": {"choices 900": 9}}, None),  # in another order
+        ({"choices 900": 1, "choices 20": 20, "choices 24": 4}, {}, False),  # others by chance
         ({f"numbers {n}": 0 for n in range(40, 52)}, {"many": True}, False),  # of sentences
         ({"numbers 60": 0, "choices 20": 48}, {}, None),  # a category in another way
         ({"numbers 60": 0, "numbers 1": 1440}, {}, None),  # each by itself
@@ -130,7 +133,7 @@ def test_sizes_of_draws_of_a_run(tmp_path: Path) -> None:
     ran = probing.run(tmp_path, str(tmp_path / "train.py"), detail=FULL)
     drawn = ran.record.drawn
     assert drawn["sizes"]["sequence"] and drawn["sizes"]["among"] and not drawn["idle"]
-    assert drawn["whole"] == {"numbers 7": 1, "numbers 24": 4, "choices 6": 4, "numbers 5": 4, "numbers 1": 4, "numbers 10": 4, "choices 1": 4, "numbers 12": 2, "numbers 8": 2}  # fmt: skip
+    assert drawn["whole"] == {"numbers 7": 1, "normals 24": 4, "choices 6": 4, "normals 5": 4, "numbers 1": 4, "numbers 10": 4, "choices 1": 4, "numbers 12": 2, "numbers 8": 2}  # fmt: skip
 
 
 def evaluating(arm: str = "original", sums: tuple[float, ...] = (5.0, 5.0, 5.0)) -> Run:

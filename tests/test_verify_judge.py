@@ -4,6 +4,7 @@ items, inputs, coverage. On made-up runs.
 
 from __future__ import annotations
 
+import math
 import operator
 import random
 from collections.abc import Callable
@@ -33,6 +34,7 @@ from autofast.verify.judging import (
     coverage,
     exact,
     inputs,
+    invariants,
     items,
     printed,
     rounding,
@@ -1221,4 +1223,42 @@ def test_inputs_that_are_cut_off_and_change_nothing(off: float, passed: bool) ->
     runs = [ran(arm, seed) for seed in range(4) for arm in ("original", "rewritten")]
     moved = [ran("original", 0, detail=detail, model={}) for detail in (MOVED, DOUBLE)]
     check = inputs.given(gather("unknown", [ran("original", 0), *runs, *moved]))
+    assert check is not None and check.passed is passed, check
+
+
+@pytest.mark.parametrize(
+    ("places", "passed"),
+    [((9, 9, 9, 9), False), ((9, 4, 9, 9), True), ((-1, -1, -1, -1), True)],
+    ids=["the same step", "another under one seed", "none"],
+)
+def test_what_differs_in_the_same_step_under_every_seed(
+    places: tuple[int, ...], passed: bool
+) -> None:
+    def ran(arm: str, seed: int, at: int = -1, off: float = 0.0, **more: Any) -> Run:
+        losses = [2 - 0.05 * i + off * ((seed + i) % 3) for i in range(14)]
+        losses = [x * (0.8 if i == at else 1) for i, x in enumerate(losses)]
+        return made(arm, tuple(losses), seed=seed, masks=(), drawn={"0": {"drew": 0}}, **more)
+
+    runs = [ran("original", seed) for seed in (0, 0, 1, 2, 3)]
+    runs += [ran("original", 0, off=1e-6, detail=MOVED)]
+    runs += [ran("rewritten", seed, at, 1e-6) for seed, at in enumerate(places)]
+    check = seeded.strokes(gather("unknown", runs))
+    assert check is not None and check.passed is passed, check
+
+
+@pytest.mark.parametrize(
+    ("bad", "states", "passed"),
+    [
+        (1, "wxyz", None),  # chance may do that
+        (3, "wxyz", False),
+        (1, "abcd", False),  # the same numbers were drawn
+        (1, "abxy", False),  # and others later
+    ],
+)
+def test_a_loss_that_is_no_number_by_chance(bad: int, states: str, passed: bool | None) -> None:
+    runs = [made(seed=seed) for seed in (0, 0, 1, 2, 3)]
+    for seed in range(4):
+        losses = (1.0, math.nan, 0.8, 0.7) if seed < bad else LOSSES
+        runs.append(made("rewritten", losses, seed=seed, states=tuple(states)))
+    check = invariants.finite(gather("unknown", runs))
     assert check is not None and check.passed is passed, check

@@ -121,6 +121,30 @@ def test_what_a_backward_may_want_keeps_its_gradient(way: str) -> None:
     assert not done.lines
 
 
+def keeping_nothing(body: str) -> str:
+    text = SCRIPT.format(inner="pass", body=textwrap.indent(body, " " * 8))
+    text = text.replace("self.last = self.net(x)", "last = self.net(x)")
+    return text.replace("return self.last", "return last")
+
+
+def test_what_a_coroutine_gives_is_not_followed() -> None:
+    body = """\
+async def later():
+    return encoder(x)
+go = later()
+try:
+    go.send(None)
+except StopIteration as end:
+    w = end.value"""
+    assert not apply("no-grad-eval", keeping_nothing(body)).lines
+
+
+def test_what_a_hook_of_all_modules_gets_is_not_followed() -> None:
+    hook = "torch.nn.modules.module.register_module_forward_hook(lambda m, x, z: losses.append(z))"
+    text = keeping_nothing("encoder(x).argmax(1)").replace("losses = []", f"losses = []\n{hook}")
+    assert not apply("no-grad-eval", text).lines
+
+
 @pytest.mark.parametrize(
     "numbers",
     [
@@ -130,8 +154,5 @@ def test_what_a_backward_may_want_keeps_its_gradient(way: str) -> None:
     ],
 )
 def test_what_ends_in_numbers_is_an_evaluation(numbers: str) -> None:
-    text = SCRIPT.format(inner="pass", body=textwrap.indent(numbers, " " * 8))
-    text = text.replace("self.last = self.net(x)", "last = self.net(x)")
-    text = text.replace("return self.last", "return last")
-    done = apply("no-grad-eval", text)
+    done = apply("no-grad-eval", keeping_nothing(numbers))
     assert any("no_grad" in line or "inference_mode" in line for line in done.lines)

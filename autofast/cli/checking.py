@@ -1,6 +1,5 @@
 """What `autofast check` does: look, present, show or write the fixes, and look again whenever a
-file changes.
-"""
+file changes."""
 
 from __future__ import annotations
 

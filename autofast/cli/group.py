@@ -31,8 +31,7 @@ def say(errors: Iterable[str], warnings: Iterable[str], notes: Iterable[str] = (
 
 def out(product: bytes | str) -> None:
     """Standard output in bytes: a script keeps its own encoding and line ends. Names of files need
-    be no text.
-    """
+    be no text."""
     if isinstance(product, str):
         product = product.encode("utf-8", "backslashreplace")
     click.echo(product, nl=False)
@@ -110,8 +109,7 @@ def _misused(error: click.UsageError) -> str:
 
 def _meant(error: click.UsageError, said: str) -> str:
     """What was probably meant by an option or a command that does not exist (click's own guesses
-    may be far).
-    """
+    may be far)."""
     meant = ""
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
         known = [name for param in error.ctx.command.params for name in param.opts]

@@ -167,8 +167,7 @@ def _request(
 @contextmanager
 def _telling(script: Path, budget: float = 0.0) -> Iterator[Callable[[str], None]]:
     """Shows how far the runs have come; where none could be made, what the script said, and one
-    line about it.
-    """
+    line about it."""
     from autofast.report.progress import progress
     from autofast.verify.command import explain
     from autofast.verify.series import NoRun

@@ -134,15 +134,13 @@ file = partial(click.option, type=Named(), metavar="FILE")
 
 def interpreter(given: str) -> str:
     """A path as it is seen from the current folder, since runs are made in another; links stay, as
-    an environment is told by them. A name is looked for as a shell does.
-    """
+    an environment is told by them. A name is looked for as a shell does."""
     return os.path.abspath(given) if os.path.dirname(given) else given
 
 
 def input_options(command: F) -> F:
     """What is read, which rules take part and what they may do. All but the first and the last have
-    their key in ``[tool.autofast]``.
-    """
+    their key in ``[tool.autofast]``."""
     options = [
         folder("--root", help="Folder of the project.  [default: the git root]"),
         rules("--select", help="Only these rules and groups, comma-separated."),
@@ -324,8 +322,7 @@ def chosen(
     without: Mode = "diff",
 ) -> tuple[str, Mode, str]:
     """Where the script goes: the option that says so, what it means, and its path; ``without``
-    where there is none.
-    """
+    where there is none."""
     modes: Modes = {
         "-o": ("file", output),
         "--output-dir": ("folder", output_dir),

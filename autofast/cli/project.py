@@ -64,8 +64,7 @@ class ProjectCommand(click.Command):
 
 def _taken(option: click.Option, ctx: click.Context, value: Any, where: str) -> Any:
     """What a value of the file means to an option; raises :class:`BadInput` where that is nothing:
-    ``"no"`` is no false, and 3 no name.
-    """
+    ``"no"`` is no false, and 3 no name."""
     kind: type | tuple[type, ...] = str
     if option.is_flag:
         wanted, kind = "true or false", bool
@@ -117,8 +116,7 @@ def entry_of(name: str, stdin_filename: Path | None) -> tuple[Path, bytes | None
 
 def root_of(given: Path | None, *near: Path) -> Path:
     """The project's folder: as given, else the git root, else the folder of what is looked at (what
-    is common to several).
-    """
+    is common to several)."""
     if given is None:
         return Path(os.path.commonpath([find_root(path) for path in near]))
     if not os.path.isdir(given):

@@ -123,8 +123,7 @@ def _rewrite(entry: str, mode: Mode, path: str, force: bool, given: dict[str, An
 
 def _report(result: Rewritten, path: Path, force: bool) -> None:
     """Write the page of ``--report``: before anything else, as that may already be what it speaks
-    of.
-    """
+    of."""
     from autofast.commands.files import Output, write_all
 
     try:

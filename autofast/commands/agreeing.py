@@ -193,8 +193,7 @@ class Agreement:
 
     def _of(self, other: Path, script: Script) -> Sibling | _Unread | None:
         """What another script says of the texts as they stand in ``script``; None where it cannot
-        be run either.
-        """
+        be run either."""
         texts = {**self._overlay, **script.analysis(_Unsaved).texts}
         key = other, tuple(sorted((str(path), hash(raw)) for path, raw in texts.items()))
         if key not in self._known:

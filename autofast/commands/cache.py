@@ -13,7 +13,6 @@ import json
 import os
 import stat
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from functools import cached_property
@@ -32,8 +31,7 @@ VERSION = 1  # of the format
 
 def folder() -> Path | None:
     """Where outcomes are kept: in the user's folder for caches; None where nothing is to be
-    kept.
-    """
+    kept."""
     if os.environ.get(OFF):
         return None
     if given := os.environ.get(FOLDER):
@@ -74,10 +72,11 @@ class Cache:
 
     def keep(self, entry: Path, asked: Mapping[disk.Question, str], outcome: Outcome) -> None:
         """Keep an outcome. It is there at once and whole, so that others may read and write
-        meanwhile.
-        """
+        meanwhile."""
         if self._folder is None:
             return
+        import tempfile
+
         known = {
             "asked": [[*question, said] for question, said in asked.items()],
             "outcome": outcome.as_data(),
@@ -112,8 +111,7 @@ class Cache:
     @cached_property
     def _program(self) -> str:
         """The interpreter, autofast's own files, and the folders in which packages with rules are
-        installed.
-        """
+        installed."""
         package = Path(__file__).parents[1]
         rules = find_spec("autofast.rules")
         folders = [package, *(rules and rules.submodule_search_locations or ())]

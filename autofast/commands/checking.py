@@ -11,6 +11,7 @@ from autofast.commands.cache import Cache, folder
 from autofast.commands.discover import NOTHING, Entries, excluded, idle, scripts
 from autofast.commands.informing import stale
 from autofast.commands.outcome import Outcome, Unused, agreed, unused_by_all
+from autofast.commands.spreading import spread
 from autofast.config import Config
 from autofast.depth import deeply
 from autofast.faults import PostConditionError, internal
@@ -103,22 +104,34 @@ def entries(request: Request) -> tuple[list[Entry], list[str]]:
 
 @deeply
 def check(request: Request, tell: Callable[[int, int, str], None] | None = None) -> Checked:
-    """Look at every script that is named or found. One that cannot be read does not hide the
-    others. ``tell`` is called before each, with how many are done, how many there are, and its
-    name."""
+    """Look at every script that is named or found, many in several processes. One that cannot be
+    read does not hide the others. ``tell`` is called with how many are done, how many there are,
+    and the name of the next."""
     result = Checked()
     todo, result.notes = entries(request)
     cache = Cache(request.root, request.config, folder() if request.cache else None)
-    outcomes: dict[str, Outcome] = {}
+    known = {at: cache.find(entry) for at, (entry, raw) in enumerate(todo) if raw is None}
+    new = [at for at in range(len(todo)) if known.get(at) is None]
 
-    def look(entry: Path, raw: bytes | None) -> None:
-        known = cache.find(entry) if raw is None else None
-        outcomes[shown_path(entry.resolve())] = known or _look(request, cache, entry, raw)
+    def look(at: int) -> tuple[Outcome | None, list[str]]:
+        found: list[Outcome] = []
+        errors: list[str] = []
+        guarded(todo[at][0], lambda: found.append(_look(request, cache, *todo[at])), errors)
+        return (found[0] if found else None), errors
 
-    for done, (entry, raw) in enumerate(todo):
+    def told(at: int) -> None:
         if tell is not None:
-            tell(done, len(todo), shown_path(entry.resolve()))
-        guarded(entry, lambda entry=entry, raw=raw: look(entry, raw), result.errors)  # type: ignore[misc]
+            name = shown_path(todo[new[at]][0].resolve())
+            tell(len(todo) - len(new) + at, len(todo), name)
+
+    for at, (outcome, errors) in zip(new, spread(look, new, told), strict=True):
+        known[at] = outcome
+        result.errors += errors
+    outcomes = {
+        shown_path(entry.resolve()): outcome
+        for at, (entry, _) in enumerate(todo)
+        if (outcome := known[at]) is not None
+    }
     found = outcomes.values()
     result.warnings = [warning for outcome in found for warning in outcome.warnings]
     result.warnings += [
@@ -132,7 +145,11 @@ def check(request: Request, tell: Callable[[int, int, str], None] | None = None)
     elif not todo:
         names = [str(path) for path in request.paths]
         where = ", ".join(names) if len(names) < 4 else f"{len(names)} paths"
-        result.notes.append(f"no training script found in {where}")
+        paths, config = request.paths, request.config
+        if config.force_exclude and excluded(paths, request.root, config.exclude) == set(paths):
+            result.notes.append(f"left out by `exclude`: {where}")
+        else:
+            result.notes.append(f"no training script found in {where}")
     result.errors = list(dict.fromkeys(result.errors))  # scripts share files
     result.warnings = list(dict.fromkeys(result.warnings))
     result.files = sorted({rel for outcome in found for rel in outcome.files})
@@ -173,8 +190,7 @@ def _look(request: Request, cache: Cache, entry: Path, raw: bytes | None) -> Out
 
 def guarded(entry: Path, work: Callable[[], None], errors: list[str]) -> None:
     """Do ``work`` for one script; what goes wrong with it is one line of ``errors`` and hides
-    nothing of others.
-    """
+    nothing of others."""
     try:
         work()
     except BadInput as error:

@@ -33,14 +33,19 @@ class Step:
     diffs: tuple[FileDiff, ...]
 
 
-def write_patches(result: Rewritten, folder: Path, *, force: bool) -> list[Path]:
-    """Write the patches below ``folder``, in the order of their names; raises ``BadInput``, and
-    then nothing was written.
-    """
+def refuse_notebooks(result: Rewritten) -> None:
+    """Raises ``BadInput`` where a notebook has changed."""
     if notebook := next((s.rel for s in result.texts if s.is_notebook), ""):
         raise BadInput(
             f"{notebook}: a patch of a notebook's code fits no file; write it with -o or --in-place"
         )
+
+
+def write_patches(result: Rewritten, folder: Path, *, force: bool) -> list[Path]:
+    """Write the patches below ``folder``, in the order of their names; raises ``BadInput``, and
+    then nothing was written.
+    """
+    refuse_notebooks(result)
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"{folder}: is not a folder; give another name")
     found = list(steps(result))

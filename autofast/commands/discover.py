@@ -37,8 +37,7 @@ ENTRIES = (".py", ".ipynb")  # what may be started
 
 def looks_like_training(raw: bytes) -> bool:
     """Whether a file is worth reading as an entry: a cheap look at its text, wrong in the direction
-    of reading too much.
-    """
+    of reading too much."""
     return bool(_BACKWARD.search(raw) or (b".step(" in raw and _TORCH.search(raw)))
 
 
@@ -49,15 +48,13 @@ def has_part_in_training(raw: bytes) -> bool:
 
 def is_marimo(raw: bytes) -> bool:
     """Whether a Python file is a notebook of marimo, which calls its cells by itself and writes the
-    file anew.
-    """
+    file anew."""
     return b"marimo" in raw and _MARIMO.search(raw) is not None
 
 
 def is_test(path: Path, raw: bytes) -> bool:
     """Whether a file of a project is one of its tests, which train nothing that anyone waits for;
-    ``path`` is relative to what is searched.
-    """
+    ``path`` is relative to what is searched."""
     named = path.stem.startswith("test_") or path.stem.endswith("_test") or path.stem == "conftest"
     return in_tests(path) or (named and bool(_TESTS.search(raw)))
 
@@ -133,8 +130,7 @@ def scripts(
 
 def python_files(root: Path) -> list[Path]:
     """The Python files of a project but those that .gitignore names; not all of them where they are
-    too many.
-    """
+    too many."""
     return list(islice(_walk(root, root, [], (".py",)), MOST))
 
 
@@ -271,14 +267,12 @@ class Entries:
 
     def users(self, file: Path) -> list[Path]:
         """The scripts that are started and import a file, directly or not, but for tests; the
-        nearest first.
-        """
+        nearest first."""
         return [path for path in self._above(file) if self._may_be_started(path)]
 
     def beside(self, file: Path) -> list[Path]:
         """The scripts that run ``file``, too, with a part of their own in its training: a loader,
-        an optimizer.
-        """
+        an optimizer."""
         users = self.users(file.resolve())
         return [path for path in users if has_part_in_training(self._raw(path))]
 
@@ -291,8 +285,7 @@ class Entries:
 
     def _may_be_started(self, file: Path) -> bool:
         """Whether it says so, or nobody imports it; a package by its `__init__.py` is imported, if
-        only by its users.
-        """
+        only by its users."""
         top = file.name != "__init__.py" and not self._importers.get(file)
         return _is_started(self._raw(file)) or top
 

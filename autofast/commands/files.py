@@ -1,6 +1,5 @@
 """Writing files so that nothing is ever lost: everything is written beside its target first, then
-renamed over it.
-"""
+renamed over it."""
 
 from __future__ import annotations
 
@@ -132,8 +131,7 @@ def _checked(output: Output, force: bool, parents: bool) -> Path:
 
 def _stage(target: Path, output: Output) -> Path:
     """A temporary file with the contents and permissions of the output, in the folder of its
-    target.
-    """
+    target."""
     handle, name = tempfile.mkstemp(
         prefix=f".{target.name}.", suffix=".autofast", dir=target.parent
     )

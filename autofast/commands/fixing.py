@@ -28,8 +28,7 @@ from autofast.report.sarif import Fix
 
 def of_request(request: Request) -> dict[tuple[object, ...], Fix]:
     """The fixes of all findings that a check reports. A script that cannot be rewritten has none,
-    which hides nothing of others.
-    """
+    which hides nothing of others."""
     found: dict[tuple[object, ...], Fix] = {}
 
     others = Agreement(request.root, request.config)
@@ -47,8 +46,7 @@ def of_request(request: Request) -> dict[tuple[object, ...], Fix]:
 
 def fixes(done: Rewritten) -> dict[tuple[object, ...], Fix]:
     """The fix of each record: that of its rule and of those that it needs, as a rule's places are
-    made to fit each other.
-    """
+    made to fit each other."""
     plan, found = done.plan.first, dict[tuple[object, ...], Fix]()
     for rule in sorted(plan.applied):
         wanted = _closed(plan, {rule})

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 def informed(script: Script, config: Config) -> Script:
     """The script with the facts that hold for it; raises :class:`BadInput` for a file of facts that
-    cannot be read.
-    """
+    cannot be read."""
     found = _of(script, config)
     if found is not None and not found.changed(script.sources):
         script.facts = found

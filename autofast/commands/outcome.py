@@ -1,6 +1,5 @@
 """What ``check`` finds out about one script: plain data, which can be kept
-(:mod:`autofast.commands.cache`).
-"""
+(:mod:`autofast.commands.cache`)."""
 
 from __future__ import annotations
 
@@ -22,8 +21,7 @@ _DONE = ("fix", "small")
 @dataclass(frozen=True)
 class Unused:
     """An ``# autofast: ignore`` that one script has no use for: the file, the line, the idle names
-    in it, and how it is told.
-    """
+    in it, and how it is told."""
 
     file: Path
     line: int
@@ -89,8 +87,7 @@ def _record(data: dict[str, Any]) -> Record:
 
 def agreed(outcomes: Mapping[str, Outcome]) -> Iterator[Record]:
     """The records of all scripts, which are given by their names. What one of them must keep as it
-    is is no fix for the others.
-    """
+    is is no fix for the others."""
     against: dict[object, tuple[str, str]] = {}
     for name, outcome in outcomes.items():
         done = {record.place for record in outcome.records if record.status in _DONE}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from autofast.commands.committing import refuse_notebooks
 from autofast.commands.files import Output, write_all
 from autofast.commands.rewriting import Rewritten
 from autofast.model.disk import real
@@ -128,10 +129,7 @@ def _patch(result: Rewritten, to: Destination) -> Delivery:
     """The changes for ``git apply``: no file where there are none, as git calls an empty patch
     corrupt.
     """
-    if notebook := next((source.rel for source in result.texts if source.is_notebook), ""):
-        raise BadInput(
-            f"{notebook}: a patch of a notebook's code fits no file; write it with -o or --in-place"
-        )
+    refuse_notebooks(result)
     data = diff.patch(result.diffs())
     if to.path == STDOUT:
         return Delivery(data)

@@ -105,8 +105,7 @@ def findings(plan: Plan | Passes) -> list[Record]:
 
 def trains_nothing(script: Script, plan: Plan) -> bool:
     """Nothing in ``script`` is any business of ours. Scripts whose loop is inside a framework have
-    none of their own, and are.
-    """
+    none of their own, and are."""
     return is_marimo(script.entry.raw) or not (script.steps or script.frameworks or plan.findings)
 
 
@@ -133,8 +132,7 @@ def options_of(config: Config, rules: list[Rule]) -> Options:
 
 def _named(config: Config, rules: list[Rule]) -> frozenset[str]:
     """The rules that the user named, by themselves or by a group, and those that do what a
-    precision was named for.
-    """
+    precision was named for."""
     named = {
         r.name
         for r in rules

@@ -23,8 +23,7 @@ def present(
     fixes: Mapping[tuple[object, ...], Fix] | None = None,
 ) -> str:
     """The report. Where something could not be read and nothing was found, people are told no more
-    than that.
-    """
+    than that."""
     if form in ("text", "concise"):
         from autofast.report import text
 

@@ -1,6 +1,5 @@
 """How a script goes on from a checkpoint: by an option that takes its path, or from a fixed
-path.
-"""
+path."""
 
 from __future__ import annotations
 
@@ -35,8 +34,7 @@ class Way:
 
 def ways(entry: Path, root: Path) -> list[Way]:
     """Of the script ``entry`` below ``root``, the likeliest first: what is loaded where optimizers
-    and models get a state, then options before fixed paths.
-    """
+    and models get a state, then options before fixed paths."""
     script = read_script(entry, root)
     found: list[tuple[int, Way]] = []
     restored = [
@@ -87,8 +85,7 @@ def _ways(script: Script, o: Occurrence, place: str) -> Iterator[Way]:
 
 def _needed(script: Script, test: ast.expr, arm: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Options that make ``test`` come out as ``arm`` where their defaults do not, each with its
-    words.
-    """
+    words."""
     match test:
         case ast.BoolOp(op=op, values=parts) if isinstance(op, ast.And) == arm:
             for part in parts:
@@ -115,8 +112,7 @@ def _option(values: Values) -> Arg | None:
 
 def _spelt(option: Arg) -> str:
     """As it is typed: the longest of its names; empty for a positional argument, or one that is not
-    declared by names.
-    """
+    declared by names."""
     names = [
         word.value
         for word in option.node.args

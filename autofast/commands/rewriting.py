@@ -1,6 +1,5 @@
 """One rewrite, from the entry script to new texts that have been read again. Nothing is written
-here.
-"""
+here."""
 
 from __future__ import annotations
 
@@ -175,8 +174,7 @@ def rewrite(
 
 def _without(beyond: Callable[[Finding], bool], find: Find) -> Find:
     """``find`` without what is ``beyond`` the files that may change: half of such a finding would
-    be worse than none of it.
-    """
+    be worse than none of it."""
 
     def narrowed(script: Script, options: Options) -> Iterator[Finding]:
         for finding in find(script, options):
@@ -192,8 +190,7 @@ def _wanted(
     unwanted: Callable[[Iterable[Finding]], Iterable[Key]],
 ) -> Plan:
     """The plan without the fixes that are not wanted; where another comes in the place of one, that
-    is asked about, too.
-    """
+    is asked about, too."""
     refused: dict[Key, Amendment] = {}
     seen: set[Key] = set()
     left = plan

@@ -1,6 +1,5 @@
 """What the user keeps rules away from: files by the configuration, places by comments whose names
-must be those of rules.
-"""
+must be those of rules."""
 
 from __future__ import annotations
 
@@ -59,8 +58,7 @@ def without_comments(source: Source, text: str, unused: Mapping[int, Sequence[st
 
 def _without(line: str, idle: Sequence[str]) -> str:
     """A line without its comment, or with some names fewer in it; what else is remarked there
-    stays.
-    """
+    stays."""
     *_, match = IGNORE.finditer(line)
     kept = [name.strip() for name in (match[2] or "").split(",")]
     if kept := [name for name in kept if name and name not in idle]:

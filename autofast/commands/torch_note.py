@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
 def torch_note(script: Script, plan: Passes) -> Iterator[str]:
     """What says which torch runs the script, where that keeps something from being written, with
-    how much that is; else which one the rewritten script needs.
-    """
+    how much that is; else which one the rewritten script needs."""
     age = script.torch
     needed = max((f.torch or (0, 0) for p in plan.plans for f in p.fixes), default=(0, 0))
     bound = age.promised

@@ -28,10 +28,10 @@ def watched(request: Request, result: Checked | None) -> list[Path]:
 
 def stamps(paths: Iterable[Path]) -> Stamps:
     """Two equal ones mean that nothing has changed."""
-    return {path: _stamp(path) for path in paths}
+    return {path: stamp_of(path) for path in paths}
 
 
-def _stamp(path: Path) -> object:
+def stamp_of(path: Path) -> object:
     try:
         status = path.stat()
     except OSError:
@@ -41,8 +41,7 @@ def _stamp(path: Path) -> object:
 
 def watch(look: Callable[[], list[Path]]) -> None:
     """Call ``look``, which says what it depended on, and again after each change, until the user
-    ends it.
-    """
+    ends it."""
     before: Stamps = {}
     try:
         while True:

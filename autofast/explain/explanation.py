@@ -1,6 +1,5 @@
 """All that is known of one place: how often it runs, what stands there, where its values come from,
-what rules do about it.
-"""
+what rules do about it."""
 
 from __future__ import annotations
 
@@ -32,8 +31,7 @@ _PLACE = re.compile(r"(.+?):(?:cell (\d+):)?(\d+)")
 @dataclass(frozen=True)
 class Value:
     """What a name or attribute at the place may be; ``set_at`` are the definitions that reach
-    it.
-    """
+    it."""
 
     expr: str
     value: str
@@ -55,8 +53,7 @@ class Verdict:
 @dataclass(frozen=True)
 class Explanation:
     """What is believed of ``place``. ``reached`` is false where the reader never comes there; then
-    there is nothing else.
-    """
+    there is nothing else."""
 
     place: str
     code: str
@@ -137,8 +134,7 @@ def _statement(source: Source, line: int) -> ast.stmt | None:
 
 def _here(source: Source, stmt: ast.stmt, line: int) -> Callable[[ast.AST | None], bool]:
     """Whether a node stands in the statement, or in the head of a compound one, and on the line
-    where the statement has several.
-    """
+    where the statement has several."""
     held = {id(n) for n in _own(stmt)}
 
     def here(node: ast.AST | None) -> bool:

@@ -34,8 +34,7 @@ def how_often(script: Script, stmt: ast.stmt) -> list[str]:
 
 def _ways(script: Script, node: ast.AST, depth: int) -> Iterator[tuple[ast.AST, ...]]:
     """The loops around the function that ``node`` stands in, for each way to it, outermost
-    first.
-    """
+    first."""
     function = function_of(node)
     if isinstance(function, ast.Module):
         yield ()

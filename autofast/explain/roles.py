@@ -1,6 +1,5 @@
 """What stands at a place, by the roles that things play in a training: loaders, models, optimizers,
-the parts of a step.
-"""
+the parts of a step."""
 
 from __future__ import annotations
 

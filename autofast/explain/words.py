@@ -1,6 +1,5 @@
 """Values of the model in words. What is not known is said to be not known, with the reason that the
-model has.
-"""
+model has."""
 
 from __future__ import annotations
 

@@ -9,14 +9,16 @@ made?
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 
 from autofast.facts.loaders import given
+from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import bound_to
 from autofast.flow.memory import Memory, is_false, root
 from autofast.flow.program import Flow
 from autofast.flow.scopes import own_nodes, variables_of
-from autofast.model.calls import is_name, keyword_of
+from autofast.model.calls import arguments_of, is_name, keyword_of
 from autofast.model.contents import elements
 from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence
 from autofast.model.script import Script
@@ -38,6 +40,7 @@ from autofast.model.values import (
     Unknown,
     Values,
     const,
+    consts,
     library_names,
 )
 from autofast.ops import is_in_place, is_view
@@ -49,8 +52,18 @@ PLAIN = frozenset(Ref(f"builtins.{name}") for name in ("int", "float", "str", "b
 NUMPY_WRITES = frozenset("sort fill put partition resize itemset setfield byteswap".split())
 WRITING = tuple(  # how functions begin that write to their arguments, or to what these hold
     """numpy.copyto numpy.put numpy.place numpy.random.shuffle random.shuffle torch.distributed.
-    torch._foreach_ operator.i""".split()
+    torch._foreach_ torch.ops. torch.utils.swap_tensors operator.setitem operator.iadd operator.iand
+    operator.iconcat operator.ifloordiv operator.ilshift operator.imatmul operator.imod operator.imul
+    operator.ior operator.ipow operator.irshift operator.isub operator.itruediv operator.ixor""".split()
 )
+# Functions of NumPy with the number of their operands; what follows is written to.
+OPERANDS = dict.fromkeys("negative abs absolute exp log sqrt square".split(), 1)
+OPERANDS |= dict.fromkeys("add subtract multiply divide power maximum minimum mod".split(), 2)
+OPERANDS |= {"clip": 3}
+MEMORY = frozenset({"data_ptr", "untyped_storage", "storage"})  # by which anybody may write
+KEEPING = frozenset({"Parameter", "Buffer", "register_buffer", "from_pretrained"})
+HANDED = Unknown("what another function calls, at any time")
+PASSING = frozenset(f"torch.nn.{n}" for n in "Identity Flatten Unflatten Dropout".split())
 
 
 def learned(script: Script, expr: ast.expr) -> str:
@@ -72,14 +85,18 @@ def learned(script: Script, expr: ast.expr) -> str:
                 | ast.Attribute(value=target, attr="requires_grad", ctx=ast.Store())
             ) if may_be(script, script.values(target), expr):
                 return f"may need a gradient ({at(node)})"
-            case ast.Call(func=func, args=[data, *_], keywords=keywords) if any(
-                isinstance(t, Ref) and t.name.rsplit(".", 1)[-1] in ("Parameter", "Buffer")
+            case ast.Call(func=func, args=[*_, data], keywords=keywords) if any(
+                isinstance(t, (Ref, Method)) and t.name.rsplit(".", 1)[-1] in KEEPING
                 for t in script.values(func)
             ) and not any(k.arg == "requires_grad" and is_false(k.value) for k in keywords):
                 if not script.analysis(Memory).is_fresh(data) and may_be(
                     script, script.values(data), expr
                 ):
                     return f"may be a parameter ({at(node)})"
+            case ast.Attribute(value=target, attr="grad", ctx=ast.Store()) if may_be(
+                script, script.values(target), expr
+            ):
+                return f"may be a parameter ({at(node)})"
             case ast.Attribute(value=target, attr=attr) if (
                 is_view(attr) and attr not in ("to", "detach") and _is_data(script, target)
             ):
@@ -103,7 +120,7 @@ def written_after(
         if (
             may_be(script, target, expr, arrays=shared)
             and (apart is None or function_of(node) is not apart)
-            and not _is_before(script, node, expr, made)
+            and (HANDED in target or not _is_before(script, node, expr, made))
             and not _is_own(script, node, written, expr, made)
         ):
             return f"{at(node)} may write to it"
@@ -111,9 +128,7 @@ def written_after(
 
 
 def _is_data(script: Script, expr: ast.expr) -> bool:
-    """``p.data`` or ``p.detach()``: views of it look like any tensor, and optimizers write to
-    it.
-    """
+    """``p.data`` or ``p.detach()``: views of it look like any tensor; optimizers write to it."""
     return any(
         isinstance(t, Tensor) and t.param == "param" and not t.grad for t in script.values(expr)
     )
@@ -162,7 +177,7 @@ def _written(
     match node:
         case ast.Attribute(ctx=ast.Store(), attr="data", value=value):
             targets.append(value)
-        case ast.Attribute(ctx=ast.Load(), attr=attr, value=value) if (
+        case ast.Attribute(ctx=ast.Load(), attr=attr, value=value) if attr in MEMORY or (
             shared and attr in NUMPY_WRITES
         ):
             targets.append(value)
@@ -170,13 +185,36 @@ def _written(
             names = library_names(script.values(func))
             if any(n.startswith(WRITING) or n.endswith(".at") for n in names):
                 targets += args
+            if _by_another(script, node, names):
+                yield frozenset({HANDED}), None
+            for name in names:
+                if name.startswith("numpy."):
+                    targets += args[OPERANDS.get(name.removeprefix("numpy."), 9) :]
     for target in targets:
-        found = script.values(target)
+        found = script.values(target.value if isinstance(target, ast.Starred) else target)
         if not found and any(isinstance(a, ast.Lambda) for a in ancestors(target)):
             yield frozenset({Unknown("a lambda")}), None
+        if isinstance(node, ast.Attribute) and found and all(isinstance(t, Num) for t in found):
+            yield frozenset({Unknown("an item of an array")}), None  # no number has such a method
         yield found, target
         if isinstance(node, ast.Call):  # torch._foreach_mul_([x], 2), out=(x, order)
             yield frozenset(e for t in found for e in elements(t)), None
+
+
+def _by_another(script: Script, call: ast.Call, names: set[str]) -> bool:
+    """Whether a function that writes is handed to code that is not the project's, to be called
+    there: ``map(torch.Tensor.neg_, rows)``; or text is run that may write.
+    """
+    if names & {"builtins.exec", "builtins.eval"} and call.args:
+        text = [n.value for n in ast.walk(call.args[0]) if is_text(n)]
+        return "builtins.exec" in names or bool(re.search(r"_\b|=", " ".join(map(str, text))))
+    if "operator.methodcaller" in names and call.args:
+        return all(map(is_in_place, map(str, consts(script.values(call.args[0])) or ["_"])))
+    given = [t for a in arguments_of(call) for t in script.values(a) if isinstance(t, Ref)]
+    return any(
+        t.name.startswith(WRITING) or (t.name.startswith("torch.") and is_in_place(t.name))
+        for t in given
+    ) and not script.analysis(CallGraph).callees(call)
 
 
 def _writes_itself(script: Script, node: ast.AugAssign) -> bool:
@@ -194,9 +232,7 @@ def _writes_itself(script: Script, node: ast.AugAssign) -> bool:
 
 
 def _is_counter(script: Script, target: ast.expr) -> bool:
-    """A sum of numbers or arrays that begins with a constant, and that no tensor is made of without
-    a copy.
-    """
+    """A sum that begins with a constant, and that no tensor is made of without a copy."""
     if isinstance(target, ast.Attribute):
         return _begins_with_numbers(script, target)
     if not isinstance(target, ast.Name) or not script.analysis(Memory).begins_as_number(target):
@@ -255,24 +291,28 @@ def _hands_memory_on(script: Script) -> bool:
 
 def _may_share(script: Script, thing: Thing, made: set[int], arrays: bool) -> bool:
     if isinstance(thing, Tensor):
+        if any(isinstance(m, Ext) and m.name in PASSING for m in thing.models):
+            return True
         if thing.param or thing.grad or thing.loss or thing.models:
             return False
         if thing.batch and all(_copies(script, t) for t in thing.batch):
             return False
         return 0 in made or thing.made is None or id(thing.made) in made
+    if isinstance(thing, Num) and thing.synced is not None:
+        return arrays and _may_share(script, thing.synced, made, arrays)
+    if isinstance(thing, Method) and isinstance(thing.this, Unknown):
+        return True
     if isinstance(thing, (Num, Method)):
-        return arrays and not (
-            isinstance(thing, Num) and (thing.synced is not None or thing.pattern)
-        )
+        return arrays and not (isinstance(thing, Num) and thing.pattern)
+    if isinstance(thing, Ext) and not thing.name.startswith(("torch.nn.", "torch.optim.")):
+        return any(_may_share(script, t, made, arrays) for g in thing.args.all() for t in g)
     if isinstance(thing, Arg) and _is_plain(script, thing):
         return any(_may_share(script, t, made, arrays) for t in thing.default)
     return not isinstance(thing, (Const, Seq, Dict, Func, Inst, Ext, Ref))
 
 
 def _is_plain(script: Script, option: Arg) -> bool:
-    """What the user says is a number or text: nothing of the project makes it into something
-    else.
-    """
+    """What the user says is a number or text: the project makes nothing else of it."""
     made = keyword_of(option.node, "type")
     return made is None or script.values(made) <= PLAIN
 
@@ -293,7 +333,7 @@ def _collates(loader: object) -> bool:
 # --------------------------------------------------------------------------------------------- when
 def _is_before(script: Script, node: ast.AST, expr: ast.expr, made: Sequence[Occurrence]) -> bool:
     """Whether the write is certainly over when the copy is made."""
-    if not made or script.log.full:
+    if not made or script.log.full or _waits(function_of(node)):
         return False
     there, loops = function_of(node), any(isinstance(f, LoopFrame) for o in made for f in o.stack)
     if there is function_of(expr):
@@ -315,6 +355,13 @@ def _is_before(script: Script, node: ast.AST, expr: ast.expr, made: Sequence[Occ
         if any(isinstance(f, CallFrame) and f.func.node is there for f in o.stack)
     ]
     return bool(found) and max(o.order for o in found) < min(o.order for o in made)
+
+
+def _waits(function: ast.AST | None) -> bool:
+    """A generator, which may be in the middle at any time."""
+    return isinstance(function, ast.FunctionDef) and any(
+        isinstance(n, (ast.Yield, ast.YieldFrom)) for n in own_nodes(function)
+    )
 
 
 def _calls_from(frame: Frame, node: ast.AST) -> bool:
@@ -344,8 +391,8 @@ def _is_own(
         return True
     if not isinstance(home, ast.FunctionDef):
         return False
-    if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in own_nodes(home)):
-        return False  # it may be in the middle
+    if _waits(home):
+        return False
     runs = any(isinstance(f, CallFrame) and f.func.node is home for o in made for f in o.stack)
     if runs or home in {*ancestors(expr)}:
         return False

@@ -94,9 +94,7 @@ class Known:
 
 
 def array_of(script: Script, expr: ast.expr) -> Array | None:
-    """What ``expr`` holds, if it is certainly an array of NumPy, a tensor on the host or a list of
-    such.
-    """
+    """What ``expr`` holds, if it is certainly an array, a tensor on the host or a list of such."""
     known = script.analysis(Known).found
     if id(expr) not in known:
         known[id(expr)] = expr, None
@@ -216,9 +214,7 @@ def _taken(script: Script, base: Array, index: ast.expr) -> int | None:
 
 # -------------------------------------------------------------------------------------------- lists
 def _of_list(script: Script, expr: ast.List | ast.ListComp) -> Array | None:
-    """A list whose elements are all arrays of one kind, or all numbers, wherever they are put into
-    it.
-    """
+    """A list whose elements are all arrays of one kind, or all numbers."""
     things = script.values(expr)
     elements = list(_elements(script, expr, things))
     if not elements or None in elements:
@@ -324,9 +320,7 @@ def _of_call(script: Script, call: ast.Call) -> Array | None:
 
 
 def _dice(script: Script, call: ast.Call) -> str:
-    """The short name of a function that draws an array: ``integers`` for ``rng.integers(0, 9, (3,
-    4))``.
-    """
+    """The short name of a function that draws an array: ``integers`` for ``rng.integers(9)``."""
     short = short_name(call.func)
     names = {script.library_function(call)}
     names |= {t.name for t in script.values(call) if isinstance(t, Unknown)}

@@ -71,9 +71,7 @@ def _put(node: ast.AST | None, name: str) -> tuple[ast.expr | None, ast.expr | N
 
 
 def _is_only_read(node: ast.Attribute) -> bool:
-    """``mask[:n, :n] == 0``, ``~mask``: compared or handed on, with nothing that could write to
-    it.
-    """
+    """``mask[:n, :n] == 0``, ``~mask``: compared or handed on, and not written to."""
     if not is_read(node):
         return False
     outer: ast.AST | None = parent_of(node)

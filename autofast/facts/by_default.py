@@ -46,9 +46,7 @@ class Asked:
     default: bool
 
     def is_default(self, ask: ast.expr) -> str:
-        """The expression that is true where the test is what it is by default, with ``ask`` for the
-        option.
-        """
+        """What is true where the test is what it is by default, with ``ask`` for the option."""
         match self.test:
             case ast.Compare(ops=ops, comparators=others):
                 opposite = OPPOSITES.get(type(ops[0])) if not self.default else None
@@ -223,9 +221,7 @@ OPPOSITES = {ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot:
 
 
 def _asked(script: Script, test: ast.expr) -> Asked | None:
-    """What a test asks of an option; None where it asks anything else, or of one without a
-    default.
-    """
+    """What a test asks of an option; None where it asks else, or of one without a default."""
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=ask) if (option := _option(script, ask)) is not None:
             return Asked(option, ask, TRUE, test, not const(option.default))

@@ -219,12 +219,8 @@ def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
             return in_order(script, inner, depth)
         case ast.Name():
             # `x += 1` leaves the strides of x as they are
-            made = [
-                d
-                for d in script.analysis(Flow).definitions(expr).origins(expr)
-                if not d.is_augmented
-            ]
-            values = [v for d in made for v in _values_of(script, d)]
+            made = script.analysis(Flow).definitions(expr).origins(expr)
+            values = [v for d in made if not d.is_augmented for v in _values_of(script, d)]
             return (
                 bool(values)
                 and depth < 8

@@ -5,6 +5,7 @@ something that has gradients.
 from __future__ import annotations
 
 import ast
+import re
 
 from autofast.facts.optimizers import fused_with_momentum
 from autofast.facts.parts import parts_of
@@ -12,7 +13,7 @@ from autofast.facts.scaler import Event, is_none_test
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.holders import ADDERS, Holders
 from autofast.flow.program import Flow
-from autofast.model.calls import arguments_of, is_name, unstarred
+from autofast.model.calls import arguments_of, is_name, short_name, unstarred
 from autofast.model.contents import opened, unwrapped
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_optimizer
@@ -131,6 +132,8 @@ def accesses(script: Script, *, strict: bool = True) -> tuple[list[Event], list[
     """
     found: list[Event] = []
     after: list[Event] = []
+    if strict and (text := named_in_text(script, "grad")) is not None:
+        raise Refusal(f"{at(text)} gets at gradients by name")
     for node in script.analysis(_nodes):
         if is_attribute(node, "grad"):
             if any(isinstance(t, (Ref, Func, Cls)) for t in script.values(node)):
@@ -157,15 +160,24 @@ def accesses(script: Script, *, strict: bool = True) -> tuple[list[Event], list[
             if kind == "read":
                 found += [Event("read", n, things) for n in _aliases(script, node, strict)]
         elif isinstance(node, ast.Call) and strict:
-            if is_name(node.func, "getattr", "setattr") and (
-                len(node.args) > 1
-                and isinstance(node.args[1], ast.Constant)
-                and node.args[1].value in ("grad", "_grad")
-            ):
-                raise Refusal(f"{at(node)} gets at gradients by name")
             if (event := _foreign(script, node)) is not None:
                 found.append(event)
     return found, after
+
+
+BY_NAME = ("getattr", "setattr", "eval", "exec", "attrgetter", "methodcaller")
+
+
+def named_in_text(script: Script, attribute: str) -> ast.AST | None:
+    """A call that gets at an attribute, or a method of that name, by a text: ``getattr(p,
+    "grad")``.
+    """
+    for node in script.analysis(_nodes):
+        if isinstance(node, ast.Call) and short_name(node.func) in BY_NAME:
+            said = " ".join(str(a.value) for a in node.args if isinstance(a, ast.Constant))
+            if re.search(rf"(?<!\w)_?{attribute}_?\b", said):
+                return node
+    return None
 
 
 def use_of(node: ast.Attribute) -> str:

@@ -101,9 +101,7 @@ def _raises_on_overflow(clip: Occurrence) -> bool:
 
 
 def stepped_together(updates: list[Update]) -> list[frozenset[int]]:
-    """The ids of all optimizers that are stepped, those together that are stepped in the same
-    places.
-    """
+    """The ids of all optimizers that are stepped, together where in the same places."""
     places: dict[int, set[int]] = {}
     for update in updates:
         for thing in update.things:

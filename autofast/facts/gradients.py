@@ -182,9 +182,7 @@ def comes_late(script: Script, models: Iterable[Thing]) -> str:
 
 
 def _is_foreign(layers: Iterable[str]) -> bool:
-    """Models of libraries other than torch and torchvision, which may leave layers out at
-    random.
-    """
+    """Models of other libraries than torch and torchvision; they may leave layers out."""
     return (
         any("." in name and not name.startswith("torchvision.models.") for name in layers)
         or "create_model" in layers

@@ -45,9 +45,7 @@ PASSING = frozenset(
 
 
 def needs_host(script: Script, loader: Loader) -> str:
-    """A place that needs batches of the loader in host memory, in words; empty where there is
-    none.
-    """
+    """A place that needs batches of the loader in host memory, in words; empty for none."""
     needs = _Needs(script, loader)
     found = first_bad(script, needs.is_on_host, needs.judge)
     if found is None:
@@ -150,9 +148,7 @@ class _Needs:
         return Verdict.GOES_ON
 
     def _scales(self, use: Usage) -> bool:
-        """A number is added to it, or multiplied with it; what comes of it is judged in its
-        turn.
-        """
+        """A number is added to it, or multiplied with it; the result is judged in its turn."""
         match use.node:
             case (
                 ast.BinOp(

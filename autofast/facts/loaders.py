@@ -351,9 +351,7 @@ class Whole:
 
 
 def whole_batches(loader: Loader) -> Whole | None:
-    """How the batches are put together, where the sampler does that in the order of a plain
-    loader.
-    """
+    """How batches are put together, where the sampler does so in a plain loader's order."""
     sampler, dataset = given(loader, "sampler"), given(loader, "dataset")
     if sampler is None or len(sampler.values) != 1 or dataset is None or sampler.via:
         return None

@@ -97,9 +97,7 @@ class LookedAt:
             self._groups[self._group(name)] = self._group(names[0])
 
     def _names(self, expr: ast.AST) -> set[str]:
-        """The variables that an expression computes its tensor of; :data:`ELSE` for anything
-        else.
-        """
+        """The variables that an expression computes its tensor of; else :data:`ELSE`."""
         if isinstance(expr, ast.expr) and not _is_there(self.script, expr):
             return set()
         match expr:
@@ -129,9 +127,7 @@ class LookedAt:
 
     # ----------------------------------------------------------------------------------------- uses
     def _is_looked_at(self, use: Usage, names: set[str]) -> bool:
-        """Whether a use comes to the same on the host, and nothing of it is left behind the
-        loop.
-        """
+        """Whether a use comes to the same on the host, and leaves nothing behind the loop."""
         node, script = use.node, self.script
         match node:
             case ast.Attribute():

@@ -66,9 +66,7 @@ def _switched(script: Script) -> dict[int, frozenset[int] | None]:
 
 
 def _switches(script: Script, forward: Occurrence) -> Iterator[tuple[Occurrence, bool]]:
-    """Where the model of a forward pass, or what it is a part of, is switched, and to which
-    mode.
-    """
+    """Where the model of a forward pass, or what it is part of, is switched, to which mode."""
     if forward.this is None:
         return
     mine = {id(x) for x in unwrapped(forward.this)}

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from autofast.flow.effects import CHANGERS
 from autofast.model.calls import is_method, short_name
 from autofast.model.kinds import is_scaler
 from autofast.model.script import Optimizer, Script
-from autofast.model.source import ancestors, at
+from autofast.model.source import ancestors, at, parent_of
+from autofast.model.syntax import is_constant, is_stored
 from autofast.model.values import Const, const, consts
 
 # Fused SGD on CUDA since 2.3, on the CPU since 2.4; before, CPU parameters were an error at
@@ -22,6 +24,18 @@ SPARSE = (
     "torch.nn.functional.embedding",
     "torch.nn.functional.embedding_bag",
 )
+
+
+def grows(script: Script) -> str:
+    """A place where an optimizer gets other parameters than those it is made with, if any does."""
+    for node in script.nodes:
+        if isinstance(node, ast.Attribute) and node.attr == "add_param_group":
+            return at(node)
+        if isinstance(node, ast.Subscript) and is_constant(node.slice, "params"):
+            around = parent_of(node)
+            if is_stored(node) or isinstance(around, ast.Attribute) and around.attr in CHANGERS:
+                return at(node)
+    return ""
 
 
 def sparse(script: Script) -> str:

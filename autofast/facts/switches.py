@@ -5,7 +5,7 @@ gated.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.frequency import (
@@ -140,6 +140,12 @@ def batch_hooks(script: Script) -> dict[int, ast.AST]:
     return found
 
 
+def _around(ways: Iterable[tuple[Stack, ast.AST]]) -> set[int]:
+    """What stands around the loops on these ways."""
+    outside = ((stack[: len(stack) - len(below(stack, loop))], loop) for stack, loop in ways)
+    return {id(f.node) for frames, loop in outside for f in frames if f.node is not loop}
+
+
 def _batch_loops(script: Script) -> list[ast.AST]:
     ways = [
         (o.stack, step.loop)
@@ -149,12 +155,7 @@ def _batch_loops(script: Script) -> list[ast.AST]:
         if inside(o.stack, step.loop)
     ]
     trains = {id(loop) for _, loop in ways}
-    around = {
-        id(f.node)
-        for stack, loop in ways
-        for f in stack[: len(stack) - len(below(stack, loop))]
-        if f.node is not loop
-    }
+    around = _around(ways)
     for evaluation in script.evaluations:
         for site in evaluation.forwards:
             for o in site:
@@ -163,12 +164,7 @@ def _batch_loops(script: Script) -> list[ast.AST]:
                 over = [f for f in loops if f.loaders] or free[-1:]  # batches, users, a range
                 ways += [(o.stack, f.node) for f in over]
     mine: dict[int, ast.AST] = {id(loop): loop for _, loop in ways if isinstance(loop, LOOPS)}
-    outer = {
-        id(f.node)
-        for stack, loop in ways
-        for f in stack[: len(stack) - len(below(stack, loop))]
-        if f.node is not loop
-    }
+    outer = _around(ways)
     mine = {k: n for k, n in mine.items() if k not in (around if k in trains else outer)}
     called = script.analysis(batch_hooks).values()
     return [*mine.values(), *(f for f in called if getattr(f, "name", "") not in ONCE)]

@@ -208,9 +208,7 @@ def _of_comprehension(
 
 
 def is_lazy(node: ast.AST) -> bool:
-    """A generator expression that does not certainly run where it stands, as in ``sum(x for x in
-    xs)``.
-    """
+    """A generator expression that does not certainly run where it stands."""
     if not isinstance(node, ast.GeneratorExp):
         return False
     call = parent_of(node)

@@ -111,9 +111,7 @@ def _after(first: Arguments, then: Arguments) -> Arguments:
 
 
 class CallGraph:
-    """``script.analysis(CallGraph)``: the calls of all files of the project, by the values of the
-    model.
-    """
+    """``script.analysis(CallGraph)``: the calls of all files of the project, by values."""
 
     def __init__(self, script: Script):
         self.script = script
@@ -363,9 +361,7 @@ class CallGraph:
         return list(opened([function], self._entered_in))
 
     def running(self, functions: Iterable[Function | ast.Module]) -> list[Function | ast.Module]:
-        """``functions`` and all code that may run one of them, through any number of calls that are
-        known.
-        """
+        """``functions`` and all code that may run one of them, through any known calls."""
         return list(opened(functions, lambda f: map(function_of, self.entries(f))))
 
     def run_in(self, loop: Loop | Function, often: bool = False) -> list[Function]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from autofast.model.calls import is_name
 from autofast.model.script import Script
 from autofast.model.source import live, parent_of
 from autofast.model.syntax import is_stored
@@ -68,19 +69,18 @@ class Effects:
 
     @cached_property
     def writes(self) -> list[Write]:
-        """Every write of the project's code that is reached (or may be, where it is not read to the
-        end).
-        """
+        """Every write of the project's code that is reached, or may be."""
         return [w for s in self.script.sources for n in live(s.tree) for w in self.of(n)]
 
     def of(self, node: ast.AST) -> Iterator[Write]:
-        """What one node changes by itself, without the nodes in it and the functions that it
-        calls.
-        """
+        """What one node changes by itself, without the nodes in it and what it calls."""
         if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(
             node.ctx, (ast.Store, ast.Del)
         ):
-            yield Write(node, node.value, node.attr if isinstance(node, ast.Attribute) else "")
+            base = node.value  # `vars(data)[name] = ...`
+            shown = isinstance(base, ast.Call) and is_name(base.func, "vars") and base.args
+            name = node.attr if isinstance(node, ast.Attribute) else ""
+            yield Write(node, shown[0] if shown else base, name, computed=bool(shown))
         elif isinstance(node, ast.Name) and is_stored(node):
             yield Write(node, None, bound=node.id)
             if isinstance(parent_of(node), ast.AugAssign) and not is_number(

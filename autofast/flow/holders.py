@@ -65,9 +65,7 @@ class Holders:
         return list({h: None for e in self.mentions(expr) for h in self._at(self.whole(e))})
 
     def after(self, expr: ast.expr) -> list[Holder]:
-        """Who still holds it when the statement has run: not what is local to calls that are over
-        then.
-        """
+        """Who still holds it when the statement has run: nothing that is local to past calls."""
         return [h for h in self.ever(expr) if self._lasts(h, function_around(expr))]
 
     def _lasts(self, holder: Holder, here: ast.AST) -> bool:
@@ -187,9 +185,7 @@ class Holders:
                 yield from self._by_target(inner)
 
     def _by_container(self, container: ast.expr) -> Iterator[Holder]:
-        """Something that it is put into, and the variables that hold that, here and at the
-        callers.
-        """
+        """Something that it is put into, and the variables that hold that, also of callers."""
         for expr in opened([container], self._same_container):
             yield Holder(How.CONTAINER, expr)
             for definition in self._definitions(expr):

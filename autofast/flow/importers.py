@@ -138,9 +138,7 @@ class Importers:
         return self._read[key]
 
     def module(self, importer: Source, name: str, level: int = 0) -> Path | None:
-        """The file that an import of a module in ``importer`` means, where it is one of the
-        project.
-        """
+        """The project's file that an import of a module in ``importer`` means."""
         key = importer.path.parent, name, level
         if key not in self._modules:
             self._modules[key] = self._look_up(*key)

@@ -76,9 +76,7 @@ class Memory:
             yield from self._viewed(node)
 
     def _viewed(self, node: ast.expr) -> Iterator[ast.expr]:
-        """What a view is one of: ``h`` of ``h.view(-1)``, ``h[0]`` and ``torch.movedim(h, 0,
-        1)``.
-        """
+        """What a view is one of: ``h`` of ``h.view(-1)``, ``torch.movedim(h, 0, 1)``."""
         functions = self.script.values(node.func) if isinstance(node, ast.Call) else ()
         if isinstance(node, ast.Call) and any(
             isinstance(t, Ref) and is_view(t.name) for t in functions
@@ -89,15 +87,11 @@ class Memory:
             yield inner
 
     def may_share(self, a: ast.expr, b: ast.expr) -> bool:
-        """Whether two expressions of one function may share memory, as far as its own variables
-        say.
-        """
+        """Whether two expressions of one function may share memory, by its own variables."""
         return not self.sources(a).isdisjoint(self.sources(b))
 
     def is_fresh(self, expr: ast.expr) -> bool:
-        """Memory that nothing else holds: just made by a factory, by arithmetic, or a view of
-        such.
-        """
+        """Memory that nothing else holds: made by a factory, by arithmetic, or a view of such."""
         values = self.script.values
         match expr:
             case ast.Call(keywords=keywords) if any(
@@ -206,9 +200,7 @@ class Memory:
         )
 
     def _attribute_begins_as_number(self, name: str) -> bool:
-        """Whether all that is put under this name, in any object, is a number: ``self.correct =
-        0``.
-        """
+        """Whether all that is put under this name, in any object, is a number."""
         if name not in self._attributes:
             stores = [
                 parent_of(n)
@@ -265,9 +257,7 @@ class Memory:
 
 
 def view_of(expr: ast.expr) -> ast.expr | None:
-    """What ``h.view(-1)``, ``h[0]`` and ``h.T`` may be a view of: ``h``; None for what is no
-    view.
-    """
+    """``h`` for ``h.view(-1)``, ``h[0]`` and ``h.T``; None for what is no view."""
     if isinstance(expr, (ast.Subscript, ast.Starred)):
         return expr.value
     func = expr.func if isinstance(expr, ast.Call) else expr

@@ -54,9 +54,7 @@ def _same(a: Frame, b: Frame) -> bool:
 
 
 def statement_at(stack: Stack, node: ast.AST, depth: int) -> ast.stmt:
-    """The statement in which a place happens, in the block that its first ``depth`` frames lead
-    to.
-    """
+    """The statement in which a place happens, in the block of its first ``depth`` frames."""
     return statement_of(stack[depth].node if depth < len(stack) else node)
 
 
@@ -77,9 +75,7 @@ def index(block: list[ast.stmt], stmt: ast.stmt) -> int:
 
 
 def place_in(here: list[ast.stmt], node: ast.AST) -> int:
-    """The index of the statement of ``here`` that a node is, or is in; -1 where it is in none of
-    them.
-    """
+    """The index of the statement of ``here`` that a node is, or is in; -1 for none."""
     found = {id(a) for a in (node, *ancestors(node))}
     return next((n for n, statement in enumerate(here) if id(statement) in found), -1)
 
@@ -111,9 +107,7 @@ def in_common(
 def comes_before(
     first: Occurrence, first_node: ast.AST, second: Occurrence, second_node: ast.AST
 ) -> bool:
-    """Whether one place comes before another in the block that both happen in, on the same way to
-    it.
-    """
+    """Whether one place comes before another in the block that both happen in."""
     a, b, _ = in_common(first, first_node, second, second_node)
     here = block(a)
     return 0 <= index(here, a) < index(here, b)
@@ -124,9 +118,7 @@ def nodes_of(parts: Iterable[ast.AST]) -> set[int]:
 
 
 def happens_in(occurrence: Occurrence, node: ast.AST, inside: set[int]) -> bool:
-    """Whether an occurrence at ``node`` is in the code of ``inside``, or in a function called from
-    there.
-    """
+    """Whether an occurrence at ``node`` is in ``inside``, or in a function called there."""
     return id(node) in inside or any(id(frame.node) in inside for frame in occurrence.stack)
 
 

@@ -23,9 +23,7 @@ SWALLOWING = frozenset({"contextlib.suppress", "contextlib.ExitStack", "contextl
 
 
 class Flow:
-    """``script.analysis(Flow)``: the graph and the definitions of the function that a node runs
-    in.
-    """
+    """``script.analysis(Flow)``: graph and definitions of the function that a node runs in."""
 
     def __init__(self, script: Script):
         self.script = script
@@ -85,9 +83,7 @@ class Flow:
         return bool(found) and all(made.is_parameter for made in found)
 
     def may_follow(self, later: ast.AST, way: Stack, earlier: ast.AST, other_way: Stack) -> bool:
-        """Whether ``later`` may run after ``earlier``, each come to on its way through calls and
-        loops.
-        """
+        """Whether ``later`` may run after ``earlier``, each on its way through calls and loops."""
         depth = shared(way, other_way)
         if any(isinstance(f, LoopFrame) for f in way[:depth]):
             return True

@@ -52,9 +52,7 @@ class ValueFlow(ABC, Generic[Context]):
 
     # ------------------------------------------------------------------------- what a question says
     def met(self, expr: ast.expr, context: Context) -> Answer:
-        """What is known of an expression that has the value, before one looks at what is done with
-        it.
-        """
+        """What is known of an expression that has the value, before its use is looked at."""
         return Verdict.GOES_ON
 
     @abstractmethod
@@ -172,9 +170,7 @@ class ValueFlow(ABC, Generic[Context]):
 def first_bad(
     script: Script, holds: Callable[[Values], bool], judge: Callable[[Usage], Answer]
 ) -> tuple[ast.expr, str] | None:
-    """The first expression of those whose values are meant that is put to a bad use, and the
-    reason.
-    """
+    """The first expression with such values that is put to a bad use, and the reason."""
     for expr in expressions(script, holds):
         if isinstance(why := judge(usage_of(expr)), str):
             return expr, why

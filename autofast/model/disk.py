@@ -37,22 +37,25 @@ def noting() -> Iterator[dict[Question, str]]:
 def answer(question: Question) -> str:
     """The answer of now, as a word that is another one for every other answer."""
     kind, path, *pattern = question
-    with noting() as noted:
-        try:
-            if kind == "read":
-                read(path)
-            elif kind == "small":
-                is_small(path, int(*pattern))
-            elif kind == "file":
-                is_file(path)
-            elif kind == "folder":
-                is_folder(path)
-            elif kind == "matching":
-                matching(Path(path), *pattern)
-            elif kind == "below":
-                python_below(Path(path))
-        except OSError:
-            pass  # that is an answer, too
+    noted: dict[Question, str] = {}
+    token = _NOTED.set(noted)  # thousands of times, so without `noting`
+    try:
+        if kind == "read":
+            read(path)
+        elif kind == "small":
+            is_small(path, int(*pattern))
+        elif kind == "file":
+            is_file(path)
+        elif kind == "folder":
+            is_folder(path)
+        elif kind == "matching":
+            matching(Path(path), *pattern)
+        elif kind == "below":
+            python_below(Path(path))
+    except OSError:
+        pass  # that is an answer, too
+    finally:
+        _NOTED.reset(token)
     return noted.get(question, "")
 
 

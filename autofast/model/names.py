@@ -83,6 +83,7 @@ WRAPPERS = frozenset(
 FORWARD_HOOKS = tuple(
     f"register_{name}hook" for name in ("forward_", "forward_pre_", "module_forward_")
 )
+HOOK_OF_ALL = "torch.nn.modules.module.register_module_forward_hook"
 ACTIVATIONS = frozenset(
     f"torch.nn.{name}"
     for name in """CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid LogSoftmax Mish ReLU ReLU6 SELU SiLU

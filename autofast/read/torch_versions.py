@@ -150,36 +150,32 @@ GONE_KEYWORDS: dict[str, dict[str, tuple[Version, str, str]]] = {
 }
 # What is new: the first torch that has it.
 NEW: dict[str, Version] = {
-    f"torch.{name}": version
-    for version, names in {
-        (0, 4): "no_grad as_tensor",
-        (
-            1,
-            1,
-        ): "nn.Identity nn.MultiheadAttention nn.SyncBatchNorm utils.tensorboard.SummaryWriter "
-        "optim.lr_scheduler.CyclicLR optim.lr_scheduler.CosineAnnealingWarmRestarts",
-        (1, 2): "nn.Transformer nn.TransformerEncoder nn.TransformerEncoderLayer nn.Flatten "
-        "optim.AdamW utils.data.IterableDataset",
-        (1, 3): "optim.lr_scheduler.OneCycleLR",
-        (1, 4): "nn.GELU",
-        (1, 5): "true_divide",
-        (1, 6): "cuda.amp.autocast cuda.amp.GradScaler optim.swa_utils.AveragedModel",
-        (1, 7): "nn.SiLU amax quantile",
-        (1, 8): "nan_to_num tile use_deterministic_algorithms nn.LazyLinear",
-        (1, 9): "inference_mode nn.Mish",
-        (
-            1,
-            10,
-        ): "autocast amp.autocast concat optim.NAdam optim.RAdam optim.lr_scheduler.ConstantLR "
-        "optim.lr_scheduler.LinearLR optim.lr_scheduler.SequentialLR",
-        (1, 11): "cuda.mem_get_info",
-        (1, 12): "set_float32_matmul_precision",
-        (2, 0): "compile func.functional_call func.grad func.vmap set_default_device "
-        "nn.functional.scaled_dot_product_attention",
-        (2, 3): "amp.GradScaler",
-        (2, 4): "amp.custom_fwd amp.custom_bwd",
-    }.items()
-    for name in names.split()
+    f"torch.{name}": (int(major), int(minor))
+    for major, minor, *names in map(
+        str.split,
+        """\
+0 4 no_grad as_tensor
+1 1 nn.Identity nn.MultiheadAttention nn.SyncBatchNorm utils.tensorboard.SummaryWriter
+1 1 optim.lr_scheduler.CyclicLR optim.lr_scheduler.CosineAnnealingWarmRestarts
+1 2 nn.Transformer nn.TransformerEncoder nn.TransformerEncoderLayer nn.Flatten optim.AdamW
+1 2 utils.data.IterableDataset
+1 3 optim.lr_scheduler.OneCycleLR
+1 4 nn.GELU
+1 5 true_divide
+1 6 cuda.amp.autocast cuda.amp.GradScaler optim.swa_utils.AveragedModel
+1 7 nn.SiLU amax quantile
+1 8 nan_to_num tile use_deterministic_algorithms nn.LazyLinear
+1 9 inference_mode nn.Mish
+1 10 autocast amp.autocast concat optim.NAdam optim.RAdam
+1 10 optim.lr_scheduler.ConstantLR optim.lr_scheduler.LinearLR optim.lr_scheduler.SequentialLR
+1 11 cuda.mem_get_info
+1 12 set_float32_matmul_precision
+2 0 compile func.functional_call func.grad func.vmap set_default_device
+2 0 nn.functional.scaled_dot_product_attention
+2 3 amp.GradScaler
+2 4 amp.custom_fwd amp.custom_bwd""".splitlines(),
+    )
+    for name in names
 }
 NEW_KEYWORDS: dict[str, dict[str, Version]] = {
     "torch.utils.data.DataLoader": {

@@ -1,6 +1,5 @@
 """A verification for people: one sentence, then tables, a hundred columns wide; colours on a
-terminal only.
-"""
+terminal only."""
 
 from __future__ import annotations
 

@@ -1,3 +1,2 @@
 """``autofast server``: the Language Server Protocol. ``session`` knows what is found and what would
-change, ``protocol`` how editors are told.
-"""
+change, ``protocol`` how editors are told."""

@@ -1,6 +1,5 @@
 """The Language Server Protocol: what editors say and are told. Positions are counted in the units
-that the editor wants.
-"""
+that the editor wants."""
 
 from __future__ import annotations
 
@@ -60,8 +59,7 @@ class Server(LanguageServer):
     # ---------------------------------------------------------------------------------------- texts
     def file_of(self, uri: str) -> Path | None:
         """The real path of a document; None for what is no file (a cell of a notebook, the text of
-        a commit).
-        """
+        a commit)."""
         path = uris.to_fs_path(uri) if uri.startswith("file:") else None
         return Path(path).resolve() if path else None
 
@@ -92,8 +90,7 @@ class Server(LanguageServer):
 
     async def look(self) -> None:
         """Tell the editor what is found in each open file. Only those whose scripts have changed
-        are read.
-        """
+        are read."""
         for file, uri in list(self.open.items()):
             version = self.versions.get(uri)
             known = await self.ask(self.session.analysis, file)
@@ -130,8 +127,7 @@ class Server(LanguageServer):
 
     def range_of(self, uri: str, record: Record) -> types.Range:
         """The place of a finding, in the units of the editor: of a loop or a long call its first
-        line.
-        """
+        line."""
         lines = self.workspace.get_text_document(uri).lines
         start = types.Position(record.line - 1, record.column - 1)
         several = record.end_line > record.line
@@ -193,8 +189,7 @@ def _message(record: Record) -> str:
 
 def _text_edits(diff: FileDiff, codec: PositionCodec) -> Iterator[types.TextEdit]:
     """Whole lines for whole lines. A last line may have no end: then the end before it goes with
-    it.
-    """
+    it."""
     source, new = diff.source, diff.text.split("\n")
     lines = source.text.split("\n")
     for change in diff.changes:
@@ -211,8 +206,7 @@ def _text_edits(diff: FileDiff, codec: PositionCodec) -> Iterator[types.TextEdit
 
 def hover_text(records: Sequence[Record]) -> str:
     """What is known of a place, in Markdown: each finding with its reason, then what its rule
-    does.
-    """
+    does."""
     parts = []
     for record in sorted(records, key=lambda r: list(_STATUS).index(r.status)):
         more = record.reason or expected(record.gain)
@@ -300,8 +294,7 @@ async def _actions(
     server: Server, uri: str, file: Path, where: types.Range
 ) -> list[types.CodeAction]:
     """An action for each fix in the range, one for all places of its rule, and one for all of the
-    file.
-    """
+    file."""
     found = []
     known = await server.ask(server.session.analysis, file)
     fixes = [r for r in (known.records if known else ()) if r.status == "fix"]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from autofast.commands import planning, rewriting
 from autofast.commands.discover import Entries, scripts
+from autofast.commands.watching import stamp_of
 from autofast.config import Config, find_root, load
 from autofast.depth import deeply
 from autofast.edit.amend import Key, key_of
@@ -52,8 +53,7 @@ class Analysis:
 @dataclass(frozen=True)
 class Wish:
     """What is to be changed: the findings at ``place``, all of ``rule``, or else all that stand in
-    ``file`` alone.
-    """
+    ``file`` alone."""
 
     file: Path
     place: Place = ()
@@ -92,8 +92,7 @@ class Session:
 
     def analysis(self, file: Path) -> Analysis | None:
         """What is known of the script that ``file`` is a part of; None where it is none of our
-        business. Raises nothing.
-        """
+        business. Raises nothing."""
         if file.suffix != ".py" or NEVER & set(file.parts):
             return None
         root = find_root(file)
@@ -148,13 +147,7 @@ class Session:
 
     def _stamp(self, file: Path) -> object:
         """Two equal ones mean the same contents."""
-        if file in self.texts:
-            return self.texts[file]
-        try:
-            status = file.stat()
-        except OSError:
-            return None
-        return status.st_mtime_ns, status.st_size
+        return self.texts[file] if file in self.texts else stamp_of(file)
 
     # ------------------------------------------------------------------------------------- changing
     def _change(self, known: Analysis, wish: Wish) -> Change:

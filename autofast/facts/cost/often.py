@@ -119,9 +119,7 @@ class Often:
         return max(known) if known and len(known) == len(sizes) else None
 
     def copies_at(self, node: ast.AST) -> list[ast.AST]:
-        """Where the batches of the loader at ``node`` are copied to the device; else ``node``
-        itself.
-        """
+        """Where batches of the loader at ``node`` are moved to the device; else ``node`` itself."""
         moved = [t.node for x in self.script.loaders if x.node is node for t in x.moved]
         return list(moved) or [statement_of(node)]
 

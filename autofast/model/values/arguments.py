@@ -32,11 +32,7 @@ class Arguments:
     named: dict[str, Given] = field(default_factory=dict)
     dicts: list[Dict] = field(default_factory=list)  # what is spread with ``**``
     open: str = ""  # why there may be arguments that are not known
-    loose: int | None = (
-        # from here on, positional arguments may stand anywhere (after ``*`` of something of unknown
-        # length)
-        None
-    )
+    loose: int | None = None  # from here on, positional ones may stand anywhere (after ``*``)
 
     def get(self, index: int, name: str) -> Values:
         """The argument that stands at ``index`` or is called ``name``."""

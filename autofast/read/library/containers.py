@@ -402,26 +402,23 @@ def copied(interp: Core, thing: Thing, node: ast.AST | None, kind: str = "") -> 
         seq.elem = join(seq.elem, thing.any() if seq.items is None else thing.elem)
         return seq
     if isinstance(thing, Inst):
-        inst: Inst = interp.intern(
+        inst: Inst | Ext = interp.intern(
             Inst,
             (id(node), thing, "copy"),
             lambda: Inst(thing.cls, thing.node, {}, tuple(interp.stack), thing.args),
         )
-        for name, found in thing.attrs.items():
-            inst.attrs[name] = join(inst.attrs.get(name, NOTHING), found)
-        inst.open = inst.open or thing.open
-        return inst
-    if isinstance(thing, Ext) and thing.name == "argparse.Namespace":
-        space: Ext = interp.intern(
+    elif isinstance(thing, Ext) and thing.name == "argparse.Namespace":
+        inst = interp.intern(
             Ext,
             (id(node), thing, "copy"),
             lambda: Ext(thing.name, thing.node, thing.args, {}, tuple(interp.stack)),
         )
-        for name, found in thing.attrs.items():
-            space.attrs[name] = join(space.attrs.get(name, NOTHING), found)
-        space.open = space.open or thing.open
-        return space
-    return thing
+    else:
+        return thing
+    for name, found in thing.attrs.items():
+        inst.attrs[name] = join(inst.attrs.get(name, NOTHING), found)
+    inst.open = inst.open or thing.open
+    return inst
 
 
 def field_names(interp: Core, kind: Ext) -> tuple[str, ...]:

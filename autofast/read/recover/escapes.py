@@ -19,7 +19,7 @@ from autofast.flow.valueflow import first
 from autofast.model.calls import is_method
 from autofast.model.contents import opened
 from autofast.model.events import Occurrence
-from autofast.model.names import CONTEXT, FORWARD_HOOKS
+from autofast.model.names import CONTEXT, FORWARD_HOOKS, HOOK_OF_ALL
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, nodes_in, parent_of, statement_of, walk
 from autofast.model.syntax import FUNCTIONS, is_stored
@@ -46,7 +46,8 @@ class _Ways:
         region = self.region
         if region.yields:
             yield YIELDS
-        for site in self.script.methods(*FORWARD_HOOKS):
+        hooks = self.script.methods(*FORWARD_HOOKS)
+        for site in (*hooks, *self.script.calls(HOOK_OF_ALL)):
             yield f"the hook of {at(site.node)} may keep it"
         for (kind, _), site in self.script.log.each():
             if kind.startswith("pandas."):

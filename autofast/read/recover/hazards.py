@@ -10,7 +10,7 @@ from autofast.model.events import WithFrame
 from autofast.model.kinds import is_autocast, is_module, is_optimizer
 from autofast.model.names import WRAPPERS, is_of_model_library
 from autofast.model.script import Evaluation, Script
-from autofast.model.source import at, function_of
+from autofast.model.source import at, function_of, nodes_in
 from autofast.model.syntax import is_read
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Arguments, Ext, Inst, Ref, Tensor, Thing, Unknown, Values, const
@@ -19,8 +19,10 @@ from autofast.read.recover.escapes import YIELDS, ends_with_call
 from autofast.read.recover.leaks import carries
 from autofast.read.recover.module_changes import changed_module
 from autofast.read.recover.region import Region
+from autofast.read.recover.shared_passes import is_only_looked_at
 from autofast.read.recover.trained import BACKWARDS, HARMLESS, Training, is_entered
 from autofast.read.recover.trials import memory_trial
+from autofast.read.recover.wanted import Wanted
 
 # fmt: off
 SHOWS = (
@@ -218,9 +220,8 @@ def needs_gradients(
         trained = site.node in training.passes and not evaluation.shared
         if occurrence.data["outer"] and trained:
             return f"the forward of {at(site.node)} is trained"
-    for expr, result in _results(script, region) if not evaluation.shared else ():
-        if any(t.grad and (not t.passes or t.passes & training.passes) for t in tensors_in(result)):
-            return f"`{ast.unparse(expr)}` ({at(expr)}) may carry a gradient that is needed later"
+    for expr in _needed(script, region, training) if not evaluation.shared else ():
+        return f"`{ast.unparse(expr)}` ({at(expr)}) may carry a gradient that is needed later"
     if why := memory_trial(script, evaluation, region):
         return why
     if any(True for _ in region.sites(script, "grad_read", ".retain_grad", ".register_hook")):
@@ -271,23 +272,27 @@ def _trainable(args: Arguments | None) -> bool:
     )
 
 
-def _results(script: Script, region: Region) -> Iterator[tuple[ast.expr, Values]]:
-    """What the region computes and may hand on: to variables, objects, containers and callers."""
+def _needed(script: Script, region: Region, training: Training) -> Iterator[ast.expr]:
+    """What the region computes and hands on to a backward, perhaps: by variables, objects,
+    containers, or to callers.
+    """
+
+    def carries_on(found: Values) -> bool:
+        tensors = (t for t in tensors_in(found) if t.grad)
+        return any(not t.passes or t.passes & training.passes for t in tensors)
+
     for statement in region.statements:
-        for part in ast.walk(statement):
-            if isinstance(part, ast.Assign):
-                here = not region.whole
-            else:
-                here = isinstance(part, ast.Return) and function_of(part) is region.scope
-            if here and isinstance(part, (ast.Assign, ast.Return)) and part.value is not None:
-                yield part.value, script.values(part.value)
+        assigned = [] if region.whole else [n.value for n in nodes_in(statement, ast.Assign)]
+        ends = [n for n in nodes_in(statement, ast.Return) if function_of(n) is region.scope]
+        for value in (*assigned, *(n.value for n in ends if n.value is not None)):
+            if carries_on(script.values(value)) and Wanted(script).follow(value, ()):
+                yield value
     for site, occurrence in region.sites(
         script, "set_attribute", "set_elsewhere", "append", "set_item", "augment"
     ):
-        if isinstance(site.node, (ast.expr, ast.AugAssign)) and not ends_with_call(
-            site.node, region
-        ):
-            yield (
-                site.node.target if isinstance(site.node, ast.AugAssign) else site.node,
-                occurrence.result,
-            )
+        node = site.node.target if isinstance(site.node, ast.AugAssign) else site.node
+        if isinstance(node, ast.expr) and not ends_with_call(site.node, region):
+            if carries_on(occurrence.result) and not is_only_looked_at(
+                script, site, training.all + training.handed_out, region
+            ):
+                yield node

@@ -13,17 +13,21 @@ from collections.abc import Collection, Iterator
 
 from autofast.flow.callgraph import code_of
 from autofast.flow.defuse import Definition
+from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_local
 from autofast.flow.scratch import hands_on
+from autofast.model.calls import is_method, receiver_of
 from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence, Site, Stack
 from autofast.model.script import Script
-from autofast.model.source import function_of, nodes_in, statement_of
+from autofast.model.source import function_of, nodes_in, parent_of, statement_of
 from autofast.model.syntax import LOOPS, is_stored
 from autofast.model.tensors import tensors_in
 from autofast.read.recover.escapes import ends_with_call
 from autofast.read.recover.leaks import root_of
 from autofast.read.recover.region import Region
+from autofast.read.recover.set_anew import is_set_before
+from autofast.read.recover.wanted import Wanted
 
 WHOLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
 KEEPS = ("set_attribute", "set_elsewhere", "append", "set_item", "augment", "tensor_write")
@@ -114,11 +118,17 @@ def keeps_inside(
     for site, occurrence in region.sites(script, *KEEPS, "inplace"):
         root = root_of(site.node) if region.holds(site.node) else None
         seen = root is not None and root.id in followed
-        seen = seen or ends_with_call(site.node, region)
+        seen = seen or ends_with_call(site.node, region) or _is_new(script, site)
         if not seen and puts_gradients(occurrence):
-            if not _is_only_looked_at(script, site, backwards):
+            if not is_only_looked_at(script, site, backwards, region):
                 return True
     return binds_elsewhere(script, region)
+
+
+def _is_new(script: Script, site: Site) -> bool:
+    """``torch.zeros(n).index_add_(0, at, x)``: it goes into what the result alone holds."""
+    made = receiver_of(site.node) if site.kind == "inplace" and is_method(site.node) else None
+    return isinstance(made, ast.Call) and script.analysis(Memory).is_fresh(made)
 
 
 def binds_elsewhere(script: Script, region: Region) -> bool:
@@ -136,9 +146,10 @@ def puts_gradients(occurrence: Occurrence) -> bool:
     return any(t.grad for t in tensors_in(occurrence.result, *(g.values for g in given)))
 
 
-def _is_only_looked_at(script: Script, site: Site, backwards: list[Stack]) -> bool:
-    """``self.attention = weights`` in a forward, if code that trains, or that a training loop runs,
-    reads it only where the same call has set it.
+def is_only_looked_at(script: Script, site: Site, backwards: list[Stack], region: Region) -> bool:
+    """``self.attention = weights`` in a forward, if no backward may reach it from where it is read,
+    or code that trains, or that a training loop runs, reads it only where the same call has set it,
+    or behind a pass that has.
     """
     target = site.node
     if site.kind != "set_attribute" or not isinstance(target, ast.Attribute):
@@ -147,7 +158,11 @@ def _is_only_looked_at(script: Script, site: Site, backwards: list[Stack]) -> bo
         return False
     found = [n for n in script.each(ast.Attribute) if n.attr == target.attr]
     stores = [n for n in found if isinstance(n.ctx, ast.Store)]
+    if any(isinstance(parent_of(n), ast.AugAssign) for n in stores):
+        return False
     reads = [n for n in found if n not in stores and not any(hands_on(s, n) for s in stores)]
+    follows = Wanted(script).follow
+    reads = [n for n in reads if follows(n, ()) and not is_set_before(script, n, region)]
     readers = {id(function_of(node)) for node in reads}
     trained = {id(_node(frame)) for stack in backwards for frame in stack}
     loops = {id(f.node) for stack in backwards for f in stack if isinstance(f, LoopFrame)}

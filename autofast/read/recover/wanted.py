@@ -36,7 +36,8 @@ DEEP = 8  # calls
 def is_wanted(script: Script, call: ast.AST) -> bool:
     """Whether a backward may reach the result of a call, or what hooks get of it."""
     assert isinstance(call, ast.expr)
-    return bool(script.methods(*names.FORWARD_HOOKS) or Wanted(script).follow(call, ()))
+    hooks = script.methods(*names.FORWARD_HOOKS) or script.calls(names.HOOK_OF_ALL)
+    return bool(hooks or Wanted(script).follow(call, ()))
 
 
 def gathering(script: Script, call: ast.AST) -> ast.Name | None:
@@ -105,6 +106,8 @@ class Wanted(ValueFlow[Way]):
         return (*context, call)
 
     def returned(self, use: Usage, context: Way) -> str:
+        if isinstance(function_of(use.node), ast.AsyncFunctionDef):
+            return self.lost(use)
         if context:
             return self.follow(context[-1], context[:-1])
         function = function_of(use.node)

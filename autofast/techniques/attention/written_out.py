@@ -21,7 +21,7 @@ from autofast.model.calls import is_method, put_into
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, line_of, live, parent_of, statement_of
 from autofast.model.syntax import VARIABLES, is_attribute
-from autofast.model.values import Const, Ext, Num, const, library_name
+from autofast.model.values import Const, Ext, are_numbers, const, library_name
 from autofast.rule import Effect, Refusal
 from autofast.techniques.attention.products import factors, is_tensor, of_scores, of_values
 
@@ -186,10 +186,12 @@ class _Reader:
                 return self._masked(a, Mask(where, b, kept=True)) or self._masked(b, Mask(where, a))
             case ast.BinOp(left=left, op=ast.Add(), right=right):
                 return self._masked(left, Mask(right)) or self._masked(right, Mask(left))
-            case ast.BinOp(left=left, op=ast.Mult(), right=right) if self.is_number(left):
+            case ast.BinOp(left=left, op=ast.Mult(), right=right) if are_numbers(
+                self.script.values(left)
+            ):
                 return self._scale(right, Scale(left, False))
             case ast.BinOp(left=left, op=(ast.Mult() | ast.Div()) as op, right=right) if (
-                self.is_number(right)
+                are_numbers(self.script.values(right))
             ):
                 return self._scale(left, Scale(right, isinstance(op, ast.Div)))
         return False
@@ -266,19 +268,11 @@ class _Reader:
         """The query without a factor that is written at it."""
         match query:
             case ast.BinOp(left=left, op=(ast.Mult() | ast.Div()) as op, right=right) if (
-                self.is_number(right)
+                are_numbers(self.script.values(right))
             ):
                 self.found.scale = Scale(right, isinstance(op, ast.Div))
                 return left
         return query
-
-    def is_number(self, expr: ast.expr) -> bool:
-        """Whether it is a Python number in every run."""
-        found = self.script.values(expr)
-        return bool(found) and all(
-            isinstance(t, Num) or (isinstance(t, Const) and isinstance(t.value, (int, float)))
-            for t in found
-        )
 
     # ----------------------------------------------------------------------------- up to the values
     def weights(self, node: ast.expr) -> bool:

@@ -102,22 +102,11 @@ def edits(script: Script, ranks: Ranks, training: Training, host: Host, walk: Wa
         made += [Before(guard[0], f"{name} = {{value}}", {"value": call}), Rewrite(call, name)]
     for test in walk.decided.values():
         made.append(Wrap(test, f"{words.helper(source_of(test), 'first', test)}({{}})"))
-    for statement in walk.barriers.values():
-        made.append(
-            Before(
-                statement,
-                f"if {ranks.several(statement)}:\n    {ranks.dist(statement)}.barrier()  # the file is there",
-            )
-        )
-    for statement in walk.waits.values():
-        if statement is training.end:  # all wait there
-            continue
-        made.append(
-            After(
-                statement,
-                f"if {ranks.several(statement)}:\n    {ranks.dist(statement)}.barrier()  # the file is there",
-            )
-        )
+    after = [s for s in walk.waits.values() if s is not training.end]  # all wait there
+    for edit, here in ((Before, walk.barriers.values()), (After, after)):
+        for statement in here:
+            wait = f"{ranks.dist(statement)}.barrier()  # the file is there"
+            made.append(edit(statement, f"if {ranks.several(statement)}:\n    {wait}"))
     return made + words.edits
 
 

@@ -15,7 +15,7 @@ from autofast.facts.several_processes import several_processes
 from autofast.model.device_loader import CLASS, IMAGES_CLASS, NAME
 from autofast.model.events import LoopFrame
 from autofast.model.script import Loader, Script
-from autofast.model.source import Source, at, source_of, statement_of
+from autofast.model.source import Source, at, parent_of, source_of, statement_of
 from autofast.model.syntax import is_stored
 from autofast.model.values import Const, Ext, Ref, Thing, const
 from autofast.rule import Effect, Options, Refusal
@@ -308,7 +308,7 @@ def _of_uses(script: Script, loader: Loader) -> str:
     for use in uses(script, loader):
         match use.node:
             case ast.Attribute(attr=attr) as part:
-                if attr not in KEPT or is_stored(part):
+                if attr not in KEPT or is_stored(part) or is_stored(parent_of(part) or part):
                     return f"{at(use.node)} uses its `{attr}`"
             case ast.Call() as call if not is_known(script, call, ITERATING):
                 return f"{at(call)} hands it to code that is not known"

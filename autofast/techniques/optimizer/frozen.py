@@ -8,8 +8,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autofast.facts.gradient_accesses import accesses
+from autofast.facts.gradient_accesses import accesses, named_in_text
 from autofast.facts.gradient_events import clips, zeros
+from autofast.facts.optimizers import grows
 from autofast.facts.parts import parts_of
 from autofast.facts.scaler import Event
 from autofast.flow.loops import leaving
@@ -97,7 +98,9 @@ def _is_unused(script: Script, step: Step, backward: Backward, model: Thing) -> 
         to_none = keyword_of(zero.node, "set_to_none")  # type: ignore[arg-type]
         if to_none is None or const(script.values(to_none)) is True:
             events.append(zero)
-    for other in (s for s in script.steps):
+    for site in script.methods("step"):  # also of `go = optimizer.step`
+        events.append(Event("step", site.node, frozenset(id(o.this) for o in site)))
+    for other in script.steps:
         for update in other.updates:
             events.append(Event("step", update.node, frozenset(map(id, update.things)) or None))
         for more in other.backwards:
@@ -168,7 +171,7 @@ def freezes(script: Script) -> bool:
             found = script.values(node.value)
             if not found or not all(isinstance(t, Tensor) and not t.param for t in found):
                 return True
-    return any(
+    return named_in_text(script, "requires_grad") is not None or any(
         keyword.arg == "requires_grad"
         and script.values(keyword.value) != {Const(True)}
         and not _makes_tensor(script, keyword)
@@ -196,6 +199,8 @@ def against(script: Script, model: Thing, others: list[Thing]) -> str:
             return f"{at(node)} compiles, and does so again where parameters are frozen"
         if node.attr.startswith("register_") and node.attr.endswith("hook"):
             return f"{at(node)} registers a hook, which may wait for these gradients"
+    if more := grows(script):
+        return f"{more} gives an optimizer more parameters, which may be of this model"
     if parts_of(model).keys() & parts_of(*others).keys():
         return "it shares layers with a model that is trained by this backward"
     return ""

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 
 from autofast.edit.edits import Edit
 from autofast.facts.by_default import Off, by_default, options_within
+from autofast.facts.double_backward import step_against_half
 from autofast.facts.forwards import Region, evaluation_regions, training_regions
 from autofast.facts.forwards_alone import forwards_alone
 from autofast.facts.precision.banned import banned, error_of
@@ -282,7 +283,8 @@ def _accepted(script: Script, options: Options, found: Amp) -> Iterator[tuple[Re
         if why := _unseen(script, step):
             found.refused.append((step.backwards[0].node, why))
         for region, code in mine:
-            fit = _against_step(region) or _fit(script, region, code)
+            against = step_against_half(region.home) if isinstance(region.home, Step) else ""
+            fit = against or _fit(script, region, code)
             if isinstance(fit, str):
                 found.refused.append((_place(region), fit))
             else:  # a function that two steps call is taken in once
@@ -343,26 +345,7 @@ def _unseen(script: Script, step: Step) -> str:
     trains = any(o.params or any(is_method(n, "parameters") for n in ast.walk(o.node)) for o in its)
     if step.forwards or not step.backwards or not trains:
         return ""
-    return _against_gradients(step) or "no call of a model is seen that this loss comes from"
-
-
-def _against_step(region: Region) -> str:
-    step = region.home
-    if not isinstance(step, Step):
-        return ""
-    if why := _against_gradients(step):
-        return why
-    if any(u.closure for u in step.updates):
-        return (
-            f"the optimizer calls a closure several times for one step ({at(step.updates[0].node)})"
-        )
-    return ""
-
-
-def _against_gradients(step: Step) -> str:
-    if step.double_backward:
-        return f"{at(step.double_backward[0])} differentiates gradients (create_graph): a gradient penalty needs fp32"
-    return ""
+    return step_against_half(step) or "no call of a model is seen that this loss comes from"
 
 
 def _precision(

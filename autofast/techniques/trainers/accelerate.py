@@ -8,9 +8,9 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Edit, Import, Wrap, literal
+from autofast.facts.double_backward import step_against_half
 from autofast.facts.loaders import managed
-from autofast.model.script import Script, Step, Trainer
-from autofast.model.source import at
+from autofast.model.script import Script, Trainer
 from autofast.model.values import Const, Ext, Thing, const, one
 from autofast.read.requirements import rules_out
 from autofast.rule import Effect, Finding, Options
@@ -96,22 +96,12 @@ def _against(script: Script, spot: Spot, options: Options) -> str:
         return "no training loop with this Accelerator was found"
     things: dict[int, Thing] = {}
     for step in steps:
-        if why := _of_step(step):
+        if why := step_against_half(step):
             return why
         things.update((id(m), m) for m in step.models)
     if not things:
         return "the model that it trains is not known"
     return against_half(script, options, forwards(things.values()), things.values())
-
-
-def _of_step(step: Step) -> str:
-    if step.double_backward:
-        return f"{at(step.double_backward[0])} differentiates gradients (create_graph): a gradient penalty needs fp32"
-    if any(u.closure for u in step.updates):
-        return (
-            f"the optimizer calls a closure several times for one step ({at(step.updates[0].node)})"
-        )
-    return ""
 
 
 # ---------------------------------------------------------------------------------------- transfers

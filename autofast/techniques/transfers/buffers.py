@@ -1,6 +1,5 @@
 """Tensors that the constructor of a module keeps on the host, and every forward pass copies to the
-device: as buffers they go there with the module, and the copy has nothing to do.
-"""
+device: as buffers they go there with the module, and the copy has nothing to do."""
 
 from __future__ import annotations
 
@@ -65,8 +64,7 @@ def buffers(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
 
 def _is_written(script: Script, transfer: Transfer, made: ast.Assign) -> bool:
     """Whether somebody may write to what is no copy any more, as those may to whom the network
-    gives it; a parameter that is made of it must be an operand at once.
-    """
+    gives it; a parameter that is made of it must be an operand at once."""
     function = function_of(transfer.node)
     if isinstance(function, ast.FunctionDef) and function.name == "forward":
         sources = script.analysis(Memory).sources
@@ -96,8 +94,7 @@ def _set_by_constructor(
     script: Script, node: ast.Attribute, copied: dict[int, Transfer]
 ) -> ast.Assign | None:
     """The statement that alone sets the attribute, behind that of ``nn.Module``; None where others
-    read it than the copies, and what the constructor does with it.
-    """
+    read it than the copies, and what the constructor does with it."""
     owners, found = script.values(node.value), script.values(node)
     classes = {t.cls if isinstance(t, Inst) and is_module(t) else None for t in owners}
     cls = classes.pop() if len(classes) == 1 else None
@@ -136,8 +133,7 @@ def _set_by_constructor(
 
 def _changes_buffers(script: Script) -> bool:
     """Whether all buffers of a module are cast, averaged or looked through, or its attributes are
-    taken from its dict.
-    """
+    taken from its dict."""
     if script.methods("buffers", "named_buffers", "_apply") or script.calls(*TAKES):
         return True
     for node in script.each(ast.Attribute):

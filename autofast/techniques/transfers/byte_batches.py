@@ -1,6 +1,5 @@
 """Who gets the items of a dataset, and where their batches are copied to the device: whether all of
-them could be given bytes.
-"""
+them could be given bytes."""
 
 from __future__ import annotations
 
@@ -87,8 +86,7 @@ class Copy:
 
 def copies_of(script: Script, items: Items) -> list[Copy]:
     """Where the part of all batches of the items is copied to the device. Raises :class:`Refusal`
-    where anybody else has a use for it.
-    """
+    where anybody else has a use for it."""
     if script.unread:
         raise Refusal(script.unread)  # who uses the items may be missing
     for getitem in items.getitems:
@@ -133,8 +131,7 @@ def _against(script: Script, loader: Loader, items: Items) -> None:
 
 def _of_library(script: Script, items: Items) -> None:
     """Raises :class:`Refusal` for another use of what makes items of a library's set: of its
-    transforms, and of the code that makes it.
-    """
+    transforms, and of the code that makes it."""
     if not items.transforms:
         return
     if changed := script.calls("torch.set_default_dtype", "torch.set_default_tensor_type"):
@@ -248,8 +245,7 @@ def _loaded(
     script: Script, loader: Loader, things: Collection[int], key: Key
 ) -> Iterator[tuple[ast.expr, ast.For]]:
     """All reads of the part ``key`` of the loader's batches, each with its loop; ``things`` are all
-    loaders of such items.
-    """
+    loaders of such items."""
     for use in loader.uses:
         loop = use.node
         if use.is_next or not isinstance(loop, ast.For):
@@ -305,8 +301,7 @@ def _reads(script: Script, target: ast.expr, key: Key) -> Iterator[ast.expr]:
 
 def _copied(script: Script, read: ast.expr) -> Transfer | None:
     """The copy to the device that a read of a batch is for; None where it only asks for the
-    shape.
-    """
+    shape."""
     parent = parent_of(read)
     while isinstance(parent, ast.Attribute):
         if parent.attr in SHAPE:

@@ -1,6 +1,5 @@
 """What is written behind the copies of batches that have become bytes: the operations that make
-them floats, and the constants of these.
-"""
+them floats, and the constants of these."""
 
 from __future__ import annotations
 
@@ -33,8 +32,7 @@ def on_device(
     turn: int,
 ) -> tuple[Edit, ...]:
     """The operations behind each copy; ``constants``: mean and deviation of channels, made once
-    above the loops, under names of the ``turn``.
-    """
+    above the loops, under names of the ``turn``."""
     made: list[Edit] = []
     above: dict[tuple[int, str], ast.stmt] = {}
     for copy in copies:
@@ -81,8 +79,7 @@ def _text(script: Script, channels: Channels, place: ast.stmt) -> str:
 
 def _behind(copy: ast.Call, template: str) -> Edit:
     """The operations behind a copy: more than two in a statement of their own, where the copy is
-    put into a variable.
-    """
+    put into a variable."""
     match statement_of(copy):
         case ast.Assign(targets=[target], value=value) as statement if template.startswith("("):
             for one, part in pairs_of(target, value):

@@ -1,6 +1,5 @@
 """Pictures that transforms of torchvision make into floats at their very end: by which, and what is
-written to leave that out.
-"""
+written to leave that out."""
 
 from __future__ import annotations
 
@@ -69,8 +68,7 @@ Constants = tuple[Channels, Channels]
 @dataclass(frozen=True, eq=False)
 class Ending:
     """The last transforms of ``composed``: ``cast`` makes floats between 0 and 1 of bytes,
-    ``normalize`` takes the mean and divides by the deviation.
-    """
+    ``normalize`` takes the mean and divides by the deviation."""
 
     composed: Ext
     cast: Ext
@@ -82,8 +80,7 @@ class Ending:
 @dataclass
 class Pictures:
     """All items whose transforms end alike, in their part ``key``; ``why``: the reason for which
-    they have to, if there is one.
-    """
+    they have to, if there is one."""
 
     key: Key
     node: ast.AST
@@ -119,8 +116,7 @@ class Pictures:
 
     def edits(self, script: Script) -> tuple[Edit, ...]:
         """Leave the floats out of the transforms; raises :class:`Refusal` where these are not
-        written out.
-        """
+        written out."""
         made: list[Edit] = []
         dropped: list[ast.expr] = []
         for ending in self.endings:
@@ -186,8 +182,7 @@ def pictures_of(script: Script, loaders: Sequence[Loader]) -> list[Pictures]:
 # -------------------------------------------------------------------------------------------- which
 def _ending(thing: Thing) -> Ending | None:
     """How a transform ends; None where it makes no floats. Raises :class:`Refusal` where it may
-    make them otherwise than of bytes.
-    """
+    make them otherwise than of bytes."""
     if not isinstance(thing, Ext) or short_name(thing) not in ("Compose", "ToTensor"):
         return None
     parts = [thing] if short_name(thing) == "ToTensor" else pipeline(thing)
@@ -317,8 +312,7 @@ def _transformed(script: Script, getitem: ast.FunctionDef) -> tuple[Key, ast.Cal
 
 def _returned(getitem: ast.FunctionDef) -> list[tuple[Key, ast.expr]]:
     """What a plain ``__getitem__`` gives, where that stands in one place: its parts, by their
-    keys.
-    """
+    keys."""
     match [n for n in live(getitem) if isinstance(n, ast.Return)]:
         case [ast.Return(value=value) as only] if only is getitem.body[-1]:
             if getitem.decorator_list or showing(getitem):

@@ -42,8 +42,7 @@ VARIABLE = "torch.autograd.Variable"
 @dataclass(frozen=True)
 class Parts:
     """The calls of factories in an expression, whether it also uses the variable that was asked
-    for. ``rounds``: each device computes it in its own way; ``cuts``: a last digit would matter.
-    """
+    for. ``rounds``: each device computes it in its own way; ``cuts``: a last digit would matter."""
 
     calls: tuple[ast.Call, ...] = ()
     open: bool = False
@@ -57,8 +56,7 @@ class Parts:
 
 def parts(script: Script, expr: ast.expr, factory: Factory, name: str = "") -> Parts | None:
     """What an expression is made of; None where it holds anything but made tensors, numbers and the
-    variable ``name``.
-    """
+    variable ``name``."""
 
     def all_of(several: Sequence[ast.expr]) -> Parts | None:
         found = Parts()

@@ -129,8 +129,7 @@ def against(script: Script, move: Move) -> str:
 
 def _to_the_models(script: Script, move: Move) -> bool:
     """Never back to the host: to a GPU, or to where a model is, and what has been moved before is
-    there too.
-    """
+    there too."""
     transfer = move.transfer
     if transfer is None:
         return False
@@ -150,8 +149,7 @@ def _is_part(script: Script, move: Move) -> bool:
 
 def _written_after(script: Script, move: Move) -> str:
     """The line of an in-place change of the batch on the host that follows the copy in the same
-    loop.
-    """
+    loop."""
     first = move.site.occurrences[0]
     loop = loops(first.stack)[-1].node if loops(first.stack) else None
     for site in script.log.of("inplace", "tensor_write", "augment"):
@@ -170,8 +168,7 @@ def _written_after(script: Script, move: Move) -> str:
 
 def _written_by_numpy(script: Script, move: Move) -> str:
     """The line of a change of the batch through an array that shares its memory: ``a = x.numpy()``,
-    ``a *= 2``.
-    """
+    ``a *= 2``."""
     here = function_of(move.node)
     arrays = {
         id(n)
@@ -220,8 +217,7 @@ def _target(node: ast.AST) -> ast.expr | None:
 
 def _own_memory(script: Script, expr: ast.expr | None, loaders: list[Thing]) -> bool:
     """The result of an operation that allocates, as in ``y = (x + 1) / 2``: changing it does not
-    change the batch.
-    """
+    change the batch."""
     match expr:
         case (
             ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.Call(func=ast.Attribute(attr="clone"))
@@ -230,11 +226,8 @@ def _own_memory(script: Script, expr: ast.expr | None, loaders: list[Thing]) -> 
         case ast.Name() | ast.Attribute() if script.analysis(Memory).begins_as_number(expr):
             return True
         case ast.Name():
-            objects = [
-                d
-                for d in script.analysis(Flow).definitions(expr).origins(expr)
-                if not d.is_augmented
-            ]
+            origins = script.analysis(Flow).definitions(expr).origins(expr)
+            objects = [d for d in origins if not d.is_augmented]
             made = [
                 d.value
                 for d in objects
@@ -248,8 +241,7 @@ def _own_memory(script: Script, expr: ast.expr | None, loaders: list[Thing]) -> 
 
 def asynchronous(script: Script, move: Move) -> Iterator[Edit]:
     """``non_blocking=``: true but on MPS, where such a copy may read memory that is released too
-    early (pytorch#139550, #189690).
-    """
+    early (pytorch#139550, #189690)."""
     transfer = move.transfer
     kinds = {"?"} if transfer is None else transfer.kinds if transfer.how != "type" else set()
     if not may_be_mps(script, kinds):
@@ -266,8 +258,7 @@ def asynchronous(script: Script, move: Move) -> Iterator[Edit]:
 
 def device_above(transfer: Transfer, loop: ast.AST) -> ast.expr | None:
     """The device of a copy, where that means the same above the loop; None: the current GPU. Raises
-    :class:`Refusal` otherwise.
-    """
+    :class:`Refusal` otherwise."""
     expr = spelled(transfer.node, transfer.target)
     if transfer.how == "cuda" and (expr is not None or transfer.target is not None):
         raise Refusal(f"the device of {at(transfer.node)} may be None, which means the current one")

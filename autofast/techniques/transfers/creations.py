@@ -42,8 +42,7 @@ CASTS = ("double", "float", "half", "bfloat16", "long", "int", "short", "bool")
 
 def moved(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
     """Factories whose result goes to the device at once, or in a later statement of the same
-    block.
-    """
+    block."""
     for transfer in script.transfers:
         moved = transfer.operand
         where = device_of(transfer)
@@ -66,8 +65,7 @@ def _all_made_there(
     script: Script, transfer: Transfer, expr: ast.expr, where: str, hot: frozenset[int]
 ) -> Iterator[Creation]:
     """Several tensors that become one, or one that is reworked over several statements: all are
-    made there, or none.
-    """
+    made there, or none."""
     stmt = statement_of(transfer.node)
     needed = names_in(ast.parse(where))
     gate = None
@@ -124,8 +122,7 @@ def _is_there(script: Script, transfer: Transfer, call: ast.Call) -> bool:
 
 def _is_switch(script: Script, test: ast.expr) -> bool:
     """A condition that can be asked twice: ``use_cuda``, ``not args.cpu``,
-    ``torch.cuda.is_available()``.
-    """
+    ``torch.cuda.is_available()``."""
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=inner):
             return _is_switch(script, inner)
@@ -171,8 +168,7 @@ def _made_there(
 
 def _cast_behind(script: Script, move: ast.Call, call: ast.Call) -> tuple[ast.Call, str] | None:
     """A cast of what is moved, ``torch.ones(n).to(device).double()``, and the dtype that the
-    factory can be given in its place.
-    """
+    factory can be given in its place."""
     method, func = parent_of(move), call.func
     cast = call_of(method) if is_attribute(method, *CASTS) else None
     if not is_attribute(method) or cast is None or cast.args or cast.keywords or call.keywords:
@@ -186,8 +182,7 @@ def _only_cast(
     move: ast.Call, made: ast.expr, call: ast.Call, dtype: ast.expr, script: Script
 ) -> tuple[Edit, ...]:
     """What is left of ``.to(device, dtype=d)``: a factory's own argument, where that gives the
-    same, or ``.to(d)``.
-    """
+    same, or ``.to(d)``."""
     of_factory = made is call and keyword_of(call, "dtype") is None
     if of_factory and script.library_function(call) in ALIKE:
         said = source_of(dtype).segment(dtype)
@@ -219,8 +214,7 @@ def _device_asked(script: Script, test: ast.expr) -> str:
 
 def _made_alike(script: Script, transfer: Transfer, call: ast.Call) -> Edit | None:
     """``y.new_zeros(n)`` for ``torch.zeros(n).to(y)`` and ``torch.zeros(n).type_as(y)``; None where
-    it is another copy.
-    """
+    it is another copy."""
     func, names = (transfer.node.func, script.library_functions(call))
     if not isinstance(func, ast.Attribute) or func.value is not call or call.keywords:
         return None

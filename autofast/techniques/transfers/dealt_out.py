@@ -1,6 +1,5 @@
 """What speaks against making a tensor on the device: what deals out data later depends on how many
-numbers the host has drawn.
-"""
+numbers the host has drawn."""
 
 from __future__ import annotations
 
@@ -49,8 +48,7 @@ def against(script: Script, creation: Creation, hot: frozenset[int]) -> str:
 
 def _splits(script: Script, creation: Creation, hot: frozenset[int]) -> str:
     """A place that deals out the data by the numbers that the host draws next: others may be held
-    out then than in the run before.
-    """
+    out then than in the run before."""
     if any(
         isinstance(t, Ref) and t.name in DRAWS for a in creation.call.args for t in script.called(a)
     ):

@@ -31,8 +31,7 @@ DRAWS = {
 
 def from_numpy(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
     """``Tensor(np.ones(shape))`` where ``Tensor`` may be ``torch.cuda.FloatTensor``: made there by
-    its own methods.
-    """
+    its own methods."""
     for site in script.log.of(*(f"torch.cuda.{name}" for name in LEGACY_TENSORS)):
         match call := site.node:
             case ast.Call(args=[ast.Call() as inner], keywords=[]):
@@ -85,8 +84,7 @@ def _in_place(
 
 def _dims(script: Script, shape: ast.expr, holes: dict[str, ast.expr]) -> str | None:
     """A shape as arguments of the legacy constructor, which takes sizes one by one (it takes a
-    tuple for data).
-    """
+    tuple for data)."""
     if isinstance(shape, SEQUENCES):
         return _each(shape.elts, holes)
     found = script.values(shape)

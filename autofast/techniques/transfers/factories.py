@@ -1,6 +1,5 @@
 """Calls that make tensors: where an expression stands for one, whether it is known what of, and how
-often they run.
-"""
+often they run."""
 
 from __future__ import annotations
 
@@ -70,8 +69,7 @@ class Creation:
 
 def loops_of_steps(script: Script) -> frozenset[int]:
     """The loops around training steps and evaluations, those over epochs too, and what frameworks
-    call for each batch.
-    """
+    call for each batch."""
     stacks = [o.stack for step in script.steps for b in step.backwards for o in b.site]
     stacks += [o.stack for e in script.evaluations for site in e.forwards for o in site]
     loops = {
@@ -176,8 +174,7 @@ def is_bound_to(stmt: ast.stmt, value: ast.expr, name: str) -> bool:
 
 def _earlier(script: Script, stmt: ast.stmt, name: str, needed: set[str]) -> ast.Call | None:
     """The factory call that ``name`` is bound to before ``stmt`` in its block, where nothing uses
-    it, or binds what is ``needed``, between.
-    """
+    it, or binds what is ``needed``, between."""
     block = block_of(stmt)
     for earlier in reversed(block[: block.index(stmt)]):
         if (value := given_to(earlier, name)) is not None:
@@ -192,8 +189,7 @@ def _earlier(script: Script, stmt: ast.stmt, name: str, needed: set[str]) -> ast
 
 def _ends_here(stmt: ast.stmt, use: ast.Name) -> bool:
     """Whether nothing but the statements above in the block, which are looked at, has a variable
-    beside this use: the copy that gets another name is the only one there is.
-    """
+    beside this use: the copy that gets another name is the only one there is."""
     block, function = block_of(stmt), function_of(stmt)
     seen = {id(n) for s in block[: block.index(stmt)] for n in nodes_in(s, ast.Name)}
     every = [n for n in nodes_in(function, ast.Name) if n.id == use.id and n is not use]
@@ -203,8 +199,7 @@ def _ends_here(stmt: ast.stmt, use: ast.Name) -> bool:
 
 def _fills(script: Script, use: ast.Name, within: bool = False) -> bool:
     """``padded[:, :n] = x`` of what is on the device, at numbers and slices; also a function that
-    does no more than that.
-    """
+    does no more than that."""
     part = parent_of(use)
     if isinstance(part, ast.Call) and not within:
         graph = script.analysis(CallGraph)

@@ -1,6 +1,5 @@
 """``torch.FloatTensor(n, m).zero_()``: tensors of the old constructors, whose numbers are
-overwritten by one number at once.
-"""
+overwritten by one number at once."""
 
 from __future__ import annotations
 
@@ -28,8 +27,7 @@ ZERO = ast.Constant(0)  # of ``zero_()``
 
 def constructor(script: Script, call: ast.Call) -> str:
     """The name of the old constructor that a call gives nothing but sizes; empty for anything
-    else.
-    """
+    else."""
     name = script.library_function(call).removeprefix("torch.")
     if name not in DTYPES or call.keywords or not call.args:
         return ""

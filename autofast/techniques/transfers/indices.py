@@ -25,8 +25,7 @@ MAKES = frozenset({"torch.arange", "torch.randperm"})
 
 def indices(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
     """Calls that make indices for tensors which may be on the device, with the device of the
-    tensor.
-    """
+    tensor."""
     for site in script.log.of(*MAKES):
         call = site.call
         if call is None or not any(again_and_again(o.stack, hot) for o in site):
@@ -41,8 +40,7 @@ def indices(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
 
 def _indexed(script: Script, call: ast.Call) -> ast.Name | None:
     """The tensor that the call makes an index for, where it is used for nothing else and the tensor
-    is there when it is made.
-    """
+    is there when it is made."""
     whole: ast.expr = call
     while (outer := _keeps(script, whole, call)) is not None:
         whole = outer
@@ -69,8 +67,7 @@ def _keeps(script: Script, made: ast.expr, call: ast.Call) -> ast.expr | None:
 
 def _subscripted(script: Script, index: ast.expr) -> ast.Name | None:
     """The variable ``x`` of ``x[index]`` or ``x[index, other]``, which is certainly a tensor, and
-    perhaps on the device.
-    """
+    perhaps on the device."""
     outer = parent_of(index)
     match parent_of(outer) if isinstance(outer, ast.Tuple) else outer:
         case ast.Subscript(value=ast.Name() as tensor) if tensor is not index:
@@ -83,8 +80,7 @@ def _subscripted(script: Script, index: ast.expr) -> ast.Name | None:
 
 def _is_there(script: Script, tensor: ast.Name, index: ast.AST | None) -> bool:
     """Whether the variable has the value that it has where the index is used, before the index is
-    made: what binds it stands above.
-    """
+    made: what binds it stands above."""
     if not isinstance(index, ast.stmt) or (block := block_of(index)) is None:
         return False
     above = {id(s) for s in block[: block.index(index)]}

@@ -1,6 +1,5 @@
 """``torch.LongTensor(range(n))``, ``torch.tensor([2] * n)``: numbers that a list says, and a
-factory could make.
-"""
+factory could make."""
 
 from __future__ import annotations
 
@@ -20,8 +19,7 @@ DTYPES = {"torch.LongTensor": "", "torch.tensor": "", "torch.FloatTensor": "floa
 
 def listed(script: Script, call: ast.Call, where: str) -> Rewrite | None:
     """``torch.arange(n, device=...)`` or ``torch.full((n,), 2, device=...)`` in the place of the
-    call; None where it is neither.
-    """
+    call; None where it is neither."""
     name = script.library_function(call)
     if name not in DTYPES or call.keywords or len(call.args) != 1 or "{" in where:
         return None
@@ -65,8 +63,7 @@ def _whole(script: Script, expr: ast.expr) -> list[int]:
 
 def _counts(script: Script, expr: ast.expr) -> bool:
     """Whether an expression is certainly a whole number that is not negative: an empty list would
-    be an error there.
-    """
+    be an error there."""
     match expr:
         case ast.Constant(value=value):
             return type(value) is int and value >= 0
@@ -90,8 +87,7 @@ def _counts(script: Script, expr: ast.expr) -> bool:
 
 def _is_number(script: Script, expr: ast.expr, name: str) -> bool:
     """A number of Python, of which both make the same: written out, or counted by ``range`` or
-    ``enumerate``.
-    """
+    ``enumerate``."""
     match expr:
         case ast.Constant(value=value):
             return type(value) in ((int,) if name == "torch.LongTensor" else (int, float, bool))

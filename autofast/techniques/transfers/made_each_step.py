@@ -1,6 +1,5 @@
 """Tensors that the host makes in every step, and a later place copies to the device: advice where
-no fix is certain. What never changes is told apart, and data that no loader makes.
-"""
+no fix is certain. What never changes is told apart, and data that no loader makes."""
 
 from __future__ import annotations
 
@@ -31,6 +30,7 @@ from autofast.model.values import (
     Setting,
     Tensor,
     certainly,
+    const,
     library_names,
 )
 from autofast.techniques.transfers.factories import KEEPS, again_and_again
@@ -104,8 +104,7 @@ def _is_new(script: Script, tensor: Tensor) -> bool:
 
 def _is_filled(script: Script, tensor: Tensor) -> bool:
     """Whether the script writes its numbers itself, part by part; one that is filled as a whole can
-    be filled there.
-    """
+    be filled there."""
     return any(
         o.this == tensor and o.data.get("name") not in WHOLE
         for s in script.log.of("tensor_write", "inplace")
@@ -118,15 +117,19 @@ def _of_the_host(tensor: Tensor) -> bool:
 
 
 def _is_of_module(script: Script, attribute: ast.Attribute) -> bool:
-    """An attribute of a module that its constructor has set."""
+    """An attribute of a module that its constructor has set, and that is no buffer already."""
     found = script.values(attribute.value)
-    return bool(found) and all(isinstance(t, Inst) and is_module(t) for t in found)
+    given = [o.args for s in script.methods("register_buffer") for o in s if o.args is not None]
+    names = [const(args.get(0, "name")) for args in given]
+    is_buffer = ... in names or attribute.attr in names
+    return (
+        not is_buffer and bool(found) and all(isinstance(t, Inst) and is_module(t) for t in found)
+    )
 
 
 def _is_put_together(script: Script, call: ast.Call) -> bool:
     """``torch.FloatTensor(np.random.uniform(...))``, ``torch.tensor([level])``: numbers of the host
-    that are made here.
-    """
+    that are made here."""
     match call.args:
         case [ast.List() | ast.Tuple(), *_]:
             return True
@@ -157,8 +160,7 @@ def _makes(script: Script, call: ast.Call) -> bool:
 # ---------------------------------------------------------------------------- what never changes
 def _fixed(script: Script, hot: frozenset[int]) -> Iterator[ast.expr]:
     """Where such a tensor is copied to the device, through names and methods that keep its
-    numbers.
-    """
+    numbers."""
     for transfer in script.transfers:
         data = transfer.operand
         if (
@@ -211,8 +213,7 @@ def _is_size(script: Script, made: ast.Call) -> bool:
 
 def _is_fixed(script: Script, expr: ast.expr) -> bool:
     """Numbers that are the same whenever the script comes here: of constants, options and settings,
-    by functions that draw and read nothing.
-    """
+    by functions that draw and read nothing."""
     match expr:
         case ast.Constant():
             return True
@@ -238,8 +239,7 @@ def _is_fixed(script: Script, expr: ast.expr) -> bool:
 # ------------------------------------------------------------------- data that no loader makes
 def arrays(script: Script) -> Iterator[ast.Call]:
     """The copies, in the loops that train; what changes never, and sizes, are other rules'
-    business.
-    """
+    business."""
     steps = {id(_innermost(o.stack)) for s in script.steps for b in s.backwards for o in b.site} - {
         id(None)
     }

@@ -161,8 +161,7 @@ AVAILABLE = Ref("torch.cuda.is_available")
 
 def for_helpers(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
     """Factories whose result is given to a function that moves what it is given before it does
-    anything else with it.
-    """
+    anything else with it."""
     graph = script.analysis(CallGraph)
     for transfer in script.transfers:
         parameter = _moved_parameter(script, transfer)
@@ -186,8 +185,7 @@ def for_helpers(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
 
 def _moved_parameter(script: Script, transfer: Transfer) -> str:
     """The parameter that is moved, where nothing in the function uses it before; empty for anything
-    else.
-    """
+    else."""
     name = transfer.operand
     if not isinstance(name, ast.Name) or not script.analysis(Flow).is_given(name):
         return ""
@@ -209,8 +207,7 @@ def _where(
     script: Script, transfer: Transfer, function: Function, call: ast.Call
 ) -> tuple[str, tuple[Edit, ...]] | None:
     """The device of the move, as an expression at the call, and the import that it needs; None
-    where it cannot be said there.
-    """
+    where it cannot be said there."""
     device = _device(script, transfer, function, call)
     gates = _gates(transfer.node, function)
     if device is None or len(gates) > 1 or None in gates:
@@ -243,8 +240,7 @@ def _device(script: Script, transfer: Transfer, function: Function, call: ast.Ca
 
 def _gates(node: ast.AST, function: Function) -> list[ast.expr | None]:
     """The conditions below which the move stands in its function; None for one that cannot be said
-    as a condition (a loop, an ``else``).
-    """
+    as a condition (a loop, an ``else``)."""
     found: list[ast.expr | None] = []
     for inner, outer in outwards(node):
         if outer is function:

@@ -1,6 +1,5 @@
 """Loops over batches that are copied to the device at their head, and could be copied during the
-step before.
-"""
+step before."""
 
 from __future__ import annotations
 
@@ -46,8 +45,7 @@ RECORDED = (
 @dataclass(frozen=True, eq=False)
 class Pass:
     """A loop of training over a loader, and the copies at its head: ``for x, y in loader: x, y =
-    x.to(device), y.to(device)``.
-    """
+    x.to(device), y.to(device)``."""
 
     loop: ast.For
     batches: ast.expr  # what gives the batches, without ``enumerate``
@@ -68,8 +66,7 @@ def passes(script: Script) -> Iterator[tuple[Loader, ast.For]]:
 
 def planned(script: Script, loader: Loader, loop: ast.For) -> Pass:
     """How the loop is to be written; raises :class:`Refusal` where its copies cannot be made
-    earlier.
-    """
+    earlier."""
     if script.unread:
         raise Refusal(script.unread)
     if any(use.node is loop for x in script.loaders if x is not loader for use in x.uses):
@@ -94,8 +91,7 @@ def planned(script: Script, loader: Loader, loop: ast.For) -> Pass:
 
 def edits(planned: Pass) -> tuple[Edit, ...]:
     """The loop over ``prefetched(loader, device)`` without its copies, and the function once in the
-    file.
-    """
+    file."""
     source = source_of(planned.loop)
     torch, imports = torch_in(source)
     name = source.fresh(NAME)
@@ -116,8 +112,7 @@ def edits(planned: Pass) -> tuple[Edit, ...]:
 
 def _check_items(loader: Loader) -> None:
     """Nothing that happens in a step may show in the next batch, which is fetched before the step
-    now.
-    """
+    now."""
     if not has_workers(loader):
         raise Refusal(
             "batches are made in the main process, or may be: the next one would be made before the step, "
@@ -153,8 +148,7 @@ def _copied_by(
     stmt: ast.Assign, target: ast.expr, known: dict[int, Transfer]
 ) -> dict[str, Transfer]:
     """The names that ``x, y = x.to(device), y.to(device)`` copies; empty where it does anything
-    else.
-    """
+    else."""
     found = {}
     for pair in pairs_of(target, stmt.value):
         match pair:
@@ -169,8 +163,7 @@ def _copied_by(
 
 def _device(script: Script, loop: ast.For, transfers: list[Transfer]) -> ast.expr | None:
     """The one device that all copies go to, whose expression means the same in the head of the
-    loop.
-    """
+    loop."""
     texts: dict[str, ast.expr | None] = {}
     for transfer in transfers:
         if any(not isinstance(t, Tensor) or t.device != "cpu" for t in _copied(script, transfer)):

@@ -19,8 +19,7 @@ from autofast.model.values import Const, Dict, Ext, Thing
 
 def is_placed(script: Script, transfer: Transfer) -> bool:
     """``x.to(accelerator.device)`` in a loop over a loader that ``accelerator.prepare()`` has
-    given: ``x`` is there.
-    """
+    given: ``x`` is there."""
     node = transfer.node
     if transfer.how != "to" or len(node.args) != 1 or node.keywords or not transfer.loaders:
         return False
@@ -58,8 +57,7 @@ def _owner_of_device(script: Script, target: ast.expr) -> Ext | None:
 
 def _prepared(script: Script, accelerator: Ext) -> Iterator[tuple[ast.Name, ast.Assign]]:
     """Each variable that gets its own value back from ``prepare``, so that nothing else is called
-    by that name afterwards.
-    """
+    by that name afterwards."""
     for site in script.methods("prepare", "prepare_data_loader"):
         call, target = site.call, put_into(site.node)
         if call is None or call.keywords or target is None:
@@ -122,8 +120,7 @@ def taken_out(script: Script, moves: list[ast.Call]) -> list[Edit]:
 
 def _only_renames(script: Script, statement: ast.Assign, moves: set[int]) -> bool:
     """``x, y = x.to(d), y.to(d)`` and ``batch = {k: v.to(d) for k, v in batch.items()}``: without
-    the copies, names get what they have.
-    """
+    the copies, names get what they have."""
     if len(statement.targets) != 1:
         return False
     target, value = statement.targets[0], statement.value

@@ -3,13 +3,13 @@
 The tolerance of a comparison follows from what the runs really computed in, never from the size of
 the difference: a difference that is too large for float32 is no proof of 16 bits. And as long as
 both have drawn the same random numbers and were given the same data, whatever differs between them
-has to be rounding.
-"""
+has to be rounding."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 
 from autofast.verify.estimates import gap
 from autofast.verify.evidence.gathered import Evidence
@@ -28,8 +28,7 @@ def low(run: Run) -> bool | None:
 
 def known_low(ev: Evidence) -> bool | None:
     """Either of the two did; by their rules where nothing was recorded, and None where those are
-    not known either.
-    """
+    not known either."""
     found = [low(run) for run in (ev.a, ev.b)]
     return ev.half if None in found else any(found)
 
@@ -91,8 +90,7 @@ def _same_rates(x: Sequence[float], y: Sequence[float]) -> bool:
 
 def steps(ev: Evidence) -> int:
     """Over how many optimizer steps the two drew the same random numbers and the models were given
-    the same data; 0 where not known.
-    """
+    the same data; 0 where not known."""
     a, b = ev.a.record.steps, ev.b.record.steps
     compiled = any(run.record.moments.compiling for run in (ev.a, ev.b))  # draws that none counts
     states = [(x.random, y.random) for x, y in zip(a, b, strict=False)]
@@ -121,8 +119,7 @@ def _state(random: str) -> str:
 
 def other_data(ev: Evidence) -> int | None:
     """How many steps were made before the models were first given other data; None: they never
-    were.
-    """
+    were."""
     for x, y, names in _data(ev):
         if x.model != y.model or any(
             not _close(x.sums[n], y.sums.get(n, float("nan")), SAME) for n in names
@@ -133,8 +130,7 @@ def other_data(ev: Evidence) -> int | None:
 
 def redrawn(ev: Evidence) -> bool:
     """The same random numbers to the end, in the main process alone, and yet the models are given
-    other data.
-    """
+    other data."""
     workers = any(p.workers for run in (ev.a, ev.b) for r in run.records for p in r.passes)
     # Streams of which some are used by chance may meet again.
     counted = [{**run.record.drawn, "sizes": _sequence(run)} for run in (ev.a, ev.b)]
@@ -157,6 +153,13 @@ def drawn_alike(a: Run, b: Run) -> bool:
     """The same random numbers to the end."""
     states = [(x.random, y.random) for x, y in zip(a.record.steps, b.record.steps, strict=False)]
     return bool(states) and all(same_draws(x, y) for x, y in states)
+
+
+def other_draws(a: Run, b: Run, backward: int) -> bool:
+    """Other random numbers were drawn before this backward, or in its step."""
+    made = sum(n <= backward for n in accumulate(step.backwards for step in b.record.steps))
+    both = zip(a.record.steps[: made + 1], b.record.steps, strict=False)
+    return not all(same_draws(x.random, y.random) or not (x.random and y.random) for x, y in both)
 
 
 def throughout(ev: Evidence) -> bool:
@@ -197,16 +200,14 @@ def _sizes(record: Record) -> dict[int, list[tuple[int, int]]]:
 
 def _draws_nothing(record: Record) -> bool:
     """Within calls of models in training: what is drawn beside them goes by its place in the
-    whole.
-    """
+    whole."""
     drew = [drawn["drew"] for model, drawn in record.drawn.items() if model.isdigit()]
     return record.masks == () and bool(drew) and not any(drew)
 
 
 def in_order(ev: Evidence) -> bool:
     """Samples stand in the same places of the first step's batches: else masks drawn by place meet
-    other samples.
-    """
+    other samples."""
     nothing = float("nan")
     return all(
         _close(x.order.get(name, nothing), y.order.get(name, nothing), SAME)
@@ -223,6 +224,5 @@ def determined(ev: Evidence) -> bool:
 
 def agreeing_steps(ev: Evidence) -> int:
     """Over how many optimizer steps whatever differs has to be rounding: the same draws and data,
-    and the same masks made of them.
-    """
+    and the same masks made of them."""
     return steps(ev) if _quiet(ev) else min(steps(ev), _masked_alike(ev))

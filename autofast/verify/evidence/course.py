@@ -10,8 +10,7 @@ Three things tell it from a rewrite that loses or gains steps:
   by one rounding, it ends elsewhere as well.
 * Over seeds, the numbers of steps are those of the original.
 
-Runs of unequal length are compared as far as both go (``shared``).
-"""
+Runs of unequal length are compared as far as both go (``shared``)."""
 
 from __future__ import annotations
 
@@ -66,8 +65,7 @@ def _told(step: Step, draws: bool) -> str:
 
 def together(a: Record, b: Record, draws: bool = True) -> int:
     """Over how many steps two runs are the same to the bit; ``draws``: in the states of their
-    random generators too.
-    """
+    random generators too."""
     both = enumerate(zip(a.steps, b.steps, strict=False))
     shorter = min(len(a.steps), len(b.steps))
     return next((i for i, (x, y) in both if _told(x, draws) != _told(y, draws)), shorter)
@@ -82,8 +80,7 @@ def off(
     ev: Evidence, of: Callable[[Run], float | None], least: int = LEAST, floor: float = 0.0
 ) -> tuple[float, float, int] | None:
     """The means of a number of both scripts, and over how many seeds, where they are further apart
-    than ``floor`` and than chance makes them.
-    """
+    than ``floor`` and than chance makes them."""
     found = [(of(a), of(b)) for a, b in ev.pairs]
     both = [(x, y) for x, y in found if x is not None and y is not None]
     both = [(x, y) for x, y in both if math.isfinite(x) and math.isfinite(y)]
@@ -102,8 +99,7 @@ def more_seeds(ev: Evidence) -> str:
 
 def numbers_decide(ev: Evidence, a: Run, b: Run, place: int) -> bool:
     """What differs at step ``place`` of two runs may follow from their numbers: these differ
-    before.
-    """
+    before."""
     return ev.effect != "exact" and place > together(a.record, b.record)
 
 

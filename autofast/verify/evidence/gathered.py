@@ -22,8 +22,7 @@ HALF_STEP, SINGLE_STEP = (2.0**-8, 2.0**-23)
 @dataclass(frozen=True)
 class Wish:
     """A run to make: which script, seed (a shift: 0 is the script as it is), how closely to look,
-    and why, for the line of progress.
-    """
+    and why, for the line of progress."""
 
     arm: str
     seed: int

@@ -1,6 +1,5 @@
 """What one process of one run did: the file that the probe writes, as data. Times are seconds,
-sizes MiB unless a name says otherwise.
-"""
+sizes MiB unless a name says otherwise."""
 
 from __future__ import annotations
 
@@ -61,8 +60,7 @@ class Step:
         modes: the different shares in training mode of single calls, with gradients or without;
             empty unless asked for.
         random: a digest of the states of all random generators at its end, and one of the calls
-            that drew; empty unless asked for.
-    """
+            that drew; empty unless asked for."""
 
     index: int
     optimizer: int
@@ -96,8 +94,7 @@ class TensorPrint:
     ``sha`` is of its bytes; ``sketch`` are dot products, in float64, with fixed vectors of random
     signs scaled by 1/sqrt(len(sketch)), so that the distance of two sketches estimates the distance
     of the tensors (Johnson-Lindenstrauss). ``buffer``: it is none of a module's parameters: a
-    forward in training mode may change it.
-    """
+    forward in training mode may change it."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -128,8 +125,7 @@ class Pass:
         sketches: for the same batches and tensors a random projection of each sample.
         begun, ended: optimizer steps made before its start and before its end.
         bytes: images were loaded as bytes, and the numbers are those of the floats that a model was
-            given of them.
-    """
+            given of them."""
 
     loader: int
     training: bool
@@ -149,8 +145,7 @@ class Pass:
 @dataclass(frozen=True)
 class Checkpoint:
     """A file saved by ``torch.save`` during the run: its keys (nested keys joined with ``/``) with
-    type, dtype and shape, as one string.
-    """
+    type, dtype and shape, as one string."""
 
     path: str
     keys: Mapping[str, str]
@@ -164,8 +159,7 @@ class Saved:
 
     Attributes:
         step: optimizer steps made before. tensors, plain: what was saved, by nested key: prints of
-            tensors, other values in words. live: digests of the models' tensors at that time.
-    """
+            tensors, other values in words. live: digests of the models' tensors at that time."""
 
     path: str
     step: int
@@ -180,8 +174,7 @@ class Resumed:
 
     Attributes:
         read: it was opened. numbers: whole numbers in it, by name. models, optimizers: how many got
-            a state.
-    """
+            a state."""
 
     read: bool
     numbers: Mapping[str, int]
@@ -213,8 +206,7 @@ class Evaluation:
     Attributes:
         step: optimizer steps made before. samples: in all calls. sums: over all calls, a checksum
             of every tensor it was given, by name.
-        result: a checksum of what came out.
-    """
+        result: a checksum of what came out."""
 
     model: int
     step: int
@@ -246,8 +238,7 @@ class Lines:
 @dataclass(frozen=True)
 class Device:
     """One GPU as seen during the run. Utilisation in per cent and power in watts, sampled; empty
-    where nvidia-ml-py has no answer.
-    """
+    where nvidia-ml-py has no answer."""
 
     name: str
     peak_memory: float
@@ -313,8 +304,7 @@ class Record:
         watched: what probe/watch.py gives, as lists and numbers; only with ``Detail.facts``.
         resumed: None where the run was not to go on from a checkpoint.
         averages: of the weights, as they were seen to move. unseen: processes that it started and
-            that were not followed, in words.
-    """
+            that were not followed, in words."""
 
     version: int
     rank: int
@@ -379,8 +369,7 @@ class Detail:
         facts: lines at which batches are made, copied and read, shapes, operations: what
             ``--facts`` writes.
         common: all random generators start anew with every step, from its number: two scripts that
-            draw otherwise at first draw the same from then on.
-    """
+            draw otherwise at first draw the same from then on."""
 
     gradients: bool = False
     batches: bool = False
@@ -411,8 +400,7 @@ class Run:
         script: the entry file, its path and its text. changed: further files that differ from the
             original's, by path: text before, after.
         pressure: share of time in which processes waited for a CPU (Linux: /proc/pressure/cpu, in
-            per cent), None where unknown.
-    """
+            per cent), None where unknown."""
 
     arm: str
     seed: int

@@ -8,8 +8,7 @@ of these numbers in their place, are lost, or shared by samples, steps or passes
 Numbers that are drawn without gradients in one of the two scripts alone are noise in evaluations,
 and what these print hides it; where training is the same but for rounding, that tells by itself.
 Where every evaluation gives a model the same data in the original, as a validation set does, so it
-does in the other script.
-"""
+does in the other script."""
 
 from __future__ import annotations
 
@@ -73,7 +72,7 @@ def _sizes(ev: Evidence) -> Check | None:
     if all(found):
         (kind, size), times, lost, gained = next(one for one in found if one)
         text = f"{times:.0f} orders or choices of {size} less, {gained:.0f} numbers in place"
-        if kind == "numbers":
+        if kind != "choices":
             text = f"{times:.0f} draws of {size} numbers less, {gained:.0f} in place of {lost:.0f}"
         return _said(ev, text, "lost, or one for several samples, steps or passes")
     rows = [tuple(map(_numbers, pair)) for pair in ev.pairs]
@@ -105,16 +104,17 @@ def _comparable(a: Run, b: Run) -> bool:
 def _in_training(a: Run, b: Run) -> tuple[Drawn, Drawn]:
     """How often that much is drawn with gradients; in the other script also without them, where the
     original does not; and in as many steps."""
-    one, two = (Counter(run.record.drawn["whole"]) for run in (a, b))
-    idle = [Counter(run.record.drawn.get("idle", {})) for run in (a, b)]
     longer = len(a.record.steps) / max(1, len(b.record.steps))
-    return one, {k: n * longer for k, n in (two + (idle[1] - idle[0])).items()}
+    one, two = (run.record.drawn["whole"] for run in (a, b))
+    idle = [run.record.drawn.get("idle", {}) for run in (a, b)]
+    beside = {k: max(0.0, n * longer - idle[0].get(k, 0)) for k, n in idle[1].items()}
+    return one, {k: two.get(k, 0) * longer + beside.get(k, 0) for k in {**two, **beside}}
 
 
 def _numbers(run: Run) -> tuple[int, int]:
     """Drawn without gradients, and in all."""
     drawn = [_by_size(run.record.drawn.get(phase, {}), 1) for phase in ("idle", "whole")]
-    found = [[n for (kind, size), (_, n) in one.items() if kind == "numbers" and size > 1] for one in drawn]  # fmt: skip
+    found = [[n for (kind, size), (_, n) in one.items() if kind != "choices" and size > 1] for one in drawn]  # fmt: skip
     return round(sum(found[0])), round(sum(map(sum, found)))
 
 
@@ -125,25 +125,26 @@ def _lost(one: Drawn, two: Drawn, steady: set[str], base: int) -> Lost | None:
     of sentences have many."""
     rows = [_by_size(some, base) for some in (one, two)]
     lost: dict[tuple[int, str], float] = {}
-    total, gained, more = 0.0, 0.0, 0.0
+    total, gained, more = Counter[str](), Counter[str](), 0.0
     for key in {*rows[0], *rows[1]}:
         (times, numbers), (now, left) = (some.get(key, (0, 0)) for some in rows)
         kind, size = key
         plainly = times >= (LEAST if size > 1 else OFTEN) and 2 * now <= times
         slightly = times >= OFTEN and 20 * (times - now) >= times and f"{kind} {size}" in steady
-        if kind == "choices" and now > times:
-            return None
-        if left > numbers:
-            gained, more = gained + left - numbers, more + now - times
-        elif plainly or slightly and kind == "numbers":
+        if left <= numbers and (plainly or slightly and kind != "choices"):
             lost[size, kind] = times - now
-            total += numbers - left
-    if not lost or 4 * gained >= total:
-        return None
-    size, kind = max(lost)
-    if kind == "choices" and 2 * more >= lost[size, kind]:
-        return None
-    return (kind, f"{'about ' * (base > 1)}{size}"), lost[size, kind], total, gained
+            total[kind] += round(numbers - left)
+        else:  # some more and some less, where draws decide their sizes
+            gained[kind] += round(left - numbers)
+            more += now - times
+    for size, kind in sorted(lost, reverse=True):
+        # Numbers of another kind stand for it as far as they stand for none of their own.
+        place = gained[kind] + (gained - total - Counter({kind: gained[kind]})).total()
+        as_often = kind == "choices" and 2 * more >= lost[size, kind]
+        if 4 * place < total[kind] and not as_often:
+            of = f"{'about ' * (base > 1)}{size}"
+            return (kind, of), lost[size, kind], total[kind], max(0, place)
+    return None
 
 
 def _by_size(drawn: Drawn, base: int) -> dict[tuple[str, int], tuple[float, float]]:
@@ -198,8 +199,7 @@ def _data(ev: Evidence, model: int) -> Check | None:
 
 def _same(some: Sequence[Evaluation], name: str) -> bool | None:
     """By the mean over samples, as a set may be gone through several times; None: too few to
-    say.
-    """
+    say."""
     means = [one.sums[name] / one.samples for one in some if name in one.sums and one.samples]
     if len(means) < LEAST or len(means) < len(some):
         return None

@@ -1,6 +1,5 @@
 """Dropout, by whatever modules and functions it is drawn: which are called, how large its masks are
-and what share they drop.
-"""
+and what share they drop."""
 
 from __future__ import annotations
 
@@ -36,8 +35,7 @@ def _masks(ev: Evidence) -> str | bool | None:
 
     Sizes are sorted, as other orders draw the same. One that is half as large or smaller is shared
     by samples or steps. More and larger ones are
-    no fault: activations that are computed again draw again.
-    """
+    no fault: activations that are computed again draw again."""
     a, b = ev.a.record, ev.b.record
     again = [o.record.masks for o in ev.originals[1:] if o.records]
     if a.masks is None or b.masks is None or any(a.masks != other for other in again):
@@ -121,12 +119,11 @@ def _drawn(run: Run) -> Counter[tuple[int, float]]:
 def _words(run: Run) -> int:
     """Numbers that are drawn beside masks of dropout."""
     sizes = [(key.split(), n) for key, n in run.record.drawn.get("whole", {}).items()]
-    return sum(int(kind[1]) * n for kind, n in sizes if kind[0] == "numbers")
+    return sum(int(kind[1]) * n for kind, n in sizes if kind[0] != "choices")
 
 
 def _parts_alike(a: Record, b: Record) -> bool:
     """The models are given about as many samples at a time: graphs and sentences have different
-    sizes, parts of a batch half of them at most.
-    """
+    sizes, parts of a batch half of them at most."""
     sizes = [max((c.samples for c in record.calls), default=0) for record in (a, b)]
     return max(sizes) < 1.5 * min(sizes)

@@ -1,6 +1,5 @@
 """The test for exact rewrites: not a bit differs where the original repeats itself to the bit, and
-no more than it does elsewhere.
-"""
+no more than it does elsewhere."""
 
 from __future__ import annotations
 
@@ -51,8 +50,7 @@ def identical(ev: Evidence) -> bool:
 
 def bitwise(ev: Evidence) -> Check:
     """Losses, gradient and update norms and final weights, bit for bit. Only where the original
-    repeats itself.
-    """
+    repeats itself."""
     name = "bit for bit"
     a, b = ev.a.record, ev.b.record
     counted = [f"{len(a.losses)} losses"]
@@ -74,16 +72,14 @@ def bitwise(ev: Evidence) -> Check:
 
 def apart(x: Run, y: Run, steps: int | None = None) -> float:
     """Root mean square of the relative differences of the losses, over the first ``steps``;
-    infinite where one alone is no number.
-    """
+    infinite where one alone is no number."""
     found = spans(x, y, steps)
     return math.hypot(*found) / math.sqrt(len(found)) if found else 0.0
 
 
 def spans(x: Run, y: Run, steps: int | None = None) -> list[float]:
     """Relative difference of each two losses, by the size of losses in the median; infinite where
-    one alone is no number.
-    """
+    one alone is no number."""
     pairs = list(zip(x.record.losses[:steps], y.record.losses[:steps], strict=False))
     size = median([abs(p) for p, _ in pairs if math.isfinite(p)] or [0.0]) or 1e-30
     return [gap(p, q) / size for p, q in pairs]

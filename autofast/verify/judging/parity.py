@@ -5,8 +5,7 @@ what comes out.
 runs alone. All must keep what no rewrite may change (``table.STRUCTURE``); the strongest effect of
 the applied rules chooses the test of the numbers (``table.NUMBERS``: exact, rounding, seeded), and
 of a script that autofast did not write the strictest that it passes is named. The verdict is that
-of the worst check. What that is worth is tried in tests/test_verify_parity.py.
-"""
+of the worst check. What that is worth is tried in tests/test_verify_parity.py."""
 
 from __future__ import annotations
 
@@ -68,8 +67,7 @@ def wanted(effect: str, runs: Sequence[Run], **how: Any) -> list[Wish]:
     cannot be made better, and where it fails: then ``judge`` does, and says so. ``how``: see
     ``gather``.
 
-    Seeds are shifts: 0 runs the script with the seeds it sets itself.
-    """
+    Seeds are shifts: 0 runs the script with the seeds it sets itself."""
     with contextlib.suppress(Exception):
         return _wanted(shared(gather(effect, runs, **how)))
     return []
@@ -205,8 +203,7 @@ def _open(ev: Evidence) -> bool:
 
 def _more_seeds(ev: Evidence, total: int) -> list[Wish]:
     """The lowest seeds that were not tried; a pair that failed counts as made, or it would be asked
-    for for ever.
-    """
+    for for ever."""
     paired = {a.seed for a, _ in ev.pairs}
     tried = {seed for _, seed, detail in ev.tried if not detail.double and not detail.perturb}
     arms = {s: {name for name, seed, _ in ev.tried if seed == s} for s in tried - paired}

@@ -18,8 +18,7 @@ of the two instead.
 
 **Norms.** A factor on the gradients (a dropped division, gradients that are not cleared) hides from
 the loss under Adam, which divides it out (Kingma, Ba 2015, section 2.1). So the mean log of the
-gradient norm, and of the update norm, must agree to within 5 %, or what seeds cannot tell apart.
-"""
+gradient norm, and of the update norm, must agree to within 5 %, or what seeds cannot tell apart."""
 
 from __future__ import annotations
 
@@ -28,7 +27,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from autofast.report.style import count
-from autofast.verify.estimates import Difference, difference, fmean, spread
+from autofast.verify.estimates import Difference, difference, fmean, median, spread
+from autofast.verify.evidence import alike
 from autofast.verify.evidence.alike import low
 from autofast.verify.evidence.gathered import Evidence, curve, norms, taken
 from autofast.verify.evidence.record import NORMS, Run
@@ -36,6 +36,7 @@ from autofast.verify.result import Check, Sameness, unclear
 
 EQUIVALENCE, LEARNS, BAND = "loss over seeds", "it learns", "loss curve within seed noise"
 COURSE, LAYERS = "course of the loss over seeds", "norms of layers over seeds"
+STROKES, STROKE, LEAST_STROKE = "single steps over seeds", 10.0, 1e-4
 COURSE_RISK = 1e-3  # that a window of two equal scripts is off
 UNSEEN = "no loss was seen (that of a backward is, and one that is printed three times)"
 LEAST = 4  # pairs of seeds before anything is judged
@@ -50,8 +51,7 @@ CAP = 0.05  # of the loss's drop over the run: no margin is larger
 
 def piece(values: Sequence[float], start: float, end: float) -> float:
     """Mean of the finite values between two shares of the length; at least one value; nan where
-    none is finite.
-    """
+    none is finite."""
     low = min(int(start * len(values)), max(0, len(values) - 1))
     part = [v for v in values[low : max(low + 1, math.ceil(end * len(values)))] if math.isfinite(v)]
     return fmean(part) if part else math.nan
@@ -82,8 +82,7 @@ def _columns(ev: Evidence, of: Callable[[Run], float]) -> tuple[list[float], lis
 @dataclass(frozen=True)
 class Tost:
     """Outcome: "inside", "worse", "better", "open" (more seeds), "none" (no loss). ``more``: pairs
-    still needed, estimated.
-    """
+    still needed, estimated."""
 
     outcome: str
     found: Difference
@@ -98,8 +97,7 @@ def _margin(ev: Evidence, mean: float, sd: float) -> float:
     do anyway, but no more than CAP of the drop. Elsewhere the smaller of those two.
 
     A share of a loss that crosses zero means nothing, and counts as 0: where such a loss does not
-    fall for certain, nothing is close enough.
-    """
+    fall for certain, nothing is close enough."""
     values = [v for a, _ in ev.pairs for v in curve(a) if math.isfinite(v)]
     crosses = bool(values) and min(values) < 0 < max(values)
     learned = [d for d in (drop(a) for a, _ in ev.pairs) if math.isfinite(d)]
@@ -253,8 +251,7 @@ def _level(run: Run, name: str) -> float:
 
 def level(ev: Evidence, name: str) -> Check | None:
     """Geometric mean of a norm over all steps, over seeds: within 5 %, or within what the seeds
-    cannot tell apart (99.9 %).
-    """
+    cannot tell apart (99.9 %)."""
     before, after = _columns(ev, lambda run: _level(run, name))
     if ev.effect == "recipe" or len(before) < LEAST:
         return None
@@ -291,8 +288,7 @@ def parts(ev: Evidence) -> Check | None:
 
     Within 10 %, or what seeds cannot tell apart (99.99 %, as there are a dozen of them). A group
     whose gradient is nothing beside the others' in all runs (a bias before a normalisation) holds
-    rounding, and tells nothing.
-    """
+    rounding, and tells nothing."""
     name = LAYERS
     if ev.effect == "recipe" or len(ev.pairs) < LEAST:
         return None
@@ -314,6 +310,31 @@ def parts(ev: Evidence) -> Check | None:
     return Check(name, True, f"{looked} groups of parameters") if looked > 2 else None
 
 
+def strokes(ev: Evidence) -> Check | None:
+    """What differs in the same steps under every seed, and hardly in others, is no rounding: that
+    grows and stays, and comes in other steps under other seeds."""
+    rulers = [run for run in (ev.double, ev.perturbed) if run is not None]
+    if len(ev.pairs) < LEAST or not rulers or not alike.determined(ev):
+        return None
+    for what in ("", *NORMS):
+        own = [x for run in rulers for x in _far(ev.a, run, what)]
+        far = [_far(a, b, what) for a, b in ev.pairs]
+        most = [STROKE * max(median(some or [0.0]), *own, LEAST_STROKE) for some in far]
+        at = [{i for i, x in enumerate(some) if x > y} for some, y in zip(far, most, strict=True)]
+        if both := set.intersection(*at):
+            text = f"under every seed it is {far[0][min(both)]:.2g} away there, in other steps {max(own, default=0.0):.2g} by rounding"
+            name = NORMS.get(what, "loss")
+            return Check(STROKES, False, f"{name} of step {min(both) + 1}: {text}")
+    return Check(STROKES, True, "none differs by more than in other steps under every seed")
+
+
+def _far(a: Run, b: Run, what: str) -> list[float]:
+    one, two = ([x or 0.0 for x in (norms(r, what) if what else curve(r))] for r in (a, b))
+    least = fmean(map(abs, one)) / 10 if one else 0.0
+    both = zip(one, two, strict=False)
+    return [abs(x - y) / (max(abs(x), abs(y), least) or 1.0) for x, y in both]
+
+
 def levels(ev: Evidence) -> list[Check]:
-    found = (*(level(ev, name) for name in NORMS), parts(ev))
+    found = (*(level(ev, name) for name in NORMS), parts(ev), strokes(ev))
     return [check for check in found if check]

@@ -115,6 +115,7 @@ NUMBERS = (  # which of these are asked follows from the effect, and from what w
     Row(seeded.course, seeded.COURSE, "ten stretches of the loss", "2 %, 5 % of the drop, seeds (1e-3)", effects=KEPT, seeds=LEAST),
     *(Row(seeded.levels, f"{words} over seeds", "mean logarithm", "5 %, seeds (1e-3)", effects=KEPT, seeds=LEAST) for words in NORMS.values()),
     Row(seeded.levels, seeded.LAYERS, "the same of six groups of tensors", "10 %, seeds (1e-4)", effects=KEPT, seeds=LEAST),
+    Row(seeded.levels, seeded.STROKES, "losses and norms of the same step", "10 times as far as in others, and by rounding", effects=KEPT, seeds=LEAST),
     Row(weights.checks, weights.BEGIN, "norm of each tensor", "10 %, seeds (1e-3 for all)", seeds=LEAST),
     Row(weights.checks, weights.END, "norm of each tensor", "10 %, seeds (1e-3 for all)", effects=KEPT, seeds=LEAST),
 )

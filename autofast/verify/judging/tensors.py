@@ -1,6 +1,5 @@
 """What no rewrite may change: which tensors there are, which of them move, and in which mode they
-train.
-"""
+train."""
 
 from __future__ import annotations
 
@@ -44,8 +43,7 @@ def without_constants(a: Record, b: Record) -> tuple[dict[str, TensorPrint], ...
 
 def _idle(record: Record) -> Counter[tuple[int, ...]]:
     """Shapes of the tensors of models that are never called with gradients: an average of the
-    weights, a teacher.
-    """
+    weights, a teacher."""
     trained = {str(call.model) for call in record.calls}
     if not trained:
         return Counter()
@@ -54,8 +52,7 @@ def _idle(record: Record) -> Counter[tuple[int, ...]]:
 
 def _unseen(ev: Evidence) -> bool:
     """The rewritten script evaluates by other means than a call: all that is missing are the models
-    that only evaluate.
-    """
+    that only evaluate."""
     a, b = (Counter(t.shape for t in m.values()) for m in without_constants(ev.a.record, ev.b.record))  # fmt: skip
     return a != b and not b - a and a - b == _idle(ev.a.record)
 
@@ -87,8 +84,7 @@ def tensors(ev: Evidence) -> Check | None:
 
 def moved_by(x: TensorPrint, y: TensorPrint) -> float:
     """Share of the norm by which two prints differ, by their sketches; infinite for those without,
-    and where one alone is finite.
-    """
+    and where one alone is finite."""
     if x.sha == y.sha:
         return 0.0
     if not x.sketch or len(x.sketch) != len(y.sketch):
@@ -104,8 +100,7 @@ def _moved(record: Record) -> dict[str, float]:
 
 def movement(ev: Evidence) -> Check | None:
     """Every tensor that training moves in the original moves, and no other does: an optimizer must
-    hold the parameters that are in use.
-    """
+    hold the parameters that are in use."""
     name = "every parameter trains"
     a, b = _moved(ev.a.record), _moved(ev.b.record)
     if a and b:
@@ -173,8 +168,7 @@ def training_mode(ev: Evidence) -> Check | None:
 
     The set of shares is compared, as evaluation may be cut into other batches; and the mean share
     of calls with gradients, unless one of the two evaluates without gradients and the other with
-    them.
-    """
+    them."""
     name = "training mode"
     a, b = ev.a.record.steps, ev.b.record.steps
     # Other numbers of steps: the usual share, in the second half, and the shares there are.

@@ -11,8 +11,7 @@ there before the first step.
 
 An item of a map-style data set is made from random numbers that follow from the pass and its index,
 wherever it is made: by the main process, which draws on afterwards as if it had made none, or by
-any worker. How workers are seeded is not seen then.
-"""
+any worker. How workers are seeded is not seen then."""
 
 from __future__ import annotations
 

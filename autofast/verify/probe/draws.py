@@ -3,8 +3,7 @@
 
 A call evaluates that is made without gradients, or of a model in evaluation mode. A stretch are
 such calls of one model between two optimizer steps: a validation is one, whatever its batches are.
-Of generators that a script makes for itself see own.py.
-"""
+Of generators that a script makes for itself see own.py."""
 
 from __future__ import annotations
 
@@ -25,8 +24,7 @@ MOST_CALLS = 2000  # that evaluate
 
 class Checkpointing:
     """Reentrant checkpointing calls what it wraps without gradients, and again with them in the
-    backward: that is training.
-    """
+    backward: that is training."""
 
     def __init__(self) -> None:
         self.depth = 0
@@ -59,8 +57,7 @@ class Draws:
     trained: by model, how often it was called in training (``calls``), and in how many of the first
         calls something was drawn (``drew``).
     stretches: by model and optimizer steps made before, [calls, samples, sums of the tensors given,
-        sum of what came out].
-    """
+        sum of what came out]."""
 
     def __init__(self, probe: Probe, checkpointing: Checkpointing) -> None:
         self.probe = probe
@@ -90,8 +87,7 @@ class Draws:
 
     def evaluates(self, number: int, module: Any, given: list[tuple[str, Any]]) -> None:
         """From MOST_CALLS on nothing is looked at, and the stretch that is cut there is left
-        out.
-        """
+        out."""
         steps = self.probe.steps
         self.evaluated += 1
         if self.evaluated > MOST_CALLS:

@@ -4,8 +4,7 @@
 With common random numbers it follows from their seed, and that of ``torch.Generator`` too: before
 the first step from what is drawn and how often it was before, as with the generators that all
 share; later each starts anew with every step. Of Python's only those are looked at that get a seed:
-others make names of files.
-"""
+others make names of files."""
 
 from __future__ import annotations
 

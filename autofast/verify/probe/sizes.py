@@ -4,8 +4,7 @@ kind of function, within models and beside them (record.Record.drawn).
 One draw for all samples of a batch, or one draw less, hardly shows in how much is drawn in all.
 With gradients and without it is counted apart: noise of an evaluation is none of a training.
 What a backward computes again and what compiled code draws is not counted; masks of dropout are
-counted by themselves (masks.py), generators that a script makes for itself in own.py.
-"""
+counted by themselves (masks.py), generators that a script makes for itself in own.py."""
 
 from __future__ import annotations
 
@@ -31,6 +30,9 @@ CHOICES = "randperm multinomial permutation permuted shuffle choice sample"
 # Seeds of loaders, and weights of a model that is made, are no noise.
 UNUSED = ("torch.utils.data", "torch.nn.init")
 PUT = (".sizes", ".instead", ".own")  # what stands in the place of a function that draws
+# Of numbers: one kind stands for another only if more of it are drawn than before.
+WHOLE = ("randint", "randint_like", "random_", "randrange", "integers")
+NORMAL = ("randn", "norm", "gauss")
 # The number of the backward that runs now, -1 outside of any.
 task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
 
@@ -40,8 +42,7 @@ class Sizes:
     those of a generator that is given (a sampler's), and under "among" one of what these drew from.
     ``whole``: by kind and size how often that much was drawn with gradients, and ``idle``: without.
     ``evaluated``: with common random numbers a digest of
-    the calls without gradients since the last step, which are then none of the sequence.
-    """
+    the calls without gradients since the last step, which are then none of the sequence."""
 
     def __init__(self, probe: Probe, idle: Callable[[], bool]) -> None:
         self.probe, self.no_training = probe, idle
@@ -77,6 +78,8 @@ class Sizes:
 
     def counted(self, kind: str, name: str, result: Any, args: Any, shared: bool = True) -> None:
         size = _size(args[0] if name == "shuffle" and args else result)
+        kind = "wholes" if name in WHOLE else "coins" if "bern" in name else kind
+        kind = "normals" if any(word in name for word in NORMAL) else kind
         self.over_all(f"{kind} {size}")
         if self.drawing is not None and self.idles():
             self.evaluated = zlib.crc32(f"{name} {size}".encode(), self.evaluated)
@@ -88,7 +91,7 @@ class Sizes:
         frame: Any = sys._getframe(2)
         while (name := frame.f_globals["__name__"]).startswith(__package__) and name.endswith(PUT):
             frame = frame.f_back
-        if name.startswith(__package__) or key.startswith("numbers") and name.startswith(UNUSED):
+        if name.startswith((__package__, *UNUSED)) and not key.startswith("choices"):
             return
         store = self.idle if self.idles() else self.whole
         store[key] = store.get(key, 0) + 1

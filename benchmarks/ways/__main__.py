@@ -1,0 +1,118 @@
+"""Whether rewrites that claim to leave all numbers as they are do so.
+
+    python -m benchmarks.ways [CLAIM ...] [--way WORD] [--quick] [--show]
+
+For each claim that such rules rest on, there is one small script for each way of going against it
+that we could think of. Each is rewritten up to ``exact`` (as it comes; with all that is not worth
+its lines; without gpu-data and with two workers) and run before and after, by torch on the CPU.
+Both must show the same to the last bit. Exit code 1 where one does not. ``--quick`` makes only the
+second of these rewrites, ``--show`` prints what was written where the two differ. The table of the
+end is that of docs/soundness.md. About 20 minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from autofast.commands import rewriting
+from autofast.config import Config
+from autofast.edit import running
+from autofast.rule import Effect
+from benchmarks import one_tree
+from benchmarks.ways.all_claims import CLAIMS
+from benchmarks.ways.running import run
+
+CONFIGS = {
+    "as it comes": Config(effect=Effect.EXACT),
+    "everything": Config(effect=Effect.EXACT, exhaustive=True),
+    "with workers": Config(effect=Effect.EXACT, exhaustive=True, ignore=("gpu-data",), workers=2),
+    "on request": Config(
+        effect=Effect.EXACT,
+        exhaustive=True,
+        ignore=("gpu-data", "batched-dataset"),
+        extend_select=("cuda-prefetch",),
+        workers=2,
+    ),
+}
+run_once = cache(run)
+
+
+def raised(_rule: object, _script: object, error: Exception) -> None:
+    """A rule that raises is only left out at a user's."""
+    raise error
+
+
+def rewritten(text: str, config: Config) -> tuple[str, str]:
+    """What becomes of a script, and by which rules."""
+    with tempfile.TemporaryDirectory() as folder:
+        entry = Path(folder).resolve() / "train.py"
+        entry.write_text(text)
+        done = rewriting.rewrite(entry, entry.parent, config)
+        rules = {r.rule for r in done.records if r.status == "fix"}
+        return next(iter(done.texts.values()), text), " ".join(sorted(rules))
+
+
+def judged(text: str, show: bool, configs: Iterable[str]) -> tuple[str, str]:
+    """What comes of a script: same, untouched, other, fails or broken; and what to say."""
+    before, error = run_once(text)
+    if error:
+        return "broken", error
+    seen = {text}
+    for name in configs:
+        new, rules = rewritten(text, CONFIGS[name])
+        if new in seen:
+            continue
+        seen.add(new)
+        after, error = run_once(new)
+        if (before, "") != (after, error):
+            said = f"{name}, {rules}" + (f": {error}" if error else "")
+            if show:
+                changed = difflib.unified_diff(text.splitlines(), new.splitlines(), lineterm="")
+                shown = difflib.ndiff(before.splitlines(), after.splitlines())
+                said += "\n" + "\n".join((*changed, "--", *shown))
+            return ("fails" if error else "other"), said
+    return ("same" if len(seen) > 1 else "untouched"), ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("claims", nargs="*")
+    parser.add_argument("--way", default="")
+    parser.add_argument("--show", action="store_true")
+    parser.add_argument("--quick", action="store_true")
+    args = parser.parse_args()
+    configs = ["everything"] if args.quick else [*CONFIGS]
+    one_tree()
+    running.raised = raised  # type: ignore[assignment]
+    rows, wrong = [], 0
+    for claim in CLAIMS:
+        if args.claims and claim.name not in args.claims:
+            continue
+        began, outcomes = time.time(), Counter[str]()
+        for way in claim.ways:
+            if args.way not in way:
+                continue
+            what, said = judged(claim.text(way), args.show, configs)
+            outcomes[what] += 1
+            if said:
+                print(f"{claim.name}, {way}: {what}, {said}", flush=True)
+        wrong += outcomes["other"] + outcomes["fails"] + outcomes["broken"]
+        counts = [outcomes[w] for w in ("same", "untouched", "other", "fails")]
+        rows.append(f"| {claim.name} | {claim.rules} | {' | '.join(map(str, counts))} |")
+        print(rows[-1], f"{time.time() - began:.0f} s", outcomes["broken"] or "", flush=True)
+    print(f"torch {torch.__version__}", *rows, sep="\n")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
