@@ -27,6 +27,7 @@ from autofast.techniques.evaluation.places import (
 from autofast.write.spelling import torch_in
 
 SINCE = (1, 9)  # inference_mode
+DECORATOR = (1, 0)  # no_grad: since 0.4.1
 # They evaluate without gradients themselves. One evaluation at the end gains nothing that shows by
 # inference_mode; without any mode it may not even fit in memory.
 ASKS = gains.counting
@@ -141,7 +142,8 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
         if (node.end_lineno or node.lineno) - node.lineno >= LONG:
             asks = UNLESS_ONCE if asks in (None, UNLESS_BESIDE) else asks
         edit = Around(node, node, f"with {mode}:", rank=Rank.GRAD_MODE)
-    yield Finding(node, message, edits=(*imports, edit), asks=asks, torch=None if only else SINCE)
+    since = (DECORATOR if isinstance(edit, Decorator) else None) if only else SINCE
+    yield Finding(node, message, edits=(*imports, edit), asks=asks, torch=since)
 
 
 def _is_one_pass(evaluation: Evaluation, all_data: bool) -> bool:

@@ -592,6 +592,17 @@ def test_seldom_ones_that_measure_the_model(text: str) -> None:
     check(head + TRAIN + gate, "with torch.inference_mode():")
 
 
+def test_a_torch_whose_no_grad_is_no_decorator_yet() -> None:
+    evaluate = EVALUATE.replace("    with torch.no_grad():\n", "").replace("        ", "    ")
+    text = HEAD + evaluate.replace("    out =", "        out =").replace(
+        "    total +=", "        total +="
+    )
+    text = text + TRAIN + CALL
+    for version, decorated in (("0.4.0", False), ("1.0.0", True)):
+        done = apply("no-grad-eval", text, files={"requirements.txt": f"torch=={version}"})
+        assert ("@torch.no_grad()" in done.text) is decorated, done.text
+
+
 def test_generators_get_no_decorator() -> None:
     text = "def predictions(model, rows):\n    for row in rows.split(8):\n        yield model(row).argmax(1).tolist()\n"
     untouched(
@@ -1144,6 +1155,32 @@ def test_a_pass_that_shares_its_function_with_the_training() -> None:
     done = check(HEAD + SHARED_EPOCH, "with torch.inference_mode():")
     assert done.text.count("inference_mode") == 1
     assert "        valid = run_epoch(test_loader, train=False)" in done.text
+
+
+TAUGHT = """\
+teacher = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)).to(device)
+
+def step(x, y):
+    out = model(x)
+    wanted = teacher(x)
+    return F.cross_entropy(out, y) + F.mse_loss(out, wanted.detach())
+
+losses = []
+for epoch in range(2):
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = step(x.to(device), y.to(device))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+losses.append(teacher[0].weight.grad is None)
+"""
+
+
+def test_a_teacher_in_the_function_that_makes_the_loss() -> None:
+    done = check(HEAD + TAUGHT, "with torch.no_grad():")
+    assert "        wanted = teacher(x)" in done.text and done.text.count("no_grad") == 1
+    untouched(HEAD + TAUGHT.replace("wanted.detach()", "wanted"))
 
 
 def test_a_loop_that_shares_a_helper_with_the_training() -> None:

@@ -639,6 +639,12 @@ def test_workers_of_the_trainer() -> None:
         "persistent" not in old.text
         and "dataloader_persistent_workers is there since 4.36" in old.refusals
     )
+    former = apply(
+        RULE,
+        changed(rows, ("num_train_epochs=2", "num_train_epochs=2, evaluation_strategy='epoch'")),
+    )
+    assert "persistent" not in former.text
+    assert "evaluation_strategy is gone since 4.46" in former.refusals
     own = apply(
         RULE,
         changed(

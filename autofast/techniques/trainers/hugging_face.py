@@ -298,7 +298,10 @@ def _persistent(view: Script, group: Group, loaders: list[Loader], value: str) -
         ),
         "",
     )
-    if pin := rules_out(view, PERSISTENT_SINCE, "transformers"):
+    pin = rules_out(view, PERSISTENT_SINCE, "transformers")
+    if not pin and spot.says("evaluation_strategy"):
+        pin = "evaluation_strategy is gone since 4.46"
+    if pin:
         why = f"{pin}, and dataloader_persistent_workers is there since 4.36"
     if why:
         yield Finding(place, AGAIN, refusal=why, effect=Effect.SAMPLING)
