@@ -20,6 +20,7 @@ from autofast.model.values import Ext, Func, Inst, Ref, Tensor
 from autofast.read.recover.evaluations import HOOKS
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.evaluation.places import (
+    evaluating_turns,
     joined,
     trained_replicas,
     whole_function,
@@ -66,6 +67,14 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         elif evaluation.mode == "on":
             new += added(script, evaluation)
     yield from joined(new, NAME)
+    shared = {id(site.node) for e in script.evaluations for site in e.forwards if e.shared}
+    for forward, test in evaluating_turns(script):
+        if id(forward) not in shared:
+            message = "runs of the loop that do not train record for a backward, too"
+            advice = (
+                f"put the forward pass and the loss below `with torch.set_grad_enabled({test}):`"
+            )
+            yield Finding(forward, message, advice=advice)
 
 
 GIVES_DATA = tuple(  # sets ``p.data`` to what was computed, silently

@@ -2239,3 +2239,36 @@ def test_what_goes_into_a_tensor_of_the_forward() -> None:
     )
     assert net != POOLED
     check(pooled(net), "with torch.")
+
+
+PHASES = """\
+losses = []
+for epoch in range(2):
+    for phase in ["train", "test"]:
+        for i, (x, y) in enumerate(loader if phase == "train" else test_loader):
+            loss = F.cross_entropy(model(x.to(device)), y.to(device))
+            {test}
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            losses.append(loss.item())
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "told"),
+    [
+        ('if phase == "train":', True),
+        ('if phase == "train" and i % 2:', False),
+        ("if loss < 9:", False),
+        ("if True:", False),
+    ],
+)
+def test_a_loop_that_trains_in_one_of_its_phases(test: str, told: bool) -> None:
+    done = apply("no-grad-eval", HEAD + PHASES.format(test=test))
+    assert ("with torch.set_grad_enabled(phase == 'train')" in done.advice) is told
+    switched = PHASES.format(test=test).replace(
+        "            loss = ",
+        '            with torch.set_grad_enabled(phase == "train"):\n                loss = ',
+    )
+    assert not apply("no-grad-eval", HEAD + switched).advice

@@ -1,6 +1,7 @@
-"""What stands around evaluations: others beside them, functions that are one loop, for which a
-decorator says what a block says for the loop, and DataParallel's threads, which know of ``no_grad``
-but not of ``inference_mode``.
+"""What stands around evaluations: others beside them, loops that train in some of their runs
+(``if phase == "train": loss.backward()``), functions that are one loop, for which a decorator says
+what a block says for the loop, and DataParallel's threads, which know of ``no_grad`` but not of
+``inference_mode``.
 """
 
 from __future__ import annotations
@@ -13,17 +14,20 @@ from dataclasses import replace
 from autofast.edit.edits import Around
 from autofast.edit.ignores import is_spared
 from autofast.facts.model_mode import trains_at
+from autofast.flow.scopes import stored_in
 from autofast.model import names
-from autofast.model.events import inside
+from autofast.model.events import BranchFrame, Stack, below, inside
 from autofast.model.kinds import is_loss
 from autofast.model.names import LOADER
-from autofast.model.script import Evaluation, Script
+from autofast.model.script import Evaluation, Script, Step
 from autofast.model.source import (
     at,
+    function_of,
     is_generator,
     nodes_in,
     parent_of,
     source_of,
+    within,
 )
 from autofast.model.syntax import is_docstring
 from autofast.model.values import Func, Method, Ref, Seq, Tensor, Unknown, certainly
@@ -137,6 +141,52 @@ def _is_known(callee: object) -> bool:
     return isinstance(callee, Ref) and (
         callee.name.startswith(HARMLESS) or names.is_loss(callee.name)
     )
+
+
+# ------------------------------------------------------------------------------------------- phases
+ASKED = (ast.Name, ast.Attribute, ast.Constant, ast.Compare, ast.BoolOp, ast.UnaryOp)
+PARTS = (*ASKED, ast.expr_context, ast.cmpop, ast.boolop, ast.unaryop)
+
+
+def evaluating_turns(script: Script) -> Iterator[tuple[ast.expr, str]]:
+    """Forward passes with gradients on in front of a condition that all backwards of their loop
+    stand below, and the condition.
+
+    The condition is one of the whole loop: nothing in the loop changes what it asks for.
+    """
+    for step in script.steps:
+        gates = [_gates(script, step, o.stack) for b in step.backwards for o in b.site]
+        common = [g for g in gates[0] if all(_is_in(g, other) for other in gates)] if gates else []
+        for gate in common[:1]:
+            test = ast.unparse(gate.node.test)  # type: ignore[attr-defined]
+            for site in step.forwards:
+                before = function_of(site.node) is function_of(gate.node)
+                on = all(o.grad == "on" and o.data["outer"] for o in site)
+                if before and on and not within(site.node, gate.node):
+                    assert isinstance(site.node, ast.expr)
+                    yield site.node, test if gate.arm else f"not ({test})"
+
+
+def _gates(script: Script, step: Step, stack: Stack) -> list[BranchFrame]:
+    frames = below(stack, step.loop) if inside(stack, step.loop) else ()
+    return [f for f in frames if isinstance(f, BranchFrame) and _is_of_loop(script, f, step.loop)]
+
+
+def _is_in(gate: BranchFrame, others: list[BranchFrame]) -> bool:
+    return any(o.node is gate.node and o.arm is gate.arm for o in others)
+
+
+def _is_of_loop(script: Script, gate: BranchFrame, loop: ast.AST) -> bool:
+    """Whether the condition holds in all turns of the loop or in none, and in some runs of the loop
+    does not.
+    """
+    if not isinstance(gate.node, ast.If) or not within(gate.node, loop):
+        return False
+    if gate.known and len(script.values(gate.node.test)) < 2:
+        return False
+    parts = list(ast.walk(gate.node.test))
+    names = {n.id for n in parts if isinstance(n, ast.Name)}
+    return all(isinstance(n, PARTS) for n in parts) and not names & stored_in(loop)
 
 
 # ------------------------------------------------------------------------------------------- blocks
