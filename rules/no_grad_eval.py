@@ -139,7 +139,8 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
         asks = ONE_PASS if _is_one_pass(evaluation, not measured) else asks
     torch, imports = torch_in(source_of(node))
     old = bool(script.torch.rules_out(SINCE))
-    only = old or bool(evaluation.escapes or trained_replicas(script, evaluation))
+    gives = script.calls(*GIVES_DATA)
+    only = old or bool(evaluation.escapes or gives or trained_replicas(script, evaluation))
     mode = f"{torch}.no_grad()" if only else f"{torch}.inference_mode()"
     whole = whole_function(script, node)
     if whole is not None:

@@ -1343,6 +1343,22 @@ def test_a_softmax_is_no_model() -> None:
     assert run(SOFTMAX)["losses"] == run(done.text)["losses"]
 
 
+SHRUNK = """\
+    model.eval()
+    right = 0
+    for x, y in test_loader:
+        right += (model(x.to(device)).argmax(1).cpu() == y).sum().item()
+        vector = nn.utils.parameters_to_vector(model.parameters())
+        nn.utils.vector_to_parameters(vector * 0.9, model.parameters())
+    losses.append(right)
+"""
+
+
+def test_an_evaluation_that_gives_parameters_new_data() -> None:
+    done = check(HEAD + TRAIN + SHRUNK, "with torch.no_grad():")
+    assert "inference_mode" not in done.text
+
+
 def test_parameters_that_are_given_new_data() -> None:
     """Parameters made of inference tensors would train wrongly, without an error."""
     done = apply(
