@@ -2069,6 +2069,51 @@ def test_what_may_be_integers_is_not_cast():
     assert "last.float()" not in same(text).text
 
 
+SIZES = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader
+from lib import rows
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+class Part(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(512, 1024)
+
+    def forward(self, x, sizes):
+        return self.a(x), sizes
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part, self.b = Part(), nn.Linear(1024, 9)
+
+    def forward(self, x, sizes):
+        x, sizes = self.part(x, sizes // 2)
+        return self.b(x), sizes
+
+model = Net().to(device)
+optimizer = torch.optim.Adam(model.parameters())
+for x, sizes, y, lengths in DataLoader(rows, batch_size=32):
+    out, sizes = model(x.to(device), sizes.to(device))
+    loss = F.ctc_loss(out.float().log_softmax(2).transpose(0, 1), y.to(device), sizes, lengths)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    sizes.cpu().numpy()
+"""
+
+
+def test_integers_that_a_part_of_the_model_hands_on_are_not_cast() -> None:
+    """`ctc_loss` takes no floats for lengths."""
+    assert "sizes = sizes.float()" not in apply("autocast", SIZES).text
+    floats = SIZES.replace("return self.a(x), sizes", "return self.a(x), self.a(x)[0, 0, sizes]")
+    assert "sizes = sizes.float()" in apply("autocast", floats).text
+
+
 COMPARED = """
 import torch
 from lib import Wrapped, batches

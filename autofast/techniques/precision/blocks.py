@@ -1,7 +1,6 @@
 """The edits of one block under autocast, and of the outputs that leave it.
 
-How the fp32 form of what a model returns is written: of a tensor, of what holds tensors, or of
-one part of it.
+How the fp32 form of what a model returns is written: of a tensor, of what holds some, of a part.
 """
 
 from __future__ import annotations
@@ -18,10 +17,12 @@ from autofast.facts.precision.between import both_modes
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.half_values import Half
 from autofast.flow.callgraph import CallGraph, code_of
+from autofast.flow.defuse import bound_to
+from autofast.flow.program import Flow
 from autofast.model.calls import put_into
 from autofast.model.contents import unwrapped
 from autofast.model.script import Script
-from autofast.model.source import source_of, statement_of
+from autofast.model.source import parent_of, source_of, statement_of
 from autofast.model.syntax import has_star
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Const, Dict, Seq, Tensor, Thing, Values
@@ -44,17 +45,22 @@ def may_be_integers(script: Script, call: ast.Call, part: int | None = None) -> 
     )
 
 
-def _returned(script: Script, call: ast.Call, part: int | None) -> Iterator[ast.expr]:
-    calls = script.analysis(CallGraph)
-    for thing in script.values(call.func):
-        for inner in unwrapped(thing):
-            for code in code_of(inner):
-                for result in calls.results(code.function):
-                    parts = result.elts if isinstance(result, ast.Tuple) else []
-                    if part is None or not parts or has_star(parts):
-                        yield result
-                    elif part < len(parts):
-                        yield parts[part]
+def _returned(
+    script: Script, call: ast.Call, part: int | None, deeper: int = 4
+) -> Iterator[ast.expr]:
+    """What a call gives, also where other calls give it first: ``x, sizes = conv(x, sizes)``."""
+    flow, found = script.analysis(Flow), script.values(call.func)
+    for code in (c for t in found for inner in unwrapped(t) for c in code_of(inner)):
+        for result in script.analysis(CallGraph).results(code.function):
+            parts = result.elts if isinstance(result, ast.Tuple) else []
+            parts = [] if part is None or has_star(parts) else parts[part : part + 1]
+            for expr in parts or [result]:
+                yield expr
+                for d in flow.reaching(expr) if deeper and isinstance(expr, ast.Name) else ():
+                    made, around = bound_to(d.node)[0], parent_of(d.node)
+                    if isinstance(made, ast.Call) and isinstance(around, ast.Tuple):
+                        place = next(n for n, e in enumerate(around.elts) if e is d.node)
+                        yield from _returned(script, made, place, deeper - 1)
 
 
 PART = "part"  # of what a model returns
@@ -64,9 +70,7 @@ NO_CAST = frozenset({"int", "f64", "complex"})  # to fp32: it would lose what th
 
 def cast_of(script: Script, call: ast.Call, maybe: bool = False) -> str:
     """A template for the output: a tensor, or a tuple, list or dict of them; empty where it is not
-    known to be one.
-
-    With ``maybe``, parts may be None.
+    known to be one. With ``maybe``, parts may be None.
     """
     found = outputs(script, call)
     if may_be_integers(script, call):
@@ -78,9 +82,8 @@ def cast_of(script: Script, call: ast.Call, maybe: bool = False) -> str:
 
 def casts_below(script: Script, half: Half, call: ast.Call) -> list[Edit]:
     """``a = a.float()`` below ``a, b = model(x)`` for each part that must not be 16-bit; empty
-    where one is not known to hold tensors.
-
-    Or below ``a = model(x)``, where the model gives a tensor or something else.
+    where one is not known to hold tensors. Or below ``a = model(x)``, where the model gives a
+    tensor or something else.
     """
     stmt, target, found = statement_of(call), put_into(call), outputs(script, call)
     if isinstance(target, ast.Name):
@@ -91,12 +94,11 @@ def casts_below(script: Script, half: Half, call: ast.Call) -> list[Edit]:
     tuples = [t.exact for t in found if isinstance(t, Seq) and t.exact is not None]
     if not isinstance(target, ast.Tuple) or not found or len(tuples) != len(found):
         return []
-    if any(len(t) != len(target.elts) for t in tuples):
+    names = [e for e in target.elts if isinstance(e, ast.Name)]
+    if any(len(t) != len(target.elts) for t in tuples) or len(names) != len(target.elts):
         return []
     edits: list[Edit] = []
-    for n, name in enumerate(target.elts):
-        if not isinstance(name, ast.Name):
-            return []
+    for n, name in enumerate(names):
         if half.misuse_of_part(call, n, name):
             cast = _statement(name.id, frozenset().union(*(t[n] for t in tuples)))
             if not cast or may_be_integers(script, call, n):
@@ -169,11 +171,9 @@ def _floats_or_none(found: Values) -> bool:
 
 
 def _all_floats(found: Values) -> bool:
-    return bool(found) and all(_is_floats(t) for t in found)
-
-
-def _is_floats(thing: Thing) -> bool:
-    return isinstance(thing, Tensor) and thing.rank != "?" and thing.dtype not in NO_CAST
+    return bool(found) and all(
+        isinstance(t, Tensor) and t.rank != "?" and t.dtype not in NO_CAST for t in found
+    )
 
 
 KEY = "amp"  # of the scaler
