@@ -53,7 +53,7 @@ def _returned(
     for code in (c for t in found for inner in unwrapped(t) for c in code_of(inner)):
         for result in script.analysis(CallGraph).results(code.function):
             parts = result.elts if isinstance(result, ast.Tuple) else []
-            parts = [] if part is None or has_star(parts) else parts[part : part + 1]
+            parts = [] if has_star(parts) else parts[part : part + 1] if part is not None else parts
             for expr in parts or [result]:
                 yield expr
                 for d in flow.reaching(expr) if deeper and isinstance(expr, ast.Name) else ():
