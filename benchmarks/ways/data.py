@@ -329,26 +329,7 @@ class Rows(Dataset):
         ...item
         return self.x[i], self.y[i]
 
-
-x = torch.randn(24, 4)
-y = torch.randint(0, 3, (24,))
-...above
-data = Rows(x, y)
-loader = DataLoader(data, batch_size=8, shuffle=True)
-model = nn.Linear(4, 3).to(device)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-...before
-for epoch in range(3):
-    ...epoch
-    for bx, by in loader:
-        bx, by = bx.to(device), by.to(device)
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(bx), by)
-        loss.backward()
-        optimizer.step()
-        ...inside
-        print(repr(loss.item()))
-"""
+""" + TENSORS.replace("TensorDataset(x, y)", "Rows(x, y)")
 SCALED = "return self.x[i] * self.scale, self.y[i]"
 ITEMS: dict[str, str | dict[str, str]] = {
     "attribute": {"item": SCALED, "epoch": "data.scale = 1.0 + epoch"},

@@ -233,9 +233,9 @@ def _plain(
                 return None  # who needs the result is not known
             if any(inside(b, frame.func.node) for b in training.all):
                 break
-            trains = any(function_of(p) is frame.func.node for p in training.passes)
-            if best is None and isinstance(frame.func.node, ast.FunctionDef) and not trains:
-                best = (frame.func.node, "function", None)
+            if best is None and isinstance(frame.func.node, ast.FunctionDef):
+                if not any(function_of(p) is frame.func.node for p in training.passes):
+                    best = (frame.func.node, "function", None)
     if _blind(occurrence.stack, training.blind) and not (best and best[0] in training.measuring):
         return None
     here = statement_of(call)
