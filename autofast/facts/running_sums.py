@@ -86,12 +86,12 @@ def _added(node: ast.stmt) -> Kept | None:
                     return Kept(node, target, value)
         case ast.Expr(
             value=ast.Call(
-                func=ast.Attribute(value=ast.Name() | ast.Attribute() as target, attr="append"),
-                args=[value],
-                keywords=[],
+                func=ast.Attribute(value=list_, attr="append"), args=[value], keywords=[]
             )
         ):
-            return Kept(node, target, value)
+            target = list_.value if isinstance(list_, ast.Subscript) else list_
+            if isinstance(target, (ast.Name, ast.Attribute)):  # also `history["loss"].append(v)`
+                return Kept(node, target, value)
     return None
 
 
