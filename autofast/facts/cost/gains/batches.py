@@ -271,7 +271,7 @@ def _copies_memory(script: Script, loader: Loader) -> bool:
 def gets_workers(script: Script, loader: Loader, beside: Sequence[Finding]) -> bool:
     """Whether batches come out of other processes, by an option's default or by what is written."""
     there = [f.node for f in beside if f.edits and f.asks in TO_DEVICE]
-    if any(loader is x for node in there for x in loaders_of(script, node)):
+    if any(loader in loaders_of(script, node) for node in there):
         return False
     if not has_no_workers(loader):
         return True
