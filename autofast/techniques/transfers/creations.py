@@ -8,11 +8,12 @@ from dataclasses import replace
 
 from autofast.edit.edits import Edit, Keyword, Remove, Rewrite
 from autofast.facts.loaders import DEVICE_DEFAULTS
+from autofast.flow.scopes import mentions
 from autofast.model.calls import call_of, is_path, keyword_of, names_in, receiver_of
 from autofast.model.events import Site
 from autofast.model.names import FACTORIES
 from autofast.model.script import Script, Transfer
-from autofast.model.source import parent_of, source_of, statement_of
+from autofast.model.source import function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES, is_attribute
 from autofast.model.tensors import is_dtype
 from autofast.model.values import Num, Ref, Tensor, Unknown, const
@@ -68,14 +69,21 @@ def _all_made_there(
     made there, or none."""
     stmt = statement_of(transfer.node)
     needed = names_in(ast.parse(where))
-    gate = None
+    gate: ast.If | ast.IfExp | None = None
+    move: ast.expr = transfer.node
     if isinstance(expr, ast.Name):
-        if not is_bound_to(stmt, transfer.node, expr.id):
+        match parent_of(move):
+            case ast.IfExp(test=test, body=copied, orelse=ast.Name(here)) as chosen if (
+                copied is move and here == expr.id and _is_switch(script, test)
+            ):
+                needed |= names_in(test)
+                move = gate = chosen
+        if not is_bound_to(stmt, move, expr.id) or _needs_memory(expr):
             return
         whole = chain(script, stmt, expr.id, needed, factory)
         match parent_of(stmt):
             case ast.If(test=test, body=[only], orelse=[]) as above if (
-                only is stmt and not whole.calls
+                only is stmt and not whole.calls and gate is None
             ):
                 needed |= names_in(test)
                 if _is_switch(script, test):
@@ -95,14 +103,26 @@ def _all_made_there(
         return
     edits = list(first.edits)
     if only_moves(transfer):
-        if isinstance(expr, ast.Name) and getattr(stmt, "value", None) is transfer.node:
-            edits.append(Remove(gate if gate is not None else stmt))
+        if isinstance(expr, ast.Name) and getattr(stmt, "value", None) is move:
+            edits.append(Remove(gate if isinstance(gate, ast.If) else stmt))
         else:
-            edits.append(Rewrite(transfer.node, "{made}", {"made": expr}))
+            edits.append(Rewrite(move, "{made}", {"made": expr}))
     together = [*edits, *(e for other in others for e in other.edits)]
     rounds = Effect.ROUNDING if whole.rounds else Effect.EXACT
     effect = max(rounds, *(m.effect for m in (first, *others)))
     yield replace(first, edits=tuple(together), effect=effect)
+
+
+def _needs_memory(made: ast.Name) -> bool:
+    """Whether something is written to what was spread out by ``expand``, or views it otherwise: a
+    copy has given it memory of its own."""
+    uses = [parent_of(n) for n in mentions(function_of(made), made.id)]
+    spread = any(is_attribute(use, "expand", "expand_as") for use in uses)
+    return spread and any(
+        isinstance(use, ast.AugAssign)
+        or (is_attribute(use) and (use.attr == "view" or use.attr.endswith("_")))
+        for use in uses
+    )
 
 
 def _is_there(script: Script, transfer: Transfer, call: ast.Call) -> bool:
@@ -190,7 +210,7 @@ def _only_cast(
     return (Rewrite(move, "{made}.to({dtype})", {"made": made, "dtype": dtype}),)
 
 
-def _behind(script: Script, gate: ast.If | None, where: str) -> str:
+def _behind(script: Script, gate: ast.If | ast.IfExp | None, where: str) -> str:
     """The device ``where``, only under the condition that a copy stands behind."""
     if gate is None:
         return where
