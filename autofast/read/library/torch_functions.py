@@ -39,6 +39,8 @@ ROOTS += "torch.cuda.FloatTensor torch.fft".split()
 MOVES = "to cuda cpu xpu type type_as float double half bfloat16 long int bool byte".split()
 MOVES += "item tolist numpy".split()
 GRADIENTS = ("torch.autograd.grad", "torch.autograd.functional.jacobian", "torch.func.grad")
+# of what old constructors make; all others of them make integers
+LEGACY = {"DoubleTensor": "f64", "FloatTensor": "f32", "HalfTensor": "half", "Tensor": "?"}
 gives(*names.GENERATORS, *AUTOCAST, "peft.get_peft_model")(make)
 
 
@@ -95,7 +97,7 @@ def _operation(interp: Core, name: str, args: Arguments, node: ast.AST | None) -
         return values(
             Tensor(
                 device="dev" if "cuda" in name else "cpu",
-                dtype="f64" if short == "DoubleTensor" else "?",
+                dtype=LEGACY.get(short, "int"),
                 fresh=short,
                 made=node,
             )
