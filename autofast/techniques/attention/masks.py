@@ -14,16 +14,19 @@ import math
 
 from autofast.facts.attribute_values import lasting
 from autofast.facts.dimensions import least
+from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.calls import items_of, spread_out
 from autofast.model.script import Script
-from autofast.model.source import at, nodes_in
-from autofast.model.syntax import SEQUENCES, is_constant
-from autofast.model.values import Ext, Tensor, const, library_name
+from autofast.model.source import at, function_of, nodes_in
+from autofast.model.syntax import FUNCTIONS, SEQUENCES, is_attribute, is_constant
+from autofast.model.values import Ext, Tensor, are_numbers, const, library_name
 from autofast.rule import Refusal
 from autofast.techniques.attention.written_out import Attention, Mask
 
+HALVES = ("half", "float16", "bfloat16")
+DEEP = 8
 LARGE = -1e9  # added to any score, this leaves nothing of it in float32
 CAUSAL = -1e4  # the diagonal is never masked, and exp(-1e4) is 0
 INFINITE = frozenset({"math.inf", "numpy.inf", "torch.inf"})
@@ -283,10 +286,53 @@ def mask_text(script: Script, mask: Mask) -> tuple[str, dict[str, ast.expr]]:
     return text, holes
 
 
+def _are_floats(script: Script, expr: ast.expr, beside: bool = False, depth: int = 0) -> bool:
+    """Whether it is a tensor of 32-bit floats, or of the model's where nothing makes halves:
+    ``(1.0 - mask.to(x.dtype)) * -1e4``, also where callers give it.
+
+    ``beside``: a float stands beside it, with which integers are floats.
+    """
+    found = script.values(expr)
+    kinds = {t.dtype if isinstance(t, Tensor) else "" for t in found}
+    if found and kinds <= ({"f32", "int"} if beside else {"f32"}):
+        return True
+    if depth > DEEP or any(is_attribute(n, *HALVES) for n in script.each(ast.Attribute)):
+        return False
+    match expr:
+        case ast.Name():
+            made = _sources(script, expr)
+            return bool(made) and all(_are_floats(script, m, beside, depth + 1) for m in made)
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult(), right=right):
+            for number, other in ((left, right), (right, left)):
+                if are_numbers(script.values(number)):
+                    floats = isinstance(const(script.values(number)), float)
+                    return _are_floats(script, other, beside or floats, depth + 1)
+        case ast.Call(func=ast.Attribute(attr="type_as"), args=[_]):
+            return beside
+        case ast.Call(func=ast.Attribute(attr="to"), args=args, keywords=keywords):
+            given = [*args, *(k.value for k in keywords if k.arg == "dtype")]
+            return beside and len(given) == 1 and is_attribute(given[0], "dtype")
+    return False
+
+
+def _sources(script: Script, name: ast.Name) -> list[ast.expr]:
+    """What a variable, or a parameter at all calls, is given; nothing where that is not known."""
+    made: list[ast.expr] = []
+    for definition in script.analysis(Flow).reaching(name):
+        function = function_of(definition.node)
+        if definition.value is not None:
+            made.append(definition.value)
+        elif definition.is_parameter and isinstance(function, FUNCTIONS):
+            graph = script.analysis(CallGraph)
+            made += [g for _, g in graph.arguments(function, definition.name) if g is not None]
+        else:
+            return []
+    return made
+
+
 def _given(script: Script, mask: Mask) -> tuple[str, dict[str, ast.expr]]:
     if mask.value is None:
-        floats = all(isinstance(t, Tensor) and t.dtype == "f32" for t in script.values(mask.expr))
-        if not script.values(mask.expr) or not floats:
+        if not _are_floats(script, mask.expr):
             raise Refusal(f"nothing shows that what is added on {at(mask.expr)} are floats")
         return "{mask}", {"mask": mask.expr}
     number = _number(script, mask.value)
