@@ -250,11 +250,10 @@ def _values_of(script: Script, definition: Definition) -> list[ast.expr | None]:
     which the reader has seen).
     """
     function, calls = function_around(definition.node), script.analysis(CallGraph)
-    if not definition.is_parameter or isinstance(function, ast.Module):
-        return [definition.value]
-    if getattr(function, "name", "") != "__init__" and calls.complete(function):
-        return [None]
-    return [given for _, given in calls.arguments(function, definition.name)] or [None]
+    if definition.is_parameter and getattr(function, "name", "__init__") != "__init__":
+        if calls.complete(function):  # type: ignore[arg-type]
+            return [None]
+    return calls.gives(definition) or [None]
 
 
 def _keeps_order(script: Script, expr: ast.expr, depth: int) -> bool:

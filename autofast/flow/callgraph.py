@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from autofast.flow.defuse import Definition
 from autofast.flow.frequency import rare_arms_around
 from autofast.flow.loops import Loop
 from autofast.flow.scopes import own_nodes
@@ -269,6 +270,13 @@ class CallGraph:
             if c.function is function
         )
         return [(call, self.argument(call, callee, parameter)) for call, callee in sites]
+
+    def gives(self, definition: Definition) -> list[ast.expr | None]:
+        """What a variable is given at a definition; of a parameter, at each call."""
+        function = function_of(definition.node)
+        if not definition.is_parameter or isinstance(function, ast.Module):
+            return [definition.value]
+        return [given for _, given in self.arguments(function, definition.name)]
 
     # --------------------------------------------------------------------- from a function to calls
     def sites(self, function: Function) -> list[ast.Call]:

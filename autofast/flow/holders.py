@@ -193,12 +193,10 @@ class Holders:
 
     def _same_container(self, expr: ast.expr) -> Iterator[ast.expr]:
         for definition in self._definitions(expr):
-            if isinstance(definition.node, ast.arg):
-                function = parent_of(parent_of(definition.node) or definition.node)
-                given = self.calls.arguments(function, definition.name)  # type: ignore[arg-type]
-                yield from (argument for _, argument in given if argument is not None)
-            elif isinstance(definition.value, (ast.Name, ast.Attribute, ast.Subscript)):
-                yield definition.value
+            for given in self.calls.gives(definition):
+                named = isinstance(given, (ast.Name, ast.Attribute, ast.Subscript))
+                if given is not None and (named or definition.is_parameter):
+                    yield given
 
     def _definitions(self, expr: ast.expr) -> list[Definition]:
         under = root(expr)

@@ -13,8 +13,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method
 from autofast.model.script import Script
-from autofast.model.source import function_of, parent_of
-from autofast.model.syntax import FUNCTIONS
+from autofast.model.source import parent_of
 from autofast.model.values import Const, Ref
 
 DEEP = 8
@@ -73,20 +72,13 @@ def _combined(op: ast.operator, left: int | None, right: int | None) -> int | No
 
 def _of(script: Script, made: Definition, depth: int) -> int | None:
     """Of what a definition gives: an argument at all calls, a number of a range, an expression."""
-    node = made.node
-    if isinstance(node, ast.arg):
-        function = function_of(node)
-        if not isinstance(function, FUNCTIONS):
-            return None
-        graph = script.analysis(CallGraph)
-        given = [expr for _, expr in graph.arguments(function, node.arg)]
-        return _largest([most(script, expr, depth + 1) for expr in given])
-    parent = parent_of(node)
-    if isinstance(parent, ast.For) and parent.target is node:
+    parent = parent_of(made.node)
+    if isinstance(parent, ast.For) and parent.target is made.node:
         match parent.iter:
             case ast.Call(func=func, args=[*_, last]) if script.values(func) == {
                 Ref("builtins.range")
             }:
                 return most(script, last, depth + 1)
         return None
-    return most(script, made.value, depth + 1)
+    given = script.analysis(CallGraph).gives(made)
+    return _largest([most(script, expr, depth + 1) for expr in given])

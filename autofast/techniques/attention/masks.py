@@ -19,8 +19,8 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.calls import items_of, spread_out
 from autofast.model.script import Script
-from autofast.model.source import at, function_of, nodes_in
-from autofast.model.syntax import FUNCTIONS, SEQUENCES, is_attribute, is_constant
+from autofast.model.source import at, nodes_in
+from autofast.model.syntax import SEQUENCES, is_attribute, is_constant
 from autofast.model.values import Ext, Tensor, are_numbers, const, library_name
 from autofast.rule import Refusal
 from autofast.techniques.attention.written_out import Attention, Mask
@@ -300,8 +300,11 @@ def _are_floats(script: Script, expr: ast.expr, beside: bool = False, depth: int
         return False
     match expr:
         case ast.Name():
-            made = _sources(script, expr)
-            return bool(made) and all(_are_floats(script, m, beside, depth + 1) for m in made)
+            graph, reaching = script.analysis(CallGraph), script.analysis(Flow).reaching(expr)
+            made = [given for d in reaching for given in graph.gives(d)]
+            return bool(made) and all(
+                m is not None and _are_floats(script, m, beside, depth + 1) for m in made
+            )
         case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult(), right=right):
             for number, other in ((left, right), (right, left)):
                 if are_numbers(script.values(number)):
@@ -313,21 +316,6 @@ def _are_floats(script: Script, expr: ast.expr, beside: bool = False, depth: int
             given = [*args, *(k.value for k in keywords if k.arg == "dtype")]
             return beside and len(given) == 1 and is_attribute(given[0], "dtype")
     return False
-
-
-def _sources(script: Script, name: ast.Name) -> list[ast.expr]:
-    """What a variable, or a parameter at all calls, is given; nothing where that is not known."""
-    made: list[ast.expr] = []
-    for definition in script.analysis(Flow).reaching(name):
-        function = function_of(definition.node)
-        if definition.value is not None:
-            made.append(definition.value)
-        elif definition.is_parameter and isinstance(function, FUNCTIONS):
-            graph = script.analysis(CallGraph)
-            made += [g for _, g in graph.arguments(function, definition.name) if g is not None]
-        else:
-            return []
-    return made
 
 
 def _given(script: Script, mask: Mask) -> tuple[str, dict[str, ast.expr]]:
