@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from autofast.model.source import BadInput
+from autofast.model.values import all_of
 from autofast.nearest import hint
 from autofast.rule import Effect
 
@@ -246,7 +247,7 @@ def _line_length(root: Path, tools: dict[str, Any]) -> int | None:
 
 
 def _names(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+    if not isinstance(value, list) or not all_of(value, str):
         raise TypeError
     return tuple(value)
 

@@ -20,6 +20,7 @@ from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from autofast.model.calls import unstarred
 from autofast.model.source import Source, ancestors
+from autofast.model.values import only
 
 Span = tuple[int, int, int, int]
 Statement = cst.BaseSmallStatement | cst.BaseCompoundStatement
@@ -73,7 +74,7 @@ class Places:
         return known
 
     def _searched(self, node: ast.expr) -> cst.BaseExpression:
-        strings = [a for a in ancestors(node) if isinstance(a, ast.JoinedStr)]
+        strings = only(ancestors(node), ast.JoinedStr)
         found: cst.BaseExpression | None
         if strings:
             found = self._in_fstring(node, strings[-1])

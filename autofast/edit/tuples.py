@@ -11,6 +11,7 @@ from io import StringIO
 
 from autofast.model.calls import names_in
 from autofast.model.source import nodes_in
+from autofast.model.values import all_of
 
 MOVES = frozenset(
     "to cuda float double half long int type contiguous div sub mul add div_ sub_ mul_ add_ "
@@ -56,9 +57,9 @@ def _only_moves(value: ast.expr) -> bool:
     calls = list(nodes_in(value, ast.Call))
     plain = (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.Constant, ast.keyword)
     more = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.operator, ast.unaryop, ast.cmpop)
-    return all(isinstance(c.func, ast.Attribute) and c.func.attr in MOVES for c in calls) and all(
-        isinstance(n, (*plain, *more, ast.expr_context)) for n in ast.walk(value)
-    )
+    return all(
+        isinstance(c.func, ast.Attribute) and c.func.attr in MOVES for c in calls
+    ) and all_of(ast.walk(value), *plain, *more, ast.expr_context)
 
 
 def _has_comment(line: str) -> bool:

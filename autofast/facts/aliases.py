@@ -39,6 +39,9 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    all_of,
+    any_of,
+    certainly,
     const,
     consts,
     library_names,
@@ -113,7 +116,7 @@ def written_after(
     empty where there is none. What the function ``apart`` writes is over by then.
     """
     found = script.values(expr)
-    if not found or not all(isinstance(t, Tensor) for t in found):
+    if not found or not all_of(found, Tensor):
         return "it is not known what is copied"
     shared, writes = script.analysis(_writes)
     for node, target, written in writes:
@@ -168,9 +171,7 @@ def _written(
                 if site is not None
                 else script.values(node.target)
             )
-            if any(isinstance(t, Tensor) for t in old) or not any(
-                isinstance(t, Const) for t in old
-            ):
+            if any_of(old, Tensor) or not any_of(old, Const):
                 yield old, node.target
         return
     targets = script.analysis(Memory).written(node)
@@ -192,9 +193,9 @@ def _written(
                     targets += args[OPERANDS.get(name.removeprefix("numpy."), 9) :]
     for target in targets:
         found = script.values(target.value if isinstance(target, ast.Starred) else target)
-        if not found and any(isinstance(a, ast.Lambda) for a in ancestors(target)):
+        if not found and any_of(ancestors(target), ast.Lambda):
             yield frozenset({Unknown("a lambda")}), None
-        if isinstance(node, ast.Attribute) and found and all(isinstance(t, Num) for t in found):
+        if isinstance(node, ast.Attribute) and certainly(found, Num):
             yield frozenset({Unknown("an item of an array")}), None  # no number has such a method
         yield found, target
         if isinstance(node, ast.Call):  # torch._foreach_mul_([x], 2), out=(x, order)
@@ -228,7 +229,7 @@ def _writes_itself(script: Script, node: ast.AugAssign) -> bool:
         return False
     if not isinstance(target, ast.Subscript):
         return True
-    return any(isinstance(t, (Seq, Dict)) for t in script.values(target.value))
+    return any_of(script.values(target.value), Seq, Dict)
 
 
 def _is_counter(script: Script, target: ast.expr) -> bool:
@@ -343,7 +344,7 @@ def _is_before(script: Script, node: ast.AST, expr: ast.expr, made: Sequence[Occ
         # Loops below the call come back to the copy, not to the write.
         return all(
             len(way) == 1
-            and not any(isinstance(f, LoopFrame) for f in o.stack[: way[0]])
+            and not any_of(o.stack[: way[0]], LoopFrame)
             and _is_over(script, node, o.stack[way[0]].node)
             for way, o in zip(ways, made, strict=True)
         )
@@ -359,8 +360,8 @@ def _is_before(script: Script, node: ast.AST, expr: ast.expr, made: Sequence[Occ
 
 def _waits(function: ast.AST | None) -> bool:
     """A generator, which may be in the middle at any time."""
-    return isinstance(function, ast.FunctionDef) and any(
-        isinstance(n, (ast.Yield, ast.YieldFrom)) for n in own_nodes(function)
+    return isinstance(function, ast.FunctionDef) and any_of(
+        own_nodes(function), ast.Yield, ast.YieldFrom
     )
 
 
@@ -425,7 +426,7 @@ def _is_copy(script: Script, written: ast.expr) -> bool:
 def _copies_all(script: Script, value: ast.expr | None, whole: bool) -> bool:
     match value:
         case ast.Call(func=ast.Attribute(value=of, attr="copy"), args=[], keywords=[]):
-            return whole and not any(isinstance(t, Inst) for t in script.values(of))
+            return whole and not any_of(script.values(of), Inst)
     return False
 
 

@@ -25,7 +25,9 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_of,
     are_numbers,
+    certainly,
     const,
     library_name,
     one,
@@ -104,7 +106,7 @@ def array_of(script: Script, expr: ast.expr) -> Array | None:
 
 def _array_of(script: Script, expr: ast.expr) -> Array | None:
     found = script.values(expr)
-    if found and all(isinstance(t, Tensor) for t in found):
+    if certainly(found, Tensor):
         types = {OF_TENSORS.get(t.dtype, "") for t in found if isinstance(t, Tensor)}
         return Array(types.pop() if len(types) == 1 else "", tensor=True)
     match expr:
@@ -298,9 +300,7 @@ def _of_call(script: Script, call: ast.Call) -> Array | None:
     if name in LOADED:
         return None if keyword_of(call, "mmap_mode") else Array(typed)
     match call.func:
-        case ast.Attribute(value=inner, attr="numpy") if any(
-            isinstance(t, Tensor) for t in script.values(inner)
-        ):
+        case ast.Attribute(value=inner, attr="numpy") if any_of(script.values(inner), Tensor):
             return Array()
         case ast.Attribute(value=inner, attr="to_numpy") if _is_frame(script.values(inner)):
             return Array(typed, plain=bool(typed))

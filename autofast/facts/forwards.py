@@ -23,7 +23,7 @@ from autofast.model.script import Evaluation, Script, Step
 from autofast.model.source import nodes_in, statement_of
 from autofast.model.syntax import ASSIGNMENTS, LOOPS, SIMPLE, VARIABLES, is_read, is_stored
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Inst, Method, Ref, Tensor, Thing
+from autofast.model.values import Inst, Method, Ref, Tensor, Thing, all_of, only
 from autofast.read.recover.eval_mode import switched_above
 
 
@@ -269,7 +269,7 @@ def _names_again(statement: ast.stmt) -> bool:
     """``total = loss``."""
     match statement:
         case ast.Assign(targets=targets, value=ast.Name()):
-            return all(isinstance(t, ast.Name) for t in targets)
+            return all_of(targets, ast.Name)
     return False
 
 
@@ -385,6 +385,6 @@ def _measured_by(script: Script, call: ast.Call) -> Iterator[Tensor]:
 
 def _seldom(occurrence: Occurrence) -> bool:
     """Inside a training loop, but not in each of its turns: there is hardly anything to gain."""
-    inner = [f for f in occurrence.stack if isinstance(f, LoopFrame)]
+    inner = only(occurrence.stack, LoopFrame)
     rest = occurrence.stack[occurrence.stack.index(inner[-1]) :] if inner else ()
     return any(isinstance(f, BranchFrame) and not f.known and is_rare(f) for f in rest)

@@ -35,6 +35,7 @@ from autofast.model.values import (
     Tensor,
     Thing,
     Unknown,
+    any_of,
     certainly,
     const,
 )
@@ -136,7 +137,7 @@ def accesses(script: Script, *, strict: bool = True) -> tuple[list[Event], list[
         raise Refusal(f"{at(text)} gets at gradients by name")
     for node in script.analysis(_nodes):
         if is_attribute(node, "grad"):
-            if any(isinstance(t, (Ref, Func, Cls)) for t in script.values(node)):
+            if any_of(script.values(node), Ref, Func, Cls):
                 continue  # torch.autograd.grad
             kind = use_of(node)
             if not kind:
@@ -395,7 +396,7 @@ def _foreign(script: Script, call: ast.Call) -> Event | None:
         for thing in opened(script.values(value)):
             for optimizer in script.optimizers:
                 if thing in optimizer.things:
-                    if any(isinstance(t, Unknown) for t in callees):
+                    if any_of(callees, Unknown):
                         raise Refusal(
                             f"what `{ast.unparse(call.func)}` on {at(call)} does with the optimizer is not known"
                         )

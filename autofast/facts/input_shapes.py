@@ -33,6 +33,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    certainly,
     const,
     ordered,
 )
@@ -250,8 +251,7 @@ def _of_one_each(script: Script, made: Sequence[ast.AST], own: Container[str]) -
     """
     others = [n for part in made for n in nodes_in(part, ast.Name) if n.id not in own]
     return all(
-        found and all(isinstance(t, (Ref, Module, Func, Cls, Const)) for t in found)
-        for found in map(script.values, others)
+        certainly(found, Ref, Module, Func, Cls, Const) for found in map(script.values, others)
     )
 
 

@@ -17,7 +17,7 @@ from autofast.model.calls import is_method
 from autofast.model.names import TIMM, VISION
 from autofast.model.script import Model, Script
 from autofast.model.source import ancestors, at, nodes_in
-from autofast.model.values import Ext, Inst, Tensor, Thing, Unknown, const
+from autofast.model.values import Ext, Inst, Tensor, Thing, Unknown, any_of, const
 from autofast.ops.families import OF_SEQUENCES
 
 CONVOLUTIONS = frozenset({"Conv2d", "ConvTranspose2d", "LazyConv2d"})
@@ -112,7 +112,7 @@ def against(script: Script, model: Model, code: Code) -> str:
                 given = occurrence.args.positional[0].values
             else:
                 given = frozenset()
-            if any(isinstance(t, Inst) for t in given):
+            if any_of(given, Inst):
                 return f"its input on {at(site.node)} is no plain tensor"
     return ""
 

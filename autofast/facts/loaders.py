@@ -32,6 +32,7 @@ from autofast.model.values import (
     Tensor,
     Thing,
     Values,
+    all_of,
     const,
     ordered,
 )
@@ -142,7 +143,7 @@ def own_order(loader: Loader) -> str:
     """What decides which items come next, where that is not torch's own and may look at what the
     training does; empty where it is.
     """
-    if not all(isinstance(t, Ext) for t in loader.things) or loader.args.open:
+    if not all_of(loader.things, Ext) or loader.args.open:
         return "the loader is of a class of its own, or its arguments are not all known"
     for name in ("sampler", "batch_sampler"):
         argument = given(loader, name)

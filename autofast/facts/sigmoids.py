@@ -19,7 +19,7 @@ from autofast.model.names import WRAPPERS
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, parent_of
 from autofast.model.syntax import is_attribute, is_read
-from autofast.model.values import Ext, Inst, Method, Ref, Tensor, Thing, Unknown
+from autofast.model.values import Ext, Inst, Method, Ref, Tensor, Thing, Unknown, only
 from autofast.read.library.module_parts import SEQUENTIAL, is_container, parts
 from autofast.rule import Refusal
 
@@ -52,12 +52,12 @@ class Group:
 
     @property
     def calls(self) -> list[ast.Call]:
-        return [s for s in self.sigmoids if isinstance(s, ast.Call)]
+        return only(self.sigmoids, ast.Call)
 
     @property
     def written(self) -> list[ast.Call]:
         """Where the losses are named: where they are made, else where they are computed."""
-        made = [m for m in self.made if isinstance(m, ast.Call)]
+        made = only(self.made, ast.Call)
         return made or [loss for loss, _ in self.losses]
 
 

@@ -10,7 +10,20 @@ from autofast.model.calls import is_name, names_in
 from autofast.model.kinds import is_module
 from autofast.model.source import at, children, holds, nodes_in, walk
 from autofast.model.syntax import is_stored
-from autofast.model.values import Const, Dict, Ext, Func, Inst, Seq, Tensor, Thing, Unknown
+from autofast.model.values import (
+    Const,
+    Dict,
+    Ext,
+    Func,
+    Inst,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    all_of,
+    any_of,
+    only,
+)
 from autofast.read.library.module_parts import MORE
 from autofast.rule import Refusal
 
@@ -49,7 +62,7 @@ def parameters_of(module: Thing) -> Iterator[tuple[Key, str]]:
                 n.rsplit(".", 1)[-1] in HOLDERS for n in part.cls.external
             ):
                 raise Refusal(f"what parameters {part.cls.node.name} has is not known")
-            if any(isinstance(t, Unknown) for t in part.attrs.get(MORE, ())):
+            if any_of(part.attrs.get(MORE, ()), Unknown):
                 raise Refusal(f"what parameters {part.cls.node.name} has is not known")
             for name, found in part.attrs.items():
                 if any(isinstance(t, Tensor) and t.param == "param" for t in found):
@@ -113,7 +126,7 @@ def used_parameters(module: Thing, above: tuple[int, ...]) -> set[Key]:
         return used if module.args.loose is None else {_inside(module, key) for key in used}
     if not isinstance(module, Inst):
         return set()
-    forward = [f for f in module.cls.find("forward") or () if isinstance(f, Func)]
+    forward = only(module.cls.find("forward") or (), Func)
     return _of_method(module, forward[0], above) if len(forward) == 1 else set()
 
 
@@ -167,7 +180,7 @@ class Slice:
             case ast.Assign(targets=targets, value=value):
                 bound = {n.id for t in targets for n in nodes_in(t, ast.Name)}
                 if bound & self.needed:
-                    if all(isinstance(t, (ast.Name, ast.Tuple)) for t in targets):
+                    if all_of(targets, ast.Name, ast.Tuple):
                         self.needed -= bound
                     self.take(value)
             case ast.AugAssign(target=ast.Name(id=name), value=value):

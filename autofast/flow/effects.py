@@ -22,6 +22,7 @@ from autofast.model.values import (
     Method,
     Num,
     Values,
+    any_of,
     certainly,
     library_names,
     ordered,
@@ -100,7 +101,7 @@ class Effects:
                 or is_in_place(func.attr, flags=True)
                 or func.attr.startswith("set_")
             )
-            ours = any(isinstance(t, (Func, Bound, Cls)) for t in callees)
+            ours = any_of(callees, Func, Bound, Cls)
             if changes and not ours:
                 yield Write(node, func.value)
             if func.attr == "shuffle" and node.args and not ours:

@@ -20,7 +20,18 @@ from autofast.model.contents import each_once, opened
 from autofast.model.script import Script
 from autofast.model.source import parent_of
 from autofast.model.syntax import is_read, is_stored
-from autofast.model.values import Const, Ext, Method, Num, Ref, Tensor, Values, const
+from autofast.model.values import (
+    Const,
+    Ext,
+    Method,
+    Num,
+    Ref,
+    Tensor,
+    Values,
+    all_of,
+    any_of,
+    const,
+)
 from autofast.ops import is_in_place, is_view, may_share, op
 
 FACTORIES = frozenset(
@@ -100,8 +111,8 @@ class Memory:
                 return False
             case ast.Call(func=func, args=[data, *_]) if self._is_one_of(func, WRAPPED):
                 return self.is_fresh(data)
-            case ast.Call(func=ast.Attribute(value=inner, attr=attr), args=args) if all(
-                isinstance(t, Method) for t in values(expr.func)
+            case ast.Call(func=ast.Attribute(value=inner, attr=attr), args=args) if all_of(
+                values(expr.func), Method
             ):
                 return bool(values(inner)) and (
                     _computes(f"torch.{attr}")
@@ -176,7 +187,7 @@ class Memory:
             case ast.Subscript(ctx=ast.Store(), value=value):
                 return [value]
             case ast.Attribute(value=value, attr=attr) if is_in_place(attr):
-                if not any(isinstance(t, Ref) for t in self.script.values(value)):
+                if not any_of(self.script.values(value), Ref):
                     return [value]
                 return []
             case ast.Call():

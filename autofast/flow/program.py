@@ -17,7 +17,7 @@ from autofast.flow.scopes import own_nodes, owner, scope_of
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.script import Script
 from autofast.model.source import source_of
-from autofast.model.values import Ext, Func, Inst, Thing, Unknown
+from autofast.model.values import Ext, Func, Inst, Thing, Unknown, any_of
 
 SWALLOWING = frozenset({"contextlib.suppress", "contextlib.ExitStack", "contextlib.AsyncExitStack"})
 
@@ -85,7 +85,7 @@ class Flow:
     def may_follow(self, later: ast.AST, way: Stack, earlier: ast.AST, other_way: Stack) -> bool:
         """Whether ``later`` may run after ``earlier``, each on its way through calls and loops."""
         depth = shared(way, other_way)
-        if any(isinstance(f, LoopFrame) for f in way[:depth]):
+        if any_of(way[:depth], LoopFrame):
             return True
         ways = (
             [*(f.node for f in way[depth:]), later],

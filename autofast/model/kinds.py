@@ -24,6 +24,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_of,
     const,
 )
 from autofast.model.values import things as values
@@ -175,7 +176,7 @@ def _inference(thing: Thing) -> str:
     function.
     """
     given = thing.args.given(0, "mode") if isinstance(thing, Ext) else None
-    if given is None or any(isinstance(t, Func) for t in given.values):
+    if given is None or any_of(given.values, Func):
         return "inference"
     flag = const(given.values)
     return "maybe" if flag is ... or not given.sure else "inference" if flag else "on"

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TypeGuard, TypeVar
 
 from autofast.model.syntax import DEFINITIONS, is_stored
+from autofast.model.values import any_of
 
 N = TypeVar("N", bound=ast.AST)
 IGNORE = re.compile(r"#\s*autofast:\s*ignore(-file)?(?![\w-])(?:\[([^\]]*)\])?")
@@ -311,7 +312,7 @@ def nodes_in(tree: ast.AST, *kinds: type[N]) -> Iterator[N]:
 
 def holds(tree: ast.AST, *kinds: type[ast.AST]) -> bool:
     """Whether a node of one of these kinds is in ``tree``, itself included."""
-    return any(isinstance(node, kinds) for node in walk(tree))
+    return any_of(walk(tree), kinds)
 
 
 def enclosing(node: ast.AST, *kinds: type[N]) -> N | None:

@@ -23,7 +23,9 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_of,
     const,
+    only,
 )
 from autofast.model.values import things as values
 
@@ -79,7 +81,7 @@ def tensors_in(*sets: Values) -> list[Tensor]:
 
 def is_unknown_in(*sets: Values) -> bool:
     """Whether there is something unknown in these values, also inside tuples, lists and dicts."""
-    return any(isinstance(t, Unknown) for t in things_in(*sets))
+    return any_of(things_in(*sets), Unknown)
 
 
 def things_in(*sets: Values) -> Iterator[Thing]:
@@ -90,7 +92,7 @@ def things_in(*sets: Values) -> Iterator[Thing]:
 
 def binary(left: Values, right: Values, op: str) -> Values:
     """The result of an operator on abstract values."""
-    tensors = [t for t in (*left, *right) if isinstance(t, Tensor)]
+    tensors = only((*left, *right), Tensor)
     if tensors:
         if op != "Compare" and all(
             t.rank == "0d" if isinstance(t, Tensor) else _is_number(t) for t in (*left, *right)
@@ -110,10 +112,10 @@ def binary(left: Values, right: Values, op: str) -> Values:
         floats = any(isinstance(t, Const) and isinstance(t.value, float) for t in (*left, *right))
         if made.dtype == "int" and (op == "Div" or floats):
             made = made.but(dtype="f32")
-        elif made.dtype == "int" and any(isinstance(t, Num) for t in (*left, *right)):
+        elif made.dtype == "int" and any_of((*left, *right), Num):
             made = made.but(dtype="?")  # the number may be an integer or not
         return values(made)
-    unknown = [t for t in (*left, *right) if isinstance(t, Unknown)]
+    unknown = only((*left, *right), Unknown)
     numbers = all(map(_is_number, (*left, *right)))
     return values(unknown[0]) if unknown else values(Num(scalar=numbers))
 
@@ -230,6 +232,6 @@ def target_of(name: str, args: Arguments) -> tuple[Given | None, set[str], Value
         dtype |= args.named["dtype"].values
     if device is None:
         return None, set(), dtype
-    if any(isinstance(t, Tensor) for t in device.values):
+    if any_of(device.values, Tensor):
         return device, {"tensor"}, dtype
     return device, device_kinds(device.values), dtype

@@ -13,6 +13,7 @@ from autofast.model import disk
 from autofast.model.script import Script
 from autofast.model.source import Source, source_of
 from autofast.model.torch_age import Limit, Newest
+from autofast.model.values import any_of
 from autofast.read.torch_versions import CPP
 
 BUILDS = ("setup.py", "build.py", "make.py")
@@ -55,7 +56,7 @@ def _imported(source: Source) -> Iterator[str]:
 
 
 def _raises(handler: ast.ExceptHandler) -> bool:
-    return any(isinstance(node, ast.Raise) for node in ast.walk(handler))
+    return any_of(ast.walk(handler), ast.Raise)
 
 
 def _around(path: Path, root: Path) -> Iterator[Path]:

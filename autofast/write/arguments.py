@@ -28,7 +28,18 @@ from autofast.model.contents import each_once
 from autofast.model.script import Loader, Script
 from autofast.model.source import at, function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import DEFS, is_stored
-from autofast.model.values import Arguments, Bound, Cls, Dict, Func, Given, Ref, certainly, const
+from autofast.model.values import (
+    Arguments,
+    Bound,
+    Cls,
+    Dict,
+    Func,
+    Given,
+    Ref,
+    certainly,
+    const,
+    only,
+)
 from autofast.rule import Effect, Finding, Need
 
 DICTS = frozenset({"builtins.dict", "collections.OrderedDict"})
@@ -292,7 +303,7 @@ def _enters(script: Script, call: ast.Call) -> bool:
 
 
 def _dicts(script: Script, expr: ast.AST) -> list[Dict]:
-    return [t for t in script.values(expr) if isinstance(t, Dict)]
+    return only(script.values(expr), Dict)
 
 
 def _uses(script: Script) -> Mapping[int, list[ast.expr]]:

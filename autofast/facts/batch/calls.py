@@ -18,7 +18,7 @@ from autofast.model.calls import arguments_of, keyword_of, spread_out
 from autofast.model.script import Script
 from autofast.model.source import at
 from autofast.model.syntax import SEQUENCES
-from autofast.model.values import Ext, Tensor, const
+from autofast.model.values import Ext, Tensor, any_of, const
 from autofast.ops import by_element
 from autofast.rule import Refusal
 
@@ -103,7 +103,7 @@ class TorchCalls(Shapes):
             found = self.script.values(other)
             if isinstance(other, ast.Starred) or not found:
                 raise unknown(expr)
-            if any(isinstance(t, Tensor) for t in found):
+            if any_of(found, Tensor):
                 shape = self.shape(other, run)
                 if isinstance(shape, tuple):
                     raise unknown(expr)

@@ -40,6 +40,7 @@ from autofast.model.values import (
     Seq,
     Tensor,
     Thing,
+    any_of,
     const,
 )
 from autofast.rule import Refusal
@@ -117,7 +118,7 @@ class Losses(TorchCalls):
                 return self.shape(expr.value, run)
             case ast.Compare():
                 found = [self.shape(e, run) for e in (expr.left, *expr.comparators)]
-                if not any(isinstance(k, tuple) for k in found):
+                if not any_of(found, tuple):
                     return each((k for k in found if not isinstance(k, tuple)), expr)
         if self._is_free(expr):
             return Kind.FREE
@@ -299,7 +300,7 @@ class Losses(TorchCalls):
         if kind in FREE:  # what is picked for each sample is a row of its own
             parts = items_of(expr.slice)
             kinds = [self.shape(p, run) for p in parts if not isinstance(p, ast.Slice)]
-            if not any(isinstance(k, tuple) for k in kinds):
+            if not any_of(kinds, tuple):
                 return each([kind, *(k for k in kinds if isinstance(k, Kind))], expr)
         raise unknown(expr)
 

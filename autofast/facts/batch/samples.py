@@ -14,7 +14,7 @@ from autofast.flow.graph import Function
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, source_of
 from autofast.model.syntax import is_stored
-from autofast.model.values import Arg, Const, Dict, Ext, Num, Seq, Tensor, Thing, certainly
+from autofast.model.values import Arg, Const, Dict, Ext, Num, Seq, Tensor, Thing, certainly, only
 from autofast.rule import Refusal
 
 Shape = Kind | tuple["Shape", ...]
@@ -54,7 +54,7 @@ class Shapes:
         parameters only.
         """
         found = self.script.values(expr)
-        if found and all(isinstance(t, Num) for t in found):
+        if certainly(found, Num):
             if isinstance(expr, ast.Name):
                 return expr.id not in source_of(expr).rebound and not any(
                     t.synced for t in found if isinstance(t, Num)
@@ -94,7 +94,7 @@ def odd(name: str, node: ast.AST) -> str:
 
 def joined(kinds: list[Shape], where: ast.AST) -> Shape:
     """The one thing that all of these are."""
-    tuples = [k for k in kinds if isinstance(k, tuple)]
+    tuples = only(kinds, tuple)
     if tuples:
         if len(tuples) != len(kinds) or len({len(t) for t in tuples}) != 1:
             raise unknown(where)

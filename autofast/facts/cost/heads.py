@@ -18,7 +18,7 @@ from autofast.model.kinds import is_module
 from autofast.model.names import CONTAINERS, WRAPPERS
 from autofast.model.script import Model, Script
 from autofast.model.source import function_of, parent_of
-from autofast.model.values import Ext, Inst, const
+from autofast.model.values import Ext, Inst, const, only
 from autofast.ops.families import RECURRENT
 from autofast.read.recover.models import layers_of
 
@@ -88,7 +88,7 @@ def only_embeds(script: Script) -> bool:
 
 
 def _only_embeds(model: Model) -> bool:
-    parts = [t for t in parts_of(model.thing).values() if isinstance(t, Ext)]
+    parts = only(parts_of(model.thing).values(), Ext)
     convolutions = [t for t in parts if t.name.startswith("torch.nn.Conv")]
     dense = [t for t in parts if t.name in DENSE]
     return (
@@ -133,7 +133,7 @@ def multiplies(script: Script) -> str:
 
 
 def _multiplies(script: Script, model: Model) -> str:
-    parts = [t for t in parts_of(model.thing).values() if isinstance(t, Ext)]
+    parts = only(parts_of(model.thing).values(), Ext)
     images = [t for t in parts if IMAGES.fullmatch(t.name.removeprefix("torch.nn."))]
     attending = [t for t in parts if ATTENTION.match(t.name)]
     dense = [t for t in parts if t.name == "torch.nn.Linear"]
@@ -230,7 +230,7 @@ def goes_along_few(script: Script, batch: int) -> bool:
 
 
 def _is_narrow(script: Script, model: Model) -> bool:
-    parts = [t for t in parts_of(model.thing).values() if isinstance(t, Ext)]
+    parts = only(parts_of(model.thing).values(), Ext)
     dense = [t for t in parts if t.name == "torch.nn.Linear"]
     recurrent = [t for t in parts if t.name.removeprefix("torch.nn.") in RECURRENT]
     along = [t for t in parts if _width(script, t) <= NARROW]

@@ -31,7 +31,7 @@ from autofast.model.events import (
 from autofast.model.script import Loader, Script, Step
 from autofast.model.source import Source, at
 from autofast.model.syntax import LOOPS
-from autofast.model.values import Tensor, Thing
+from autofast.model.values import Tensor, Thing, any_of, only
 from autofast.read.recover.models import layers_of
 
 ROWS = 64  # of an item whose shape is not known, for a network of nothing but dense layers
@@ -222,7 +222,7 @@ class Cost(Often):
                 return f"what {at(site.node)} computes is not known"
         for source in self.script.sources if "matmul" in functions else ():
             for node in _products(source):
-                if any(isinstance(t, Tensor) for t in self.script.values(node)):
+                if any_of(self.script.values(node), Tensor):
                     return f"what {at(node)} computes is not known"
         return ""
 
@@ -334,7 +334,7 @@ def _passes(step: Step) -> Iterator[tuple[Site, Occurrence]]:
 
 
 def _inputs(occurrence: Occurrence) -> list[Tensor]:
-    return [t for t in occurrence.data.get("inputs", ()) if isinstance(t, Tensor)]
+    return only(occurrence.data.get("inputs", ()), Tensor)
 
 
 def _may_convolve(thing: Thing | None) -> bool:

@@ -27,7 +27,7 @@ from autofast.model.kinds import is_module
 from autofast.model.script import Script
 from autofast.model.source import at, nodes_in, parent_of, walk
 from autofast.model.syntax import is_operation, is_read
-from autofast.model.values import Arg, Cls, Const, Func, Method, Module, Num, Ref, Tensor
+from autofast.model.values import Arg, Cls, Const, Func, Method, Module, Num, Ref, Tensor, any_of
 
 PRODUCTS = frozenset({"matmul", "mm", "bmm", "einsum", "inner"})
 ADDING = frozenset(
@@ -191,7 +191,7 @@ def _called(script: Script, call: ast.Call) -> str:
 
 
 def _is_tensor(script: Script, expr: ast.expr) -> bool:
-    return any(isinstance(t, Tensor) for t in script.values(expr))
+    return any_of(script.values(expr), Tensor)
 
 
 # what is done to a difference of logarithms before exp() is taken of it

@@ -26,7 +26,7 @@ from autofast.model.script import Script
 from autofast.model.source import at, nodes_in, walk
 from autofast.model.syntax import is_attribute
 from autofast.model.tensors import is_dtype
-from autofast.model.values import Method, Seq, Tensor, Thing, Unknown, Values
+from autofast.model.values import Method, Seq, Tensor, Thing, Unknown, Values, any_of
 
 # ------------------------------------------------------------------- made with the dtype of another
 LIKE = frozenset("zeros_like ones_like empty_like full_like".split())
@@ -157,14 +157,14 @@ def _of_another(expr: ast.expr) -> bool:
 
 
 def _has_tensor(values: Values) -> bool:
-    return any(isinstance(t, (Tensor, Unknown)) for t in values)
+    return any_of(values, Tensor, Unknown)
 
 
 def _demanded(code: Code, node: ast.AST) -> ast.AST | None:
     """``h.dtype`` in ``assert h.dtype == torch.float32``, or where a condition leads to
     ``raise``.
     """
-    if isinstance(node, ast.If) and not any(isinstance(s, ast.Raise) for s in node.body):
+    if isinstance(node, ast.If) and not any_of(node.body, ast.Raise):
         return None
     if not isinstance(node, (ast.Assert, ast.If)):
         return None

@@ -11,15 +11,17 @@ from autofast.model.values.arguments import Arguments, Given, both_given, joined
 from autofast.model.values.containers import Dict, Entry, Seq
 from autofast.model.values.program import Bound, Cls, Env, Ext, Func, Inst, Module, Partial
 from autofast.model.values.questions import (
+    all_of,
+    any_of,
     are_numbers,
     certainly,
     const,
     consts,
-    expand,
     is_chosen,
     library_name,
     library_names,
     one,
+    only,
     ordered,
     things,
     why_unknown,

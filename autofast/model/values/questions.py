@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Iterable
+from typing import Any, TypeVar
 
 from autofast.model.changes import Numbered, remember, remembered
 from autofast.model.values.program import Bound
@@ -11,6 +11,8 @@ from autofast.model.values.simple import Arg, Const, Method, Num, Reason, Ref, U
 from autofast.model.values.tensor import Tensor
 from autofast.model.values.thing import InOrder, Thing, Values
 
+T = TypeVar("T")
+Kinds = type | tuple[type, ...]  # as isinstance takes them
 FEW = 8  # of more, the order is kept: large sets are asked for again and again
 
 
@@ -68,9 +70,24 @@ def one(values: Values) -> Thing | None:
     return next(iter(values)) if len(values) == 1 else None
 
 
-def certainly(values: Collection[Thing], *kinds: type) -> bool:
+def any_of(found: Iterable[object], *kinds: Kinds) -> bool:
+    """Whether one of them is of these kinds."""
+    return any(isinstance(one, kinds) for one in found)
+
+
+def all_of(found: Iterable[object], *kinds: Kinds) -> bool:
+    """Whether all are of these kinds, if there are any."""
+    return all(isinstance(one, kinds) for one in found)
+
+
+def only(found: Iterable[object], kind: type[T]) -> list[T]:
+    """Those of one kind."""
+    return [one for one in found if isinstance(one, kind)]
+
+
+def certainly(values: Collection[object], *kinds: Kinds) -> bool:
     """Whether there are some, and all of these kinds."""
-    return bool(values) and all(isinstance(thing, kinds) for thing in values)
+    return bool(values) and all_of(values, *kinds)
 
 
 def are_numbers(values: Collection[Thing]) -> bool:
@@ -120,7 +137,3 @@ def why_unknown(values: Values) -> str:
 def is_chosen(values: Values) -> bool:
     """Whether these may be anything that a name means which is not known."""
     return any(isinstance(t, Unknown) and t.reason is Reason.CHOSEN for t in values)
-
-
-def expand(values: Values, kind: type) -> list[Any]:
-    return [t for t in values if isinstance(t, kind)]

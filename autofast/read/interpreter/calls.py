@@ -36,6 +36,7 @@ from autofast.model.values import (
     Values,
     joined,
     one,
+    only,
     ordered,
 )
 from autofast.model.values import things as values
@@ -152,7 +153,7 @@ class Calls(Entering):
         if classes and not self.each:
             callee = callee - classes | one_of(classes)
         self.several = self.several or bool(classes and self.each)
-        own = [t for t in callee if isinstance(t, Cls)]
+        own = only(callee, Cls)
         many = len(own) >= MANY
         if not many and (not self.several or len(callee) < 2):
             return self.call_each(callee, args, node)

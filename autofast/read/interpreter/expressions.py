@@ -33,8 +33,10 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_of,
     const,
     one,
+    only,
     ordered,
 )
 from autofast.model.values import things as values
@@ -279,7 +281,7 @@ class Expressions(Binding):
             return module_parts.joined(self, node, both)
         if isinstance(node.op, (ast.Add, ast.Mult)) and any(_is_row(t) for t in (*left, *right)):
             return values(self.joined_rows(node, left, right))
-        if isinstance(node.op, ast.BitOr) and any(isinstance(t, Dict) for t in (*left, *right)):
+        if isinstance(node.op, ast.BitOr) and any_of((*left, *right), Dict):
             made, past = begun(self, node)
             for side in (left, right):
                 for thing in ordered(side):
@@ -376,7 +378,7 @@ class Expressions(Binding):
         record.is_generator = True
         if node.value is not None:
             record.yields = join(record.yields, self.expr(node.value, env))
-        record.contexts += [f for f in self.stack[record.depth :] if isinstance(f, WithFrame)]
+        record.contexts += only(self.stack[record.depth :], WithFrame)
         return values(Const(None), Unknown("what is sent to a generator"))
 
     def expr_YieldFrom(self, node: ast.YieldFrom, env: Env) -> Values:
@@ -534,7 +536,7 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 def _has_walrus(node: ast.expr) -> bool:
     known: bool | None = getattr(node, "_af_has_walrus", None)
     if known is None:
-        known = node._af_has_walrus = any(isinstance(n, ast.NamedExpr) for n in walk(node))  # type: ignore[attr-defined]
+        known = node._af_has_walrus = any_of(walk(node), ast.NamedExpr)  # type: ignore[attr-defined]
     return known
 
 
@@ -547,7 +549,7 @@ def _is_row(thing: Thing) -> bool:
 def _added(left: Values, right: Values) -> Values:
     """The strings that ``a + b`` may be, where each is one of a few constants; empty otherwise."""
     sides = [[t.value for t in ordered(side) if isinstance(t, Const)] for side in (left, right)]
-    known = [[v for v in side if isinstance(v, str)] for side in sides]
+    known = [only(side, str) for side in sides]
     if [len(side) for side in known] != [len(left), len(right)]:
         return NOTHING
     if len(left) * len(right) > MOST_ITEMS:

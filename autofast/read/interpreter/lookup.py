@@ -43,6 +43,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_of,
     certainly,
     const,
     ordered,
@@ -121,7 +122,7 @@ class Lookup(Core):
         """The value of a name of ``scope``; where anything may have been set, constants and what
         functions rebind are not known.
         """
-        if scope.opaque and (any(isinstance(t, Const) for t in found) or name in scope.rebound):
+        if scope.opaque and (any_of(found, Const) or name in scope.rebound):
             return found | values(Unknown(scope.opaque))
         return found
 
@@ -212,7 +213,7 @@ class Lookup(Core):
         if not found and (member := thing.cls.find(name)):
             found = self.bind_members(member, thing, node)
         if found:
-            data = thing.open and not any(isinstance(t, (Func, Bound)) for t in found)
+            data = thing.open and not any_of(found, Func, Bound)
             return found | (values(Unknown(thing.open)) if data else NOTHING)
         if thing.cls.find("__getattr__") and not name.startswith("__"):
             return self.call_method_of(thing, "__getattr__", [values(Const(name))], node)

@@ -38,7 +38,9 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_of,
     const,
+    only,
     ordered,
 )
 from autofast.model.values import things as values
@@ -115,7 +117,7 @@ class Statements(Binding):
 
     def extended(self, node: ast.AugAssign, old: Values, right: Values) -> Values:
         """``layers += [a, b]`` on lists, also of modules; empty where neither side is one."""
-        if isinstance(node.op, ast.BitOr) and any(isinstance(t, Dict) for t in old):
+        if isinstance(node.op, ast.BitOr) and any_of(old, Dict):
             for thing in self.choices(old):
                 if isinstance(thing, Dict):
                     for other in right:
@@ -206,7 +208,7 @@ class Statements(Binding):
                 found = made if len(own) == len(decorator) and made else made | found
             if any(isinstance(t, Ref) and t.name in model_zoo.REGISTERS for t in decorator):
                 model_zoo.register(self, node.name, found)
-            if any(isinstance(t, Unknown) for t in decorator) and isinstance(node, ast.FunctionDef):
+            if any_of(decorator, Unknown) and isinstance(node, ast.FunctionDef):
                 found |= values(
                     Unknown(f"`{node.name}` is decorated by something that is not known")
                 )
@@ -225,7 +227,7 @@ class Statements(Binding):
             return False
         held = [t for found in func.env.vars.values() for t in found]
         held += [decorator.this] if isinstance(decorator, Bound) else []
-        owners = [t for t in held if isinstance(t, Inst)]  # the registry
+        owners = only(held, Inst)  # the registry
         key = (id(func.node), *owners)
         self.registered[key] = self.registered.get(key, 0) + 1
         if self.registered[key] <= MOST_CALLEES:

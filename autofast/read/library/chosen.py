@@ -34,8 +34,11 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    all_of,
+    any_of,
     const,
     one,
+    only,
     ordered,
 )
 from autofast.model.values import things as values
@@ -66,7 +69,7 @@ def member(interp: Core, module: Module, name: Setting | Arg, node: ast.AST | No
     """
     default = text_of(name)
     first = module.env.vars.get(default, NOTHING)
-    if not first or module.env.opaque or any(isinstance(t, Ref) for t in first):
+    if not first or module.env.opaque or any_of(first, Ref):
         return any_member(module, name) | values(COMPUTED)
     interp.attribute(module, default, node)
     others = [t for found in module.env.vars.values() for t in ordered(found) if t not in first]
@@ -104,7 +107,7 @@ def one_of(several: Iterable[Thing]) -> Values:
     """A module or dataset of which nothing else is known, for one of many classes of the project;
     where these may compute gradients themselves, or keep what they compute, nothing is known.
     """
-    classes = [t for t in several if isinstance(t, Cls)]
+    classes = only(several, Cls)
     kinds = {name for t in classes for name in t.external & (MODULE_BASES | DATASET_BASES)}
     harmless = not any(
         OWN_GRADIENTS.search(source_of(t.node).text)
@@ -146,7 +149,7 @@ def parts_of_name(
         row = one(args.positional[0].values)
         parts = row.exact if isinstance(row, Seq) else None
         names = [one(part) for part in parts or ()]
-        if not names or not all(isinstance(t, (Const, Setting)) for t in names):
+        if not names or not all_of(names, Const, Setting):
             return None
         like = next((t for t in names if isinstance(t, Setting)), Const(""))
         return values(replace(like, value=".".join(map(text_of, filter(None, names)))))

@@ -23,6 +23,8 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    all_of,
+    any_of,
     const,
     one,
     ordered,
@@ -180,7 +182,7 @@ def is_settings(thing: Dict) -> bool:
 
 def _constants(owner: Thing) -> list[str]:
     attrs = owner.attrs if isinstance(owner, (Inst, Ext)) else {}
-    return [key for key, found in attrs.items() if any(isinstance(t, Const) for t in found)]
+    return [key for key, found in attrs.items() if any_of(found, Const)]
 
 
 def dict_method(
@@ -314,7 +316,7 @@ def extend(interp: Core, seq: Seq, found: Values) -> None:
     """
 
     single = one(found)
-    looped = any(isinstance(f, LoopFrame) for f in seq.made)
+    looped = any_of(seq.made, LoopFrame)
     if (
         isinstance(single, Seq)
         and single.exact is not None
@@ -429,7 +431,7 @@ def field_names(interp: Core, kind: Ext) -> tuple[str, ...]:
         plain = tuple(const(part) for part in several.exact)
     if isinstance(plain, str):
         plain = tuple(plain.replace(",", " ").split())
-    known = isinstance(plain, tuple) and all(isinstance(part, str) for part in plain)
+    known = isinstance(plain, tuple) and all_of(plain, str)
     return plain if known else ()
 
 

@@ -22,6 +22,7 @@ from autofast.model.values import (
     Tensor,
     Thing,
     Values,
+    only,
     ordered,
     result_of,
 )
@@ -88,7 +89,7 @@ def run_hooks(interp: Core) -> None:
             and isinstance(thing, (Ext, Inst))
             and thing.args is not None
         ):
-            models = [t for t in ordered(given(thing.args, "model")) if isinstance(t, Inst)]
+            models = only(ordered(given(thing.args, "model")), Inst)
             interp.__dict__.setdefault("_given_models", []).extend(models)
             found.update((id(t.cls), t.cls) for t in models)
             _fetch(interp, thing.args)

@@ -30,6 +30,7 @@ from autofast.model.values import (
     Unknown,
     Values,
     const,
+    only,
     ordered,
 )
 from autofast.model.values import things as values
@@ -199,7 +200,7 @@ def element(interp: Core, thing: Thing, index: int | None) -> Values:
 
 def made_with(loader: Ext | Inst) -> tuple[Arguments | None, ast.AST | None]:
     """What a DataLoader was made with, and where; its ``collate_fn`` may have been set later."""
-    inner = [t for t in loader.attrs.get("__loader__", NOTHING) if isinstance(t, Ext)]
+    inner = only(loader.attrs.get("__loader__", NOTHING), Ext)
     args, node = (inner[0].args, inner[0].node) if inner else (loader.args, loader.node)
     set_later = loader.attrs.get("collate_fn", NOTHING)
     if args is not None and set_later and set_later != args.get(6, "collate_fn"):
@@ -254,7 +255,7 @@ def batch_of(interp: Core, loader: Thing) -> Values:
 
 def _folded(batches: Values) -> Values:
     """Of many dicts, as many datasets make them one of which is chosen, one that may be each."""
-    several = [t for t in ordered(batches) if isinstance(t, Dict)]
+    several = only(ordered(batches), Dict)
     if len(several) <= FEW:
         return batches
     one = Dict(None, open=next((t.open for t in several if t.open), ""))

@@ -29,6 +29,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    certainly,
     const,
     result_of,
 )
@@ -81,7 +82,7 @@ def _settings(interp: Core, name: str, args: Arguments, node: ast.AST | None) ->
         return values(dict_of(interp, node, args))
     first = first_of(args)
     given = first or args.get(0, "stream") | args.get(0, "fp")
-    if given and all(isinstance(t, (Dict, Seq, Setting)) for t in given):
+    if certainly(given, Dict, Seq, Setting):
         return given
     loaded = NOTHING.union(*(_loaded(interp, t, LOADERS.get(name, ()), node) for t in given))
     return loaded or (None if name in WRAPPERS else values(result_of(name)))
@@ -90,7 +91,7 @@ def _settings(interp: Core, name: str, args: Arguments, node: ast.AST | None) ->
 def _joined(args: Arguments) -> Values:
     """What ``os.path.join`` gives: the path where all parts are constants, else the last part."""
     parts = [const(g.values) for g in args.positional]
-    if parts and all(isinstance(part, str) for part in parts):
+    if certainly(parts, str):
         return values(Const("/".join(parts)))
     return args.positional[-1].values if args.positional else NOTHING
 

@@ -24,6 +24,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_of,
     const,
     one,
     ordered,
@@ -90,7 +91,7 @@ def given_parts(args: Arguments) -> tuple[dict[str, Values], Values]:
             named.update((str(k), found) for k, found in pairs)
         elif isinstance(held, Seq) and held.exact is not None:
             named.update((str(i), found) for i, found in enumerate(held.exact))
-        elif any(isinstance(t, (Seq, Dict)) for t in part.values):
+        elif any_of(part.values, Seq, Dict):
             for thing in part.values:
                 rest |= thing.any() if isinstance(thing, (Seq, Dict)) else values(thing)
         else:
@@ -202,7 +203,7 @@ def _is_loose(interp: Core, thing: Inst | Ext) -> bool:
 
 def _may_be_many(interp: Core, thing: Inst | Ext) -> bool:
     """Whether what happens to it here may not happen, or not to it, or several times."""
-    return any(isinstance(f, LoopFrame) for f in thing.made) or interp.weak(thing.made)
+    return any_of(thing.made, LoopFrame) or interp.weak(thing.made)
 
 
 def children(interp: Core, thing: Inst | Ext, node: ast.AST | None) -> Values:

@@ -24,6 +24,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_of,
     joined,
     ordered,
     result_of,
@@ -100,7 +101,7 @@ def _type(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Val
     if len(args.positional) == 3:
         return plain(interp, name, args, node)
     things = first_of(args)
-    if len(args.positional) != 1 or not any(isinstance(t, (Inst, Seq, Dict)) for t in things):
+    if len(args.positional) != 1 or not any_of(things, Inst, Seq, Dict):
         return None
     return frozenset(map(_type_of, things))
 

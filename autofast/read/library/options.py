@@ -29,7 +29,10 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    all_of,
+    any_of,
     const,
+    only,
     ordered,
 )
 from autofast.model.values import things as values
@@ -146,7 +149,7 @@ def run_commands(interp: Core, group: Thing, node: ast.AST | None) -> None:
 
 def of_field(cls: Cls, name: str, default: Values, node: ast.AST | None) -> Arg | None:
     """The option that a field of a dataclass is; None where its default is made anew each time."""
-    if not isinstance(node, ast.Call) or not all(isinstance(t, Const) for t in default):
+    if not isinstance(node, ast.Call) or not all_of(default, Const):
         return None
     written = (s for base in (cls, *cls.ancestors()) for s in base.node.body)
     said = (s.value for s in written if isinstance(s, ast.AnnAssign) and is_name(s.target, name))
@@ -231,9 +234,7 @@ def chosen(
     project; nothing for any other option.
     """
     text = Given(values(replace(option, default=NOTHING)), None)
-    if (kind := args.named.get("type")) is not None and all(
-        isinstance(t, Func) for t in kind.values
-    ):
+    if (kind := args.named.get("type")) is not None and all_of(kind.values, Func):
         found = _maybe(interp, kind.values, Arguments(None, [text]), node)
         plain = [t for t in option.default if isinstance(t, Const) and isinstance(t.value, str)]
         default = option.default - frozenset(plain) - {Const(None)}
@@ -246,7 +247,7 @@ def chosen(
     else:
         return NOTHING
     both = found | (default - {Const(None)})
-    named = found and all(isinstance(t, (Cls, Func, Ref, Partial)) for t in both)
+    named = found and all_of(both, Cls, Func, Ref, Partial)
     return found | default if named else NOTHING
 
 
@@ -322,7 +323,7 @@ def _set_defaults(interp: Core, this: Ext | Inst, args: Arguments) -> None:
                 weak = interp.weak(this.made) or not given.sure
                 default = option.default | given.values if weak else given.values
                 this.attrs[f"{OPTION}{key}"] = values(replace(option, default=default))
-        if not any(isinstance(option, Arg) for option in declared):
+        if not any_of(declared, Arg):
             this.attrs[f"{OPTION}{key}"] = declared | given.values  # as of several subparsers
     if args.open:
         interp.open_attributes(this, "defaults of options are set that are not known")
@@ -336,7 +337,7 @@ def of_command(interp: Core, func: Func, parameter: str) -> Values:
     for written in getattr(func.node, "decorator_list", ()):
         if isinstance(written, ast.Call) and _is_option(interp, written):
             words = [const(interp.at.get(id(a), NOTHING)) for a in written.args]
-            names = [w for w in words if isinstance(w, str)]
+            names = only(words, str)
             plain = [n for n in names if not n.startswith("-")]
             if (plain[0] if plain else _name(names)) == parameter:
                 return values(_option_of(interp, written, parameter))

@@ -24,6 +24,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_of,
     const,
     result_of,
 )
@@ -56,7 +57,7 @@ def _gradient_mode(interp: Core, name: str, args: Arguments, node: ast.AST | Non
             unsure = flag is ... or interp.weak(())
             interp.grad_default = "maybe" if unsure else "on" if flag else "off"
     decorated = args.get(0, "func") if name == "torch.no_grad" else NOTHING
-    if any(isinstance(t, Func) for t in decorated):
+    if any_of(decorated, Func):
         return decorated
     return make(interp, name, args, node)
 

@@ -17,7 +17,7 @@ from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.limits import SCRIPT, WORK, TooLarge
 from autofast.model.script import Optimizer, Script, Sync, Transfer
 from autofast.model.source import Endless, Source, Told, nested_too_deeply
-from autofast.model.values import Cls, Ext, Inst, Seq, Tensor, Thing, Unknown, joined
+from autofast.model.values import Cls, Ext, Inst, Seq, Tensor, Thing, Unknown, any_of, joined
 from autofast.read.interpreter.interpreter import Again, Interpreter, TooDeep
 from autofast.read.library import determinism
 from autofast.read.library.frameworks import run_hooks
@@ -283,6 +283,4 @@ def _gates(frame: BranchFrame) -> bool:
     test = frame.node.test if isinstance(frame.node, (ast.If, ast.IfExp)) else None
     if test is None:
         return True
-    return any(
-        isinstance(n, (ast.Mod, ast.Gt, ast.GtE, ast.Lt, ast.LtE, ast.Eq)) for n in ast.walk(test)
-    )
+    return any_of(ast.walk(test), ast.Mod, ast.Gt, ast.GtE, ast.Lt, ast.LtE, ast.Eq)

@@ -32,6 +32,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    only,
     ordered,
 )
 from autofast.read.state.core import Core
@@ -258,11 +259,11 @@ def collating(interp: Core, found: Values) -> Walk:
     funcs: list[Func] = []
     for thing in found:
         if isinstance(thing, Partial):
-            funcs += [t for t in thing.func if isinstance(t, Func)]
+            funcs += only(thing.func, Func)
         elif isinstance(thing, (Func, Bound)):
             funcs.append(thing.func if isinstance(thing, Bound) else thing)
         elif isinstance(thing, Inst):
-            funcs += [t for t in thing.cls.find("__call__") or () if isinstance(t, Func)]
+            funcs += only(thing.cls.find("__call__") or (), Func)
     walk = Walk(interp, funcs)
     if any(isinstance(t, Ext) and t.name.startswith("transformers.DataCollator") for t in found):
         walk.random.add("torch")  # some of them mask words at random
@@ -294,7 +295,7 @@ def transform_randomness(interp: Core, transforms: Values) -> tuple[frozenset[st
             draws |= Walk(interp, [thing]).random
         elif isinstance(thing, Inst):
             call = thing.cls.find("__call__") or thing.cls.find("forward") or frozenset()
-            draws |= Walk(interp, [f for f in call if isinstance(f, Func)]).random
+            draws |= Walk(interp, only(call, Func)).random
         elif isinstance(thing, Unknown):
             draws.add("unknown")
             unknown = thing.why

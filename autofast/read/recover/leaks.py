@@ -36,6 +36,8 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    all_of,
+    any_of,
     const,
 )
 from autofast.ops import is_in_place
@@ -181,13 +183,13 @@ class Leaks(ValueFlow[None]):
         return why or (Verdict.STOPS if fresh else Verdict.GOES_ON)
 
     def is_tensor(self, node: ast.expr) -> bool:
-        return any(isinstance(t, (Tensor, Unknown)) for t in self.script.values(node))
+        return any_of(self.script.values(node), Tensor, Unknown)
 
     def is_plain(self, expr: ast.expr) -> bool:
         """Certainly a tensor or a number: what is computed of it outside is a tensor like any
         other.
         """
-        return all(isinstance(t, (Tensor, Const, Num)) for t in self.script.values(expr))
+        return all_of(self.script.values(expr), Tensor, Const, Num)
 
     # ---------------------------------------------------------------------------------------- calls
     def given(self, use: Usage, callee: Thing, context: None) -> Answer:
@@ -220,7 +222,7 @@ class Leaks(ValueFlow[None]):
             return f"{at(expr)} makes it a part of an object"
         if name.startswith("torch.") and writes(name, call):
             return f"`{text}` changes it in place ({at(expr)})"
-        if name.startswith("torch.") and any(isinstance(t, Ext) for t in self.script.values(call)):
+        if name.startswith("torch.") and any_of(self.script.values(call), Ext):
             return f"`{text}` keeps it ({at(expr)})"
         if name.split(".")[0] in PASS_ON:
             return f"`{text}` passes it on ({at(expr)})"
@@ -327,7 +329,7 @@ class Leaks(ValueFlow[None]):
                 and not self.region.holds(node)
             ):
                 found = self.script.values(node.value)
-                mine = thing in found or module and any(isinstance(t, Unknown) for t in found)
+                mine = thing in found or module and any_of(found, Unknown)
                 if mine and (why := self.follow(node, None)):
                     return f": {why}"
         return ""

@@ -10,7 +10,7 @@ from autofast.model.kinds import is_autocast, is_optimizer, is_scaler, is_schedu
 from autofast.model.script import Backward, Script, Step, Update
 from autofast.model.source import function_of
 from autofast.model.syntax import LOOPS
-from autofast.model.values import Const, Ext, Tensor, Thing, Unknown, const
+from autofast.model.values import Const, Ext, Tensor, Thing, Unknown, const, only
 from autofast.read.library import apex
 
 CLIPS = tuple(
@@ -97,7 +97,7 @@ def _backwards(script: Script) -> list[Backward]:
             if isinstance(node.func, ast.Attribute)
             else node.func
         )
-        tensors = [t for t in receivers if isinstance(t, Tensor)]
+        tensors = only(receivers, Tensor)
         backward = Backward(node, expr, site, framework=framework, tensors=tensors)
         _peel(script, backward)
         backward.double = any(

@@ -20,7 +20,7 @@ from autofast.model.calls import items_of, spread_out
 from autofast.model.script import Script
 from autofast.model.source import at, nodes_in
 from autofast.model.syntax import SEQUENCES, is_constant
-from autofast.model.values import Ext, Tensor, const, library_name
+from autofast.model.values import Ext, Tensor, const, library_name, only
 from autofast.rule import Refusal
 from autofast.techniques.attention.written_out import Attention, Mask
 
@@ -227,7 +227,7 @@ def _is_square(cut: ast.expr) -> bool:
     rest = [p for p in parts if p not in new]
     if any(not isinstance(p, ast.Slice) or p.step is not None for p in rest):
         return False
-    cuts = [p for p in rest if isinstance(p, ast.Slice)]
+    cuts = only(rest, ast.Slice)
     if any(not (p.lower is None or is_constant(p.lower, 0)) for p in cuts):
         return False
     ends = [p.upper for p in cuts]

@@ -27,6 +27,7 @@ from autofast.model.values import (
     Tensor,
     Unknown,
     Values,
+    any_of,
     const,
     why_unknown,
 )
@@ -96,9 +97,7 @@ def _inputs(script: Script, model: Model, code: Code) -> str:
         for values in (g.values for g in given):
             if any(isinstance(t, Inst) and not is_module(t) for t in values):
                 return f"its input on {at(site.node)} is no plain tensor"
-            if any(isinstance(t, Num) for t in values) and not any(
-                isinstance(t, Tensor) for t in values
-            ):
+            if any_of(values, Num) and not any_of(values, Tensor):
                 return f"{at(site.node)} gives it a number: it is compiled again where that changes"
             if any(isinstance(t, Seq) and t.items is None and t.kind == "list" for t in values):
                 return f"{at(site.node)} gives it a list, whose length may be another in each batch"
@@ -277,7 +276,7 @@ def _operands(test: ast.expr) -> Iterator[ast.expr]:
         case ast.UnaryOp(op=ast.Not(), operand=inner):
             yield from _operands(inner)
         case ast.Compare(left=left, ops=ops, comparators=others):
-            if not any(isinstance(op, IDENTITY) for op in ops):
+            if not any_of(ops, IDENTITY):
                 yield from (left, *others)
         case _:
             yield test

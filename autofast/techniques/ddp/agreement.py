@@ -17,7 +17,7 @@ from autofast.model.events import Occurrence
 from autofast.model.script import Script
 from autofast.model.source import at, enclosing, nodes_in, parent_of, statement_of, within_statement
 from autofast.model.syntax import COMPREHENSIONS, is_attribute, is_read, is_stored
-from autofast.model.values import Const, Ext, Func, Inst, Num, Ref, Seq, Tensor, Thing
+from autofast.model.values import Const, Ext, Func, Inst, Num, Ref, Seq, Tensor, Thing, only
 from autofast.ops import draws, is_in_place
 from autofast.rule import Refusal
 from autofast.techniques.ddp.setup import Extent
@@ -99,7 +99,7 @@ def _is_sorted(script: Script, node: ast.AST) -> bool:
             return True
     match statement_of(node):
         case ast.Assign(targets=targets):
-            kept = [t for t in targets if isinstance(t, ast.Name)]
+            kept = only(targets, ast.Name)
             return any(_is_sorted_later(script.analysis(Flow), t) for t in kept)
     return False
 

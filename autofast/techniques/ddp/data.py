@@ -8,7 +8,7 @@ from autofast.facts.loaders import given, managed, whole_batches
 from autofast.model.calls import is_name
 from autofast.model.script import Loader, Script, Step
 from autofast.model.source import at, function_of
-from autofast.model.values import Const, Ext, Given, const, ordered
+from autofast.model.values import Const, Ext, Given, all_of, const, ordered
 from autofast.rule import Refusal
 from autofast.write.share_helper import is_share
 
@@ -62,7 +62,7 @@ def size_of(script: Script, loader: Loader) -> Given | None:
 
 def _check_loader(script: Script, loader: Loader) -> None:
     where = at(loader.node)
-    if not all(isinstance(t, Ext) for t in loader.things):
+    if not all_of(loader.things, Ext):
         raise Refusal(f"the loader on {where} is of a class of its own")
     if managed(script, loader):
         raise Refusal("a framework gets the loader and shares its batches out itself")

@@ -22,7 +22,7 @@ from autofast.model.calls import call_of, is_method, items_of, keyword_of
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, parent_of, statement_of, within_statement
 from autofast.model.syntax import SIMPLE
-from autofast.model.values import Ext, const
+from autofast.model.values import Ext, any_of, const
 from autofast.rule import Refusal
 from autofast.techniques.ddp.names import Ranks
 
@@ -95,7 +95,7 @@ def _statement(effect: HostEffect) -> ast.stmt | None:
         raise Refusal(f"`{short(effect)}` on {at(node)} runs in an event loop")
     if isinstance(outer, ast.Expr):
         return outer
-    if any(isinstance(a, ALONE) for a in within_statement(node)):
+    if any_of(within_statement(node), ALONE):
         return None
     match statement_of(node):
         case ast.Expr(value=ast.Call()):

@@ -28,7 +28,7 @@ from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Backward, Script
 from autofast.model.source import at, function_of, nodes_in, parent_of
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Const, Dict, Ext, Inst, Num, Seq, Tensor, Thing
+from autofast.model.values import Const, Dict, Ext, Inst, Num, Seq, Tensor, Thing, any_of, only
 from autofast.rule import Refusal
 from autofast.techniques.ddp.samples import REDUCTIONS, TURNS, check_forward, first_dim, is_apart
 
@@ -175,7 +175,7 @@ class Loss(Losses):
         given = [unstarred(a) for a in expr.args]
         kinds = [self.shape(g, run) for g in (*given, *(k.value for k in expr.keywords))]
         flat = [k for kind in kinds for k in (kind if isinstance(kind, tuple) else (kind,))]
-        if any(isinstance(k, tuple) for k in flat):
+        if any_of(flat, tuple):
             raise unknown(expr)
         kind = each((k for k in flat if isinstance(k, Kind)), expr)
         return kind if kind is Kind.TURNED else Kind.ROWS
@@ -230,7 +230,7 @@ class Loss(Losses):
             for found in (kind, *others)
             for k in (found if isinstance(found, tuple) else (found,))
         ]
-        kinds = [k for k in flat if isinstance(k, Kind)]
+        kinds = only(flat, Kind)
         if len(kinds) < len(flat):
             return None
         if name in SHAPES | TURNS | JOINING and kinds and kinds[0] in EACH:

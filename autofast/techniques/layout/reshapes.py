@@ -17,7 +17,7 @@ from autofast.model.script import Script
 from autofast.model.source import at, function_of, nodes_in, parent_of
 from autofast.model.syntax import SEQUENCES, is_attribute, is_read
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Ext, Ref, Tensor, Thing, Unknown, Values, const
+from autofast.model.values import Ext, Ref, Tensor, Thing, Unknown, Values, any_of, const
 
 
 def reshapes(script: Script, code: Code, models: Values) -> Iterator[Edit] | str:
@@ -277,7 +277,7 @@ def _is_averaged(call: ast.Call) -> bool:
 
 
 def _may_be_tensor(found: Values) -> bool:
-    return any(isinstance(t, (Tensor, Unknown)) for t in found)
+    return any_of(found, Tensor, Unknown)
 
 
 def _gives_one_channel(callee: Thing) -> bool:

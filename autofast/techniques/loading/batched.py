@@ -14,7 +14,7 @@ from autofast.model.calls import receiver_of, short_name, taker_of
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import at, first_line, function_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES
-from autofast.model.values import Const, Ext, Thing, const
+from autofast.model.values import Const, Ext, Thing, all_of, const
 from autofast.write.imports import imported
 from autofast.write.share_helper import is_share
 from autofast.write.spelling import torch_in
@@ -53,7 +53,7 @@ def against(script: Script, loader: Loader) -> str:
     """Why batches must be collated item by item; empty where nothing speaks against."""
     if script.unread:
         return script.unread  # who looks at the loader may be missing
-    if not all(isinstance(t, Ext) for t in loader.things):
+    if not all_of(loader.things, Ext):
         return "the loader is of a class of its own"
     if managed(script, loader):
         return "a framework gets the loader and looks at its batch_size"

@@ -10,6 +10,7 @@ from itertools import count
 
 from autofast.model.script import Script
 from autofast.model.source import at
+from autofast.model.values import all_of
 from autofast.ops.families import SIGNS
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_values import (
@@ -272,7 +273,7 @@ class Arithmetic(Names):
         code = f"({one.code}) {sign} ({other.code})"
         if isinstance(one, Same) and isinstance(other, Same):
             return Same(code)
-        if sign in ON_DRAWS and all(isinstance(v, (Draw, Same)) for v in (one, other)):
+        if sign in ON_DRAWS and all_of((one, other), Draw, Same):
             return Draw(code, "bool")
         raise Refusal(f"{at(node)} has no form for batches")
 

@@ -28,7 +28,7 @@ from autofast.model.events import LoopFrame
 from autofast.model.script import Script
 from autofast.model.source import function_of, nodes_in, parent_of, source_of, statement_of
 from autofast.model.syntax import SEQUENCES, VARIABLES, is_read, is_stored
-from autofast.model.values import Arg, Const, Num, Ref, Tensor, certainly, const
+from autofast.model.values import Arg, Const, Num, Ref, Tensor, any_of, certainly, const
 from autofast.ops import reshapes
 from autofast.rule import Refusal
 from autofast.write.imports import module_in
@@ -317,7 +317,7 @@ def _library(script: Script, row: ast.Name) -> str:
         return ""
     if certainly(found, Tensor):
         return "torch"
-    return "" if any(isinstance(t, Tensor) for t in found) else "numpy"
+    return "" if any_of(found, Tensor) else "numpy"
 
 
 def _is(script: Script, func: ast.expr, name: str) -> bool:

@@ -33,6 +33,7 @@ from autofast.model.values import (
     Seq,
     Thing,
     Values,
+    all_of,
     certainly,
     const,
 )
@@ -217,7 +218,7 @@ class _Handling:
             case Act.HELD if isinstance(node, (ast.Tuple, ast.List, ast.Dict)):
                 return Verdict.GOES_ON
             case Act.TAKEN | Act.FILLED | Act.INDEXES | Act.LOOPED | Act.HELD:
-                several = all(isinstance(t, Seq) for t in self.script.values(use.expr))
+                several = all_of(self.script.values(use.expr), Seq)
                 return Verdict.GOES_ON if several else f"takes something out of `{text}`"
             case Act.TARGET | Act.BOUND | Act.RETURNED | Act.DROPPED | Act.TESTED:
                 return Verdict.GOES_ON

@@ -15,7 +15,7 @@ from autofast.flow.reflection import showing
 from autofast.model.calls import literal_of, spreads
 from autofast.model.script import Loader, Script
 from autofast.model.source import at, live, source_of, statement_of
-from autofast.model.values import Const, Ext, Ref, Seq, Thing, Unknown, Values, const, one
+from autofast.model.values import Const, Ext, Ref, Seq, Thing, Unknown, Values, const, one, only
 from autofast.rule import Refusal
 from autofast.techniques.transfers.byte_batches import Items, Key
 from autofast.write.imports import imported
@@ -313,8 +313,8 @@ def _transformed(script: Script, getitem: ast.FunctionDef) -> tuple[Key, ast.Cal
 def _returned(getitem: ast.FunctionDef) -> list[tuple[Key, ast.expr]]:
     """What a plain ``__getitem__`` gives, where that stands in one place: its parts, by their
     keys."""
-    match [n for n in live(getitem) if isinstance(n, ast.Return)]:
-        case [ast.Return(value=value) as only] if only is getitem.body[-1]:
+    match only(live(getitem), ast.Return):
+        case [ast.Return(value=value) as single] if single is getitem.body[-1]:
             if getitem.decorator_list or showing(getitem):
                 return []
         case _:

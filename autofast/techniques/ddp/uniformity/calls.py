@@ -11,7 +11,19 @@ from autofast.facts.host_io import ASKS, READS, name_of
 from autofast.model.calls import arguments_of, keyword_of, receiver_of
 from autofast.model.kinds import is_module
 from autofast.model.syntax import SEQUENCES
-from autofast.model.values import Dict, Ext, Inst, Method, Ref, Seq, Tensor, Thing, Unknown, const
+from autofast.model.values import (
+    Dict,
+    Ext,
+    Inst,
+    Method,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    all_of,
+    const,
+)
 from autofast.rule import Refusal
 from autofast.techniques.ddp.uniformity.kinds import (
     BATCH,
@@ -164,7 +176,7 @@ class LibraryCalls(Tensors):
         return EQUAL
 
     def _surely_rows(self, expr: ast.expr) -> bool:
-        return all(isinstance(t, Tensor) for t in self.things(expr))
+        return all_of(self.things(expr), Tensor)
 
     def _torch(self, name: str, last: str, call: Called) -> Kind:
         args, wholes = call.args, call.wholes
