@@ -12,7 +12,7 @@ from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame
 from autofast.model.script import Script
 from autofast.model.source import at
-from autofast.model.values import Ext, any_of
+from autofast.model.values import Ext, any_of, one
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.write.arguments import room
 
@@ -76,7 +76,7 @@ def _of_this_run(script: Script, load: ast.AST) -> bool:
             case ast.Name():
                 made = {d.value for d in script.analysis(Flow).reaching(given)}
                 plain = {m for m in made if not isinstance(m, ast.Constant)}  # None at first
-                given = plain.pop() if len(plain) == 1 else None
+                given = one(plain)
             case _:
                 return False
     return False

@@ -21,6 +21,7 @@ from autofast.flow.scopes import own_nodes, variables_of
 from autofast.model.calls import arguments_of, is_name, keyword_of
 from autofast.model.contents import elements
 from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence
+from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES, is_attribute, is_number, is_stored, is_text
@@ -44,6 +45,7 @@ from autofast.model.values import (
     certainly,
     const,
     consts,
+    is_named,
     library_names,
 )
 from autofast.ops import is_in_place, is_view
@@ -89,7 +91,7 @@ def learned(script: Script, expr: ast.expr) -> str:
             ) if may_be(script, script.values(target), expr):
                 return f"may need a gradient ({at(node)})"
             case ast.Call(func=func, args=[*_, data], keywords=keywords) if any(
-                isinstance(t, (Ref, Method)) and t.name.rsplit(".", 1)[-1] in KEEPING
+                isinstance(t, (Ref, Method)) and last_part(t.name) in KEEPING
                 for t in script.values(func)
             ) and not any(k.arg == "requires_grad" and is_false(k.value) for k in keywords):
                 if not script.analysis(Memory).is_fresh(data) and may_be(
@@ -263,7 +265,7 @@ def _is_wrapped(name: ast.Name) -> bool:
     return (
         isinstance(call, ast.Call)
         and name is not call.func
-        and ast.unparse(call.func).rsplit(".", 1)[-1] in SHARING
+        and last_part(ast.unparse(call.func)) in SHARING
     )
 
 
@@ -292,7 +294,7 @@ def _hands_memory_on(script: Script) -> bool:
 
 def _may_share(script: Script, thing: Thing, made: set[int], arrays: bool) -> bool:
     if isinstance(thing, Tensor):
-        if any(isinstance(m, Ext) and m.name in PASSING for m in thing.models):
+        if any(is_named(m, Ext, PASSING) for m in thing.models):
             return True
         if thing.param or thing.grad or thing.loss or thing.models:
             return False

@@ -108,7 +108,7 @@ def _array_of(script: Script, expr: ast.expr) -> Array | None:
     found = script.values(expr)
     if certainly(found, Tensor):
         types = {OF_TENSORS.get(t.dtype, "") for t in found if isinstance(t, Tensor)}
-        return Array(types.pop() if len(types) == 1 else "", tensor=True)
+        return Array(one(types, ""), tensor=True)
     match expr:
         case ast.Name() if parts := _taken_apart(script, expr):
             rows = _joined(parts, script)
@@ -375,7 +375,7 @@ def constant(script: Script, expr: ast.expr) -> Array | None:
     all along: ``MEAN = np.array([0.5, 0.4])``.
     """
     found = {_written_out(script, e) if e is not None else None for e in _held(script, expr)}
-    return found.pop() if len(found) == 1 else None
+    return one(found)
 
 
 def _held(script: Script, expr: ast.expr) -> list[ast.expr | None]:

@@ -42,6 +42,7 @@ from autofast.model.values import (
     are_numbers,
     certainly,
     const,
+    is_named,
     library_name,
     one,
 )
@@ -403,7 +404,7 @@ def _readers(arguments: Arguments, things: list[Ext]) -> list[ast.expr] | None:
     for thing in given_.values:
         if thing in things:
             found.append(given_.expr)
-        elif isinstance(thing, Ext) and thing.name in (SPLIT, "torch.utils.data.Subset"):
+        elif is_named(thing, Ext, (SPLIT, "torch.utils.data.Subset")):
             if (inner := _readers(thing.args, things)) is None:
                 return None
             found += inner

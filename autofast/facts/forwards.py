@@ -23,7 +23,7 @@ from autofast.model.script import Evaluation, Script, Step
 from autofast.model.source import nodes_in, statement_of
 from autofast.model.syntax import ASSIGNMENTS, LOOPS, SIMPLE, VARIABLES, is_read, is_stored
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Inst, Method, Ref, Tensor, Thing, all_of, only
+from autofast.model.values import Inst, Method, Ref, Tensor, Thing, all_of, is_named, only
 from autofast.read.recover.eval_mode import switched_above
 
 
@@ -377,9 +377,9 @@ def is_measured(script: Script, evaluation: Evaluation) -> bool:
 def _measured_by(script: Script, call: ast.Call) -> Iterator[Tensor]:
     """The tensors that a call takes the largest of, or compares."""
     for callee in script.values(call.func):
-        if isinstance(callee, Method) and callee.name in MEASURES:
+        if is_named(callee, Method, MEASURES):
             yield from tensors_in(frozenset({callee.this}))
-        elif isinstance(callee, Ref) and callee.name in {f"torch.{m}" for m in MEASURES}:
+        elif is_named(callee, Ref, {f"torch.{m}" for m in MEASURES}):
             yield from tensors_in(*(script.values(a) for a in call.args[:1]))
 
 

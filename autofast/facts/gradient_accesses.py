@@ -17,6 +17,7 @@ from autofast.model.calls import arguments_of, is_name, short_name, unstarred
 from autofast.model.contents import opened, unwrapped
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_optimizer
+from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, enclosing, function_of, holds, parent_of
 from autofast.model.syntax import DEFS, VARIABLES, is_attribute, is_constant, is_stored, is_text
@@ -413,7 +414,7 @@ def _is_harmless(callee: Thing) -> bool:
     if isinstance(callee, (Func, Bound, Cls, Inst, Const)):
         return True
     if isinstance(callee, Ref):
-        return callee.name.startswith(HARMLESS) or callee.name.rsplit(".", 1)[-1][:1].isupper()
+        return callee.name.startswith(HARMLESS) or last_part(callee.name)[:1].isupper()
     if isinstance(callee, Method):
         this = callee.this
         return isinstance(this, (Seq, Dict, Tensor, Const)) or (

@@ -17,7 +17,7 @@ from autofast.model.kinds import is_optimizer
 from autofast.model.script import Script, Update
 from autofast.model.source import at
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Ext, Inst, Ref, Thing, all_of, const
+from autofast.model.values import Ext, Inst, Ref, Thing, all_of, const, is_named
 from autofast.read.recover.steps import CLIPS
 from autofast.rule import Refusal
 
@@ -153,4 +153,4 @@ PASSING = frozenset(f"builtins.{n}" for n in ("list", "tuple", "filter", "iter",
 def _only_passes(script: Script, func: ast.expr) -> bool:
     """Whether a function gives nothing but what it is given."""
     found = script.values(func)
-    return bool(found) and all(isinstance(t, Ref) and t.name in PASSING for t in found)
+    return bool(found) and all(is_named(t, Ref, PASSING) for t in found)

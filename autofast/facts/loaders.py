@@ -34,6 +34,7 @@ from autofast.model.values import (
     Values,
     all_of,
     const,
+    is_named,
     ordered,
 )
 from autofast.read.library.frameworks import is_lightning
@@ -148,7 +149,7 @@ def own_order(loader: Loader) -> str:
     for name in ("sampler", "batch_sampler"):
         argument = given(loader, name)
         for thing in argument.values if argument is not None else ():
-            known = isinstance(thing, Ext) and thing.name in SAMPLERS | OF_RANKS
+            known = is_named(thing, Ext, SAMPLERS | OF_RANKS)
             if thing != Const(None) and not known:
                 return f"the loader has a {name} of its own"
     return ""
@@ -326,8 +327,7 @@ def _in_loop(stack: Stack) -> bool:
 
 def _is_iter(script: Script, expr: ast.expr) -> bool:
     return isinstance(expr, ast.Call) and any(
-        (isinstance(t, Ref) and t.name in ("builtins.iter", "builtins.enumerate"))
-        or (isinstance(t, Method) and t.name == "__iter__")
+        is_named(t, Ref, ("builtins.iter", "builtins.enumerate")) or is_named(t, Method, "__iter__")
         for t in script.values(expr.func)
     )
 

@@ -25,6 +25,7 @@ from autofast.model.values import (
     Thing,
     all_of,
     any_of,
+    is_named,
     library_names,
 )
 from autofast.ops import is_in_place, is_view
@@ -218,7 +219,7 @@ class Uses:
         methods = {t.name for t in found if isinstance(t, Method)}
         if methods and methods <= LIKE and all_of(found, Method):
             return False
-        adds = [t.this for t in found if isinstance(t, Method) and t.name in ADDERS]
+        adds = [t.this for t in found if is_named(t, Method, ADDERS)]
         if adds and len(adds) == len(found):
             self.gathered |= {id(t) for t in adds if isinstance(t, Seq)}
             return True

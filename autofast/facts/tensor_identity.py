@@ -31,6 +31,7 @@ from autofast.model.values import (
     any_of,
     certainly,
     const,
+    is_named,
     library_names,
 )
 from autofast.ops import is_in_place, may_share, op, reshapes
@@ -211,7 +212,7 @@ class Plainness:
 
     def _is_stacked(self, expr: ast.expr) -> bool:
         called = self.script.called(expr)
-        return bool(called) and all(isinstance(t, Ref) and t.name in STACKS for t in called)
+        return bool(called) and all(is_named(t, Ref, STACKS) for t in called)
 
     def _is_given_new(self, name: ast.Name) -> bool:
         statement = parent_of(name)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from autofast.flow.scopes import parameters
 from autofast.model.calls import is_name, names_in
 from autofast.model.kinds import is_module
+from autofast.model.names import last_part
 from autofast.model.source import at, children, holds, nodes_in, walk
 from autofast.model.syntax import is_stored
 from autofast.model.values import (
@@ -22,6 +23,7 @@ from autofast.model.values import (
     Unknown,
     all_of,
     any_of,
+    is_named,
     only,
 )
 from autofast.read.library.module_parts import MORE
@@ -58,9 +60,7 @@ def parameters_of(module: Thing) -> Iterator[tuple[Key, str]]:
         if isinstance(part, (Seq, Dict)):
             todo.extend(part.any())
         elif isinstance(part, Inst) and is_module(part):
-            if "?" in part.cls.external or any(
-                n.rsplit(".", 1)[-1] in HOLDERS for n in part.cls.external
-            ):
+            if "?" in part.cls.external or any(last_part(n) in HOLDERS for n in part.cls.external):
                 raise Refusal(f"what parameters {part.cls.node.name} has is not known")
             if any_of(part.attrs.get(MORE, ()), Unknown):
                 raise Refusal(f"what parameters {part.cls.node.name} has is not known")
@@ -68,7 +68,7 @@ def parameters_of(module: Thing) -> Iterator[tuple[Key, str]]:
                 if any(isinstance(t, Tensor) and t.param == "param" for t in found):
                     yield (id(part), name), f"{part.cls.node.name}.{name}"
                 todo.extend(t for t in found if is_module(t) or isinstance(t, (Seq, Dict)))
-        elif isinstance(part, Ext) and part.name in CONTAINERS:
+        elif is_named(part, Ext, CONTAINERS):
             if part.args.loose is None:
                 todo.extend(_held(part))
             else:
@@ -78,7 +78,7 @@ def parameters_of(module: Thing) -> Iterator[tuple[Key, str]]:
                     for key, name in parameters_of(held)
                 )
         elif isinstance(part, Ext) and is_module(part):
-            short = part.name.rsplit(".", 1)[-1]
+            short = last_part(part.name)
             if short not in HOLDERS | WITHOUT or not part.name.startswith("torch.nn."):
                 raise Refusal(f"which parameters {short} uses in each step is not known")
             if "bidirectional" in part.args.named:
@@ -107,7 +107,7 @@ def _held(container: Ext) -> list[Thing]:
     opened = container.args.open and not listed
     if opened or not all(is_module(t) or isinstance(t, (Seq, Dict)) for t in held):
         raise Refusal(
-            f"what {container.name.rsplit('.', 1)[-1]} of {at(container.node)} holds is not known"
+            f"what {last_part(container.name)} of {at(container.node)} holds is not known"
         )
     return held
 

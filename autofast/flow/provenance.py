@@ -24,6 +24,7 @@ from autofast.model.values import (
     Ref,
     Values,
     any_of,
+    is_named,
     one,
 )
 
@@ -111,7 +112,7 @@ class Trail:
         return Origin("option", option.said, option.node, True)
 
     def _is_cast(self, func: ast.expr) -> bool:
-        return any(isinstance(t, Ref) and t.name in CASTS for t in self.script.values(func))
+        return any(is_named(t, Ref, CASTS) for t in self.script.values(func))
 
     def _name(self, expr: ast.Name, stack: Stack, depth: int) -> Origin:
         stores = _stores(expr)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TypeGuard, TypeVar
 
 from autofast.model.syntax import DEFINITIONS, is_stored
-from autofast.model.values import any_of
+from autofast.model.values import any_of, one
 
 N = TypeVar("N", bound=ast.AST)
 IGNORE = re.compile(r"#\s*autofast:\s*ignore(-file)?(?![\w-])(?:\[([^\]]*)\])?")
@@ -481,7 +481,7 @@ def _newline(text: str) -> str:
     crlf = text.count("\r\n")
     lf, cr = text.count("\n") - crlf, text.count("\r") - crlf
     kinds = [end for end, n in (("\r\n", crlf), ("\n", lf), ("\r", cr)) if n]
-    return kinds[0] if len(kinds) == 1 else ("mixed" if kinds else "\n")
+    return one(kinds, "mixed" if kinds else "\n")
 
 
 _AS_READ = (

@@ -7,6 +7,7 @@ from typing import Any
 
 from autofast.model.changes import CLOCK, remember, remembered
 from autofast.model.contents import opened
+from autofast.model.names import last_part
 from autofast.model.values import (
     NOTHING,
     Arg,
@@ -25,6 +26,8 @@ from autofast.model.values import (
     Values,
     any_of,
     const,
+    is_const,
+    is_named,
     only,
 )
 from autofast.model.values import things as values
@@ -109,7 +112,7 @@ def binary(left: Values, right: Values, op: str) -> Values:
         made = mixed(tensors, rank=rank, sure=sure)
         if made.dtype == "?" and (floating := _beside_integers(left, right)):
             made = made.but(dtype=floating)
-        floats = any(isinstance(t, Const) and isinstance(t.value, float) for t in (*left, *right))
+        floats = any(is_const(t, float) for t in (*left, *right))
         if made.dtype == "int" and (op == "Div" or floats):
             made = made.but(dtype="f32")
         elif made.dtype == "int" and any_of((*left, *right), Num):
@@ -136,7 +139,7 @@ def _is_number(thing: Thing) -> bool:
         return thing.scalar or (thing.synced is not None and thing.synced.rank == "0d")
     if isinstance(thing, Arg):
         return bool(thing.default) and all(map(_is_number, thing.default))
-    return isinstance(thing, Const) and isinstance(thing.value, (int, float))
+    return is_const(thing, int, float)
 
 
 def device_kinds(found: Values) -> set[str]:
@@ -150,7 +153,7 @@ def device_kinds(found: Values) -> set[str]:
                 kinds.add("cuda")
             elif isinstance(thing.value, str):
                 kinds.add(thing.value.split(":")[0])
-        elif isinstance(thing, Ext) and thing.name == "torch.device":
+        elif is_named(thing, Ext, "torch.device"):
             if not _made_of(thing):
                 kinds.add(str(const(thing.attrs["kind"])) if "kind" in thing.attrs else "?")
         elif isinstance(thing, Arg) or (
@@ -172,10 +175,8 @@ def _made_of(thing: Thing) -> Values:
 
 
 def is_device(thing: Thing) -> bool:
-    return (isinstance(thing, Ext) and thing.name == "torch.device") or (
-        isinstance(thing, Const)
-        and isinstance(thing.value, str)
-        and thing.value.split(":")[0] in ("cpu", "cuda", "mps", "xpu")
+    return is_named(thing, Ext, "torch.device") or (
+        is_const(thing, str) and thing.value.split(":")[0] in ("cpu", "cuda", "mps", "xpu")
     )
 
 
@@ -192,8 +193,8 @@ def kind_asked(found: Values) -> str:
 
 
 def dtype_of(thing: Thing) -> str:
-    last = thing.name.rsplit(".", 1)[-1] if isinstance(thing, Ref) else ""
-    if isinstance(thing, Ref) and thing.name == "builtins.float":
+    last = last_part(thing.name) if isinstance(thing, Ref) else ""
+    if is_named(thing, Ref, "builtins.float"):
         return "f64"  # as torch takes Python's own type
     table = {
         **dict.fromkeys(("float64", "double", "DoubleTensor"), "f64"),
@@ -224,8 +225,7 @@ def target_of(name: str, args: Arguments) -> tuple[Given | None, set[str], Value
         if any(is_dtype(t) for t in given.values):
             dtype |= given.values
         elif device is None and not all(
-            t == Const(None) or isinstance(t, Const) and isinstance(t.value, bool)
-            for t in given.values
+            t == Const(None) or is_const(t, bool) for t in given.values
         ):
             device = given
     if "dtype" in args.named:

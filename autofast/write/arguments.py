@@ -38,6 +38,7 @@ from autofast.model.values import (
     Ref,
     certainly,
     const,
+    is_named,
     only,
 )
 from autofast.rule import Effect, Finding, Need
@@ -231,7 +232,7 @@ def _flows(
             if is_method(parent, "update"):
                 return _dicts(script, parent.func.value) or None
             if any(
-                isinstance(t, Ref) and t.name in DICTS | {"copy.copy", "copy.deepcopy"}
+                is_named(t, Ref, DICTS | {"copy.copy", "copy.deepcopy"})
                 for t in script.values(parent.func)
             ):
                 return _dicts(script, parent)
@@ -274,7 +275,7 @@ def _spread(script: Script, call: ast.Call, name: str) -> list[Dict] | None:
     parameter of that name.
     """
     made = _dicts(script, call)
-    if any(isinstance(t, Ref) and t.name in DICTS for t in script.values(call.func)):
+    if any(is_named(t, Ref, DICTS) for t in script.values(call.func)):
         return made
     callees = [c.function for c in script.analysis(CallGraph).callees(call)]
     if script.analysis(CallGraph).may_run_others(call) or any(

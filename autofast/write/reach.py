@@ -17,7 +17,7 @@ from autofast.model.events import CallFrame, Stack
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, source_of, statement_of
 from autofast.model.syntax import DEFS, FUNCTIONS, is_read, is_stored
-from autofast.model.values import NOTHING, Const, Dict, Thing, Values, only
+from autofast.model.values import NOTHING, Const, Dict, Thing, Values, one, only
 from autofast.rule import Refusal
 from autofast.write.plumbing import Way
 
@@ -52,7 +52,7 @@ class Reach:
         """``loaders["train"]`` goes the way of ``loaders``."""
         tables = only(self.script.values(expr.value), Dict)
         keys = {k for t in tables for k in t.entries if t.get(k) & frozenset(self.objects)}
-        key = next(iter(keys)) if len(keys) == 1 else None
+        key = one(keys)
         fine = isinstance(key, (str, int)) and all(
             key in t.entries and t.get(key) <= frozenset(self.objects) and not t.rest
             for t in tables

@@ -24,7 +24,7 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import defaults, owner
 from autofast.model.calls import arguments_of, is_name, items_of, spreads, unstarred
 from autofast.model.kinds import is_loss, is_module
-from autofast.model.names import ONE_TENSOR
+from autofast.model.names import ONE_TENSOR, last_part
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, line_of, nodes_in, parent_of, statement_of
 from autofast.model.syntax import SEQUENCES, has_star, is_attribute, is_constant, is_text
@@ -368,7 +368,7 @@ class Losses(TorchCalls):
                 f"what the loss on {at(expr)} does with the samples of a batch is not known"
             )
         if isinstance(callee, Ext):
-            short = callee.name.rsplit(".", 1)[-1]
+            short = last_part(callee.name)
             if callee.name.startswith("torch.nn.") and short in LAYERS:
                 return Kind.ROWS
             if callee.name.startswith("torchvision.models.") and short.startswith(ONE_TENSOR):

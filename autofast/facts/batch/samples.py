@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from autofast.facts.batch.kinds import FREE, Kind, combined, one_of, unknown
 from autofast.facts.batch.losses_of_torch import LAYERS
 from autofast.flow.graph import Function
+from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, source_of
 from autofast.model.syntax import is_stored
@@ -127,7 +128,7 @@ def is_layer(thing: Thing, among: Collection[str] = LAYERS) -> bool:
     return (
         isinstance(thing, Ext)
         and thing.name.startswith("torch.nn.")
-        and thing.name.rsplit(".", 1)[-1] in among
+        and last_part(thing.name) in among
     )
 
 

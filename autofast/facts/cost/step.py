@@ -28,6 +28,7 @@ from autofast.model.events import (
     below,
     loops,
 )
+from autofast.model.names import last_part
 from autofast.model.script import Loader, Script, Step
 from autofast.model.source import Source, at
 from autofast.model.syntax import LOOPS
@@ -216,7 +217,7 @@ class Cost(Often):
 
     def _computes(self, functions: frozenset[str]) -> str:
         for (kind, _), site in self.script.log.each():
-            if kind.rsplit(".", 1)[-1] not in functions and kind != "call_object":
+            if last_part(kind) not in functions and kind != "call_object":
                 continue
             if not all(self._makes_items(o.stack) or self._is_beside(o.stack) for o in site):
                 return f"what {at(site.node)} computes is not known"

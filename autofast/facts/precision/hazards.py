@@ -22,6 +22,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import is_method, items_of
 from autofast.model.events import WithFrame
 from autofast.model.kinds import is_autocast, is_module
+from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.source import at, nodes_in, walk
 from autofast.model.syntax import is_attribute
@@ -101,7 +102,7 @@ def one_dtype(code: Code) -> str:
         own = (
             [frozenset(t for t in [occurrence.this] if t is not None)] if method else positional[:1]
         )
-        first = WANTING[site.kind.rsplit(".", 1)[-1]] + (not method)
+        first = WANTING[last_part(site.kind)] + (not method)
         named = [g.values for g in occurrence.args.named.values()]
         tensors = [v for v in [*own, *positional[first:], *named] if _has_tensor(v)]
         if len(tensors) > 1 and any(is_activation(v) for v in tensors):

@@ -16,7 +16,7 @@ from autofast.flow.program import function_around
 from autofast.model import names
 from autofast.model.calls import is_method
 from autofast.model.contents import opened
-from autofast.model.values import Ext, Inst, only
+from autofast.model.values import Ext, Inst, is_named, only
 
 # fmt: off
 OPENERS = frozenset("""
@@ -71,7 +71,7 @@ class Held:
         of_splits = {
             id(t)
             for thing in self.code.objects.values()
-            if isinstance(thing, Ext) and thing.name == SPLIT
+            if is_named(thing, Ext, SPLIT)
             for t in thing.args.get(2, "generator")
         }
         things = only(self.code.objects.values(), Ext)

@@ -15,6 +15,7 @@ from autofast.flow.scopes import variables_of
 from autofast.model.calls import call_of
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_property
+from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.source import ancestors, live, nodes_in, parent_of
 from autofast.model.syntax import VARIABLES, is_read
@@ -207,7 +208,7 @@ class Side:
             yield from (f for n, f in thing.members.items() if n in self.loads)
             yield thing.bases
         elif isinstance(thing, Ext):
-            if thing.name.rsplit(".", 1)[-1] in SETTLED:
+            if last_part(thing.name) in SETTLED:
                 return
             yield from thing.attrs.values()
             yield from thing.args.all()

@@ -18,6 +18,8 @@ from autofast.model.values.questions import (
     const,
     consts,
     is_chosen,
+    is_const,
+    is_named,
     library_name,
     library_names,
     one,

@@ -36,6 +36,8 @@ from autofast.model.values import (
     all_of,
     any_of,
     const,
+    is_const,
+    is_named,
     ordered,
 )
 from autofast.model.values import things as values
@@ -111,12 +113,7 @@ class Binding(Lookup):
                     parts |= thing.exact[i]
                 elif starred is not None and i >= starred:
                     parts |= element(self, thing, None)
-                elif (
-                    isinstance(thing, Const)
-                    and isinstance(thing.value, tuple)
-                    and len(thing.value) == n
-                    and starred is None
-                ):
+                elif is_const(thing, tuple) and len(thing.value) == n and starred is None:
                     parts |= values(Const(thing.value[i]))
                 else:
                     parts |= element(self, thing, i)
@@ -298,7 +295,7 @@ class Binding(Lookup):
                 )
             else:
                 thing.elem = join(thing.elem, found)
-        elif isinstance(thing, Ext) and thing.name == "builtins.vars":
+        elif is_named(thing, Ext, "builtins.vars"):
             self.set_in_namespace(thing, key, found)
         elif isinstance(thing, Ext) and module_parts.is_container(thing):
             module_parts.put(self, thing, key, found)

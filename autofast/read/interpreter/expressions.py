@@ -35,6 +35,7 @@ from autofast.model.values import (
     Values,
     any_of,
     const,
+    is_const,
     one,
     only,
     ordered,
@@ -89,7 +90,7 @@ class Expressions(Binding):
     def expr_Attribute(self, node: ast.Attribute, env: Env) -> Values:
         base = ordered(self.expr(node.value, env))
         found = [self.attribute(thing, node.attr, node) for thing in base]
-        return join(found[0] if len(found) == 1 else NOTHING.union(*found))
+        return join(one(found, NOTHING.union(*found)))
 
     def expr_Subscript(self, node: ast.Subscript, env: Env) -> Values:
         base = self.expr(node.value, env)
@@ -463,7 +464,7 @@ class Expressions(Binding):
     def few(self, over: ast.expr, found: Values, env: Env) -> tuple[Values, ...]:
         """What a loop over ``found`` goes through, where that is known one by one, and little."""
         row = one(found)
-        if isinstance(row, Const) and isinstance(row.value, tuple):
+        if is_const(row, tuple):
             items = tuple(values(Const(v)) for v in row.value)
         elif isinstance(row, Seq) and row.kind in ("list", "tuple", "lazy"):
             items = row.exact or ()
@@ -541,9 +542,7 @@ def _has_walrus(node: ast.expr) -> bool:
 
 
 def _is_row(thing: Thing) -> bool:
-    return (isinstance(thing, Seq) and thing.kind in ("list", "tuple")) or (
-        isinstance(thing, Const) and isinstance(thing.value, tuple)
-    )
+    return (isinstance(thing, Seq) and thing.kind in ("list", "tuple")) or is_const(thing, tuple)
 
 
 def _added(left: Values, right: Values) -> Values:
@@ -560,6 +559,6 @@ def _added(left: Values, right: Values) -> Values:
 def _text(found: Values) -> str:
     """What is known of a string: ``models.*_model``; empty where it need not be one."""
     thing = one(found)
-    if isinstance(thing, Const) and isinstance(thing.value, str):
-        return thing.value
+    if is_const(thing, str):
+        return str(thing.value)
     return thing.pattern if isinstance(thing, Num) else ""

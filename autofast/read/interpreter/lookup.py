@@ -46,6 +46,7 @@ from autofast.model.values import (
     any_of,
     certainly,
     const,
+    is_named,
     ordered,
 )
 from autofast.model.values import things as values
@@ -254,11 +255,11 @@ class Lookup(Core):
             return values(
                 Unknown(f"the key {key!r} is never set" if key is not ... else "a key is computed")
             )
-        if isinstance(thing, Ref) and thing.name == "sys.modules" and isinstance(key, str):
+        if is_named(thing, Ref, "sys.modules") and isinstance(key, str):
             named = values(Const(key))
             mine = (m for m in self.modules.values() if m.env.vars.get("__name__") == named)
             return values(*mine) or values(Ref(key))
-        if isinstance(thing, Ext) and thing.name == "builtins.vars" and isinstance(key, str):
+        if is_named(thing, Ext, "builtins.vars") and isinstance(key, str):
             return NOTHING.union(*(self.attribute(t, key, node) for t in thing.attrs["of"]))
         if isinstance(thing, Seq):
             if (

@@ -16,6 +16,7 @@ from autofast.model.values import (
     Values,
     any_of,
     const,
+    is_named,
     one,
     only,
 )
@@ -69,8 +70,5 @@ def scales(stack: Stack) -> bool:
     """Whether a place is below ``with amp.scale_loss(...)``."""
     frames = only(stack, WithFrame)
     return any(
-        isinstance(t, Ext) and t.name == SCALE_LOSS
-        for f in frames
-        for _, found in f.contexts
-        for t in found
+        is_named(t, Ext, SCALE_LOSS) for f in frames for _, found in f.contexts for t in found
     )

@@ -37,6 +37,7 @@ from autofast.model.values import (
     all_of,
     any_of,
     const,
+    is_named,
     one,
     only,
     ordered,
@@ -88,7 +89,7 @@ def any_member(module: Thing, name: Thing) -> Values:
     public = [v for key, v in module.env.vars.items() if key[:1] != "_" and fits.fullmatch(key)]
     found = [t for held in public for t in held if not isinstance(t, Module)]
     bases = {n for t in found if isinstance(t, Cls) for n in t.external}
-    found = [t for t in found if not (isinstance(t, Ref) and t.name in bases)]
+    found = [t for t in found if not is_named(t, Ref, bases)]
     if sum(not isinstance(t, (Const, Num)) for t in found) <= MOST_CALLEES:
         return join(frozenset(found))
     own = frozenset(t for t in found if _is_of(module, t))

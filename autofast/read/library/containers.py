@@ -26,6 +26,7 @@ from autofast.model.values import (
     all_of,
     any_of,
     const,
+    is_named,
     one,
     ordered,
 )
@@ -168,7 +169,7 @@ def as_table(interp: Core, this: Thing) -> Thing:
             if made.get(key) != found:
                 made.entries[key] = [Entry(found, None, None, len(owners) == 1)]
         seen = isinstance(owner, Inst) and owner.cls.external <= {"builtins.object"}
-        seen = seen or (isinstance(owner, Ext) and owner.name == "argparse.Namespace")
+        seen = seen or is_named(owner, Ext, "argparse.Namespace")
         open_as = getattr(owner, "open", "") if seen else "an object's attributes as a dict"
         if open_as and not made.open:
             made.widen(open_as)
@@ -409,7 +410,7 @@ def copied(interp: Core, thing: Thing, node: ast.AST | None, kind: str = "") -> 
             (id(node), thing, "copy"),
             lambda: Inst(thing.cls, thing.node, {}, tuple(interp.stack), thing.args),
         )
-    elif isinstance(thing, Ext) and thing.name == "argparse.Namespace":
+    elif is_named(thing, Ext, "argparse.Namespace"):
         inst = interp.intern(
             Ext,
             (id(node), thing, "copy"),

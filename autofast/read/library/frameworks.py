@@ -22,6 +22,7 @@ from autofast.model.values import (
     Tensor,
     Thing,
     Values,
+    is_named,
     only,
     ordered,
     result_of,
@@ -181,7 +182,7 @@ def method(
     interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None
 ) -> Values | None:
     """What a parser of dataclasses returns: one object of each of its classes, in their order."""
-    if not (isinstance(this, Ext) and this.name in PARSERS and name.startswith("parse_")):
+    if not (is_named(this, Ext, PARSERS) and name.startswith("parse_")):
         return None
     parts: list[Values] = []
     for thing in ordered(this.args.get(0, "dataclass_types")):

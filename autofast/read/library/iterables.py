@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 
-from autofast.model.names import COLLATES
+from autofast.model.names import COLLATES, last_part
 from autofast.model.tensors import mixed, tensors_in
 from autofast.model.values import (
     NOTHING,
@@ -154,7 +154,7 @@ def _next(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Val
 
 @gives(*COPIES)
 def _copy(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    first, kind = first_of(args), name.rpartition(".")[2]
+    first, kind = first_of(args), last_part(name)
     single = one(first)
     if isinstance(single, Seq) and single.exact is not None:
         return values(copied(interp, single, node, kind))

@@ -31,6 +31,8 @@ from autofast.model.values import (
     Values,
     certainly,
     const,
+    is_const,
+    one,
     result_of,
 )
 from autofast.model.values import things as values
@@ -111,7 +113,7 @@ def _located(thing: Thing) -> Located | None:
         default = const(thing.default)
         fits = default is None or (isinstance(default, str) and default.endswith(SUFFIXES))
         return Located(by=thing) if fits else None
-    if isinstance(thing, Const) and isinstance(thing.value, str) and thing.value.endswith(SUFFIXES):
+    if is_const(thing, str) and thing.value.endswith(SUFFIXES):
         return Located(by=thing)
     return None
 
@@ -140,7 +142,7 @@ def _file(interp: Core, by: Arg | Const, kinds: tuple[str, ...]) -> Path | None:
     folder = interp.project.entry.resolve().parent
     if name is None:
         found = [p for p in candidates(folder, kinds) if not _is_named(interp, p)]
-        return found[0] if len(found) == 1 else None
+        return one(found)
     if not isinstance(name, str):
         return None
     for base in (folder, interp.project.root):
@@ -148,7 +150,7 @@ def _file(interp: Core, by: Arg | Const, kinds: tuple[str, ...]) -> Path | None:
         if disk.is_file(path) and interp.project.root in path.parents:
             return path
     named = [p for p in candidates(folder, SUFFIXES) if p.name == Path(name).name]
-    return named[0] if len(named) == 1 else None
+    return one(named)
 
 
 def _is_named(interp: Core, path: Path) -> bool:

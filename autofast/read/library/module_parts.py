@@ -26,6 +26,7 @@ from autofast.model.values import (
     Values,
     any_of,
     const,
+    is_named,
     one,
     ordered,
 )
@@ -42,7 +43,7 @@ def is_container(thing: Thing | None, kinds: frozenset[str] = CONTAINERS) -> Typ
     """Whether it is one of torch's containers of modules, or of a class that extends one."""
     if isinstance(thing, Inst):
         return bool(thing.cls.external & kinds)
-    return isinstance(thing, Ext) and thing.name in kinds
+    return is_named(thing, Ext, kinds)
 
 
 def is_of_library(thing: Thing | None) -> bool:
@@ -339,4 +340,4 @@ def set_by_prefix(interp: Core, thing: Thing, args: Arguments) -> bool:
 def _beginning(name: Values) -> str:
     """The text that a computed string certainly begins with."""
     firsts = {t.pattern.partition("*")[0] if isinstance(t, Num) else "" for t in name}
-    return firsts.pop() if len(firsts) == 1 else ""
+    return one(firsts, "")

@@ -32,6 +32,8 @@ from autofast.model.values import (
     all_of,
     any_of,
     const,
+    is_const,
+    is_named,
     only,
     ordered,
 )
@@ -117,7 +119,7 @@ def enlist(interp: Core, written: ast.expr, found: Values) -> bool:
     ``app = typer.Typer()``, which runs what it is put on when it is called.
     """
     func = written.func if isinstance(written, ast.Call) else written
-    if any(isinstance(t, Ref) and t.name in GROUPS for t in interp.at.get(id(func), NOTHING)):
+    if any(is_named(t, Ref, GROUPS) for t in interp.at.get(id(func), NOTHING)):
         _open_group(interp, found)
     if not isinstance(func, ast.Attribute) or func.attr not in ("command", "group", "callback"):
         return False
@@ -192,7 +194,7 @@ def is_parser(thing: Thing) -> TypeGuard[Ext | Inst]:
     """A parser, also one of a class of the project that extends it."""
     if isinstance(thing, Inst):
         return bool(PARSERS & thing.cls.external)
-    return isinstance(thing, Ext) and thing.name in PARSERS
+    return is_named(thing, Ext, PARSERS)
 
 
 def parser_method(
@@ -236,7 +238,7 @@ def chosen(
     text = Given(values(replace(option, default=NOTHING)), None)
     if (kind := args.named.get("type")) is not None and all_of(kind.values, Func):
         found = _maybe(interp, kind.values, Arguments(None, [text]), node)
-        plain = [t for t in option.default if isinstance(t, Const) and isinstance(t.value, str)]
+        plain = [t for t in option.default if is_const(t, str)]
         default = option.default - frozenset(plain) - {Const(None)}
         for word in plain:  # a default that is a string goes through `type=`, too
             default |= interp.call_values(
@@ -346,7 +348,7 @@ def of_command(interp: Core, func: Func, parameter: str) -> Values:
 
 def _is_option(interp: Core, written: ast.Call) -> bool:
     return any(
-        isinstance(t, Ref) and t.name in ("click.option", "click.decorators.option")
+        is_named(t, Ref, ("click.option", "click.decorators.option"))
         for t in interp.at.get(id(written.func), NOTHING)
     )
 

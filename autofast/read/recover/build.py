@@ -15,6 +15,7 @@ from autofast.model.contents import elements, opened, unwrapped, wrapped
 from autofast.model.events import BranchFrame, below, loops
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.limits import SCRIPT, WORK, TooLarge
+from autofast.model.names import last_part
 from autofast.model.script import Optimizer, Script, Sync, Transfer
 from autofast.model.source import Endless, Source, Told, nested_too_deeply
 from autofast.model.values import Cls, Ext, Inst, Seq, Tensor, Thing, Unknown, any_of, joined
@@ -192,7 +193,7 @@ def _class_name(made: Inst | Ext) -> str:
     """The name of an optimizer's class; that of the base class where it is chosen by its name."""
     if isinstance(made, Inst):
         return made.cls.node.name
-    return "Optimizer" if made.name == names.ANY_OPTIMIZER else made.name.rsplit(".", 1)[-1]
+    return "Optimizer" if made.name == names.ANY_OPTIMIZER else last_part(made.name)
 
 
 def _owners(script: Script, given: object) -> list[Thing]:

@@ -15,6 +15,7 @@ from autofast.model import names
 from autofast.model.calls import arguments_of, is_method, receiver_of
 from autofast.model.contents import attributes, opened, wrapped
 from autofast.model.kinds import is_loss, is_module
+from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.source import at, first_line, function_of, is_generator, parent_of, statement_of
 from autofast.model.syntax import is_read
@@ -39,6 +40,7 @@ from autofast.model.values import (
     all_of,
     any_of,
     const,
+    is_named,
 )
 from autofast.ops import is_in_place
 from autofast.read.recover.region import Region
@@ -205,7 +207,7 @@ class Leaks(ValueFlow[None]):
             return Verdict.ENTERS if plain else f"{text}() gets it on {at(expr)}"
         if is_loss(callee):
             return self.operand(call, others) or Verdict.STOPS
-        if isinstance(callee, Ext) and callee.name in names.ACTIVATIONS:
+        if is_named(callee, Ext, names.ACTIVATIONS):
             return self.operand(call, others) or Verdict.GOES_ON
         if isinstance(callee, Unknown):
             return f"`{text}` gets it on {at(expr)}, and is not known: {callee.why}"
@@ -215,7 +217,7 @@ class Leaks(ValueFlow[None]):
     def by_library(
         self, name: str, expr: ast.expr, call: ast.Call, others: list[ast.expr]
     ) -> Answer:
-        text, short = first_line(call.func), name.rsplit(".", 1)[-1]
+        text, short = first_line(call.func), last_part(name)
         if name in READS:
             return Verdict.STOPS
         if short in ("Parameter", "Buffer", "from_pretrained") or name == "builtins.setattr":

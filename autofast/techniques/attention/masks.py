@@ -20,7 +20,7 @@ from autofast.model.calls import items_of, spread_out
 from autofast.model.script import Script
 from autofast.model.source import at, nodes_in
 from autofast.model.syntax import SEQUENCES, is_constant
-from autofast.model.values import Ext, Tensor, const, library_name, only
+from autofast.model.values import Ext, Tensor, const, is_named, library_name, only
 from autofast.rule import Refusal
 from autofast.techniques.attention.written_out import Attention, Mask
 
@@ -137,7 +137,7 @@ def _have_length(script: Script, tensor: ast.expr, length: ast.expr) -> bool:
 def _changes_last(script: Script, function: ast.expr) -> bool:
     """Whether it is a layer that changes nothing but the last dimension."""
     layers = script.values(function)
-    return bool(layers) and all(isinstance(t, Ext) and t.name in LAST for t in layers)
+    return bool(layers) and all(is_named(t, Ext, LAST) for t in layers)
 
 
 def _is_unpacked(flow: Flow, length: ast.expr, tensor: ast.Name) -> bool:

@@ -13,6 +13,7 @@ from autofast.model.calls import is_method, short_name
 from autofast.model.contents import unwrapped
 from autofast.model.events import CallFrame, LoopFrame, Site, Stack
 from autofast.model.kinds import is_module
+from autofast.model.names import last_part
 from autofast.model.script import Model, Script, Step
 from autofast.model.source import at, enclosing, nodes_in, parent_of
 from autofast.model.syntax import IDENTITY, TESTS, VARIABLES, is_attribute
@@ -58,7 +59,7 @@ def against(script: Script, model: Model, code: Code) -> str:
         return why
     if why := _by_method(model):
         return why
-    if any(layer.rsplit(".", 1)[-1].startswith(DETECTION) for layer in model.layers):
+    if any(last_part(layer).startswith(DETECTION) for layer in model.layers):
         return f"{model.name} is a detection model, whose lists of boxes have other sizes in each batch"
     if jit := next((n for n in jit_uses(script) if class_of(n) in model.classes), None):
         return f"{at(jit)} uses TorchScript"

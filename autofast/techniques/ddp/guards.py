@@ -19,6 +19,7 @@ from autofast.edit.edits import After, Around, Before, Edit, Keyword, Wrap
 from autofast.facts.host_io import HostEffect
 from autofast.flow.positions import block, index
 from autofast.model.calls import call_of, is_method, items_of, keyword_of
+from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, parent_of, statement_of, within_statement
 from autofast.model.syntax import SIMPLE
@@ -138,7 +139,7 @@ def caught(handler: ast.ExceptHandler) -> set[str]:
 
 def short(effect: HostEffect) -> str:
     text = ast.unparse(effect.node.func)
-    return f"{text}()" if len(text) < 40 else f"{effect.name.rsplit('.', 1)[-1]}()"
+    return f"{text}()" if len(text) < 40 else f"{last_part(effect.name)}()"
 
 
 def _refusal(effect: HostEffect) -> str:

@@ -25,6 +25,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.effects import is_number
 from autofast.model.calls import unstarred
 from autofast.model.kinds import is_loss, is_module
+from autofast.model.names import last_part
 from autofast.model.script import Backward, Script
 from autofast.model.source import at, function_of, nodes_in, parent_of
 from autofast.model.tensors import tensors_in
@@ -186,7 +187,7 @@ class Loss(Losses):
         return Kind.TURNED if self._turned[id(model)] else Kind.ROWS
 
     def _function(self, name: str, expr: ast.Call, run: Activation) -> Shape:
-        short = name.rsplit(".", 1)[-1]
+        short = last_part(name)
         if name == "builtins.sum" and len(expr.args) == 1:
             match expr.args[0]:
                 case (

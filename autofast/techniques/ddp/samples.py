@@ -15,7 +15,7 @@ from autofast.flow.callgraph import code_of
 from autofast.model.calls import is_method, receiver_of
 from autofast.model.events import BranchFrame, below
 from autofast.model.kinds import is_loss, is_module
-from autofast.model.names import makes_module
+from autofast.model.names import last_part, makes_module
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, nodes_in
 from autofast.model.syntax import SEQUENCES, is_attribute, is_operation
@@ -214,7 +214,7 @@ def _call(
 def _named(
     script: Script, call: ast.Call, name: str, method: bool, products: list[ast.AST]
 ) -> bool:
-    short = name.rsplit(".", 1)[-1]
+    short = last_part(name)
     if not method and not name.startswith("torch."):
         if name in PYTHON or name.startswith(("math.", "builtins.", "warnings.", "logging.")):
             return False

@@ -26,7 +26,7 @@ from autofast.model.events import (
 )
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of
-from autofast.model.values import Arg, Const, Ext, Inst, any_of, certainly, const, only
+from autofast.model.values import Arg, Const, Ext, Inst, any_of, certainly, const, is_const, only
 from autofast.rule import Refusal
 from autofast.techniques.ddp.names import Ranks
 from autofast.write.spelling import VISIBLE, uses_gpu
@@ -343,9 +343,7 @@ def devices(script: Script, ranks: Ranks) -> list[Edit]:
 def _numbered(script: Script, ranks: Ranks, expr: ast.expr) -> Iterator[Edit]:
     """The edit for a GPU that is given by its number."""
     numbers = {
-        t.value
-        for t in script.values(expr)
-        if isinstance(t, Const) and isinstance(t.value, int) and not isinstance(t.value, bool)
+        t.value for t in script.values(expr) if is_const(t, int) and not isinstance(t.value, bool)
     }
     options = [
         t for t in script.values(expr) if isinstance(t, Arg) and isinstance(const(t.default), int)

@@ -11,7 +11,7 @@ from autofast.model.calls import is_name, keyword_of
 from autofast.model.script import Loader, Script
 from autofast.model.source import parent_of, source_of
 from autofast.model.syntax import is_read
-from autofast.model.values import Arg, Ext, Ref, all_of, are_numbers, const
+from autofast.model.values import Arg, Ext, Ref, all_of, are_numbers, const, is_named
 from autofast.rule import Effect, Finding
 from autofast.write.imports import imports_of, unimported
 from autofast.write.spelling import torch_in
@@ -78,7 +78,7 @@ def _is_gone_through(script: Script, call: ast.Call) -> bool:
     taken: ast.expr = call
     taker = parent_of(call)
     if isinstance(taker, ast.Call) and all(
-        isinstance(t, Ref) and t.name in ITERATING for t in script.values(taker.func) or {None}
+        is_named(t, Ref, ITERATING) for t in script.values(taker.func) or {None}
     ):
         taken, taker = taker, parent_of(taker)
     return isinstance(taker, (ast.For, ast.comprehension)) and taker.iter is taken

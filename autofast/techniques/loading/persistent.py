@@ -15,7 +15,7 @@ from autofast.model.script import Loader, Script, Use
 from autofast.model.source import ancestors, at, function_of, source_of
 from autofast.model.syntax import is_attribute
 from autofast.model.tensors import is_unknown_in, things_in
-from autofast.model.values import Cls, Ext, Inst, Ref, Thing, any_of, const, only
+from autofast.model.values import Cls, Ext, Inst, Ref, Thing, any_of, const, is_named, only
 from autofast.rule import Finding, Options
 from autofast.techniques.loading.few_workers import NAME as WORKERS
 from autofast.techniques.loading.few_workers import together
@@ -297,9 +297,9 @@ def _repeatable(script: Script, expr: ast.expr) -> bool:
         if isinstance(node, ast.Call):
             if _is_lookup(script, node):
                 continue
-            pure = all(
-                isinstance(t, Ref) and t.name in PURE for t in script.values(node.func)
-            ) and bool(script.values(node.func))
+            pure = all(is_named(t, Ref, PURE) for t in script.values(node.func)) and bool(
+                script.values(node.func)
+            )
             if not pure:
                 return False
         elif not isinstance(node, (*SIMPLE, *OPERATORS)):

@@ -19,7 +19,18 @@ from autofast.model.kinds import is_loss
 from autofast.model.script import Script
 from autofast.model.source import parent_of
 from autofast.model.syntax import has_star, is_attribute
-from autofast.model.values import Ext, Method, Ref, Tensor, Thing, any_of, certainly, const, only
+from autofast.model.values import (
+    Ext,
+    Method,
+    Ref,
+    Tensor,
+    Thing,
+    any_of,
+    certainly,
+    const,
+    is_named,
+    only,
+)
 
 WHOLE = ("mean", "sum", "max", "min")  # without arguments: of all elements
 # Keep the shape.
@@ -93,7 +104,7 @@ def _calls_scalar(script: Script, call: ast.Call, depth: int) -> bool:
                 return False
             if _may_keep_elements(script, call):
                 return False
-        elif isinstance(thing, Ref) and thing.name in [f"torch.{n}" for n in WHOLE]:
+        elif is_named(thing, Ref, [f"torch.{n}" for n in WHOLE]):
             if not plain or len(call.args) != 1:
                 return False
         else:

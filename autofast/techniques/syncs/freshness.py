@@ -26,6 +26,7 @@ from autofast.model.values import (
     any_of,
     certainly,
     const,
+    is_named,
 )
 from autofast.ops import is_in_place, may_share
 from autofast.read.recover.compiled import records_graphs
@@ -115,7 +116,7 @@ def _runs_without(script: Script, made: ast.expr) -> bool:
 
 def _is_detach(script: Script, value: ast.expr) -> bool:
     callees = script.called(value)
-    return bool(callees) and all(isinstance(t, Method) and t.name == "detach" for t in callees)
+    return bool(callees) and all(is_named(t, Method, "detach") for t in callees)
 
 
 def _graphs(script: Script) -> bool:

@@ -26,7 +26,19 @@ from autofast.model.source import (
     within,
 )
 from autofast.model.syntax import is_attribute, is_read, is_stored
-from autofast.model.values import Bound, Const, Dict, Ext, Func, Inst, Seq, Thing, all_of, any_of
+from autofast.model.values import (
+    Bound,
+    Const,
+    Dict,
+    Ext,
+    Func,
+    Inst,
+    Seq,
+    Thing,
+    all_of,
+    any_of,
+    is_named,
+)
 from autofast.rule import Refusal
 from autofast.techniques.syncs.code_motion import Move, move_around
 from autofast.techniques.syncs.sinks import PURE, Sink
@@ -201,7 +213,7 @@ def _is_endless(script: Script, loop: Loop) -> bool:
     if isinstance(loop, ast.While):
         return True
     for thing in opened(script.values(loop.iter), wrapped):
-        if isinstance(thing, Ext) and thing.name in ENDLESS:
+        if is_named(thing, Ext, ENDLESS):
             return True
         if (
             isinstance(thing, Seq)

@@ -50,6 +50,7 @@ from autofast.model.values import (
     all_of,
     any_of,
     certainly,
+    is_const,
     only,
 )
 from autofast.rule import Refusal
@@ -435,9 +436,7 @@ def is_number(script: Script, expr: ast.expr) -> bool:
             return True
     values = script.values(expr)
     return bool(values) and all(
-        isinstance(t, (Num, Arg))
-        or (isinstance(t, Const) and isinstance(t.value, (int, float, str)))
-        for t in values
+        isinstance(t, (Num, Arg)) or is_const(t, int, float, str) for t in values
     )
 
 

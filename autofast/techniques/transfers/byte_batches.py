@@ -36,6 +36,7 @@ from autofast.model.values import (
     all_of,
     certainly,
     const,
+    is_named,
 )
 from autofast.ops.families import REGROUPING
 from autofast.rule import Refusal
@@ -186,7 +187,7 @@ def _holds(found: Values, items: Items) -> bool:
 
 
 def _given(thing: Thing) -> Iterable[Thing]:
-    if isinstance(thing, Ext) and thing.name in WRAPPERS:
+    if is_named(thing, Ext, WRAPPERS):
         return (t for g in thing.args.every for t in g.values)
     return elements(thing)
 
@@ -236,8 +237,7 @@ class _Handling:
     def _knows(self, call: ast.Call) -> bool:
         callee = self.script.values(call.func)
         return bool(callee) and all(
-            isinstance(t, (Func, Bound, Cls)) or (isinstance(t, Ref) and t.name in self.functions)
-            for t in callee
+            isinstance(t, (Func, Bound, Cls)) or is_named(t, Ref, self.functions) for t in callee
         )
 
 
@@ -258,7 +258,7 @@ def _loaded(
             if library := next(iter(script.values(expr.func)), None):
                 if library == Ref("builtins.enumerate"):
                     target = _element(target, 1)
-                elif not (isinstance(library, Ref) and library.name in LOOPED):
+                elif not is_named(library, Ref, LOOPED):
                     raise Refusal(f"what {at(loop)} iterates is not known")
             expr = expr.args[0] if expr.args else ast.Constant(None)
         if not all(id(t) in things for t in script.values(expr)):

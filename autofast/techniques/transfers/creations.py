@@ -10,7 +10,7 @@ from autofast.edit.edits import Edit, Keyword, Remove, Rewrite
 from autofast.facts.loaders import DEVICE_DEFAULTS
 from autofast.model.calls import call_of, is_path, keyword_of, names_in, receiver_of
 from autofast.model.events import Site
-from autofast.model.names import FACTORIES
+from autofast.model.names import FACTORIES, last_part
 from autofast.model.script import Script, Transfer
 from autofast.model.source import parent_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES, is_attribute
@@ -239,7 +239,7 @@ def created(script: Script, call: ast.Call, where: str) -> Creation | None:
     site = _site(script, first)
     if site is None or _placed(site):
         return None
-    short = site.kind.rsplit(".", 1)[-1]
+    short = last_part(site.kind)
     there = made_there(script, call, where) if old else Keyword(call, "device", where)
     effect = Effect.EXACT if old else _effect(script, short, call)
     if effect is Effect.ROUNDING and _becomes_whole(script, call):

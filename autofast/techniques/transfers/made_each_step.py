@@ -33,6 +33,7 @@ from autofast.model.values import (
     any_of,
     certainly,
     const,
+    is_named,
     library_names,
     only,
 )
@@ -153,8 +154,7 @@ def _makes(script: Script, call: ast.Call) -> bool:
         and of_sizes
         or isinstance(t, Ref)
         and (t.name in MADE or t.name in DATA and _is_put_together(script, call))
-        or isinstance(t, Method)
-        and t.name in SAMPLES
+        or is_named(t, Method, SAMPLES)
         and isinstance(t.this, Ext)
         for t in found
     )

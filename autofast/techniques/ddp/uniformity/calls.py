@@ -10,6 +10,7 @@ from autofast.facts.batch.losses_of_torch import Loss, loss_called
 from autofast.facts.host_io import ASKS, READS, name_of
 from autofast.model.calls import arguments_of, keyword_of, receiver_of
 from autofast.model.kinds import is_module
+from autofast.model.names import last_part
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import (
     Dict,
@@ -78,7 +79,7 @@ class LibraryCalls(Tensors):
 
     def _function(self, name: str, call: Called) -> Kind:
         node, args, wholes = call.node, call.args, call.wholes
-        last = name.rsplit(".", 1)[-1]
+        last = last_part(name)
         if name.startswith((*RANDOM, "random.", "numpy.random.")) or name in (
             "builtins.next",
             "torchsummary.summary",
@@ -221,7 +222,7 @@ class LibraryCalls(Tensors):
     def _module(self, thing: Ext, call: Called) -> Kind:
         """A layer, a loss or a model of a library."""
         wholes = call.wholes
-        short = thing.name.rsplit(".", 1)[-1]
+        short = last_part(thing.name)
         if self.training.trains(thing):
             return self._forward(call)
         if all(k.same for k in wholes):

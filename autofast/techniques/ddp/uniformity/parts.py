@@ -13,7 +13,7 @@ from autofast.flow.callgraph import Callee
 from autofast.model.calls import is_method
 from autofast.model.source import nodes_in, parent_of
 from autofast.model.syntax import IDENTITY, SEQUENCES, is_operation
-from autofast.model.values import Ext, Func, Inst, Reason, Thing, Unknown, all_of, const
+from autofast.model.values import Ext, Func, Inst, Reason, Thing, Unknown, all_of, const, is_named
 from autofast.techniques.ddp.uniformity.calls import CLASSES, LibraryCalls
 from autofast.techniques.ddp.uniformity.kinds import (
     BATCH,
@@ -353,7 +353,7 @@ def _may_be_device(thing: Thing) -> bool:
     if isinstance(thing, Unknown):
         # A library's functions give no devices.
         return thing.reason not in (Reason.RESULT, Reason.METHOD)
-    return isinstance(thing, Ext) and thing.name == "torch.device"
+    return is_named(thing, Ext, "torch.device")
 
 
 def _fields(held: ast.Attribute) -> set[str] | None:
