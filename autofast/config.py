@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from autofast.model.several import all_of
 from autofast.model.source import BadInput
-from autofast.model.values import all_of
 from autofast.nearest import hint
 from autofast.rule import Effect
 

@@ -15,8 +15,8 @@ import click
 from autofast.cli.options import Steps
 from autofast.config import Config, find_root, load, settings
 from autofast.model.disk import real
+from autofast.model.several import all_of
 from autofast.model.source import BadInput
-from autofast.model.values import all_of
 from autofast.nearest import hint
 
 STDIN = "-"

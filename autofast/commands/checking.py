@@ -17,8 +17,8 @@ from autofast.depth import deeply
 from autofast.faults import PostConditionError, internal
 from autofast.heap import growing
 from autofast.model import disk
+from autofast.model.several import one
 from autofast.model.source import BadInput, shown_path
-from autofast.model.values import one
 from autofast.report.record import Record, merged
 from autofast.rule import Effect
 

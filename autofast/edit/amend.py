@@ -21,9 +21,9 @@ from autofast.flow.imports import Binding, bindings
 from autofast.flow.scopes import bound_by
 from autofast.model.notebook import CELL, Notebook
 from autofast.model.script import Script
+from autofast.model.several import all_of
 from autofast.model.source import Source, ancestors, function_of, line_of, source_of, statement_of
 from autofast.model.torch_age import shown
-from autofast.model.values import all_of
 from autofast.rule import Finding
 
 MARK = re.compile(rf"^{re.escape(CELL)}(\d+)$")

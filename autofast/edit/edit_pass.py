@@ -63,8 +63,8 @@ from autofast.edit.locate import Places, children
 from autofast.edit.merge import anchors, holes_of, identity, keeps_anchor
 from autofast.edit.parens import bare, fitted, parenthesised
 from autofast.edit.toplevel import BEFORE_ALL, Addition, additions, must_stay_above
+from autofast.model.several import only
 from autofast.model.source import ancestors
-from autofast.model.values import only
 
 WRAPPED = re.compile(r"(?i:\b(?:wrap|convert|turn|make|transform|put|to)\b).*\bVariables?\b")
 BELOW_IMPORTS = -1  # comes before everything of another rank, as what follows may need it

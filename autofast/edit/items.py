@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import libcst as cst
 
-from autofast.model.values import all_of
+from autofast.model.several import all_of
 
 Space = cst.BaseParenthesizableWhitespace
 Display = TypeVar("Display", cst.Call, cst.Dict)

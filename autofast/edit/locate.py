@@ -19,8 +19,8 @@ import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from autofast.model.calls import unstarred
+from autofast.model.several import only
 from autofast.model.source import Source, ancestors
-from autofast.model.values import only
 
 Span = tuple[int, int, int, int]
 Statement = cst.BaseSmallStatement | cst.BaseCompoundStatement

@@ -34,8 +34,8 @@ from autofast.edit.edits import (
     Wrap,
 )
 from autofast.flow.imports import parsed
+from autofast.model.several import any_of
 from autofast.model.source import Source, ancestors, block_of, source_of
-from autofast.model.values import any_of
 
 Slot = tuple[object, ...]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from autofast.model.values import only
+from autofast.model.several import only
 
 Span = tuple[int, int]  # first and last line, counted from 1
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from autofast.edit.edits import Helper, Import
 from autofast.flow.imports import Binding, bindings, parsed
 from autofast.model import disk
+from autofast.model.several import any_of
 from autofast.model.source import Source, block_of, nodes_in, parent_of, source_of
 from autofast.model.syntax import DEFINITIONS, is_docstring, is_read
-from autofast.model.values import any_of
 
 BEFORE_ALL = -1
 

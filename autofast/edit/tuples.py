@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from io import StringIO
 
 from autofast.model.calls import names_in
+from autofast.model.several import all_of
 from autofast.model.source import nodes_in
-from autofast.model.values import all_of
 
 MOVES = frozenset(
     "to cuda float double half long int type contiguous div sub mul add div_ sub_ mul_ add_ "

@@ -16,9 +16,9 @@ from autofast.flow.program import Flow, function_around
 from autofast.flow.scopes import Variable, bound_by, variables_of
 from autofast.model.contents import each_once
 from autofast.model.script import Script
+from autofast.model.several import any_of
 from autofast.model.source import Source, statement_of
 from autofast.model.syntax import FUNCTIONS, is_read
-from autofast.model.values import any_of
 
 
 @dataclass(frozen=True)

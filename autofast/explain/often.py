@@ -13,9 +13,9 @@ from autofast.flow.loops import loops_around as around
 from autofast.flow.program import Flow
 from autofast.model.events import CallFrame, LoopFrame, Stack, loops
 from autofast.model.script import Script
+from autofast.model.several import any_of, only
 from autofast.model.source import ancestors, function_of, statement_of
 from autofast.model.syntax import FUNCTIONS, LOOPS
-from autofast.model.values import any_of, only
 
 DEEP = 8  # calls that are followed back to where a function is run
 _LOOPS = LOOPS

@@ -19,9 +19,9 @@ from autofast.flow.graph import Function
 from autofast.flow.typestate import Events, Protocol, follow
 from autofast.model.events import CallFrame
 from autofast.model.script import Script
+from autofast.model.several import all_of
 from autofast.model.source import parent_of
 from autofast.model.syntax import IDENTITY
-from autofast.model.values import all_of
 
 OVERFLOWS = "{} may end the script for gradients that overflow, which a scaler skips"
 Problems = dict[

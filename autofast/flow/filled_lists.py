@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from autofast.flow.defuse import bound_to
 from autofast.flow.scopes import is_local, mentions
+from autofast.model.several import any_of
 from autofast.model.source import ancestors, block_of, function_of, nodes_in, parent_of
-from autofast.model.values import any_of
 
 
 def is_only_filled(held: ast.Name, loop: ast.For) -> bool:

@@ -14,9 +14,9 @@ from pathlib import Path
 from autofast.model import disk
 from autofast.model.opening import open_source
 from autofast.model.script import Script
+from autofast.model.several import only
 from autofast.model.source import BadInput, Source, ancestors, parent_of, source_of
 from autofast.model.syntax import is_read
-from autofast.model.values import only
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from itertools import chain, pairwise, takewhile
 from pathlib import Path
 from typing import TypeGuard, TypeVar
 
+from autofast.model.several import any_of, one
 from autofast.model.syntax import DEFINITIONS, is_stored
-from autofast.model.values import any_of, one
 
 N = TypeVar("N", bound=ast.AST)
 IGNORE = re.compile(r"#\s*autofast:\s*ignore(-file)?(?![\w-])(?:\[([^\]]*)\])?")

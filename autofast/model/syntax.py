@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterable
 from typing import Any, TypeGuard
 
-from autofast.model.values import any_of
+from autofast.model.several import any_of
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from autofast.model import disk
 from autofast.model.script import Script
+from autofast.model.several import any_of
 from autofast.model.source import Source, source_of
 from autofast.model.torch_age import Limit, Newest
-from autofast.model.values import any_of
 from autofast.read.torch_versions import CPP
 
 BUILDS = ("setup.py", "build.py", "make.py")

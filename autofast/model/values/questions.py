@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable
+from collections.abc import Collection, Container
 from typing import Any, TypeGuard, TypeVar
 
 from autofast.model.changes import Numbered, remember, remembered
+from autofast.model.several import Kinds, one
 from autofast.model.values.program import Bound, Ext
 from autofast.model.values.simple import Arg, Const, Method, Num, Reason, Ref, Unknown
 from autofast.model.values.tensor import Tensor
 from autofast.model.values.thing import InOrder, Thing, Values
 
-T = TypeVar("T")
-D = TypeVar("D")
 N = TypeVar("N", Ext, Method, Ref, Unknown)
-Kinds = type | tuple[type, ...]  # as isinstance takes them
 FEW = 8  # of more, the order is kept: large sets are asked for again and again
 
 
@@ -67,29 +65,6 @@ def _rank(thing: Thing) -> tuple[str, int, str]:
     return kind, 0, text
 
 
-def one(found: Collection[T], otherwise: D = None) -> T | D:  # type: ignore[assignment]
-    """The single thing among those, if there is just one."""
-    return next(iter(found)) if len(found) == 1 else otherwise
-
-
-def any_of(found: Iterable[object], *kinds: Kinds) -> bool:
-    """Whether one of them is of these kinds."""
-    for one in found:
-        if isinstance(one, kinds):
-            return True
-    return False
-
-
-def all_of(found: Iterable[object], *kinds: Kinds) -> bool:
-    """Whether all are of these kinds, if there are any."""
-    return all(isinstance(one, kinds) for one in found)
-
-
-def only(found: Iterable[object], kind: type[T]) -> list[T]:
-    """Those of one kind."""
-    return [one for one in found if isinstance(one, kind)]
-
-
 def is_named(thing: object, kind: type[N], names: str | Container[str]) -> TypeGuard[N]:
     """Whether it is of this kind, and its name is this, or one of these."""
     return isinstance(thing, kind) and (
@@ -100,11 +75,6 @@ def is_named(thing: object, kind: type[N], names: str | Container[str]) -> TypeG
 def is_const(thing: object, *kinds: Kinds) -> TypeGuard[Const]:
     """Whether it is a constant of one of these types."""
     return isinstance(thing, Const) and isinstance(thing.value, kinds)
-
-
-def certainly(values: Collection[object], *kinds: Kinds) -> bool:
-    """Whether there are some, and all of these kinds."""
-    return bool(values) and all_of(values, *kinds)
 
 
 def are_numbers(values: Collection[Thing]) -> bool:

@@ -20,10 +20,10 @@ from autofast.flow.scratch import hands_on
 from autofast.model.calls import is_method, receiver_of
 from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence, Site, Stack
 from autofast.model.script import Script
+from autofast.model.several import any_of
 from autofast.model.source import function_of, nodes_in, parent_of, statement_of
 from autofast.model.syntax import LOOPS, is_stored
 from autofast.model.tensors import tensors_in
-from autofast.model.values import any_of
 from autofast.read.recover.escapes import ends_with_call
 from autofast.read.recover.leaks import root_of
 from autofast.read.recover.region import Region

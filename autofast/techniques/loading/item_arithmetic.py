@@ -9,8 +9,8 @@ from dataclasses import replace
 from itertools import count
 
 from autofast.model.script import Script
+from autofast.model.several import all_of
 from autofast.model.source import at
-from autofast.model.values import all_of
 from autofast.ops.families import SIGNS
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_values import (

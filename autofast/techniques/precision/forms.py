@@ -9,8 +9,8 @@ from autofast.edit.edits import After, Before, Edit
 from autofast.facts.by_default import Off
 from autofast.facts.forwards import Region
 from autofast.model.script import Script
+from autofast.model.several import one
 from autofast.model.source import source_of, statement_of
-from autofast.model.values import one
 from autofast.techniques.precision.scaling import EVER_SINCE, Scaling, of_cuda_amp
 from autofast.write.cuda_flag import enabled_where_cuda
 from autofast.write.half_dtype import AMP_DTYPE, HAS_BF16, Shared

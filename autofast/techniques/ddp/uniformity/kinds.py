@@ -20,7 +20,7 @@ import ast
 from dataclasses import dataclass, replace
 
 from autofast.model.calls import arguments_of
-from autofast.model.values import all_of
+from autofast.model.several import all_of
 
 
 @dataclass(frozen=True)
