@@ -20,6 +20,7 @@ from autofast.rule import Effect
 from autofast.techniques.transfers.composed import Parts, chain, hides, parts
 from autofast.techniques.transfers.dealt_out import against
 from autofast.techniques.transfers.factories import (
+    KEEPS,
     Creation,
     again_and_again,
     factory,
@@ -141,7 +142,7 @@ def _made_there(
     if gate is None and (like := _made_alike(script, transfer, call)) is not None:
         yield replace(creation, edits=(like,))
         return
-    edits = [*creation.edits]
+    edits = [*creation.edits, *_idle(script, call)]
     if only_moves(transfer):
         stmt = statement_of(transfer.node)
         alone = (
@@ -164,6 +165,21 @@ def _made_there(
     elif (cast := cast_to(transfer)) is not None:
         edits += _only_cast(transfer.node, moved, call, cast, script)
     yield replace(creation, edits=tuple(edits))
+
+
+def _idle(script: Script, made: ast.Call) -> Iterator[Edit]:
+    """What changes nothing behind a factory: ``torch.arange(n).view(n, 1).long()``,
+    ``torch.zeros(n).contiguous()``.
+    """
+    call, name = made, script.library_function(made)
+    whole = name == "torch.arange" and _effect(script, "arange", made) is Effect.EXACT
+    while is_attribute(method := parent_of(made), *KEEPS):
+        if (outer := call_of(method)) is None:
+            return
+        is_cast = whole and not call.keywords and method.attr == "long"
+        if is_cast or (method.attr == "contiguous" and made is call):
+            yield Rewrite(outer, "{made}", {"made": made})
+        made = outer
 
 
 def _cast_behind(script: Script, move: ast.Call, call: ast.Call) -> tuple[ast.Call, str] | None:
