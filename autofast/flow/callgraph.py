@@ -31,6 +31,8 @@ from autofast.model.values import (
     Partial,
     Thing,
     Unknown,
+    all_of,
+    any_of,
     ordered,
 )
 
@@ -214,9 +216,7 @@ class CallGraph:
         if place < len(kept.positional):
             return kept.positional[place].expr
         place -= len(kept.positional)
-        if place >= len(call.args) or any(
-            isinstance(a, ast.Starred) for a in call.args[: place + 1]
-        ):
+        if place >= len(call.args) or any_of(call.args[: place + 1], ast.Starred):
             return None
         return call.args[place]
 
@@ -404,4 +404,4 @@ def _once(functions: Iterable[Function]) -> list[Function]:
 def _is_named(node: ast.Lambda) -> bool:
     """``f = lambda ...``: what becomes of it is what becomes of the name."""
     parent = parent_of(node)
-    return isinstance(parent, ast.Assign) and all(isinstance(t, ast.Name) for t in parent.targets)
+    return isinstance(parent, ast.Assign) and all_of(parent.targets, ast.Name)

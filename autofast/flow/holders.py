@@ -22,7 +22,7 @@ from autofast.model.contents import opened
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of
 from autofast.model.syntax import is_read
-from autofast.model.values import Dict, Seq, Tensor, library_names
+from autofast.model.values import Dict, Seq, Tensor, all_of, library_names
 
 ADDERS = frozenset("append appendleft extend extendleft insert add setdefault update put".split())
 DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Starred, ast.IfExp, ast.BoolOp)
@@ -218,4 +218,4 @@ class Holders:
         """What is put into a tensor is copied."""
         found = self.script.values(expr)
         held = [t for t in found if isinstance(t, (Seq, Dict))]
-        return bool(found) and not held and all(isinstance(t, Tensor) for t in found)
+        return bool(found) and not held and all_of(found, Tensor)

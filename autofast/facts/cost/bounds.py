@@ -14,7 +14,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import parent_of
-from autofast.model.values import Const, Ref
+from autofast.model.values import Ref, is_const
 
 DEEP = 8
 EXPONENT = 16  # beyond which a power is no size of a layer
@@ -25,8 +25,8 @@ def most(script: Script, expr: ast.expr | None, depth: int = 0) -> int | None:
     if expr is None or depth > DEEP:
         return None
     found = script.values(expr)
-    if found and all(isinstance(t, Const) and isinstance(t.value, int) for t in found):
-        return max(t.value for t in found if isinstance(t, Const) and isinstance(t.value, int))
+    if found and all(is_const(t, int) for t in found):
+        return int(max(t.value for t in found if is_const(t, int)))
     if (known := number(found)) is not None:
         return known
     match expr:

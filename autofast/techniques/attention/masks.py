@@ -21,7 +21,7 @@ from autofast.model.calls import items_of, spread_out
 from autofast.model.script import Script
 from autofast.model.source import at, nodes_in
 from autofast.model.syntax import SEQUENCES, is_attribute, is_constant
-from autofast.model.values import Ext, Tensor, are_numbers, const, library_name
+from autofast.model.values import Ext, Tensor, are_numbers, const, is_named, library_name, only
 from autofast.rule import Refusal
 from autofast.techniques.attention.written_out import Attention, Mask
 
@@ -140,7 +140,7 @@ def _have_length(script: Script, tensor: ast.expr, length: ast.expr) -> bool:
 def _changes_last(script: Script, function: ast.expr) -> bool:
     """Whether it is a layer that changes nothing but the last dimension."""
     layers = script.values(function)
-    return bool(layers) and all(isinstance(t, Ext) and t.name in LAST for t in layers)
+    return bool(layers) and all(is_named(t, Ext, LAST) for t in layers)
 
 
 def _is_unpacked(flow: Flow, length: ast.expr, tensor: ast.Name) -> bool:
@@ -230,7 +230,7 @@ def _is_square(cut: ast.expr) -> bool:
     rest = [p for p in parts if p not in new]
     if any(not isinstance(p, ast.Slice) or p.step is not None for p in rest):
         return False
-    cuts = [p for p in rest if isinstance(p, ast.Slice)]
+    cuts = only(rest, ast.Slice)
     if any(not (p.lower is None or is_constant(p.lower, 0)) for p in cuts):
         return False
     ends = [p.upper for p in cuts]

@@ -11,12 +11,12 @@ from autofast.facts.loaders import DEVICE_DEFAULTS
 from autofast.flow.scopes import mentions
 from autofast.model.calls import call_of, is_path, keyword_of, names_in, receiver_of
 from autofast.model.events import Site
-from autofast.model.names import FACTORIES
+from autofast.model.names import FACTORIES, last_part
 from autofast.model.script import Script, Transfer
 from autofast.model.source import function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES, is_attribute
 from autofast.model.tensors import is_dtype
-from autofast.model.values import Num, Ref, Tensor, Unknown, const
+from autofast.model.values import Num, Ref, Tensor, Unknown, all_of, any_of, const
 from autofast.rule import Effect
 from autofast.techniques.transfers.composed import Parts, chain, hides, parts
 from autofast.techniques.transfers.dealt_out import against
@@ -243,7 +243,7 @@ def _device_asked(script: Script, test: ast.expr) -> str:
     """``x.device`` for the condition ``x.is_cuda`` of a tensor; empty for any other."""
     if is_attribute(test, "is_cuda"):
         found = script.values(test.value)
-        if any(isinstance(t, Tensor) for t in found):
+        if any_of(found, Tensor):
             return f"{source_of(test).segment(test.value)}.device"
     return ""
 
@@ -260,7 +260,7 @@ def _made_alike(script: Script, transfer: Transfer, call: ast.Call) -> Edit | No
     found = script.values(like)
     if not isinstance(like, VARIABLES) or not found:
         return None
-    if not all(isinstance(t, Tensor) for t in found) or not names:
+    if not all_of(found, Tensor) or not names:
         return None
     holes = {"like": like} | {f"d{n}": a for n, a in enumerate(call.args)}
     sizes = ", ".join(f"{{d{n}}}" for n in range(len(call.args)))
@@ -275,7 +275,7 @@ def created(script: Script, call: ast.Call, where: str) -> Creation | None:
     site = _site(script, first)
     if site is None or _placed(site):
         return None
-    short = site.kind.rsplit(".", 1)[-1]
+    short = last_part(site.kind)
     there = made_there(script, call, where) if old else Keyword(call, "device", where)
     effect = Effect.EXACT if old else _effect(script, short, call)
     if effect is Effect.ROUNDING and _becomes_whole(script, call):
@@ -344,7 +344,7 @@ def device_of(transfer: Transfer) -> str | None:
     ):
         return None
     text = source_of(node).segment(expr)
-    if transfer.how == "type_as" or all(isinstance(t, Tensor) for t in target.values):
+    if transfer.how == "type_as" or all_of(target.values, Tensor):
         return f"{text}.device" if isinstance(expr, VARIABLES) else None
     named = any(k.arg == "device" for k in node.keywords)
     no_device: tuple[type, ...] = () if named else (Tensor, Unknown)
