@@ -21,7 +21,7 @@ from tests.test_verify_judge import LOSSES, MOVED, made
 from tests.verify_runs import record, run
 
 OWN = "rng = default_rng(0)"
-SIZES = {"wholes 2": 96, "numbers 60": 24, "numbers 2560": 48, "choices 20": 24, "choices 900": 4}
+SIZES = {"wholes 2": 96, "numbers 60": 24, "numbers 2560": 48, "choices 20": 24, "choices 900": 4, "normals 70": 24}
 
 
 def sized(arm: str = "original", more: dict[str, Any] | None = None, **other: Any) -> Run:
@@ -50,6 +50,8 @@ def sized(arm: str = "original", more: dict[str, Any] | None = None, **other: An
         ({"choices 900": 1}, {}, False),  # one order for all epochs
         ({"numbers 60": 1, "wholes 2": 0, "wholes 192": 1}, {}, False),  # at once, and one for all
         ({"numbers 60": 0, "normals 60": 24}, {}, None),  # by another kind
+        ({"normals 70": 0, "numbers 70": 24}, {}, False),  # noise of another shape
+        ({"normals 70": 0, "numbers 70": 24}, {"script": ("a.py", "erfinv")}, "made otherwise"),
         ({"choices 900": 0, "choices 3600": 1}, {}, None),  # all orders at once
         ({"choices 900": 0, "numbers 900": 4}, {}, None),  # by sorting numbers
         ({"choices 900": 0, "numbers 1": 4}, {}, None),  # by a seed for each

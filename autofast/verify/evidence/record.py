@@ -299,6 +299,8 @@ class Record:
             or choices among many) were drawn, by how many at a time, "idle": without gradients;
             under "sizes" digests of the "sequence" of the first of these calls and of what they
             drew "among".
+            rows: by the length of data, of which rows are taken in training: how many, and numbers of
+            their order (probe/rows.py).
             scalars: what TensorBoard was given: name, step (None: none was given), value.
             All of these only with ``Detail.state``.
         watched: what probe/watch.py gives, as lists and numbers; only with ``Detail.facts``.
@@ -348,6 +350,7 @@ class Record:
     resumed: Resumed | None = None
     evaluations: tuple[Evaluation, ...] = ()
     drawn: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    rows: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     averages: tuple[Followed, ...] = ()
     unseen: tuple[str, ...] = ()
 

@@ -1,0 +1,110 @@
+"""Which rows are taken of data in memory, and of data sets by their loaders, while it trains
+(record.Record.rows): their order says what no value tells that has noise over it.
+
+Of each length of the data the rows are one series, in the order in which they are taken. Tensors
+that are indexed alike one after the other (inputs and labels, words and those that follow them)
+count once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .core import Probe
+from .instead import instead_of
+from .training import compiling
+
+MOST = 60_000  # rows of one length
+LENGTHS = 16
+LEAST = 50  # rows in the data, and taken again
+NEAR = 50  # a pass is cut into so many parts, of which neighbours stay in one
+WHOLE = (torch.int64, torch.int32, torch.int16)
+
+
+class Rows:
+    """``series``: by the length of the data."""
+
+    def __init__(self, probe: Probe, idle: Callable[[], bool]) -> None:
+        self.probe, self.no_training = probe, idle
+        self.series: dict[int, list[int]] = {}
+        self.latest: dict[int, Any] = {}
+
+        @instead_of("__getitem__", torch.Tensor)
+        def taken(original: Any, data: Any, where: Any) -> Any:
+            self.indexed(data, where[0] if type(where) is tuple and where else where)
+            return original(data, where)
+
+        for owner in (torch.Tensor, torch):
+
+            @instead_of("index_select", owner)
+            def selected(original: Any, data: Any, dim: Any, index: Any, **named: Any) -> Any:
+                self.indexed(data, None if dim else index)
+                return original(data, dim, index, **named)
+
+    def indexed(self, data: Any, index: Any) -> None:
+        """By an index of whole numbers, of several in a row the first one."""
+        if type(index) is not torch.Tensor or type(data) is not torch.Tensor or compiling():
+            return
+        if index.dtype not in WHOLE or not index.dim() or data.requires_grad:
+            return
+        size = len(data) if data.dim() else 0
+        if size < LEAST or index.is_cuda and torch.cuda.is_current_stream_capturing():
+            return
+        if self.no_training() or len(self.series.get(size, ())) >= MOST:
+            return
+        try:
+            index = index.detach().reshape(len(index), -1)[:, 0].cpu()
+        except Exception:  # one inside of torch.func.vmap
+            return
+        last = self.latest.get(size)
+        self.latest[size] = index
+        if last is None or len(last) != len(index) or not _moved(last, index):
+            self.took(size, index.tolist())
+
+    def took(self, size: int, rows: Sequence[int]) -> None:
+        if size in self.series or len(self.series) < LENGTHS:
+            self.series.setdefault(size, []).extend(rows)
+
+    def loaded(self, dataset: Any, rows: Sequence[Any]) -> None:
+        """A batch of a map-style data set."""
+        try:
+            size = len(dataset)
+        except Exception:
+            return
+        known = all(type(row) is int for row in rows)
+        if known and size >= LEAST and not self.no_training() and len(self.series.get(size, ())) < MOST:  # fmt: skip
+            self.took(size, rows)
+
+    def found(self) -> dict[str, Any]:
+        return {"rows": {str(size): looks(size, rows) for size, rows in self.series.items()}}
+
+
+def _moved(one: Any, two: Any) -> bool:
+    far = two - one
+    return bool((far == far[0]).all()) and abs(int(far[0])) <= 1
+
+
+def looks(size: int, rows: Sequence[int]) -> list[float]:
+    """How many were taken; of the times that one is taken until it is again, how far from a whole
+    pass they are, as a share of it, and how often the row behind it comes again near to it; the mean
+    place in the data, and how far places are from it."""
+    rows = [row % size for row in rows]
+    after: dict[int, int] = {}
+    again = [0] * len(rows)
+    for place in range(len(rows) - 1, -1, -1):
+        again[place] = after.get(rows[place], 0)
+        after[rows[place]] = place
+    near = max(2, size // NEAR)
+    waits, stays = [], []
+    for place, (one, two) in enumerate(zip(again, again[1:])):  # noqa: B905
+        if one:
+            waits.append(abs(one - place - size) / size)
+            if two:
+                stays.append(abs(one - two) <= near)
+    means = [sum(some) / len(some) if len(some) >= LEAST else -1.0 for some in (waits, stays)]
+    mean = sum(rows) / max(1, len(rows)) / size
+    far = sum(abs(row / size - mean) for row in rows) / max(1, len(rows))
+    return [len(rows), *means, mean, far]
