@@ -104,9 +104,10 @@ class Settings:
     """``[tool.autofast]`` as it stands in the project's file.
 
     Attributes:
-        path: the file, whether it exists or not. values: of :class:`Config`, by name of field.
-        lines: key -> line. commands: options of single commands; their keys in ``lines`` are
-            ``check.quiet``.
+        path: the file, whether it exists or not.
+        values: of :class:`Config`, by name of field.
+        lines: key -> line.
+        commands: options of single commands; their keys in ``lines`` are ``check.quiet``.
     """
 
     path: Path

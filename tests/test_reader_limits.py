@@ -224,6 +224,37 @@ def test_many_datasets_one_of_which_is_chosen_leave_room_for_the_training(
     assert "__init__()" in script.unread
 
 
+ROWS = """
+class Rows<n>(Dataset):
+    def __len__(self):
+        return 10
+    def __getitem__(self, i):
+        if i % 2:
+            return {"x": torch.ones(3), "y": 1, "only<n>": i}
+        return {"x": torch.zeros(3), "y": 0}
+"""
+
+
+def test_batches_of_many_datasets_one_of_which_is_chosen(tmp_path: Path) -> None:
+    """Each key of their dicts holds what any of them puts there."""
+    script = read(
+        tmp_path,
+        f"""{HEAD}{many(ROWS, 30)}
+def feed(batch):
+    probe.show(batch["x"])
+    probe.show(batch["only7"])
+made = [{many("Rows<n>()", 30, ", ")}][probe.number()]
+for batch in DataLoader(made, batch_size=2):
+    last = batch
+for batch in DataLoader(made, batch_size=3):
+    last = batch if probe.maybe() else last
+feed(last)
+""",
+    )
+    assert len(shown(script)) > 0
+    assert all(isinstance(t, Tensor) and t.batch for t in shown(script))
+
+
 def test_items_that_hold_themselves(tmp_path: Path) -> None:
     script = read(tmp_path, """
         import torch

@@ -21,7 +21,14 @@ from tests.test_verify_judge import LOSSES, MOVED, made
 from tests.verify_runs import record, run
 
 OWN = "rng = default_rng(0)"
-SIZES = {"wholes 2": 96, "numbers 60": 24, "numbers 2560": 48, "choices 20": 24, "choices 900": 4, "normals 70": 24}
+SIZES = {
+    "wholes 2": 96,
+    "numbers 60": 24,
+    "numbers 2560": 48,
+    "choices 20": 24,
+    "choices 900": 4,
+    "normals 70": 24,
+}
 
 
 def sized(arm: str = "original", more: dict[str, Any] | None = None, **other: Any) -> Run:

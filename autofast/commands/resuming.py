@@ -21,8 +21,8 @@ class Way:
 
     Attributes:
         option: of the command line that takes the path; empty where the path is fixed.
-        path: the fixed path, from the working folder; empty where it is computed. flags: further
-            arguments without which the call is not come to.
+        path: the fixed path, from the working folder; empty where it is computed.
+        flags: further arguments without which the call is not come to.
         place: of the call, ``file:line``.
     """
 

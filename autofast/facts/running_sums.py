@@ -86,12 +86,12 @@ def _added(node: ast.stmt) -> Kept | None:
                     return Kept(node, target, value)
         case ast.Expr(
             value=ast.Call(
-                func=ast.Attribute(value=ast.Name() | ast.Attribute() as target, attr="append"),
-                args=[value],
-                keywords=[],
+                func=ast.Attribute(value=list_, attr="append"), args=[value], keywords=[]
             )
         ):
-            return Kept(node, target, value)
+            held = list_.value if isinstance(list_, ast.Subscript) else list_
+            if isinstance(held, (ast.Name, ast.Attribute)):  # also `history["loss"].append(v)`
+                return Kept(node, held, value)
     return None
 
 
@@ -123,10 +123,9 @@ def _is_gone_through_before(script: Script, kept: Kept) -> bool:
 def _outlives(script: Script, kept: Kept, loop: Loop, functions: Sequence[ast.AST]) -> bool:
     """Whether what is added is still there in the next step: no step sets the sum anew."""
     if isinstance(kept.target, ast.Attribute):
-        codes: list[ast.AST] = [loop, *functions]
         others = (
             n
-            for code in codes
+            for code in (loop, *functions)
             for n in nodes_in(code, ast.Attribute)
             if n.attr == kept.target.attr and is_stored(n)
         )

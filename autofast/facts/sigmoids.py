@@ -38,8 +38,8 @@ class Group:
 
     Attributes:
         losses: the calls of the losses, each with what it is given.
-        made: the calls that make loss objects (``nn.BCELoss()``). sigmoids: calls of a sigmoid, or
-            calls that make a layer.
+        made: the calls that make loss objects (``nn.BCELoss()``).
+        sigmoids: calls of a sigmoid, or calls that make a layer.
         reads: the expressions that are to be probabilities where they stand.
         refusal: why nothing can be done.
     """

@@ -60,7 +60,8 @@ class Slices:
         if isinstance(node, ast.Name):
             table = variables_of(node)
             variable = table.of(node)
-            if variable is not None and variable not in found.variables:
+            known = variable in found.variables or certainly(self.script.values(node), Ref)
+            if variable is not None and not known:
                 found.variables.add(variable)
                 for place in (*table.stores(variable), *table.loads(variable)):
                     yield from self._bound(place)

@@ -44,8 +44,9 @@ class Work:
     """What a training step costs with one item in a batch: forwards and backwards.
 
     Attributes:
-        convolutions, products: FLOP. activations: numbers that layers put out. kernels: launched,
-            for a batch of any size.
+        convolutions, products: FLOP.
+        activations: numbers that layers put out.
+        kernels: launched, for a batch of any size.
         parameters: numbers of them; ``tensors`` that they are in.
     """
 

@@ -53,8 +53,9 @@ class Estimate:
     rather than too long.
 
     Attributes:
-        kernels: that are launched. host: seconds to issue them. convolutions, products, memory:
-            seconds on the device.
+        kernels: that are launched.
+        host: seconds to issue them.
+        convolutions, products, memory: seconds on the device.
         parameters: numbers of them; ``tensors`` that they are in.
         data: seconds in which workers make a batch.
     """

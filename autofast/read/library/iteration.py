@@ -9,7 +9,7 @@ from typing import Any
 from autofast.model.changes import CLOCK
 from autofast.model.contents import opened, wrapped
 from autofast.model.kinds import is_dataset, is_loader, is_module, library_dataset
-from autofast.model.limits import FETCHED
+from autofast.model.limits import FETCHED, FEW
 from autofast.model.names import GRAPHS, NAMED_TUPLE
 from autofast.model.tensors import SHAPE, tensors_in
 from autofast.model.values import (
@@ -234,7 +234,7 @@ def batch_of(interp: Core, loader: Thing) -> Values:
         else:
             made = sample
         how = "own" if collate else "item" if alone else "batch"
-        found = Collation(interp, tag, how).every(made)
+        found = _folded(Collation(interp, tag, how).every(made))
     except TooDeep:
         interp.unwind(inside)
         CLOCK.shake()
@@ -250,6 +250,20 @@ def batch_of(interp: Core, loader: Thing) -> Values:
         copies.one(t) if isinstance(t, (Dict, Seq)) else t for t in cache[id(loader)]
     )
     return cache[id(loader)]
+
+
+def _folded(batches: Values) -> Values:
+    """Of many dicts, as many datasets make them one of which is chosen, one that may be each."""
+    several = [t for t in ordered(batches) if isinstance(t, Dict)]
+    if len(several) <= FEW:
+        return batches
+    one = Dict(None, open=next((t.open for t in several if t.open), ""))
+    one.rest = NOTHING.union(*(t.rest for t in several))
+    for key in dict.fromkeys(key for t in several for key in t.entries):
+        in_all = all(t.holds(key) for t in several)
+        found = [e for t in several for e in t.entries.get(key, ())]
+        one.entries[key] = [replace(e, sure=e.sure and in_all) for e in found]
+    return batches - frozenset(several) | {one}
 
 
 def sample_of(interp: Core, *datasets: Thing) -> Values:

@@ -32,12 +32,12 @@ class Window:
     """Windows of ``steps`` batches.
 
     Attributes:
-        loop: over the batches. loader: what it goes over, as it is written. things: the loaders
-            that this may be.
-        counter, start: the loop's variable that counts batches, and its first value. made: edits
-            that make the counter.
-        number, name: the number of batches at module level, and as the loop has it. share: the
-            function of a batch's share.
+        loop: over the batches.
+        loader: what it goes over, as it is written. things: the loaders that this may be.
+        counter, start: the loop's variable that counts batches, and its first value.
+        made: edits that make the counter.
+        number, name: the number of batches at module level, and as the loop has it.
+        share: the function of a batch's share.
         drop: a window that is not whole is left out.
     """
 

@@ -36,7 +36,9 @@ class Trained:
     """A model that trains.
 
     Attributes:
-        thing: the module itself. calls: where training calls it. steps: the loops these are in.
+        thing: the module itself.
+        calls: where training calls it.
+        steps: the loops these are in.
         name: that of the wrapper; ``anchor`` is the statement before (``after``: after) which it is
             made, ``raw`` the module's name there.
     """

@@ -195,8 +195,8 @@ class Training:
             of the whole batch that a rank has.
         epochs: the loop around the training loops, if there is one.
         setup: just before this statement the process group is made.
-        end: after this statement the group is left. reductions: ``mean`` or ``sum`` over the batch,
-            by the id of each backward's call.
+        end: after this statement the group is left.
+        reductions: ``mean`` or ``sum`` over the batch, by the id of each backward's call.
     """
 
     steps: list[Step]

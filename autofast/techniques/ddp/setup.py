@@ -49,10 +49,10 @@ class Extent:
     """The code in which a training happens.
 
     Attributes:
-        scope: a function or the module. block: the statements of it that hold all, those below a
-            main guard where all are there.
-        first: before it the group is made. last: after it (before it, where it is a ``return``) the
-            group is left.
+        scope: a function or the module.
+        block: the statements of it that hold all, those below a main guard where all are there.
+        first: before it the group is made.
+        last: after it (before it, where it is a ``return``) the group is left.
     """
 
     scope: Function

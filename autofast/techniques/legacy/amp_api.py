@@ -29,7 +29,8 @@ class Use:
     """A place that names an old object.
 
     Attributes:
-        call: the call of it. decorated: the function that it decorates without a call.
+        call: the call of it.
+        decorated: the function that it decorates without a call.
         binding: the import that binds the name it is reached by; None where that is ``torch``
             itself.
     """

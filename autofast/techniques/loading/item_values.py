@@ -21,9 +21,11 @@ class Items:
             their number.
         dtype: in the script, as NumPy calls it; ``made``: of the tensor. Empty where it is not
             known.
-        numpy: an array of NumPy in the script. fresh: in memory of its own there.
+        numpy: an array of NumPy in the script.
+        fresh: in memory of its own there.
         laid_out: the tensor certainly lies in memory as a stacked one.
-        shape: two that are equal have the same one. taken: torch took it as it is stored.
+        shape: two that are equal have the same one.
+        taken: torch took it as it is stored.
     """
 
     code: str

@@ -30,9 +30,11 @@ class Place:
     """The updates of one epoch.
 
     Attributes:
-        loop: over batches. loader: what it goes over, without counters and bars; ``loaders`` are
-            those that this may be.
-        anchor: the statement after which an update is done. gone: the one that steps the scheduler.
+        loop: over batches.
+        loader: what it goes over, without counters and bars; ``loaders`` are those that this may
+            be.
+        anchor: the statement after which an update is done.
+        gone: the one that steps the scheduler.
         stacks: the paths to the updates.
     """
 

@@ -218,9 +218,11 @@ class Kept:
     ``values`` where it is used again.
 
     Attributes:
-        name: the list. at_once: its tensors are read by one copy.
+        name: the list.
+        at_once: its tensors are read by one copy.
         rounds: sums of floats may be made by ``sum()``, which rounds less than ``+=`` from Python
-            3.12 on. begin: the 0 that such a sum begins as, where the list takes its place.
+            3.12 on.
+        begin: the 0 that such a sum begins as, where the list takes its place.
     """
 
     script: Script

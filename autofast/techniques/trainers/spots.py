@@ -36,9 +36,11 @@ class Spot:
     """The options of one or more trainers, written in one place.
 
     Attributes:
-        node: what findings point at. source: the file that is written to.
-        things: the objects that hold the options. cls: the project's dataclass they are of;
-            ``fields`` where its defaults are the options, as the command line gives the rest.
+        node: what findings point at.
+        source: the file that is written to.
+        things: the objects that hold the options.
+        cls: the project's dataclass they are of; ``fields`` where its defaults are the options, as
+            the command line gives the rest.
         calls: the calls of all spots, for a dict that feeds several.
     """
 

@@ -4,7 +4,8 @@ lies over them.
 
 from __future__ import annotations
 
-from autofast.verify.estimates import fmean
+from functools import partial
+
 from autofast.verify.evidence import course
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.record import Run
@@ -13,6 +14,7 @@ from autofast.verify.result import Check
 NAME = "rows of the data"
 ALIKE = 0.2  # so much fewer or more are others: of another step of what is made of them
 PASSES = 1.5  # times that each is taken
+RETURNS = 2  # looks at what comes again
 LOOKS = (  # in the order of probe/rows.py, behind their number; what makes a difference
     ("a row is taken again {} of a pass too early or too late", 0.08),
     ("rows that follow each other do so again in {} of the cases", 0.25),
@@ -22,29 +24,23 @@ LOOKS = (  # in the order of probe/rows.py, behind their number; what makes a di
 
 
 def check(ev: Evidence) -> Check | None:
-    if not ev.pairs:
-        return None
-    sizes = set.intersection(*({*run.record.rows} for pair in ev.pairs for run in pair))
+    seen = [run.record.rows for pair in ev.pairs for run in pair]
     looked = 0
-    for size in sorted(sizes, key=int):
-        if not all(_comparable(*(run.record.rows[size][0] for run in pair)) for pair in ev.pairs):
+    for size in sorted(set.intersection(*map(set, seen)) if seen else (), key=int):
+        counts = [[run.record.rows[size][0] for run in pair] for pair in ev.pairs]
+        if any(abs(one - two) > ALIKE * one for one, two in counts):
             continue
         looked += 1
         for place, (words, least) in enumerate(LOOKS, 1):
-
-            def look(run: Run, place: int = place) -> float | None:
-                rows = run.record.rows[size]
-                enough = place > 2 or rows[0] > PASSES * int(size) and rows[place] >= 0
-                return rows[place] if enough else None
-
-            found = course.off(ev, look, floor=least)
+            found = course.off(ev, partial(_look, size=size, place=place), floor=least)
             if found:
                 text = words.format(f"{found[1]:.2f}")
                 return Check(NAME, False, f"of {size}, {text}, {found[0]:.2f} in the original")
-    return (
-        Check(NAME, True, f"in the order of the original, of {looked} lengths") if looked else None
-    )
+    return Check(NAME, True, f"as in the original, of {looked} lengths") if looked else None
 
 
-def _comparable(one: float, two: float) -> bool:
-    return abs(one - two) <= ALIKE * one
+def _look(run: Run, size: str, place: int) -> float | None:
+    """Of returns only where every row has come again."""
+    taken = run.record.rows[size]
+    known = place > RETURNS or taken[0] > PASSES * int(size) and taken[place] >= 0
+    return taken[place] if known else None

@@ -88,9 +88,9 @@ def _moved(one: Any, two: Any) -> bool:
 
 
 def looks(size: int, rows: Sequence[int]) -> list[float]:
-    """How many were taken; of the times that one is taken until it is again, how far from a whole
-    pass they are, as a share of it, and how often the row behind it comes again near to it; the mean
-    place in the data, and how far places are from it."""
+    """How many were taken; how far from a whole pass it is until one is taken again, as a share of
+    it, and how often the row behind it comes again near to it; the mean place in the data, and how
+    far places are from it."""
     rows = [row % size for row in rows]
     after: dict[int, int] = {}
     again = [0] * len(rows)
