@@ -494,6 +494,10 @@ class Files(IterableDataset):
         (script("DataLoader(Files(), batch_size=4)", dataset=files("self.seen[index] = x\nreturn x, x.sum()", "self.seen = {}")), "changes"),
         (script("DataLoader(Files(), batch_size=4)", dataset=files("self.count += 1\nreturn x, x.sum()", "self.count = 0")), "changes"),
         (
+            script("DataLoader(Files(), batch_size=4)", dataset="import numpy as np\n" + files("x += self.rng.normal()\nreturn x, x.sum()", "self.rng = np.random.default_rng(0).spawn(2)[0]")),
+            "random generator of",
+        ),
+        (
             script("DataLoader(Files(), batch_size=4)", dataset="import numpy as np\n" + files("x += self.rng.normal()\nreturn x, x.sum()", "self.rng = np.random.default_rng(0)")),
             "random generator of its own",
         ),
@@ -1405,6 +1409,20 @@ class Files(Dataset):
 WORK = "scene = numpy.pad(scene, ((4, 4), (4, 4), (0, 0)))[:16]\n        scene = numpy.rot90(scene, random.randint(0, 3))"
 
 
+def test_what_was_drawn_before_is_no_generator() -> None:
+    drawn = "rng = np.random.RandomState(0)\nself.noise = rng.rand(4, 6)"
+    own = files("x = x + self.noise[index % 4, 0]\nreturn x, x.sum()", drawn)
+    text = script("DataLoader(Files(), batch_size=4)", dataset="import numpy as np\n" + own)
+    assert apply(RULE, text).fixes
+
+
+TURNED = """\
+scene = scene.copy()
+        for y in range(16):
+            for x in range({n}):
+                scene[y, x % 16] = y * x % 256"""
+
+
 @pytest.mark.parametrize(
     ("more", "size", "worth"),
     [
@@ -1414,6 +1432,11 @@ WORK = "scene = numpy.pad(scene, ((4, 4), (4, 4), (0, 0)))[:16]\n        scene =
         ("pass", 128, False),
         ("scene = self.darker(scene)", 128, False),
         ("\n        ".join(["scene = self.darker(scene)"] * 4), 128, True),  # followed
+        (TURNED.format(n=64), 128, True),
+        (TURNED.format(n="index"), 128, False),
+        (TURNED.format(n=64) + "\n                if y == x: break", 128, False),
+        ("scene = scene + numpy.random.normal(0, 1, (96, 96, 3))", 64, True),
+        ("scene = scene + numpy.random.normal(0, 1, (8, 8, 3))", 64, False),
     ],
 )
 def test_what_items_in_memory_cost(more: str, size: int, worth: bool) -> None:

@@ -126,7 +126,10 @@ class Held:
             case ast.Subscript(value=base, slice=index) if not isinstance(index, SLICES):
                 yield base
             case ast.Call(func=ast.Attribute(value=base, attr=attr)) if attr not in READS:
-                if not self._names(node):
+                # What a generator of NumPy draws is no generator, unless it is asked for one.
+                known = {t.name for t in self.script.values(base) if isinstance(t, Ext)}
+                drawn = known and known <= DRAW and attr != "spawn"
+                if not drawn and not self._names(node):
                     yield base
             case ast.ListComp(elt=value) | ast.GeneratorExp(elt=value) | ast.DictComp(value=value):
                 yield value
@@ -140,6 +143,7 @@ class Held:
                 yield value
 
 
+DRAW = names.GENERATORS - {"torch.Generator"}  # whose methods give itself
 SLICES = (ast.Slice, ast.Tuple)  # f["x"][:] is read into memory
 
 

@@ -21,7 +21,7 @@ from autofast.model.tensors import things_in
 from autofast.model.values import Bound, Const, Ext, Func, Inst, Method, Num, Ref, Tensor, Thing
 from autofast.read.recover.leaks import FACTS, NUMBERS, READS, plain_argument, writes
 
-KNOWN = ("torch.", "builtins.", "math.")  # what they compute is followed
+KNOWN = ("torch.", "builtins.", "math.", "torchvision.utils.")  # what they compute is followed
 NOT_KNOWN = (  # they train, keep, or call what they are given
     "torch.autograd.", "torch.func.", "torch.utils.", "torch.jit.", "torch.distributed.", "torch._",
     "builtins.setattr", "builtins.map", "builtins.filter", "builtins.exec", "builtins.eval",
@@ -103,7 +103,8 @@ class Wanted(ValueFlow[Way]):
     kept = put
 
     def inside(self, call: ast.Call, context: Way) -> Way:
-        return (*context, call)
+        known = context.index(call) if call in context else None  # it calls itself
+        return (*context[:known], call)
 
     def returned(self, use: Usage, context: Way) -> str:
         if isinstance(function_of(use.node), ast.AsyncFunctionDef):
