@@ -202,7 +202,7 @@ class Loaders:
             drawn = sizes.popleft() if sizes else None
             self.event("n", start, number, first_size(batch) if drawn is None else len(drawn))
             if drawn and self.rows is not None:
-                self.rows.loaded(iterator._dataset, drawn)
+                self.rows.took(iterator._dataset, drawn)
             if sums:
                 self.settle()
                 whole, single = checksums(batch, probe)

@@ -17,8 +17,7 @@ from .core import Probe
 from .instead import instead_of
 from .training import compiling
 
-MOST = 60_000  # rows of one length
-LENGTHS = 16
+MOST = 300_000  # rows in all
 LEAST = 50  # rows in the data, and taken again
 NEAR = 50  # a pass is cut into so many parts, of which neighbours stay in one
 WHOLE = (torch.int64, torch.int32, torch.int16)
@@ -30,6 +29,7 @@ class Rows:
     def __init__(self, probe: Probe, idle: Callable[[], bool]) -> None:
         self.probe, self.no_training = probe, idle
         self.series: dict[int, list[int]] = {}
+        self.room = MOST
         self.latest: dict[int, Any] = {}
 
         @instead_of("__getitem__", torch.Tensor)
@@ -50,41 +50,35 @@ class Rows:
             return
         if index.dtype not in WHOLE or not index.dim() or data.requires_grad:
             return
-        size = len(data) if data.dim() else 0
-        if size < LEAST or index.is_cuda and torch.cuda.is_current_stream_capturing():
-            return
-        if self.no_training() or len(self.series.get(size, ())) >= MOST:
+        if index.is_cuda and torch.cuda.is_current_stream_capturing():
             return
         try:
             index = index.detach().reshape(len(index), -1)[:, 0].cpu()
-        except Exception:  # one inside of torch.func.vmap
+            last, self.latest[len(data)] = self.latest.get(len(data)), index
+            again = last is not None and _moved(last, index)
+        except Exception:  # one inside of torch.func.vmap, none at all
             return
-        last = self.latest.get(size)
-        self.latest[size] = index
-        if last is None or len(last) != len(index) or not _moved(last, index):
-            self.took(size, index.tolist())
+        if not again:
+            self.took(data, index.tolist())
 
-    def took(self, size: int, rows: Sequence[int]) -> None:
-        if size in self.series or len(self.series) < LENGTHS:
-            self.series.setdefault(size, []).extend(rows)
-
-    def loaded(self, dataset: Any, rows: Sequence[Any]) -> None:
-        """A batch of a map-style data set."""
+    def took(self, data: Any, rows: Sequence[Any]) -> None:
+        if self.room <= 0 or self.no_training():
+            return
         try:
-            size = len(dataset)
-        except Exception:
+            size = len(data)
+        except Exception:  # a data set whose sampler alone knows it
             return
-        known = all(type(row) is int for row in rows)
-        if known and size >= LEAST and not self.no_training() and len(self.series.get(size, ())) < MOST:  # fmt: skip
-            self.took(size, rows)
+        if rows and size >= LEAST and all(type(row) is int for row in rows):
+            self.series.setdefault(size, []).extend(rows)
+            self.room -= len(rows)
 
     def found(self) -> dict[str, Any]:
         return {"rows": {str(size): looks(size, rows) for size, rows in self.series.items()}}
 
 
 def _moved(one: Any, two: Any) -> bool:
-    far = two - one
-    return bool((far == far[0]).all()) and abs(int(far[0])) <= 1
+    far = two - one if len(one) == len(two) else None
+    return far is not None and bool((far == far[0]).all()) and abs(int(far[0])) <= 1
 
 
 def looks(size: int, rows: Sequence[int]) -> list[float]:
@@ -105,6 +99,6 @@ def looks(size: int, rows: Sequence[int]) -> list[float]:
             if two:
                 stays.append(abs(one - two) <= near)
     means = [sum(some) / len(some) if len(some) >= LEAST else -1.0 for some in (waits, stays)]
-    mean = sum(rows) / max(1, len(rows)) / size
-    far = sum(abs(row / size - mean) for row in rows) / max(1, len(rows))
-    return [len(rows), *means, mean, far]
+    mean = sum(rows) / len(rows)
+    far = sum(abs(row - mean) for row in rows) / len(rows)
+    return [len(rows), *means, mean / size, far / size]
