@@ -230,6 +230,25 @@ def test_a_plain_number_where_the_cores_cannot_be_asked_without_an_import() -> N
     assert 'workers = 4 if multiprocessing.get_start_method() == "fork" else 0' in unguarded.text
 
 
+@pytest.mark.parametrize(
+    ("files", "old"),
+    [
+        ({"README.md": "Python: 2.7\n\nPyTorch: 0.4.0\n"}, True),
+        ({"environment.yml": "dependencies:\n  - python=2.7\n"}, True),
+        ({"README.md": "Python 2.7 or 3.6, PyTorch 0.4\n"}, False),
+        ({"README.md": "Python >= 2.7\n"}, False),
+    ],
+)
+def test_python_2_cannot_count_cores(files: dict[str, str], old: bool) -> None:
+    """Nor does it say how processes are started."""
+    dataset = FILES.replace('f"{i}.pt"', '"%d.pt" % i')  # f-strings are of Python 3
+    found = apply(RULE, script(PLAIN, dataset=dataset), files=files)
+    assert ("num_workers=4" in found.text) is old and ("os.cpu_count()" in found.text) is not old
+    unguarded = apply(RULE, script(PLAIN, dataset=dataset, guard=False), files=files)
+    assert bool(unguarded.fixes) is not old
+    assert not old or "where nothing says how they are started" in unguarded.refusals
+
+
 # ---------------------------------------------------------------------- where the number is decided
 def test_one_helper_for_several_loaders() -> None:
     text = script(
@@ -1213,6 +1232,12 @@ def test_items_are_read_out_of_an_hdf5_file_that_each_of_them_opens() -> None:
         '            return f["x"][i] / 255.0\n\n    def __len__(self):\n        return 8\n'
     )
     assert apply(RULE, script(PLAIN, dataset=dataset)).fixes
+    unsaid = script(PLAIN, dataset=dataset.replace(', "r"', ""))
+    assert apply(RULE, unsaid).fixes
+    old = apply(RULE, unsaid, files={"requirements.txt": "torch==1.6.0\n"})
+    assert not old.fixes and "several workers may write it at once" in old.refusals  # before h5py 3
+    for mode in ("a", "r+", "w-"):
+        assert not apply(RULE, script(PLAIN, dataset=dataset.replace('"r"', f'"{mode}"'))).fixes
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ class Pool:
                 f"{edit.rule}: the last statement of an Around stands before the first"
             )
         for other in self.edits:
-            if isinstance(other, Around) and any(s is other.first for s in block):
+            if isinstance(other, Around) and other.first in block:
                 start, stop = _index(block, other.first), _index(block, other.last)
                 if start < first <= stop < last or first < start <= last < stop:
                     raise EditConflict(other, edit, f"{other.rule} {_deed(other)}")
@@ -181,8 +181,9 @@ def spelled_out(call: ast.Call | ast.Dict, name: str) -> ast.expr | None:
 
 def keeps_anchor(edit: Wrap | Rewrite) -> bool:
     """Whether the template has a place for the anchor itself."""
-    return "{}" in edit.template.replace("{{", "").replace("}}", "") or any(
-        node is edit.expr for node in edit.holes.values()
+    return (
+        "{}" in edit.template.replace("{{", "").replace("}}", "")
+        or edit.expr in edit.holes.values()
     )
 
 

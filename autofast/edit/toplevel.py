@@ -325,7 +325,7 @@ def must_stay_above(statement: ast.stmt) -> ast.stmt | None:
     )
     top = [s for s in block[:1] if is_documented and is_docstring(s)]
     top += [s for s in block if isinstance(s, ast.ImportFrom) and s.module == "__future__"]
-    return top[-1] if any(s is statement for s in top) else None
+    return top[-1] if statement in top else None
 
 
 def _is_dunder(statement: ast.stmt) -> bool:

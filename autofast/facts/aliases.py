@@ -319,7 +319,7 @@ def _is_plain(script: Script, option: Arg) -> bool:
 
 def _copies(script: Script, thing: Thing) -> bool:
     """A loader whose batches are collated: copies of the items."""
-    mine = [x for x in script.loaders if any(t is thing for t in x.things)]
+    mine = [x for x in script.loaders if thing in x.things]
     return bool(mine) and all(_collates(x) for x in mine)
 
 

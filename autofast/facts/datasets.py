@@ -366,11 +366,11 @@ def _images(
     if sites := script.calls(*DEVICE_DEFAULTS, "torch.set_default_dtype"):
         return f"{at(sites[0].node)} changes what new tensors are"
     for site in script.log.of("set_attribute"):
-        if any(o.this is thing for o in site for thing in things):
+        if any(o.this in things for o in site):
             return f"{at(site.node)} changes the dataset"
     for node in script.nodes:
         if isinstance(node, ast.Attribute) and node.attr in STORED:
-            if any(t is thing for t in script.values(node.value) for thing in things):
+            if any(t in things for t in script.values(node.value)):
                 return f"{at(node)} takes its `{node.attr}`, which may be changed there"
     readers: dict[int, ast.expr] = {}
     for loader in loaders:
@@ -399,7 +399,7 @@ def _readers(arguments: Arguments, things: list[Ext]) -> list[ast.expr] | None:
         return None
     found: list[ast.expr] = []
     for thing in given_.values:
-        if any(thing is t for t in things):
+        if thing in things:
             found.append(given_.expr)
         elif isinstance(thing, Ext) and thing.name in (SPLIT, "torch.utils.data.Subset"):
             if (inner := _readers(thing.args, things)) is None:

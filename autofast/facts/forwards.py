@@ -78,11 +78,11 @@ class Region:
     def add(self, script: Script, occurrence: Occurrence, site: Site, depth: int) -> None:
         """Take in one forward pass."""
         call = _outermost(occurrence, site, depth)
-        if isinstance(call, ast.Call) and not any(call is c for c in self.forwards):
+        if isinstance(call, ast.Call) and call not in self.forwards:
             self.forwards.append(call)
             if call is site.node or holds_output(script.values(call)):
                 self.outputs.append(call)
-        if occurrence.this is not None and not any(occurrence.this is t for t in self.things):
+        if occurrence.this is not None and occurrence.this not in self.things:
             self.things.append(occurrence.this)
 
 

@@ -394,15 +394,15 @@ def _foreign(script: Script, call: ast.Call) -> Event | None:
         value = unstarred(given)
         for thing in opened(script.values(value)):
             for optimizer in script.optimizers:
-                if any(thing is t for t in optimizer.things):
+                if thing in optimizer.things:
                     if any(isinstance(t, Unknown) for t in callees):
                         raise Refusal(
                             f"what `{ast.unparse(call.func)}` on {at(call)} does with the optimizer is not known"
                         )
                     ids.add(id(thing))
-                elif any(
-                    m is p for m in unwrapped(thing) for q in optimizer.params for p in unwrapped(q)
-                ) or (isinstance(thing, Tensor) and thing.param == "param"):
+                elif any(m in unwrapped(q) for m in unwrapped(thing) for q in optimizer.params) or (
+                    isinstance(thing, Tensor) and thing.param == "param"
+                ):
                     ids |= {id(t) for t in optimizer.things}
     return Event("read", call, frozenset(ids)) if ids else None
 

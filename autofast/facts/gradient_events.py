@@ -35,7 +35,7 @@ def zeros(script: Script) -> list[Event]:
             models = parts_of(thing)
             for optimizer in script.optimizers:
                 mine = [m for p in optimizer.params for m in unwrapped(p)]
-                if any(t is thing for t in optimizer.things):
+                if thing in optimizer.things:
                     ids |= {id(t) for t in optimizer.things if t is thing}
                 elif not is_optimizer(thing) and (not mine or any(id(m) in models for m in mine)):
                     ids |= {id(t) for t in optimizer.things}

@@ -90,7 +90,7 @@ def _is_called(script: Script, step: Step, model: Thing) -> bool:
         for o in site:
             mine = (
                 o.this is not None
-                and any(x is model for x in unwrapped(o.this))
+                and model in unwrapped(o.this)
                 and inside(o.stack, step.loop)
                 and o.grad == "on"
             )

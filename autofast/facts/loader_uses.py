@@ -23,7 +23,7 @@ KEEPING |= {"itertools.cycle"}
 
 def uses(script: Script, loader: Loader) -> list[Usage]:
     """Where something of a loader is asked for, and then where it is an argument."""
-    return _asked_or_given(script, lambda found: any(t is x for t in found for x in loader.things))
+    return _asked_or_given(script, lambda found: any(t in loader.things for t in found))
 
 
 def uses_of_iterators(script: Script, loader: Loader) -> list[Usage]:

@@ -218,7 +218,7 @@ def managed(script: Script, loader: Loader) -> bool:
             name = getattr(occurrence.this, "name", "")
             if occurrence.args is not None and name.startswith(("accelerate.", "lightning.")):
                 every = (t for g in occurrence.args.every for t in opened(g.values))
-                if any(t is x for t in every for x in loader.things):
+                if any(t in loader.things for t in every):
                     return True
     return False
 
@@ -240,7 +240,7 @@ def _fitted(script: Script, loader: Loader) -> Iterator[tuple[str, Ext]]:
                 continue
             for purpose, (names, n) in FITTED.items():
                 given = [t for name in names for t in opened(args.get(n, name))]
-                of_it = any(t is x for t in given for x in loader.things)
+                of_it = any(t in loader.things for t in given)
                 if of_it and trainer.name.startswith("lightning."):
                     yield purpose, trainer
 
@@ -310,13 +310,11 @@ def first_use(script: Script, loader: Loader) -> int:
 
 def _restarts(script: Script, loader: Loader) -> Iterator[Occurrence]:
     for site in script.calls("builtins.iter"):
-        if isinstance(parent := parent_of(site.node), ast.Call) and any(
-            a is site.node for a in parent.args
-        ):
+        if isinstance(parent := parent_of(site.node), ast.Call) and site.node in parent.args:
             continue  # next(iter(loader)): that is not an epoch
         for occurrence in site:
             if occurrence.args is not None and any(
-                t is x for t in occurrence.args.get(0, "object") for x in loader.things
+                t in loader.things for t in occurrence.args.get(0, "object")
             ):
                 yield occurrence
 

@@ -81,7 +81,7 @@ def written_through(script: Script, call: ast.Call, base: ast.expr) -> str:
 def _is_written(memory: Memory, node: ast.expr, parent: ast.AST | None) -> bool:
     """Whether the value of ``node`` is written to at once."""
     outer = parent_of(parent) if isinstance(parent, ast.keyword) else parent
-    return outer is not None and any(e is node for e in memory.written(outer))
+    return outer is not None and node in memory.written(outer)
 
 
 def _bound(script: Script, value: ast.expr) -> set[str]:

@@ -134,7 +134,7 @@ class Plainness:
                 return True
             case ast.Subscript(value=value):
                 return value is use
-            case ast.Call(func=func, args=args) if any(a is use for a in args):
+            case ast.Call(func=func, args=args) if use in args:
                 called = self.script.values(func)
                 return bool(called) and all(self._keeps_nothing(t) for t in called)
         return False

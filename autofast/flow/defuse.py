@@ -462,7 +462,7 @@ def bound_to(target: ast.AST) -> tuple[ast.expr | None, bool]:
         return parent.iter, False
     if isinstance(parent, ast.withitem) and parent.optional_vars is node:
         return parent.context_expr, False
-    if isinstance(parent, ast.Assign) and any(t is node for t in parent.targets):
+    if isinstance(parent, ast.Assign) and node in parent.targets:
         return _part_of(parent.value, path)
     if isinstance(parent, (ast.AnnAssign, ast.NamedExpr)) and parent.target is node:
         return parent.value, True

@@ -241,6 +241,6 @@ def _stores(name: ast.Name) -> list[ast.Name | ast.arg]:
 def assigned(target: ast.AST) -> ast.expr | None:
     """The right side of the plain assignment to a target."""
     parent = parent_of(target)
-    if isinstance(parent, ast.Assign) and any(t is target for t in parent.targets):
+    if isinstance(parent, ast.Assign) and target in parent.targets:
         return parent.value
     return parent.value if isinstance(parent, ast.AnnAssign) and parent.target is target else None

@@ -117,7 +117,7 @@ def _put_into(place: ast.expr) -> list[ast.expr]:
         here = outer
         outer = parent_of(here)
     match outer:
-        case ast.Assign(targets=targets, value=value) if any(t is here for t in targets):
+        case ast.Assign(targets=targets, value=value) if here in targets:
             return [value]
         case ast.AugAssign(target=target, value=value) if target is here:
             return [value]

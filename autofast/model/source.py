@@ -321,7 +321,7 @@ def enclosing(node: ast.AST, *kinds: type[N]) -> N | None:
 
 def within(node: ast.AST, outer: ast.AST) -> bool:
     """Whether ``outer`` is ``node`` or stands around it."""
-    return node is outer or any(a is outer for a in ancestors(node))
+    return node is outer or outer in ancestors(node)
 
 
 def statement_of(node: ast.AST) -> ast.stmt:
@@ -366,7 +366,7 @@ def block_of(stmt: ast.stmt) -> list[ast.stmt]:
     parent = parent_of(stmt)
     for name in ("body", "orelse", "finalbody"):
         block = getattr(parent, name, None)
-        if isinstance(block, list) and any(s is stmt for s in block):
+        if isinstance(block, list) and stmt in block:
             return block
     raise ValueError("a statement outside any block")
 

@@ -11,7 +11,8 @@ from autofast.model.calls import is_method, keyword_of
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, Site, TryFrame
 from autofast.model.script import Script
 from autofast.model.source import source_of, statement_of
-from autofast.model.torch_age import Limit, Newest, Oldest, TorchAge, Version
+from autofast.model.syntax import is_attribute
+from autofast.model.torch_age import Limit, Newest, Oldest, TorchAge, Version, shown
 from autofast.model.values import Arguments, Ext, Ref
 from autofast.read.extensions import extensions
 from autofast.read.old_tensors import broken_views, byte_masks, differences, old_numbers
@@ -19,6 +20,8 @@ from autofast.read.requirements import PACKAGE, in_words, limits, lower, newest_
 from autofast.read.torch_versions import (
     GONE,
     GONE_KEYWORDS,
+    IN_PYTHON,
+    LAST,
     LIVING,
     METHODS,
     MODULES,
@@ -102,9 +105,16 @@ def _paired(package: str, version: Version) -> Version:
 # ------------------------------------------------------------------------------------- what is gone
 def _imports(script: Script) -> Iterator[Newest]:
     """What a file imports, whatever happens."""
+    imported = {a.name for n in script.each(ast.ImportFrom) for a in n.names}
+    any_torch = IN_PYTHON & imported or any(is_attribute(n, *IN_PYTHON) for n in script.nodes)
     for source in script.sources:
         for node in source.tree.body:
             names = [f"{name}." for name in _imported(node)]
+            for package in {name.partition(".")[0] for name in names} & LAST.keys():
+                if not any_torch:
+                    words = f"imports {package}, whose last release goes with torch"
+                    last = Limit(LAST[package])
+                    yield _at(node, f"{words} {shown(last.newest)}", last)
             for known in GONE if names else ():
                 if known not in MODULES and any(n.startswith(f"{known}.") for n in names):
                     yield _gone(node, known, _moved(node))

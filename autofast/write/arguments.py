@@ -216,7 +216,7 @@ def _flows(
             ):
                 return []
             return None
-        case ast.Call() if any(a is use for a in parent.args):
+        case ast.Call() if use in parent.args:
             if is_method(parent, "update"):
                 return _dicts(script, parent.func.value) or None
             if any(

@@ -95,7 +95,7 @@ def _plain_cuda(script: Script, loader: Loader, move: Transfer) -> tuple[str, tu
         raise Refusal(f"{at(move.node)} copies to the device under a condition")
     body = conditions[0].body
     inside = body if isinstance(body, list) else [body]
-    if not any(n is move.node for part in inside for n in ast.walk(part)):
+    if not any(move.node in ast.walk(part) for part in inside):
         raise Refusal(f"{at(move.node)} copies to the device under a condition")
     if isinstance(first, ast.Call):
         if script.library_functions(first) == {"torch.cuda.is_available"}:

@@ -105,7 +105,7 @@ class _Search:
         Where it is one of ``wrappers``, the model inside.
         """
         for target, value in _stores(statement_of(call)):
-            if is_path(target) and any(n is call for n in ast.walk(statement_of(call))):
+            if is_path(target) and call in ast.walk(statement_of(call)):
                 found = self.script.values(value)
                 if found and all(is_module(t) for t in found) and self._is_mine(found):
                     things = frozenset(inner for t in found for inner in unwrapped(t))
@@ -116,7 +116,7 @@ class _Search:
         return "", NOTHING
 
     def _is_mine(self, values: Values) -> bool:
-        return any(inner is self.model.thing for t in values for inner in unwrapped(t))
+        return any(self.model.thing in unwrapped(t) for t in values)
 
     # ----------------------------------------------------------------------------------- conditions
     def _lifted(
@@ -182,9 +182,7 @@ class _Search:
             is_set_up = is_set_up and not any(
                 is_optimizer(t) for c in calls for t in self.script.values(c)
             )
-            if any(
-                any(c is t for t in self.traced) or (is_set_up and self._sets_up(c)) for c in calls
-            ):
+            if any(c in self.traced or (is_set_up and self._sets_up(c)) for c in calls):
                 last = other
         return last
 

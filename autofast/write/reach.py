@@ -142,7 +142,7 @@ class Reach:
                 if is_stored(n)
             ]
             if other := next(
-                (s for s in every if not any(s is x for x in stores) and self.script.reached(s)),
+                (s for s in every if s not in stores and self.script.reached(s)),
                 None,
             ):
                 raise Refusal(f"`{self.home.names[0]}` is set again on {at(other)}")

@@ -197,7 +197,7 @@ def spelled(call: ast.Call, given: Given | None) -> ast.expr | None:
     partial means nothing there.
     """
     expr = given.expr if given is not None and not given.via else None
-    return expr if expr is not None and any(n is expr for n in ast.walk(call)) else None
+    return expr if expr is not None and expr in ast.walk(call) else None
 
 
 def uses_gpu(script: Script) -> bool:
@@ -303,7 +303,7 @@ def _device_names(script: Script, scope: ast.AST, fits: Callable[[Values], bool]
     for node in own_nodes(scope):
         if isinstance(node, ast.Name) and not is_read(node):
             parent = node._af_parent  # type: ignore[attr-defined]
-            single = isinstance(parent, ast.Assign) and any(t is node for t in parent.targets)
+            single = isinstance(parent, ast.Assign) and node in parent.targets
             fine = single and fits(script.values(parent.value))
             if fine or not single or script.reached(parent.value):
                 bound[node.id] = bound.get(node.id, True) and fine

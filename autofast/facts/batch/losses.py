@@ -182,7 +182,7 @@ class Losses(TorchCalls):
             or d.statement is run.loop
         ]
         if run.loop is not None:
-            here = [d for d in found if any(around is run.loop for around in loops_around(d.node))]
+            here = [d for d in found if run.loop in loops_around(d.node)]
             if here and (
                 len(here) < len(found) or self.flow.definitions(expr).may_be_unbound(expr)
             ):
@@ -233,13 +233,13 @@ class Losses(TorchCalls):
                     for n, part in enumerate(target.elts):
                         if part is node:
                             return self._part(kind, n, node)
-                        if isinstance(part, ast.Tuple) and any(x is node for x in part.elts):
+                        if isinstance(part, ast.Tuple) and node in part.elts:
                             return self._part(
                                 self._part(kind, n, node),
                                 next(k for k, x in enumerate(part.elts) if x is node),
                                 node,
                             )
-        if isinstance(statement, ast.For) and any(n is node for n in ast.walk(statement.target)):
+        if isinstance(statement, ast.For) and node in ast.walk(statement.target):
             kind = self.shape(statement.iter, run)
             if isinstance(kind, tuple) and statement.target is node:
                 return joined(list(kind), node)
@@ -420,7 +420,7 @@ class Losses(TorchCalls):
         """What a function of the project returns for these arguments."""
         function = callee.function
         spec, calls = function.args, self.script.analysis(CallGraph)
-        if len(self._calls) > 12 or any(c is function for c in self._calls):
+        if len(self._calls) > 12 or function in self._calls:
             raise unknown(expr)
         if (
             spec.vararg

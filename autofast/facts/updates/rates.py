@@ -30,7 +30,7 @@ def check_rates(script: Script, schedulers: list[Scheduler]) -> None:
     rates = {id(t) for s in schedulers for t in s.optimizers}
     for other in script.schedulers:
         if (
-            not any(other is s for s in schedulers)
+            other not in schedulers
             and any(id(t) in rates for t in other.optimizers)
             and other.ticks
         ):

@@ -264,7 +264,7 @@ def _place_of(node: ast.AST, value: ast.expr) -> int | None:
     if (
         not isinstance(statement, ast.Assign)
         or statement.value is not value
-        or not any(t is target for t in statement.targets)
+        or target not in statement.targets
     ):
         return None
     assert isinstance(target, SEQUENCES)

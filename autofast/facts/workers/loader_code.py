@@ -93,9 +93,7 @@ class Side:
     def enter(self, thing: Thing, methods: tuple[str, ...] = CALLED) -> None:
         for function in run_by(thing, methods):
             self.starts.add(id(function))
-            if isinstance(thing, Partial) and all(
-                p is not thing for p in self.partials.get(id(function), ())
-            ):
+            if isinstance(thing, Partial) and thing not in self.partials.get(id(function), ()):
                 self.partials.setdefault(id(function), []).append(thing)
             self.function(function)
 
@@ -280,7 +278,7 @@ class Side:
 
 def holds(function: ast.AST, home: ast.AST) -> bool:
     """Whether ``home`` is a function (or comprehension) inside ``function``."""
-    return home is function or any(a is function for a in ancestors(home))
+    return home is function or function in ancestors(home)
 
 
 def run_by(thing: Thing, methods: tuple[str, ...]) -> list[ast.AST]:

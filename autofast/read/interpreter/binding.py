@@ -134,9 +134,7 @@ class Binding(Lookup):
         or not to this very object.
         """
         found |= thing.past.get(name, NOTHING) if isinstance(thing, Inst) else NOTHING
-        again = any(isinstance(f, LoopFrame) for f in thing.made) and not any(
-            t is thing for t in self.building
-        )
+        again = any(isinstance(f, LoopFrame) for f in thing.made) and thing not in self.building
         old = thing.attrs.get(name)
         # a table or a state that is made at the first batch, and that nothing sets back to None
         first = old == values(Const(None)) and not any(isinstance(t, (Const, Num)) for t in found)

@@ -104,7 +104,7 @@ def forward(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -
         is_sigmoid = thing.name == "torch.nn.Sigmoid"
         return values(plain.but(prob=node or SOMEWHERE) if is_sigmoid else plain)
     interp.emit("forward", node, thing, args, outer=not depth, inputs=tensors)
-    if any(t is thing for t in depth):
+    if thing in depth:
         return values(
             mixed(tensors) if tensors else Tensor()
         )  # a wrapper around itself, made in a loop

@@ -174,7 +174,7 @@ def _optimizers(interp: Interpreter, script: Script) -> list[Optimizer]:
         if not is_optimizer(made) or not isinstance(made.node, ast.Call) or made.args is None:
             continue
         name = _class_name(made)
-        mine = [u for u in updates if any(t is made for t in u.things)]
+        mine = [u for u in updates if made in u.things]
         owners = _owners(script, made.args.given(0, "params"))
         old = found.get(id(made.node))
         if old is None:

@@ -120,9 +120,7 @@ class _Ways:
         if not isinstance(thing, (Seq, Dict)):
             return []
         scope = self.region.scope
-        names = [
-            n for n in nodes_in(scope, ast.Name) if any(t is thing for t in self.script.values(n))
-        ]
+        names = [n for n in nodes_in(scope, ast.Name) if thing in self.script.values(n)]
         return [n for n in names if function_of(n) is scope and is_local(n)]
 
     # ---------------------------------------------------------------------------------------- names

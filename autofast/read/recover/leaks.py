@@ -376,7 +376,7 @@ def plain_argument(calls: CallGraph, callee: Callee, expr: ast.expr, call: ast.C
     if not isinstance(function, ast.FunctionDef) or is_generator(function):
         return False
     given = (calls.argument(call, callee, p.arg) for p in parameters(function))
-    return not calls.is_decorated(function) and any(a is expr for a in given)
+    return not calls.is_decorated(function) and expr in given
 
 
 def writes(name: str, call: ast.Call) -> bool:

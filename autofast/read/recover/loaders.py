@@ -56,7 +56,7 @@ def _loader(
         loader.loop = loader.loop or (outer[-1].node if outer else None)
     made_at = [is_guarded(t.made) for t, _ in group]
     loader.guarded = all(is_guarded(u.stack) for u in loader.uses) if loader.uses else all(made_at)
-    loader.moved = [t for t in script.transfers if any(x is y for x in t.loaders for y in things)]
+    loader.moved = [t for t in script.transfers if any(x in things for x in t.loaders)]
     loader.framework = next(
         (n for n in ("lightning", "accelerate", "hf-trainer", "fabric") if n in script.frameworks),
         "",

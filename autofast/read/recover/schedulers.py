@@ -46,7 +46,7 @@ def build_schedulers(script: Script, made: Iterable[Ext | Inst]) -> list[Schedul
         wanted = {id(t) for t in scheduler.optimizers}
         scheduler.updates = [u for u in updates if any(id(t) in wanted for t in u.things)]
         scheduler.outer = any(
-            x is t for other in found.values() for x in other.inner for t in scheduler.things
+            x in scheduler.things for other in found.values() for x in other.inner
         )
     return list(found.values())
 
@@ -54,9 +54,7 @@ def build_schedulers(script: Script, made: Iterable[Ext | Inst]) -> list[Schedul
 def _optimizers(scheduler: Scheduler, every: dict[int, Scheduler]) -> list[Thing]:
     given = scheduler.args.get(0, "optimizer")
     if scheduler.name == "ChainedScheduler" and not scheduler.own:
-        inner = [
-            s for s in every.values() if any(t is x for t in s.things for x in scheduler.inner)
-        ]
+        inner = [s for s in every.values() if any(t in scheduler.inner for t in s.things)]
         given = frozenset().union(*(s.args.get(0, "optimizer") for s in inner))
     return [t for t in ordered(given) if is_optimizer(t)]
 
@@ -89,7 +87,7 @@ def _unit(script: Script, site: Site) -> str:
     units = set()
     for occurrence in site:
         around = [f.node for f in loops(occurrence.stack) if isinstance(f.node, LOOPS)]
-        if any(any(n is step.loop for n in around) for step in script.steps):
+        if any(step.loop in around for step in script.steps):
             units.add("update")
         elif around and any(_holds(step.stack, around[-1]) for step in script.steps):
             units.add("epoch")

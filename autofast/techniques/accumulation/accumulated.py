@@ -182,10 +182,7 @@ def _given(losses: Losses, expr: ast.expr, run: Activation) -> Callable[[], Shap
 
 def _has_batch_norm(script: Script, step: Step) -> bool:
     return any(
-        "BatchNorm" in layer
-        for m in script.models
-        if any(m.thing is t for t in step.models)
-        for layer in m.layers
+        "BatchNorm" in layer for m in script.models if m.thing in step.models for layer in m.layers
     )
 
 

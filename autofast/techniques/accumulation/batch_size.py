@@ -70,9 +70,9 @@ def smaller(script: Script, iteration: Iteration, window: Window) -> list[Edit]:
 
 
 def _made(script: Script, loaders: list[Thing]) -> list[Loader]:
-    found = [x for x in script.loaders if any(t is y for t in x.things for y in loaders)]
+    found = [x for x in script.loaders if any(t in loaders for t in x.things)]
     for loader in found:
-        if not all(any(t is y for y in loaders) for t in loader.things):
+        if not all(t in loaders for t in loader.things):
             raise Refusal(f"the loader on {at(loader.node)} is made in the same place as others")
     return found
 
@@ -113,9 +113,7 @@ def _check_others(
     words = ast.dump(expr)
     for node in script.nodes:
         if is_attribute(node, "batch_size", "batch_sampler") and is_read(node):
-            if any(
-                t is x for t in script.values(node.value) for x in loader.things
-            ) and not _is_shown(node):
+            if any(t in loader.things for t in script.values(node.value)) and not _is_shown(node):
                 raise Refusal(f"the loader's `{node.attr}` is asked for on {at(node)}")
         if not isinstance(node, VARIABLES) or not is_read(node) or not script.reached(node):
             continue

@@ -121,11 +121,7 @@ def _flags(script: Script, jump: ast.stmt, loop: ast.For) -> Iterator[str]:
         if outer is loop:
             break
         above = parent_of(outer)
-        if (
-            isinstance(above, ast.If)
-            and any(s is outer for s in above.body)
-            and isinstance(above.test, VARIABLES)
-        ):
+        if isinstance(above, ast.If) and outer in above.body and isinstance(above.test, VARIABLES):
             found = script.values(above.test)
             if found and all(
                 isinstance(t, Arg) and t.kind == "flag" and const(t.default) is False for t in found
@@ -159,7 +155,7 @@ def loader_of(script: Script, step: Step, loop: ast.For) -> tuple[ast.expr, list
         )
     _check_users(script, loop, expr)
     for thing in found:
-        loader = next((x for x in script.loaders if any(t is thing for t in x.things)), None)
+        loader = next((x for x in script.loaders if thing in x.things), None)
         if loader is None:
             raise Refusal(f"how many batches the loop on {at(loop)} has is not known")
         check_loader(loader, thing)

@@ -266,11 +266,11 @@ def _nothing_between(
     """What is quoted moves down to the product: nothing on the way may change it."""
     last = statement_of(found.product)
     here = block(last)
-    if any(not any(s is other for other in here) for s in gone):
+    if any(s not in here for s in gone):
         raise Refusal(f"not all of it stands in the block of {at(last)}")
     for expr in moved:
         inner = list(statements_around(expr))
-        first = next((n for n, s in enumerate(here) if any(s is i for i in inner)), 0)
-        between = [s for s in here[first : here.index(last)] if not any(s is g for g in gone)]
+        first = next((n for n, s in enumerate(here) if s in inner), 0)
+        between = [s for s in here[first : here.index(last)] if s not in gone]
         if (node := may_change(script, between, expr)) is not None:
             raise Refusal(f"{at(node)} may change `{ast.unparse(expr)}` on the way to the product")

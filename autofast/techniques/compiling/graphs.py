@@ -112,7 +112,7 @@ def recorded(script: Script, model: Model) -> Recorded | str:
 
 
 def _is(model: Model, thing: object) -> bool:
-    return any(inner is model.thing for inner in unwrapped(thing))  # type: ignore[arg-type]
+    return model.thing in unwrapped(thing)  # type: ignore[arg-type]
 
 
 def _wraps(thing: object) -> bool:

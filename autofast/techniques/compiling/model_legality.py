@@ -59,9 +59,7 @@ def against(script: Script, model: Model, code: Code) -> str:
         return why
     if any(layer.rsplit(".", 1)[-1].startswith(DETECTION) for layer in model.layers):
         return f"{model.name} is a detection model, whose lists of boxes have other sizes in each batch"
-    if jit := next(
-        (n for n in jit_uses(script) if any(class_of(n) is c for c in model.classes)), None
-    ):
+    if jit := next((n for n in jit_uses(script) if class_of(n) in model.classes), None):
         return f"{at(jit)} uses TorchScript"
     if (
         isinstance(model.thing, Ext)
@@ -136,11 +134,7 @@ def padded(script: Script, model: Model) -> str:
 
 
 def _steps(script: Script, model: Model) -> list[Step]:
-    return [
-        s
-        for s in script.steps
-        if any(inner is model.thing for t in s.models for inner in unwrapped(t))
-    ]
+    return [s for s in script.steps if any(model.thing in unwrapped(t) for t in s.models)]
 
 
 def _shapes(script: Script, model: Model, code: Code) -> str:
@@ -210,7 +204,7 @@ def _state(script: Script, model: Model, code: Code) -> str:
                 isinstance(t, Ext) and is_module(t) for t in script.values(kept)
             ):
                 continue
-            here = any(t is model.thing for t in script.values(kept.value))
+            here = model.thing in script.values(kept.value)
             if (here and not _building(node)) or id(node) in code.all:
                 return f"{at(node)} keeps values in a list of the model"
     return ""

@@ -107,7 +107,7 @@ def _only(container: Ext) -> Inst | None:
 def _is_in(container: Ext, thing: Thing) -> bool:
     given = [t for g in container.args.every for t in g.values]
     inner = [x for t in given for x in getattr(t, "any", frozenset)()]
-    return any(t is thing for t in (*given, *inner))
+    return thing in (*given, *inner)
 
 
 def _loop(block: Inst) -> ast.AST | None:

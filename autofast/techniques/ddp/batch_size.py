@@ -171,9 +171,7 @@ def _in_function(
 ) -> None:
     calls, node = script.analysis(CallGraph), callee.function
     given = {p.arg: calls.argument(call, callee, p.arg) for p in parameters(node)}
-    mine = [
-        name for name, e in given.items() if e is not None and any(x is use for x in ast.walk(e))
-    ]
+    mine = [name for name, e in given.items() if e is not None and use in ast.walk(e)]
     if not mine:
         raise Refusal(f"what the batch size on {at(use)} is used for is not known")
     for name in mine:

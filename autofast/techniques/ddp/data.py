@@ -24,7 +24,7 @@ def loaders_of(script: Script) -> list[Loader]:
     for step in script.steps:
         _check_step(step)
         for thing in step.loaders:
-            loader = next((x for x in script.loaders if any(t is thing for t in x.things)), None)
+            loader = next((x for x in script.loaders if thing in x.things), None)
             if loader is None:
                 raise Refusal(
                     f"where the batches of the loop on {at(step.loop)} come from is not known"
@@ -123,7 +123,7 @@ def _check_uses(script: Script, loader: Loader) -> None:
         for node in source.each(ast.Attribute):
             if (
                 node.attr not in READ
-                and any(t is x for t in script.values(node.value) for x in loader.things)
+                and any(t in loader.things for t in script.values(node.value))
                 and not is_share(function_of(node))  # a quotient of numbers that are shares all
             ):
                 raise Refusal(

@@ -167,7 +167,7 @@ def _comes_before(source: Source, node: ast.AST, os: str) -> bool:
     """
     body = source.tree.body
     top = next(
-        (n for n, s in enumerate(body) if s is node or any(a is s for a in ancestors(node))),
+        (n for n, s in enumerate(body) if s is node or s in ancestors(node)),
         len(body),
     )
     below = max(
@@ -215,7 +215,7 @@ class Training:
 
     def shares(self, thing: Thing) -> bool:
         """Whether the batches of this loader are shared out."""
-        return any(thing is t for loader in self.loaders for t in loader.things)
+        return any(thing in loader.things for loader in self.loaders)
 
     def trains(self, thing: Thing) -> bool:
         """Whether this is the raw module of a model that trains."""

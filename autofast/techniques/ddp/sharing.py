@@ -269,7 +269,7 @@ def another_order(script: Script, ranks: Ranks, loader: Loader) -> list[Edit]:
     sampler = "sampler" if whole is None else "sampler.sampler"
     edits: list[Edit] = []
     for step in script.steps:
-        if not any(t is x for t in step.loaders for x in loader.things):
+        if not any(t in loader.things for t in step.loaders):
             continue
         stacks = [
             o.stack

@@ -200,7 +200,7 @@ def _beside_variable(
         if any(s is None for s in inner):
             raise Refusal(f"the training starts in the `else` of the main guard on {at(anchor)}")
         block = anchor.body
-        anchor = next(s for s in block if any(s is i for i in inner))
+        anchor = next(s for s in block if s in inner)
     if is_elif(anchor):
         raise Refusal(f"the training starts in an `elif` on {at(anchor)}")
     mine.anchor = anchor

@@ -108,7 +108,7 @@ def made_resident(script: Script, options: Options) -> list[tuple[Loader, Plan]]
 def is_left(script: Script, options: Options, things: list[Thing]) -> bool:
     """Whether some of these loaders, whose batches something gets, goes on as it is."""
     found = left(script, options)
-    return any(t is x for loader in found for t in loader.things for x in things)
+    return any(t in things for loader in found for t in loader.things)
 
 
 class _Plans:

@@ -82,7 +82,7 @@ def batches_of(script: Script, loader: Loader) -> Batches:
 def _written(script: Script, things: Sequence[Thing], attr: str) -> None:
     """Raises :class:`Refusal` for a tensor that is perhaps written to after the copy."""
     for site in script.log.of("set_attribute"):
-        made = [o for o in site if o.data["name"] == attr and any(o.this is t for t in things)]
+        made = [o for o in site if o.data["name"] == attr and o.this in things]
         expr = assigned(site.node) if made else None
         if made and expr is None:
             raise Refusal(f"where the tensors under `{attr}` come from is not known")

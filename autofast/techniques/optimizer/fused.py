@@ -241,12 +241,10 @@ def against(script: Script, optimizer: Optimizer, *, without_apex: bool) -> str:
         if framework in script.frameworks and not (framework == "apex" and without_apex):
             return f"{framework} changes the optimizer ({at(script.frameworks[framework])})"
     for site in script.log.of("set_attribute"):
-        if any(
-            o.data["name"] == "step" and any(o.this is t for t in optimizer.things) for o in site
-        ):
+        if any(o.data["name"] == "step" and o.this in optimizer.things for o in site):
             return f"its step() is replaced on {at(site.node)}"
     for site in script.methods("register_step_pre_hook", "register_step_post_hook"):
-        if any(o.this is t for o in site for t in optimizer.things):
+        if any(o.this in optimizer.things for o in site):
             return f"its hooks ({at(site.node)}) would run in steps that a GradScaler skips, too"
     return sparse(script) or _complex(script, optimizer) or _lightning_clips(script)
 

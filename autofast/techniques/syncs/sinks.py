@@ -171,7 +171,7 @@ def _begins_as_unknown(script: Script, target: ast.Name) -> bool:
     """
     for node in mentions(function_of(target), target.id):
         statement = parent_of(node)
-        if isinstance(statement, ast.Assign) and any(t is node for t in statement.targets):
+        if isinstance(statement, ast.Assign) and node in statement.targets:
             found = script.values(statement.value)
             known = certainly(found, Num, Const, Arg)
             made = script.called(statement.value)

@@ -122,13 +122,9 @@ def catchers(
     for outer in ancestors(node):
         if outer is stop or isinstance(outer, FUNCTIONS):
             return
-        if (
-            is_try(outer)
-            and (outer.handlers or outer.finalbody)
-            and any(here is s for s in outer.body)
-        ):
+        if is_try(outer) and (outer.handlers or outer.finalbody) and here in outer.body:
             yield outer
-        if isinstance(outer, (ast.With, ast.AsyncWith)) and any(here is s for s in outer.body):
+        if isinstance(outer, (ast.With, ast.AsyncWith)) and here in outer.body:
             if any(_sees(script, item.context_expr) for item in outer.items):
                 yield outer
         here = outer

@@ -140,7 +140,7 @@ def write_of(statement: ast.stmt, reads: list[Read]) -> Write | None:
     display = next(iter(displays.values()))
     if len(displays) > 1 or not isinstance(display, ast.Dict):
         return None
-    whole = all(any(r.node is v for v in display.values) for r in reads)
+    whole = all(r.node in display.values for r in reads)
     match parent_of(display):
         case ast.Call(func=ast.Attribute(value=holder, attr="update"), args=[_]) if whole:
             return Write(statement, mine, holder, "set")
@@ -326,7 +326,7 @@ class Uses:
             return Use.KEEPS
         if is_read(place):
             return Use.LOOKS
-        if isinstance(statement, ASSIGNMENTS) and any(t is place for t in targets_of(statement)):
+        if isinstance(statement, ASSIGNMENTS) and place in targets_of(statement):
             if isinstance(statement, ast.AugAssign):
                 return Use.CHANGES
             if statement.value is not None and self._is_number(statement.value):

@@ -148,7 +148,7 @@ def _of_call(script: Script, kind: str, site: Site) -> Wait | None:
 def _is_tested(node: ast.AST) -> bool:
     """Whether it stands in the condition of its statement."""
     test = getattr(statement_of(node), "test", None)
-    return test is not None and any(part is node for part in ast.walk(test))
+    return test is not None and node in ast.walk(test)
 
 
 def _of_copy(script: Script, site: Site, node: ast.Call) -> Wait | None:

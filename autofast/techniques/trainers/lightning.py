@@ -200,9 +200,7 @@ def _of_modules(script: Script, clips: bool, options: Options) -> str:
         return why
     code = [f for t in things for f in methods(_class(t), HOOKS)]
     inner = [m.thing for m in script.models]
-    return against_half(
-        script, options, code, [*things, *(t for t in inner if not any(t is x for x in things))]
-    )
+    return against_half(script, options, code, [*things, *(t for t in inner if t not in things)])
 
 
 def _numpy(script: Script, things: list[Thing]) -> str:

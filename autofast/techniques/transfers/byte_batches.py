@@ -73,7 +73,7 @@ class Items:
         if isinstance(thing, Inst):
             made = thing.cls.find("__getitem__") or ()
             return any(isinstance(f, Func) and f.node is g for f in made for g in self.getitems)
-        return any(thing is x for x in self.sets)
+        return thing in self.sets
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +144,7 @@ def _of_library(script: Script, items: Items) -> None:
     for node in expressions(script, bool):
         found = script.values(node)
         inside = list(opened(found, elements))
-        if any(t is x for t in inside for x in items.transforms) and id(node) not in calls:
+        if any(t in items.transforms for t in inside) and id(node) not in calls:
             if isinstance(why := handling.judge(usage_of(node)), str):
                 raise Refusal(f"{at(node)} {why}, a transform")
         for t in inside:

@@ -112,7 +112,7 @@ def against(script: Script, move: Move) -> str:
     ):
         return f"`{text}` may be on a GPU: a copy back that does not wait would be read before it is there"
     for loader in script.loaders:
-        if not any(x is t for x in move.loaders for t in loader.things):
+        if not any(x in loader.things for x in move.loaders):
             continue
         if managed(script, loader):
             return f"the framework moves the batches of this loader ({at(loader.node)}): this copy does nothing and can go"

@@ -247,7 +247,7 @@ def _gates(node: ast.AST, function: Function) -> list[ast.expr | None]:
             break
         match outer:
             case ast.If(test=test, body=body):
-                found.append(test if any(inner is s for s in body) else None)
+                found.append(test if inner in body else None)
             case ast.IfExp(test=test, body=value):
                 found.append(test if value is inner else None)
             case ast.For() | ast.While() | ast.Try() | ast.BoolOp() | ast.comprehension():
