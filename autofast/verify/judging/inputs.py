@@ -115,10 +115,9 @@ def _period_of(cut: Sequence[Sequence[list[float]]], length: int) -> str:
         if min(one, two) >= 0.5 and max(one, two) > limit:
             one, two = _repeat_beside_places(cut, lag)
             limit = 0.75  # what is usual comes from the same series, and takes its share
-        if two > limit and one < 0.5:
-            return f"the same comes again every {lag} calls (correlation {two:.2f}, {one:.2f} in the original): an order lost or drawn once"
-        if one > limit and two < 0.5:
-            return f"in the original the same comes again every {lag} calls (correlation {one:.2f}, now {two:.2f})"
+        if max(one, two) > limit and min(one, two) < 0.5:
+            text = f"the same comes again every {lag} calls (correlation {two:.2f}, {one:.2f} in the original)"
+            return f"{text}: an order lost or drawn once" if two > one else text
     return ""
 
 

@@ -19,7 +19,6 @@ LOOKS = (  # in the order of probe/rows.py, behind their number; what makes a di
     ("a row is taken again {} of a pass too early or too late", 0.08),
     ("rows that follow each other do so again in {} of the cases", 0.25),
     ("their mean place in the data is {}", 0.03),
-    ("their distance from that is {} on average", 0.03),
 )
 
 

@@ -14,13 +14,20 @@ from typing import Any
 import torch
 
 from .core import Probe
-from .instead import instead_of
+from .instead import instead_of, registered
 from .training import compiling
 
 MOST = 300_000  # rows in all
 LEAST = 50  # rows in the data, and taken again
 NEAR = 50  # a pass is cut into so many parts, of which neighbours stay in one
 WHOLE = (torch.int64, torch.int32, torch.int16)
+
+
+OWNERS = (
+    ("__getitem__", torch.Tensor),
+    ("index_select", torch.Tensor),
+    ("index_select", torch),
+)
 
 
 class Rows:
@@ -32,17 +39,15 @@ class Rows:
         self.room = MOST
         self.latest: dict[int, Any] = {}
 
-        @instead_of("__getitem__", torch.Tensor)
-        def taken(original: Any, data: Any, where: Any) -> Any:
-            self.indexed(data, where[0] if type(where) is tuple and where else where)
-            return original(data, where)
+        for name, owner in OWNERS:
+            instead_of(name, owner)(self.taken)
+        registered("index_select", torch)
 
-        for owner in (torch.Tensor, torch):
-
-            @instead_of("index_select", owner)
-            def selected(original: Any, data: Any, dim: Any, index: Any, **named: Any) -> Any:
-                self.indexed(data, None if dim else index)
-                return original(data, dim, index, **named)
+    def taken(self, original: Any, data: Any, *where: Any, **named: Any) -> Any:
+        *dim, index = (*where, *named.values())
+        if not any(dim):
+            self.indexed(data, index[0] if type(index) is tuple and index else index)
+        return original(data, *where, **named)
 
     def indexed(self, data: Any, index: Any) -> None:
         """By an index of whole numbers, of several in a row the first one."""
@@ -83,22 +88,17 @@ def _moved(one: Any, two: Any) -> bool:
 
 def looks(size: int, rows: Sequence[int]) -> list[float]:
     """How many were taken; how far from a whole pass it is until one is taken again, as a share of
-    it, and how often the row behind it comes again near to it; the mean place in the data, and how
-    far places are from it."""
+    it, and how often the row behind it comes again near to it; the mean place in the data."""
     rows = [row % size for row in rows]
     after: dict[int, int] = {}
-    again = [0] * len(rows)
+    waits, stays, behind = [], [], 0
     for place in range(len(rows) - 1, -1, -1):
-        again[place] = after.get(rows[place], 0)
+        again = after.get(rows[place], 0)
         after[rows[place]] = place
-    near = max(2, size // NEAR)
-    waits, stays = [], []
-    for place, (one, two) in enumerate(zip(again, again[1:])):  # noqa: B905
-        if one:
-            waits.append(abs(one - place - size) / size)
-            if two:
-                stays.append(abs(one - two) <= near)
+        if again:
+            waits.append(abs(again - place - size) / size)
+        if again and behind:
+            stays.append(abs(again - behind) * NEAR <= max(size, 2 * NEAR))
+        behind = again
     means = [sum(some) / len(some) if len(some) >= LEAST else -1.0 for some in (waits, stays)]
-    mean = sum(rows) / len(rows)
-    far = sum(abs(row - mean) for row in rows) / len(rows)
-    return [len(rows), *means, mean / size, far / size]
+    return [len(rows), *means, sum(rows) / len(rows) / size]
