@@ -397,7 +397,7 @@ FULL = Detail(gradients=True, batches=True, state=True)
 FACTS = Detail(facts=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # a key of caches, by itself
 class Run:
     """One run of one arm: what each of its processes recorded, and what was seen from outside.
 

@@ -73,9 +73,9 @@ class Items:
 
 
 @lru_cache(maxsize=256)
-def _items(run: _Same) -> dict[Key, Items]:
+def _items(run: Run) -> dict[Key, Items]:
     found: dict[Key, Items] = {}
-    for record in run.run.records:
+    for record in run.records:
         passes: Counter[int] = Counter()
         for one in (p for p in (*record.passes, *record.fed) if p.training and p.items):
             number = passes[one.loader]
@@ -94,21 +94,8 @@ def _items(run: _Same) -> dict[Key, Items]:
     return found
 
 
-class _Same:
-    """A run as a key: runs hold dictionaries and cannot be hashed."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-
-    def __hash__(self) -> int:
-        return id(self.run)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.run is self.run
-
-
 def _of(runs: Iterable[Run], key: Key) -> list[Items]:
-    return [_items(_Same(run)).get(key, Items()) for run in runs]
+    return [_items(run).get(key, Items()) for run in runs]
 
 
 def _named(key: Key) -> str:
@@ -247,7 +234,7 @@ def drawn(ev: Evidence) -> Check | None:
     """The four questions."""
     name = "what is drawn for single items"
     runs = course.arms(ev)
-    keys = sorted(set.intersection(*({*_items(_Same(run))} for some in runs for run in some)))
+    keys = sorted(set.intersection(*({*_items(run)} for some in runs for run in some)))
     looked = 0
     for key in keys:
         before, after = (_of(some, key) for some in runs)
