@@ -431,9 +431,9 @@ def _link(tree: ast.Module, source: Source) -> None:
             todo.append(child)
 
 
-def nested_too_deeply(sources: Iterable[Source]) -> tuple[Source | None, BadInput]:
-    """The file whose code is nested most deeply, and what is said where that is more than Python's
-    own stack is: where, and what helps.
+def nested_too_deeply(sources: Iterable[Source]) -> tuple[Source | None, int, BadInput]:
+    """The file whose code is nested most deeply, in how many levels, and what is said where that
+    is more than Python's own stack is: where, and what helps.
     """
     deepest: tuple[int, Source | None, int] = (0, None, 1)
     for source in sources:
@@ -445,9 +445,13 @@ def nested_too_deeply(sources: Iterable[Source]) -> tuple[Source | None, BadInpu
                 deepest = depth, source, line
             todo += [(child, depth + 1, line) for child in ast.iter_child_nodes(node)]
     depth, found, line = deepest
-    return found, BadInput(
-        f"{shown_path(found.path) if found else ''}:{line}: nested too deeply to be read ({depth} levels: a long `elif` chain or a long expression?); "
-        "split it, or put a part of it into a function"
+    return (
+        found,
+        depth,
+        BadInput(
+            f"{shown_path(found.path) if found else ''}:{line}: nested too deeply to be read ({depth} levels: a long `elif` chain or a long expression?); "
+            "split it, or put a part of it into a function"
+        ),
     )
 
 

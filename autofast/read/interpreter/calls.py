@@ -83,7 +83,16 @@ class Calls(Entering):
             if not env.module.opaque:
                 CLOCK.shake()
             env.module.opaque = env.module.opaque or "exec() may have changed it"
-        return self.call_values(callee, args, node)
+        if not self.wary:
+            return self.call_values(callee, args, node)
+        inside = self.depths()
+        try:
+            return self.call_values(callee, args, node)
+        except RecursionError:
+            self.unwind(inside)
+            what = f"the call on line {node.lineno}"
+            self.cut_short(what, env, callee.union(*args.all()))
+            return values(Unknown(f"{what} is too large to follow"))
 
     def super_of(self, env: Env) -> Values:
         scope: Env | None = env

@@ -161,9 +161,10 @@ def _output(
             rank=rank,
             made=None,
         )
+    anything = Tensor(models=makers, passes=passes, grad=grad, rank="?")
     is_deep = isinstance(thing, (Seq, Dict)) and len(done) > MOST_PARTS
     if isinstance(thing, Unknown) or is_deep:
-        return Tensor(models=makers, passes=passes, grad=grad, rank="?")
+        return anything
 
     def inner(found: Values) -> Values:
         return frozenset(_output(interp, t, makers, passes, grad, gathers, done) for t in found)
@@ -171,6 +172,7 @@ def _output(
     if id(thing) in done:
         return done[id(thing)]
     if isinstance(thing, Seq):
+        done[id(thing)] = anything  # inside of itself
         items = None if thing.items is None else tuple(inner(i) for i in thing.items)
         elem = inner(thing.elem)
         head = tuple(inner(i) for i in thing.head)

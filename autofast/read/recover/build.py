@@ -48,6 +48,8 @@ FRAMEWORKS = {
     "composer.Trainer": "composer",
 }
 
+PLAIN = 100  # levels of syntax that no stack is too small for: what is deep then is a value
+
 
 @deeply
 def read_script(
@@ -57,13 +59,13 @@ def read_script(
     too deeply; raises :class:`BadInput`. ``overlay`` and ``before`` are those of
     :class:`Project`."""
     broken: dict[Path, str] = {}
-    each = True
+    each, wary = True, False
     while True:
         restart()
         project = Project(entry, root, overlay, before)
         project.broken.update(broken)
         source = project.read(entry)
-        interp = Interpreter(project, each)
+        interp = Interpreter(project, each, wary)
         try:
             with WORK.at_most(SCRIPT):
                 return _read(interp, project, source)
@@ -74,7 +76,10 @@ def read_script(
                 f"{source.rel}: too large to follow: to read it takes more than {SCRIPT:,} steps"
             ) from None
         except RecursionError:
-            deepest, why = nested_too_deeply(interp.modules)
+            deepest, depth, why = nested_too_deeply(interp.modules)
+            if depth < PLAIN and not wary:
+                wary = True
+                continue
             if deepest is None or deepest is source or deepest.path.resolve() in broken:
                 raise why from None
             # What depends on it is not known; on a file that only imports the entry nothing does.

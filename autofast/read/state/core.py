@@ -226,10 +226,11 @@ class Core:
     ``called``.
     """
 
-    def __init__(self, project: Project, each: bool = True):
+    def __init__(self, project: Project, each: bool = True, wary: bool = False):
         self.project = project
         self.each = each  # of several networks one of which is chosen, each is followed
         self.several = False  # and that was done
+        self.wary = wary  # a call for which Python's stack does not do is given up alone
         self.log = Log()
         self.at: dict[int, Values] = {}
         self.modules: dict[Source, Module] = {}
