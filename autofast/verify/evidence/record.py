@@ -397,7 +397,7 @@ FULL = Detail(gradients=True, batches=True, state=True)
 FACTS = Detail(facts=True)
 
 
-@dataclass(frozen=True, eq=False)  # a key of caches, by itself
+@dataclass(frozen=True)
 class Run:
     """One run of one arm: what each of its processes recorded, and what was seen from outside.
 
@@ -416,6 +416,8 @@ class Run:
         changed: further files that differ from the original's, by path: text before, after.
         pressure: share of time in which processes waited for a CPU (Linux: /proc/pressure/cpu, in
             per cent), None where unknown."""
+
+    __hash__ = object.__hash__  # a key of caches, by itself
 
     arm: str
     seed: int
