@@ -90,6 +90,18 @@ def test_draws_of_one_size(
         assert (check.passed if check is not None else None) is passed
 
 
+def test_what_is_drawn_once_stands_for_nothing_in_shorter_runs() -> None:
+    """The training stops by its own numbers: data made before it are no more for that."""
+    before = {"numbers 1000000": 1, "numbers 60": 400, "numbers 9": 12}
+    after = {"numbers 1000000": 1, "numbers 1": 300, "numbers 9": 9}
+    plain = made(losses=LOSSES, drawn={"whole": before})
+    other = made("rewritten", (1.01, 0.9, 0.8), drawn={"whole": after})
+    check = draws.check(gather("unknown", [plain, plain, other]))
+    assert check is not None and "400 draws of 60 numbers less" in check.text
+    kept = made("rewritten", (1.01, 0.9, 0.8), drawn={"whole": {**after, "numbers 60": 300}})
+    assert draws.check(gather("unknown", [plain, plain, kept])) is None
+
+
 def test_draws_of_no_use_may_be_left_out() -> None:
     """Nothing but rounding parts the two."""
     left = {"numbers 60": 0}

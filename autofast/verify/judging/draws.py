@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
-from autofast.verify.estimates import gap
+from autofast.verify.estimates import gap, median
 from autofast.verify.evidence import alike
 from autofast.verify.evidence.gathered import Evidence, gather
 from autofast.verify.evidence.record import Evaluation, Run
@@ -106,12 +106,13 @@ def _comparable(a: Run, b: Run) -> bool:
 
 def _in_training(a: Run, b: Run) -> tuple[Drawn, Drawn]:
     """How often that much is drawn with gradients; in the other script also without them, where the
-    original does not; and in as many steps."""
+    original does not; and in as many steps, as far as it is not drawn once for all of them."""
     longer = len(a.record.steps) / max(1, len(b.record.steps))
     one, two = (run.record.drawn["whole"] for run in (a, b))
     idle = [run.record.drawn.get("idle", {}) for run in (a, b)]
     beside = {k: max(0.0, n * longer - idle[0].get(k, 0)) for k, n in idle[1].items()}
-    return one, {k: two.get(k, 0) * longer + beside.get(k, 0) for k in {**two, **beside}}
+    ends = {k: (n, n * longer, one.get(k, 0)) for k, n in two.items()}
+    return one, {k: median(ends.get(k, (0,))) + beside.get(k, 0) for k in {**two, **beside}}
 
 
 def _numbers(run: Run) -> tuple[int, int]:
