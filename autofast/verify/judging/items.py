@@ -259,19 +259,12 @@ def drawn(ev: Evidence) -> Check | None:
 
 
 def chosen(ev: Evidence) -> Check | None:
-    """Which items are drawn: as many come again within a pass, and as
-    often each, as by a sampler that weighs them."""
+    """Which items are drawn: as often each, as by a sampler that weighs them."""
     name = "which items are drawn"
     runs = course.arms(ev)
     loaders = set.intersection(*({*_indices(run)} for some in runs for run in some))
     for loader in sorted(loaders):
         before, after = ([_indices(run)[loader] for run in some] for some in runs)
-        again = [[fmean([1 - len({*p}) / len(p) for p in run]) for run in some] for some in (before, after)]  # fmt: skip
-        (low, high) = sorted(again)
-        if max(low) + FEW < min(high):
-            shares = [f"{100 * fmean(some):.0f} %" for some in again]
-            text = f"{shares[1]} of a pass's items come again in it, {shares[0]} in the original"
-            return Check(name, False, text)
         if all(_other_chances(before[k::2], after[k::2]) for k in (0, 1)):
             text = "some come more or less often than in the original, under every second seed each"
             return Check(name, False, text)

@@ -90,7 +90,7 @@ STRUCTURE = (  # what no rewrite may change, whatever its numbers look like
     Row(draws.check, draws.NAME, "numbers drawn at a time; draws and data of evaluations", "half, under every seed"),
     Row(draws.elsewhere, "data of evaluations", "those that never change", "1e-6", needs="common random numbers"),
     Row(items.drawn, "what is drawn for single items", "level, amount, togetherness, return", "6 standard errors", effects=KEPT, seeds=LEAST),
-    Row(items.chosen, "which items are drawn", "how often each, how many twice", "2 %; 4 standard errors", effects=KEPT, seeds=LEAST),
+    Row(items.chosen, "which items are drawn", "how often each", "4 standard errors", effects=KEPT, seeds=LEAST),
     Row(rows.check, rows.NAME, "when each comes again, which follow each other, their places", "3 to 25 %, seeds (1e-3)", effects=KEPT, seeds=LEAST),
     Row(averages.check, averages.NAME, "rate, before or after a step, of how many", "5 %"),
     Row(weights.loaded, "weights at the end", "where all before is the same to the bit", "0.3 %", effects=KEPT),
