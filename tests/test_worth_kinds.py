@@ -1496,3 +1496,48 @@ def test_methods_of_objects_that_no_default_makes() -> None:
     heavy = "return torch.full((n,), 0.5, device=device)"
     assert "return torch.ones(n, device=device)" in done.lines
     assert heavy not in done.lines and heavy in whole.lines
+
+
+NETWORKS = """
+import argparse
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--net", default="{default}")
+args = parser.parse_args()
+device = torch.device("cuda")
+
+
+class Shifted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.layer(x) + torch.ones(len(x), 8).to(x.device)
+
+
+def network():
+    if args.net == "shifted":
+        return Shifted()
+    return nn.Linear(8, 8)
+
+
+model = network().to(device)
+optimizer = torch.optim.Adam(model.parameters())
+loader = DataLoader(TensorDataset(torch.randn(64, 8)), batch_size=8)
+for epoch in range(9):
+    for (x,) in loader:
+        optimizer.zero_grad()
+        model(x.to(device)).mean().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("default", ["shifted", "plain"])
+def test_the_forward_of_a_network_that_no_default_makes(default: str) -> None:
+    done = apply("device-creation", NETWORKS.format(default=default), min_gain=0.01)
+    assert bool(done.fixes) is (default == "shifted")

@@ -34,8 +34,11 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    is_const,
+    is_named,
     joined,
     one,
+    only,
     ordered,
 )
 from autofast.model.values import things as values
@@ -76,9 +79,7 @@ class Calls(Entering):
                 return found
         if is_namespace(node) and _is_only_read(node):
             return values(Unknown("the variables of a scope as a dict"))
-        if any(
-            isinstance(t, Ref) and t.name in ("builtins.exec", "builtins.globals") for t in callee
-        ):
+        if any(is_named(t, Ref, ("builtins.exec", "builtins.globals")) for t in callee):
             self.changes += not env.module.opaque
             if not env.module.opaque:
                 CLOCK.shake()
@@ -128,7 +129,7 @@ class Calls(Entering):
         single = one(found)
         if isinstance(single, Seq) and single.exact is not None:
             args.positional.extend(Given(item, None) for item in single.exact)
-        elif isinstance(single, Const) and isinstance(single.value, tuple):
+        elif is_const(single, tuple):
             args.positional.extend(Given(values(Const(v)), None) for v in single.value)
         else:
             args.open = "positional arguments come through `*`"
@@ -161,7 +162,7 @@ class Calls(Entering):
         if classes and not self.each:
             callee = callee - classes | one_of(classes)
         self.several = self.several or bool(classes and self.each)
-        own = [t for t in callee if isinstance(t, Cls)]
+        own = only(callee, Cls)
         many = len(own) >= MANY
         if not many and (not self.several or len(callee) < 2):
             return self.call_each(callee, args, node)
@@ -190,9 +191,7 @@ class Calls(Entering):
         ``models.__dict__[name](num_classes=10)`` calls none of the layers and modules beside the
         functions that make models.
         """
-        if isinstance(thing, (Const, Module)) or (
-            isinstance(thing, Ref) and thing.name in self.libraries
-        ):
+        if isinstance(thing, (Const, Module)) or is_named(thing, Ref, self.libraries):
             return False
         this = not isinstance(thing, Func)
         for func in (
@@ -352,7 +351,7 @@ class Calls(Entering):
                 and thing.name.startswith("dataclasses.field")
             ):
                 continue
-            if isinstance(thing, Ext) and thing.name == "dataclasses.field":
+            if is_named(thing, Ext, "dataclasses.field"):
                 factory = thing.args.get(-1, "default_factory")
                 out |= thing.args.get(-1, "default") | (
                     self.call_values(factory, Arguments(thing.node), thing.node)

@@ -43,8 +43,10 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_of,
     certainly,
     const,
+    is_named,
     ordered,
 )
 from autofast.model.values import things as values
@@ -121,7 +123,7 @@ class Lookup(Core):
         """The value of a name of ``scope``; where anything may have been set, constants and what
         functions rebind are not known.
         """
-        if scope.opaque and (any(isinstance(t, Const) for t in found) or name in scope.rebound):
+        if scope.opaque and (any_of(found, Const) or name in scope.rebound):
             return found | values(Unknown(scope.opaque))
         return found
 
@@ -212,7 +214,7 @@ class Lookup(Core):
         if not found and (member := thing.cls.find(name)):
             found = self.bind_members(member, thing, node)
         if found:
-            data = thing.open and not any(isinstance(t, (Func, Bound)) for t in found)
+            data = thing.open and not any_of(found, Func, Bound)
             return found | (values(Unknown(thing.open)) if data else NOTHING)
         if thing.cls.find("__getattr__") and not name.startswith("__"):
             return self.call_method_of(thing, "__getattr__", [values(Const(name))], node)
@@ -253,11 +255,11 @@ class Lookup(Core):
             return values(
                 Unknown(f"the key {key!r} is never set" if key is not ... else "a key is computed")
             )
-        if isinstance(thing, Ref) and thing.name == "sys.modules" and isinstance(key, str):
+        if is_named(thing, Ref, "sys.modules") and isinstance(key, str):
             named = values(Const(key))
             mine = (m for m in self.modules.values() if m.env.vars.get("__name__") == named)
             return values(*mine) or values(Ref(key))
-        if isinstance(thing, Ext) and thing.name == "builtins.vars" and isinstance(key, str):
+        if is_named(thing, Ext, "builtins.vars") and isinstance(key, str):
             return NOTHING.union(*(self.attribute(t, key, node) for t in thing.attrs["of"]))
         if isinstance(thing, Seq):
             if (

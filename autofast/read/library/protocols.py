@@ -23,6 +23,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    is_named,
 )
 from autofast.model.values import things as values
 from autofast.read.library.iteration import iterate
@@ -70,7 +71,7 @@ def operate(
 
 def get(interp: Core, member: Thing, this: Inst, node: ast.AST | None) -> Values:
     """What a member of a class that is no function gives where an object is asked for it."""
-    if isinstance(member, Ext) and member.name == PROPERTY:
+    if is_named(member, Ext, PROPERTY):
         return interp.call_values(
             member.args.get(0, "fget"), Arguments(node, [Given(values(this), None)]), node
         )
@@ -90,7 +91,7 @@ def put(interp: Core, this: Thing, name: str, found: Values, node: ast.AST) -> b
         return True
     done = False
     for member in this.cls.find(name) or NOTHING:
-        if isinstance(member, Ext) and member.name == PROPERTY:
+        if is_named(member, Ext, PROPERTY):
             given = Arguments(node, [Given(values(this), None), Given(found, None)])
             interp.call_values(member.args.get(1, "fset"), given, node)
             done = True
@@ -119,7 +120,7 @@ def spelled(this: Thing, name: str, args: Arguments) -> tuple[str, Arguments] | 
         return None
     if isinstance(this, (Ref, Cls)):
         return builtin, args
-    if isinstance(this, Ext) and this.name == "builtins.super":
+    if is_named(this, Ext, "builtins.super"):
         owner = this.attrs.get("__this__", NOTHING)
     else:
         owner = values(this)
@@ -219,6 +220,6 @@ def unwound(interp: Core, this: Thing, grad: str, node: ast.AST | None) -> None:
 
 def referred(thing: Thing) -> Values | None:
     """What a weak reference gives when it is called."""
-    if isinstance(thing, Ext) and thing.name in WEAK:
+    if is_named(thing, Ext, WEAK):
         return thing.args.get(0, "object") | values(Const(None))
     return None

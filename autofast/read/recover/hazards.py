@@ -13,7 +13,18 @@ from autofast.model.script import Evaluation, Script
 from autofast.model.source import at, function_of, nodes_in
 from autofast.model.syntax import is_read
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Arguments, Ext, Inst, Ref, Tensor, Thing, Unknown, Values, const
+from autofast.model.values import (
+    Arguments,
+    Ext,
+    Inst,
+    Ref,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    const,
+    is_named,
+)
 from autofast.read.recover.compiled import is_in_place, is_left_eager, records_graphs
 from autofast.read.recover.escapes import YIELDS, ends_with_call
 from autofast.read.recover.leaks import carries
@@ -116,7 +127,7 @@ def _foreign_model(evaluation: Evaluation) -> str:
 
 
 def _inner(thing: Thing | None) -> list[Thing]:
-    if isinstance(thing, Ext) and thing.name in (*WRAPPERS, AVERAGED):
+    if is_named(thing, Ext, (*WRAPPERS, AVERAGED)):
         return [
             x for t in thing.args.get(0, "module") | thing.args.get(0, "model") for x in _inner(t)
         ]

@@ -301,12 +301,20 @@ def fetching(script: Script, options: Options, finding: Finding, beside: Finding
         return Gain(0.0, "whole batches are taken out of memory at once")
     waiting = measured.waiting(script, mine)
     if waiting is None:
+        if mine and not trains(script, finding) and not _decodes(mine):
+            return Gain(NOISE, "arrays of an evaluation, for which workers start each time anew")
         return Gain(0.3, "waits for data", known=False)
     handed = machine.HANDOVER / waiting.batch if waiting.batch else 1.0
     if waiting.workers == 0 and handed >= 1:
         return measured.gain(0.0, f"{waiting.words}, no more than handing it over takes")
     known = measured.for_target(script, options.target) is not None
     return measured.gain(waiting.share * (1 - min(1.0, handed)), waiting.words, known)
+
+
+def _decodes(loaders: Sequence[Loader]) -> bool:
+    """Whether items of all may be images or sound: they are decoded, or not all known."""
+    sets = [d for x in loaders for d in x.datasets]
+    return not sets or any("decode" in d.reads or d.unknown or d.kind != "project" for d in sets)
 
 
 def keeping(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
