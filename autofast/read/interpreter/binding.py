@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from autofast.model.changes import CLOCK
-from autofast.model.contents import each_once
+from autofast.model.contents import dict_items, each_once
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_module
 from autofast.model.names import canonical
@@ -224,7 +224,11 @@ class Binding(Lookup):
         elif isinstance(thing, Inst) and thing.cls.find(f"{name}.setter"):
             self.call_method_of(thing, f"{name}.setter", [found], target)
         elif isinstance(thing, (Inst, Ext)):
-            self.store_attribute(thing, name, found)
+            held = dict_items(thing) if thing in thing.attrs.get("__dict__", NOTHING) else None
+            if held is None:
+                self.store_attribute(thing, name, found)
+            else:
+                self.set_entry(held, name, Entry(found, None, target, True))
             self.emit("set_attribute", target, thing, None, found, name=name)
         elif isinstance(thing, Dict):
             self.set_entry(thing, name, Entry(found, None, target, True))
@@ -271,6 +275,8 @@ class Binding(Lookup):
         """``thing[key] = ...``; where it is not ``sure``, it may be under another key."""
         if not isinstance(thing, Tensor) or thing.sure is None:
             self.emit("set_item", target, thing, None, found)
+        if isinstance(thing, Inst) and thing.cls.find("__setitem__") is None:
+            thing = dict_items(thing) or thing
         if isinstance(thing, Dict):
             self.set_entry(thing, key, Entry(found, expr, target, sure))
             if is_attribute(target.value, "_modules"):

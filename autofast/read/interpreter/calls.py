@@ -8,6 +8,7 @@ from dataclasses import replace
 from autofast.model import limits
 from autofast.model.calls import is_name
 from autofast.model.changes import CLOCK
+from autofast.model.contents import dict_items
 from autofast.model.device_loader import MARK, is_device_loader
 from autofast.model.kinds import is_module
 from autofast.model.limits import MANY, SEVERAL
@@ -44,7 +45,7 @@ from autofast.model.values import (
 from autofast.model.values import things as values
 from autofast.read.interpreter.entering import Entering, completed
 from autofast.read.interpreter.named import evaluated, is_namespace
-from autofast.read.library import module_parts
+from autofast.read.library import dict_objects, module_parts
 from autofast.read.library import torch_library as torchlib
 from autofast.read.library.chosen import networks_in, one_of
 from autofast.read.library.containers import as_table
@@ -272,12 +273,15 @@ class Calls(Entering):
         inst.args = args if inst.args is None else joined([inst.args, args])
         self.emit("new", node, inst, args)
         self.building.append(inst)
+        dict_objects.begin(inst)
         try:
             init = cls.find("__init__")
             if not init or "dataclass" in cls.external:
                 self.fields(inst, cls, args, node)
             if not init and module_parts.is_container(inst):
                 module_parts.keep_parts(self, inst, args)
+            if not init and (held := dict_items(inst)) is not None:
+                dict_objects.method(self, inst, held, "__init__", args, node)
             for func in ordered(init or NOTHING):
                 self.call_values(self.bind_members(values(func), inst, node), args, node)
         finally:

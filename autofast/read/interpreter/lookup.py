@@ -10,6 +10,7 @@ from typing import Any
 from autofast.flow.scopes import own_nodes
 from autofast.model import names
 from autofast.model.calls import is_name, items_of
+from autofast.model.contents import dict_items
 from autofast.model.events import CallFrame, TryFrame
 from autofast.model.kinds import (
     is_autograd_function,
@@ -211,8 +212,16 @@ class Lookup(Core):
         if not name.startswith("__") and protocols.own_getter(self, thing):
             return self.call_method_of(thing, "__getattribute__", [values(Const(name))], node)
         found = thing.attrs.get(name)
+        held = dict_items(thing)
+        same = thing in thing.attrs.get("__dict__", NOTHING)  # its items are its attributes
+        if held is not None and same and name in held.entries:
+            found = held.get(name)
         if not found and (member := thing.cls.find(name)):
             found = self.bind_members(member, thing, node)
+        if not found and held is not None and name in DICT_METHODS:
+            return values(Method(thing, name))
+        if not found and held is not None and same:
+            found = self.subscript(held, values(Const(name)), node)
         if found:
             data = thing.open and not any_of(found, Func, Bound)
             return found | (values(Unknown(thing.open)) if data else NOTHING)
@@ -245,6 +254,8 @@ class Lookup(Core):
 
     def subscript(self, thing: Thing, index: Values, node: ast.AST | None) -> Values:
         key = const(index)
+        if isinstance(thing, Inst) and thing.cls.find("__getitem__") is None:
+            thing = dict_items(thing) or thing
         if isinstance(thing, Dict):
             found: Values = NOTHING
             for one_key in index:

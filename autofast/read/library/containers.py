@@ -6,6 +6,7 @@ import ast
 from dataclasses import replace
 from typing import Any
 
+from autofast.model.contents import ITEMS, dict_items
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_module
 from autofast.model.limits import MOST_COPIES, MOST_ITEMS
@@ -159,7 +160,10 @@ def namespace_method(
 
 
 def as_table(interp: Core, this: Thing) -> Thing:
-    """A copy of ``vars(x)`` as it is now; anything else as it is."""
+    """A copy of ``vars(x)`` as it is now, the items of an object that is a dict; anything else as
+    it is."""
+    if (held := dict_items(this)) is not None:
+        return held
     if not isinstance(this, Ext) or this.name != "builtins.vars":
         return this
     made: Dict = interp.intern(Dict, ("table", this), lambda: Dict(None))
@@ -420,6 +424,8 @@ def copied(interp: Core, thing: Thing, node: ast.AST | None, kind: str = "") -> 
         return thing
     for name, found in thing.attrs.items():
         inst.attrs[name] = join(inst.attrs.get(name, NOTHING), found)
+    if (held := dict_items(thing)) is not None:
+        inst.attrs[ITEMS] = frozenset({copied(interp, held, node)})
     inst.open = inst.open or thing.open
     return inst
 

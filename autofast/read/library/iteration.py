@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from autofast.model.changes import CLOCK
-from autofast.model.contents import opened, wrapped
+from autofast.model.contents import dict_items, opened, wrapped
 from autofast.model.kinds import is_dataset, is_loader, is_module, library_dataset
 from autofast.model.limits import FETCHED, FEW
 from autofast.model.names import GRAPHS, NAMED_TUPLE, last_part
@@ -103,6 +103,8 @@ def _iterate(interp: Core, thing: Thing, node: ast.AST) -> Values:
     if isinstance(thing, Inst):
         if thing.cls.find("__iter__") is not None:
             return by_iterator(interp, thing, node)
+        if (held := dict_items(thing)) is not None:
+            return _iterate(interp, held, node)
         if thing.cls.find("__getitem__") is not None:
             return interp.call_method_of(thing, "__getitem__", [values(Num())], node)
     if isinstance(thing, (Inst, Ext)) and is_module(thing):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import re
 
+from autofast.model.contents import dict_items
 from autofast.model.kinds import is_dataset, is_loader, is_module, is_optimizer, is_scaler
 from autofast.model.names import LOADER
 from autofast.model.tensors import SHAPE, dtype_of, kind_asked, mixed, target_of, tensors_in
@@ -42,6 +43,7 @@ from autofast.model.values import things as values
 from autofast.ops import is_in_place, op
 from autofast.read.library import (
     chosen,
+    dict_objects,
     distributions,
     frameworks,
     hugging_face_data,
@@ -84,6 +86,8 @@ def _plain_method(
     """
     if isinstance(this, Dict):
         return dict_method(interp, this, name, args, node)
+    if isinstance(this, Inst) and (held := dict_items(this)) is not None:
+        return dict_objects.method(interp, this, held, name, args, node)
     if isinstance(this, Seq):
         return seq_method(interp, this, name, args, node)
     if is_const(this, str) and name == "format":
@@ -232,6 +236,8 @@ def super_method(
         return values(Unknown("super()"))
     if name == "__init_subclass__":
         return values(Const(None))
+    if isinstance(inst, Inst) and (held := dict_items(inst)) is not None:
+        return dict_objects.method(interp, inst, held, name, args, node)
     if name == "__init__":
         if isinstance(inst, Inst) and LOADER in inst.cls.external:
             made: Ext = interp.intern(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 
+from autofast.model.contents import dict_items
 from autofast.model.names import last_part
 from autofast.model.values import (
     NOTHING,
@@ -13,6 +14,7 @@ from autofast.model.values import (
     Arguments,
     Const,
     Dict,
+    Entry,
     Ext,
     Inst,
     Module,
@@ -144,6 +146,9 @@ def _setattr(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
         for key in ordered(names):
             if is_const(key, str) and isinstance(thing, (Inst, Ext)):
                 interp.store_attribute(thing, key.value, args.get(2, "value"), sure=len(names) == 1)
+                if (held := dict_items(thing)) is not None:
+                    entry = Entry(args.get(2, "value"), None, node, False)
+                    interp.set_entry(held, key.value, entry)
                 interp.emit(
                     "set_attribute", node, thing, args, args.get(2, "value"), name=key.value
                 )
@@ -153,6 +158,8 @@ def _setattr(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
                 interp.set_in_library(thing, set_as, args.get(2, "value"), node)
             elif not module_parts.set_by_prefix(interp, thing, args):
                 interp.open_attributes(thing, "an attribute is set whose name is computed")
+                if (held := dict_items(thing)) is not None:
+                    held.widen("an attribute is set whose name is computed")
     return values(Const(None))
 
 

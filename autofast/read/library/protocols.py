@@ -18,6 +18,7 @@ from autofast.model.values import (
     Func,
     Given,
     Inst,
+    Method,
     Partial,
     Ref,
     Thing,
@@ -26,6 +27,7 @@ from autofast.model.values import (
     is_named,
 )
 from autofast.model.values import things as values
+from autofast.read.library import dict_objects
 from autofast.read.library.iteration import iterate
 from autofast.read.state.core import Core
 
@@ -77,6 +79,8 @@ def get(interp: Core, member: Thing, this: Inst, node: ast.AST | None) -> Values
         )
     if isinstance(member, Inst) and member.cls.find("__get__"):
         return interp.call_method_of(member, "__get__", [values(this), values(this.cls)], node)
+    if name := dict_objects.unbound(member):
+        return values(Method(this, name))
     return values(member)
 
 

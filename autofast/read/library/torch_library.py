@@ -38,6 +38,7 @@ from autofast.model.values import (
 from autofast.model.values import things as values
 from autofast.read.library import (  # noqa: F401 (some only register what they know)
     apex,
+    dict_objects,
     distributions,
     hugging_face_data,
     iterables,
@@ -164,6 +165,8 @@ def _super_attribute(interp: Core, thing: Ext, name: str, node: ast.AST | None) 
 def call(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> Values:
     """Calling anything that is not a function or class of the project."""
     if isinstance(thing, Ref):
+        if dict_objects.unbound(thing) and args.positional:
+            return dict_objects.of_class(interp, thing, args, node)
         return call_ref(interp, thing.name, args, node)
     if isinstance(thing, Method):
         return call_method(interp, thing.this, thing.name, args, node)

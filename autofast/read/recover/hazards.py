@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from autofast.flow.scopes import is_local
 from autofast.model.events import WithFrame
 from autofast.model.kinds import is_autocast, is_module, is_optimizer
 from autofast.model.names import WRAPPERS, is_of_model_library
@@ -229,6 +230,8 @@ def needs_gradients(
             return f"{at(site.node)} calls something that is not known: {why}"
     for site, occurrence in region.sites(script, "forward"):
         trained = site.node in training.passes and not evaluation.shared
+        # In a function that training calls, too, it is told below what comes of it here.
+        trained = trained and region.holds(site.node)
         if occurrence.data["outer"] and trained:
             return f"the forward of {at(site.node)} is trained"
     for expr in _needed(script, region, training) if not evaluation.shared else ():
@@ -302,6 +305,9 @@ def _needed(script: Script, region: Region, training: Training) -> Iterator[ast.
         script, "set_attribute", "set_elsewhere", "append", "set_item", "augment"
     ):
         node = site.node.target if isinstance(site.node, ast.AugAssign) else site.node
+        if isinstance(site.node, ast.AugAssign) and isinstance(node, ast.Name) and is_local(node):
+            if not Wanted(script).follow(site.node.value, ()):
+                continue
         if isinstance(node, ast.expr) and not ends_with_call(site.node, region):
             if carries_on(occurrence.result) and not is_only_looked_at(
                 script, site, training.all + training.handed_out, region
