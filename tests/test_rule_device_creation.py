@@ -541,6 +541,12 @@ WHERE = 'device="cuda" if cuda else "cpu"'
         (IN_TWO.format(more="z += 1\n", move="z = z.cuda()"), []),
         (IN_TWO.format(more="", move="z = z.cuda()") + "else:\n    z = z + 1\n", []),
         (IN_TWO.format(more="", move="z = z.cuda()").replace("if cuda", "if losses.append(0.0)"), []),
+        ("z = torch.zeros(3, 1)\nz = z.expand(3, 4)\nz = z.cuda() if cuda else z", [f"z = torch.zeros(3, 1, {WHERE})"]),
+        ("z = torch.zeros(3, 4)\nz = z + (z.cuda() if cuda else z)", []),
+        ("z = torch.zeros(3, 4)\nz = z.cuda() if cuda else z + 1", []),
+        ("z = torch.zeros(3, 4)\nz = z.cuda() if losses.append(0.0) else z", []),
+        ("z = torch.zeros(3, 1)\nz = z.expand(3, 4)\nz = z.clone().cuda() if cuda else z.clone()\nz.add_(1)", []),
+        ("z = torch.zeros(3, 1)\nz = z.expand(3, 4)\nz = z.cuda() if cuda else z\nif cuda:\n    z.add_(1)", []),
     ],
 )  # fmt: skip
 def test_made_and_moved_under_a_condition(make: str, expected: list[str]) -> None:

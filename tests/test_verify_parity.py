@@ -649,6 +649,9 @@ def row_of(name: str) -> table.Row:
     return next(row for row in table.STRUCTURE if row.name == name)
 
 
+SAYING = {"Check": 0, "unclear": 0, "_of_loaders": 1}  # the place of the name
+
+
 def names_of_checks() -> Iterator[str]:
     """What the modules of judging call their checks: the first argument of ``Check`` and
     ``unclear``, as a text, a constant of the module, or a variable that has one."""
@@ -664,8 +667,9 @@ def names_of_checks() -> Iterator[str]:
                 if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "name":
                     known["name"] = node.value
             for node in ast.walk(function):
-                if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Check", "unclear"):
-                    said = known.get(ast.unparse(node.args[0]), node.args[0])
+                place = isinstance(node, ast.Call) and SAYING.get(ast.unparse(node.func))
+                if isinstance(node, ast.Call) and place is not None and place is not False:
+                    said = known.get(ast.unparse(node.args[place]), node.args[place])
                     for one in (said.body, said.orelse) if isinstance(said, ast.IfExp) else (said,):
                         if isinstance(one, ast.Constant):
                             yield one.value

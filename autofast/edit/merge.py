@@ -34,6 +34,7 @@ from autofast.edit.edits import (
     Wrap,
 )
 from autofast.flow.imports import parsed
+from autofast.model.several import any_of
 from autofast.model.source import Source, ancestors, block_of, source_of
 
 Slot = tuple[object, ...]
@@ -261,9 +262,7 @@ def _check_form(edit: Edit) -> None:
     for anchor in anchors(edit):
         if isinstance(anchor, (ast.Slice, ast.Starred, ast.FormattedValue)):
             raise EditConflict(edit, edit, f"{type(anchor).__name__} cannot be edited as a whole")
-        if any(
-            isinstance(node, ast.JoinedStr) for node in ancestors(anchor)
-        ) and _is_unfit_for_fstring(edit):
+        if any_of(ancestors(anchor), ast.JoinedStr) and _is_unfit_for_fstring(edit):
             raise EditConflict(edit, edit, "this code cannot be written inside an f-string")
         around = {id(node) for node in ancestors(anchor)}
         if isinstance(edit, (Wrap, Rewrite)) and any(

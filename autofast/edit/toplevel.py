@@ -13,6 +13,7 @@ from pathlib import Path
 from autofast.edit.edits import Helper, Import
 from autofast.flow.imports import Binding, bindings, parsed
 from autofast.model import disk
+from autofast.model.several import any_of
 from autofast.model.source import Source, block_of, nodes_in, parent_of, source_of
 from autofast.model.syntax import DEFINITIONS, is_docstring, is_read
 
@@ -337,7 +338,7 @@ def _is_dunder(statement: ast.stmt) -> bool:
 
 
 def _is_definition(helper: Helper) -> bool:
-    return any(isinstance(s, DEFINITIONS) for s in ast.parse(helper.code).body)
+    return any_of(ast.parse(helper.code).body, DEFINITIONS)
 
 
 def _is_defined(helper: Helper, tree: ast.Module) -> bool:

@@ -25,7 +25,7 @@ from autofast.model.events import (
 from autofast.model.script import Script, Step
 from autofast.model.source import function_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES
-from autofast.model.values import Arg, Const, Inst, const, one
+from autofast.model.values import Arg, Const, Inst, any_of, const, one
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,7 +333,7 @@ def _means_the_same(script: Script, ask: ast.expr, place: ast.stmt) -> bool:
         return False
     stores = variables.stores(variable)
     if is_parameter(variable.scope, variable.name):
-        return not any(isinstance(s, ast.Name) for s in stores)
+        return not any_of(stores, ast.Name)
     if len(stores) != 1:
         return False
     made = statement_of(stores[0])

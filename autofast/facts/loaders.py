@@ -32,7 +32,9 @@ from autofast.model.values import (
     Tensor,
     Thing,
     Values,
+    all_of,
     const,
+    is_named,
     ordered,
 )
 from autofast.read.library.frameworks import is_lightning
@@ -142,12 +144,12 @@ def own_order(loader: Loader) -> str:
     """What decides which items come next, where that is not torch's own and may look at what the
     training does; empty where it is.
     """
-    if not all(isinstance(t, Ext) for t in loader.things) or loader.args.open:
+    if not all_of(loader.things, Ext) or loader.args.open:
         return "the loader is of a class of its own, or its arguments are not all known"
     for name in ("sampler", "batch_sampler"):
         argument = given(loader, name)
         for thing in argument.values if argument is not None else ():
-            known = isinstance(thing, Ext) and thing.name in SAMPLERS | OF_RANKS
+            known = is_named(thing, Ext, SAMPLERS | OF_RANKS)
             if thing != Const(None) and not known:
                 return f"the loader has a {name} of its own"
     return ""
@@ -325,8 +327,7 @@ def _in_loop(stack: Stack) -> bool:
 
 def _is_iter(script: Script, expr: ast.expr) -> bool:
     return isinstance(expr, ast.Call) and any(
-        (isinstance(t, Ref) and t.name in ("builtins.iter", "builtins.enumerate"))
-        or (isinstance(t, Method) and t.name == "__iter__")
+        is_named(t, Ref, ("builtins.iter", "builtins.enumerate")) or is_named(t, Method, "__iter__")
         for t in script.values(expr.func)
     )
 

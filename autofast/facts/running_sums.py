@@ -18,7 +18,7 @@ from autofast.model.calls import arguments_of, is_method, is_name, short_name
 from autofast.model.script import Script
 from autofast.model.source import function_of, nodes_in, statement_of, within
 from autofast.model.syntax import ASSIGNMENTS, FUNCTIONS, IDENTITY, LOOPS, is_stored
-from autofast.model.values import Const, Method, Num, Tensor, Unknown
+from autofast.model.values import Const, Method, Num, Tensor, Unknown, any_of
 
 BACKWARDS = frozenset({"backward", "manual_backward", "grad"})
 HARMLESS = frozenset(  # methods of something unknown that only show or keep what they are given
@@ -168,8 +168,7 @@ def _told_apart(script: Script) -> Iterator[ast.expr]:
                 sides = [left, *others]
                 for op, one, other in zip(ops, sides, sides[1:], strict=False):
                     if isinstance(op, (ast.In, ast.NotIn)) or (
-                        isinstance(op, IDENTITY)
-                        and not any(isinstance(e, ast.Constant) for e in (one, other))
+                        isinstance(op, IDENTITY) and not any_of((one, other), ast.Constant)
                     ):
                         yield from (one, other)
             case ast.Call(func=ast.Name(id="id" | "hash"), args=args):

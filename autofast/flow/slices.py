@@ -14,7 +14,7 @@ from autofast.flow.scopes import Variable, own_nodes, variables_of
 from autofast.model.calls import arguments_of, call_of
 from autofast.model.script import Script
 from autofast.model.source import function_of, nodes_in, parent_of, statement_of
-from autofast.model.values import Bound, Dict, Inst, Method, Ref, Seq, Unknown, certainly
+from autofast.model.values import Bound, Dict, Inst, Method, Ref, Seq, Unknown, any_of, certainly
 
 CONTAINERS = (ast.Tuple, ast.List, ast.Starred)
 
@@ -91,7 +91,7 @@ class Slices:
         there is put in here: ``b = a``, ``f(a)``.
         """
         known = self.script.values(load)
-        if known and not any(isinstance(t, (Seq, Dict, Inst, Unknown)) for t in known):
+        if known and not any_of(known, Seq, Dict, Inst, Unknown):
             return
         match parent_of(load):
             case ast.Assign(targets=targets, value=value) if value is load:

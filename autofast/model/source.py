@@ -19,6 +19,7 @@ from itertools import chain, pairwise, takewhile
 from pathlib import Path
 from typing import TypeGuard, TypeVar
 
+from autofast.model.several import any_of, one
 from autofast.model.syntax import DEFINITIONS, is_stored
 
 N = TypeVar("N", bound=ast.AST)
@@ -311,7 +312,7 @@ def nodes_in(tree: ast.AST, *kinds: type[N]) -> Iterator[N]:
 
 def holds(tree: ast.AST, *kinds: type[ast.AST]) -> bool:
     """Whether a node of one of these kinds is in ``tree``, itself included."""
-    return any(isinstance(node, kinds) for node in walk(tree))
+    return any_of(walk(tree), kinds)
 
 
 def enclosing(node: ast.AST, *kinds: type[N]) -> N | None:
@@ -484,7 +485,7 @@ def _newline(text: str) -> str:
     crlf = text.count("\r\n")
     lf, cr = text.count("\n") - crlf, text.count("\r") - crlf
     kinds = [end for end, n in (("\r\n", crlf), ("\n", lf), ("\r", cr)) if n]
-    return kinds[0] if len(kinds) == 1 else ("mixed" if kinds else "\n")
+    return one(kinds, "mixed" if kinds else "\n")
 
 
 _AS_READ = (

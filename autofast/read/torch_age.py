@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from autofast.model.calls import is_method, keyword_of
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, Site, TryFrame
+from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.source import source_of, statement_of
 from autofast.model.syntax import is_attribute
@@ -141,7 +142,7 @@ def _calls(script: Script) -> Iterator[Newest]:
     """What is called in every run; behind an option, the rest may run with what is new."""
     for site in script.calls(*GONE):
         if any(map(_is_certain, site)):
-            spelled = is_method(site.node, site.kind.rpartition(".")[2])
+            spelled = is_method(site.node, last_part(site.kind))
             yield _gone(site.node, site.kind, RENAMED.get(site.kind, "") if spelled else "")
     for site in script.methods(*METHODS):
         if any(_is_certain(o) and not isinstance(o.this, Ext) for o in site):
@@ -158,7 +159,7 @@ def _keywords(script: Script) -> Iterator[Newest]:
         newest, since, today = GONE_KEYWORDS[site.kind][name]
         call = site.node
         spelled = isinstance(call, ast.Call) and keyword_of(call, name) is not None
-        words = f"gives {site.kind.rpartition('.')[2]}() `{name}`, which is gone {since}"
+        words = f"gives {last_part(site.kind)}() `{name}`, which is gone {since}"
         yield _at(call, words, Limit(newest), f"{name}={today}" if today and spelled else "")
 
 
@@ -233,7 +234,7 @@ def _new(script: Script) -> Iterator[Oldest]:
         if any(map(_is_certain, site)):
             yield Oldest(_place(site.node), f"uses {site.kind}", NEW[site.kind], site.node)
     for site, name in _with_keywords(script, NEW_KEYWORDS):
-        what = f"gives {site.kind.rpartition('.')[2]}() `{name}`"
+        what = f"gives {last_part(site.kind)}() `{name}`"
         yield Oldest(_place(site.node), what, NEW_KEYWORDS[site.kind][name], site.node)
 
 

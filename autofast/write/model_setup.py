@@ -28,7 +28,7 @@ from autofast.model.source import (
     within,
 )
 from autofast.model.syntax import LOOPS, is_read
-from autofast.model.values import NOTHING, Ext, Thing, Values
+from autofast.model.values import NOTHING, Ext, Thing, Values, is_named
 
 EXITS = frozenset("exit sys.exit quit parser.error".split())
 
@@ -111,7 +111,7 @@ class _Search:
                     things = frozenset(inner for t in found for inner in unwrapped(t))
                     if not any(is_wrapper(t) for t in found):
                         return ast.unparse(target), things
-                    if all(isinstance(t, Ext) and t.name in wrappers for t in found):
+                    if all(is_named(t, Ext, wrappers) for t in found):
                         return f"{ast.unparse(target)}.module", things
         return "", NOTHING
 

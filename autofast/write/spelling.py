@@ -14,7 +14,18 @@ from autofast.model.script import Script
 from autofast.model.source import Source, at, function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import is_read
 from autofast.model.tensors import NOT_CUDA, device_kinds, target_of
-from autofast.model.values import Const, Ext, Given, Method, Num, Tensor, Thing, Values, const
+from autofast.model.values import (
+    Ext,
+    Given,
+    Method,
+    Num,
+    Tensor,
+    Thing,
+    Values,
+    const,
+    is_const,
+    is_named,
+)
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 DEVICES = frozenset({"cpu", "cuda", "mps", "xpu"})
@@ -58,7 +69,7 @@ def _is_starred(source: Source) -> bool:
 # ------------------------------------------------------------------------------------------ devices
 def is_device_object(found: Values) -> bool:
     """Certainly a ``torch.device``, which has a ``.type`` (a string like "cuda:0" has not)."""
-    return bool(found) and all(isinstance(t, Ext) and t.name == "torch.device" for t in found)
+    return bool(found) and all(is_named(t, Ext, "torch.device") for t in found)
 
 
 def requires_cuda(script: Script) -> bool:
@@ -177,7 +188,7 @@ def _is_of_another(device: Thing) -> bool:
     """``y.device`` of a tensor, which it has from where that was moved to."""
     if isinstance(device, Method):
         return device.name == "device" and isinstance(device.this, (Tensor, Num))
-    made = isinstance(device, Ext) and device.name == "torch.device"
+    made = is_named(device, Ext, "torch.device")
     return made and device.node is None and "kind" in device.attrs  # type: ignore[attr-defined]
 
 
@@ -260,7 +271,7 @@ def device_named_before(script: Script, place: ast.AST) -> str | None:
 
 def _is_device(found: Values) -> bool:
     """Certainly a ``torch.device``, or the name of one."""
-    names = [t.value for t in found if isinstance(t, Const) and isinstance(t.value, str)]
+    names = [t.value for t in found if is_const(t, str)]
     named = len(names) == len(found) > 0 and all(n.split(":")[0] in DEVICES for n in names)
     return named or is_device_object(found)
 

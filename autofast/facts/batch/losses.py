@@ -24,7 +24,7 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import defaults, owner
 from autofast.model.calls import arguments_of, is_name, items_of, spreads, unstarred
 from autofast.model.kinds import is_loss, is_module
-from autofast.model.names import ONE_TENSOR
+from autofast.model.names import ONE_TENSOR, last_part
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, line_of, nodes_in, parent_of, statement_of
 from autofast.model.syntax import SEQUENCES, has_star, is_attribute, is_constant, is_text
@@ -40,6 +40,7 @@ from autofast.model.values import (
     Seq,
     Tensor,
     Thing,
+    any_of,
     const,
 )
 from autofast.rule import Refusal
@@ -117,7 +118,7 @@ class Losses(TorchCalls):
                 return self.shape(expr.value, run)
             case ast.Compare():
                 found = [self.shape(e, run) for e in (expr.left, *expr.comparators)]
-                if not any(isinstance(k, tuple) for k in found):
+                if not any_of(found, tuple):
                     return each((k for k in found if not isinstance(k, tuple)), expr)
         if self._is_free(expr):
             return Kind.FREE
@@ -299,7 +300,7 @@ class Losses(TorchCalls):
         if kind in FREE:  # what is picked for each sample is a row of its own
             parts = items_of(expr.slice)
             kinds = [self.shape(p, run) for p in parts if not isinstance(p, ast.Slice)]
-            if not any(isinstance(k, tuple) for k in kinds):
+            if not any_of(kinds, tuple):
                 return each([kind, *(k for k in kinds if isinstance(k, Kind))], expr)
         raise unknown(expr)
 
@@ -367,7 +368,7 @@ class Losses(TorchCalls):
                 f"what the loss on {at(expr)} does with the samples of a batch is not known"
             )
         if isinstance(callee, Ext):
-            short = callee.name.rsplit(".", 1)[-1]
+            short = last_part(callee.name)
             if callee.name.startswith("torch.nn.") and short in LAYERS:
                 return Kind.ROWS
             if callee.name.startswith("torchvision.models.") and short.startswith(ONE_TENSOR):

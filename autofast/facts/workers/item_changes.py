@@ -15,7 +15,7 @@ from autofast.flow.scratch import is_scratch
 from autofast.model.calls import is_method, keyword_of
 from autofast.model.source import function_of, live, source_of
 from autofast.model.syntax import VARIABLES
-from autofast.model.values import Const, Ext, Num, Ref, Seq, Values
+from autofast.model.values import Const, Ext, Num, Ref, Seq, Values, is_const
 
 PLACES = (
     ast.Attribute, ast.Subscript, ast.Name, ast.Call, ast.For, ast.AsyncFor, ast.comprehension,
@@ -97,14 +97,7 @@ class Changes:
             return f"{A_FILE} (`{shown(node)}`)"
         if is_method(node, "write_text", "write_bytes", "to_csv", "save") and node.args:
             found = self.script.values(node.args[0])
-            text = [
-                t
-                for t in found
-                if isinstance(t, Num)
-                and t.pattern
-                or isinstance(t, Const)
-                and isinstance(t.value, str)
-            ]
+            text = [t for t in found if isinstance(t, Num) and t.pattern or is_const(t, str)]
             if found and len(text) == len(found):
                 return f"{A_FILE} (`{shown(node)}`)"
         return ""

@@ -11,7 +11,7 @@ from autofast.model import names
 from autofast.model.changes import CLOCK, remember, remembered
 from autofast.model.events import Way, way_of
 from autofast.model.limits import MOST_ALIKE_PASSES, MOST_PARTS
-from autofast.model.names import WRAPPERS
+from autofast.model.names import WRAPPERS, last_part
 from autofast.model.tensors import dtype_of, mixed, target_of, tensors_in
 from autofast.model.values import (
     NOTHING,
@@ -33,6 +33,7 @@ from autofast.model.values import (
     Unknown,
     Values,
     const,
+    is_named,
     ordered,
 )
 from autofast.model.values import things as values
@@ -99,7 +100,7 @@ def forward(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -
     given = [g.values for g in args.every]
     tensors = tensors_in(*given)
     depth = interp.__dict__.setdefault("_forwards", [])
-    if not depth and tensors and isinstance(thing, Ext) and thing.name in names.ACTIVATIONS:
+    if not depth and tensors and is_named(thing, Ext, names.ACTIVATIONS):
         plain = mixed(tensors)  # no model, but a function of what a model gave
         is_sigmoid = thing.name == "torch.nn.Sigmoid"
         return values(plain.but(prob=node or SOMEWHERE) if is_sigmoid else plain)
@@ -238,7 +239,7 @@ def _forward(
             for inner in ordered(thing.args.get(0, "module") | thing.args.get(0, "model")):
                 found |= interp.call_values(values(inner), args, node)
             return found or values(base)
-        short = thing.name.rsplit(".", 1)[-1]
+        short = last_part(thing.name)
         if short == "Sequential":
             return _in_turn(interp, thing, args, node, base)
         if short == "Sigmoid":

@@ -15,9 +15,10 @@ from autofast.model.contents import elements, opened, unwrapped, wrapped
 from autofast.model.events import BranchFrame, below, loops
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.limits import SCRIPT, WORK, TooLarge
+from autofast.model.names import last_part
 from autofast.model.script import Optimizer, Script, Sync, Transfer
 from autofast.model.source import Endless, Source, Told, nested_too_deeply
-from autofast.model.values import Cls, Ext, Inst, Seq, Tensor, Thing, Unknown, joined
+from autofast.model.values import Cls, Ext, Inst, Seq, Tensor, Thing, Unknown, any_of, joined
 from autofast.read.interpreter.interpreter import Again, Interpreter, TooDeep
 from autofast.read.library import determinism
 from autofast.read.library.frameworks import run_hooks
@@ -197,7 +198,7 @@ def _class_name(made: Inst | Ext) -> str:
     """The name of an optimizer's class; that of the base class where it is chosen by its name."""
     if isinstance(made, Inst):
         return made.cls.node.name
-    return "Optimizer" if made.name == names.ANY_OPTIMIZER else made.name.rsplit(".", 1)[-1]
+    return "Optimizer" if made.name == names.ANY_OPTIMIZER else last_part(made.name)
 
 
 def _owners(script: Script, given: object) -> list[Thing]:
@@ -288,6 +289,4 @@ def _gates(frame: BranchFrame) -> bool:
     test = frame.node.test if isinstance(frame.node, (ast.If, ast.IfExp)) else None
     if test is None:
         return True
-    return any(
-        isinstance(n, (ast.Mod, ast.Gt, ast.GtE, ast.Lt, ast.LtE, ast.Eq)) for n in ast.walk(test)
-    )
+    return any_of(ast.walk(test), ast.Mod, ast.Gt, ast.GtE, ast.Lt, ast.LtE, ast.Eq)

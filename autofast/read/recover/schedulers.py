@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator
 from autofast.model.calls import is_method
 from autofast.model.events import LoopFrame, Site, loops
 from autofast.model.kinds import is_optimizer, is_scheduler
+from autofast.model.names import last_part
 from autofast.model.script import Scheduler, Script, Tick
 from autofast.model.syntax import LOOPS
-from autofast.model.values import Ext, Inst, Seq, Thing, Values, joined, ordered
+from autofast.model.values import Ext, Inst, Seq, Thing, Values, joined, one, ordered
 from autofast.read.recover.steps import all_updates
 
 SEVERAL = {"SequentialLR": 1, "ChainedScheduler": 0}  # where their list of schedulers stands
@@ -27,7 +28,7 @@ def build_schedulers(script: Script, made: Iterable[Ext | Inst]) -> list[Schedul
             continue
         old = found.get(id(thing.node))
         if old is None:
-            name = thing.cls.node.name if isinstance(thing, Inst) else thing.name.rsplit(".", 1)[-1]
+            name = thing.cls.node.name if isinstance(thing, Inst) else last_part(thing.name)
             found[id(thing.node)] = Scheduler(
                 [thing], thing.node, name, thing.args, isinstance(thing, Inst), [], [], []
             )
@@ -93,7 +94,7 @@ def _unit(script: Script, site: Site) -> str:
             units.add("epoch")
         else:
             units.add("other")
-    return units.pop() if len(units) == 1 else "other"
+    return one(units, "other")
 
 
 def _holds(stack: tuple[object, ...], loop: ast.AST) -> bool:

@@ -18,7 +18,19 @@ from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Script
 from autofast.model.source import at, first_line, function_of, source_of
 from autofast.model.tensors import things_in
-from autofast.model.values import Bound, Const, Ext, Func, Inst, Method, Num, Ref, Tensor, Thing
+from autofast.model.values import (
+    Bound,
+    Const,
+    Ext,
+    Func,
+    Inst,
+    Method,
+    Num,
+    Ref,
+    Tensor,
+    Thing,
+    is_named,
+)
 from autofast.read.recover.leaks import FACTS, NUMBERS, READS, plain_argument, writes
 
 KNOWN = ("torch.", "builtins.", "math.", "torchvision.utils.")  # what they compute is followed
@@ -91,7 +103,7 @@ class Wanted(ValueFlow[Way]):
             )
             return Verdict.ENTERS if plain else self.lost(use)
         computes = is_loss(callee) or is_module(callee)
-        computes = computes or (isinstance(callee, Ext) and callee.name in names.ACTIVATIONS)
+        computes = computes or is_named(callee, Ext, names.ACTIVATIONS)
         return Verdict.GOES_ON if computes else self.lost(use)
 
     def lost(self, use: Usage) -> str:

@@ -45,6 +45,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_of,
     ordered,
 )
 from autofast.read.project import Project
@@ -386,7 +387,7 @@ class Core:
 
     def in_loop(self) -> bool:
         """Whether this place may be reached again, with the same things."""
-        return any(isinstance(f, LoopFrame) for f in self.stack)
+        return any_of(self.stack, LoopFrame)
 
     def keep(self, found: Values, *place: Hashable) -> None:
         """Note that a thing got these values at a place of it, which may be news to a loop that has

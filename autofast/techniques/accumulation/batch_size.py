@@ -16,7 +16,18 @@ from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, at, nodes_in, parent_of, within
 from autofast.model.syntax import VARIABLES, is_attribute, is_read, is_stored
-from autofast.model.values import Arg, Arguments, Bound, Const, Ext, Func, Thing, certainly, const
+from autofast.model.values import (
+    Arg,
+    Arguments,
+    Bound,
+    Const,
+    Ext,
+    Func,
+    Thing,
+    any_of,
+    certainly,
+    const,
+)
 from autofast.rule import Refusal
 from autofast.techniques.accumulation.window import Window
 from autofast.write.spelling import spelled
@@ -202,7 +213,7 @@ def _check_intervals(script: Script, iteration: Iteration, steps: int) -> None:
 
 
 def _does_more(script: Script, call: ast.Call) -> bool:
-    if any(isinstance(t, (Func, Bound)) for t in script.values(call.func)):
+    if any_of(script.values(call.func), Func, Bound):
         return True
     given = [call.func, *call.args, *(k.value for k in call.keywords)]
     return any(

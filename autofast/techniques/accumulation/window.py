@@ -18,7 +18,7 @@ from autofast.model.kinds import is_loader
 from autofast.model.script import Loader, Script, Step
 from autofast.model.source import Source, ancestors, at, function_of, nodes_in, parent_of, source_of
 from autofast.model.syntax import VARIABLES
-from autofast.model.values import Arg, Const, Ext, Thing, const
+from autofast.model.values import Arg, Const, Ext, Thing, const, is_named
 from autofast.rule import Refusal
 from autofast.write.share_helper import HELPER
 
@@ -197,7 +197,7 @@ def _check_batches(loader: Loader) -> None:
     ):
         samplers = loader.args.get(3, "sampler")
         if not samplers or not all(
-            isinstance(t, Ext) and t.name == "torch.utils.data.BatchSampler" for t in samplers
+            is_named(t, Ext, "torch.utils.data.BatchSampler") for t in samplers
         ):
             raise Refusal(f"{where} makes no batches, and what an item has of samples is not known")
 

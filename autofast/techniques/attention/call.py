@@ -26,7 +26,7 @@ from autofast.model.source import (
     statements_around,
 )
 from autofast.model.syntax import FUNCTIONS, is_attribute, is_stored
-from autofast.model.values import Ext, const, library_name
+from autofast.model.values import Ext, const, is_named, library_name
 from autofast.rule import Effect, Refusal
 from autofast.techniques.attention.masks import is_causal, mask_text, may_differ
 from autofast.techniques.attention.written_out import Attention, Scale
@@ -168,7 +168,7 @@ def _switched_apart(script: Script) -> bool:
         is_attribute(n, "training") and is_stored(n)
         for source in script.sources
         for n in (source.nodes if ".training" in source.text else ())
-    ) or any(t is None or (isinstance(t, Ext) and t.name == "torch.nn.Dropout") for t in switched)
+    ) or any(t is None or is_named(t, Ext, "torch.nn.Dropout") for t in switched)
 
 
 def _scale(script: Script, found: Attention, holes: dict[str, ast.expr]) -> str:

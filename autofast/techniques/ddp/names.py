@@ -24,7 +24,7 @@ from autofast.model.events import GuardFrame
 from autofast.model.script import Loader, Model, Script, Step
 from autofast.model.source import Source, ancestors, at, source_of
 from autofast.model.syntax import FUNCTIONS
-from autofast.model.values import Thing
+from autofast.model.values import Thing, any_of
 from autofast.rule import Refusal
 from autofast.write.imports import imported, module_in
 from autofast.write.spelling import torch_in
@@ -142,7 +142,7 @@ class Ranks:
             id(f.node) for s in self.script.steps for f in s.stack if isinstance(f, GuardFrame)
         }
         around = list(ancestors(node))
-        if any(isinstance(a, FUNCTIONS) for a in around):
+        if any_of(around, FUNCTIONS):
             return False
         return bool(guards) and not any(id(a) in guards for a in (node, *around))
 

@@ -17,7 +17,7 @@ from autofast.model.script import Script
 from autofast.model.source import at, function_of, nodes_in, parent_of
 from autofast.model.syntax import SEQUENCES, is_attribute, is_read
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Ext, Ref, Tensor, Thing, Unknown, Values, const
+from autofast.model.values import Ext, Ref, Tensor, Thing, Unknown, Values, any_of, const, is_named
 
 
 def reshapes(script: Script, code: Code, models: Values) -> Iterator[Edit] | str:
@@ -221,24 +221,24 @@ def _is_the_same(script: Script, one: ast.expr, other: ast.expr) -> bool:
 EACH = frozenset(  # number by number: what they give lies in memory as what they are given
     f"torch.{of}{name}" for of in ("", "nn.functional.") for name in ("sigmoid", "relu", "tanh")
 )
-LAYERS = frozenset(f"torch.nn.{name}" for name in ("Sigmoid", "Tanh", "ReLU", "LeakyReLU"))
+LAYERS = frozenset(
+    f"torch.nn.{name}" for name in "Sigmoid Tanh ReLU LeakyReLU GELU SiLU ELU Dropout".split()
+)
 DEEP = 6  # steps from a mask back to what it was made of
 PRODUCTS = frozenset({"torch.matmul", "torch.mm", "torch.bmm", "torch.addmm"})
 
 
 def _is_contiguous(script: Script, call: ast.Call, around: tuple[ast.expr, ...]) -> bool:
-    if not call.keywords and any(
-        isinstance(t, Ref) and t.name in PRODUCTS for t in script.values(call.func)
-    ):
+    if not call.keywords and any(is_named(t, Ref, PRODUCTS) for t in script.values(call.func)):
         return True
     if is_method(call, "contiguous", "flatten", "reshape", "mm", "bmm"):
         return True
     if is_method(call, "view"):
         return _lies_in_order(script, call.func.value, around)
     found = script.values(call.func)
-    if call.args and found and all(isinstance(t, Ref) and t.name in EACH for t in found):
+    if call.args and found and all(is_named(t, Ref, EACH) for t in found):
         return _lies_in_order(script, call.args[0], around)
-    if found and all(_is_pooled(t, call, script) or _gives_one_channel(t) for t in found):
+    if found and all(_is_pooled(t, call, script) or _gives_in_order(t) for t in found):
         return True
     return _comes_in_order(script, call, around)
 
@@ -277,31 +277,29 @@ def _is_averaged(call: ast.Call) -> bool:
 
 
 def _may_be_tensor(found: Values) -> bool:
-    return any(isinstance(t, (Tensor, Unknown)) for t in found)
+    return any_of(found, Tensor, Unknown)
 
 
-def _gives_one_channel(callee: Thing) -> bool:
-    """A convolution into one channel, or layers that end in one: rows and columns lie in the same
-    order in both layouts.
+def _gives_in_order(callee: Thing) -> bool:
+    """A convolution into one channel, whose rows and columns lie in the same order in both layouts,
+    what gives no image, or layers that end in such.
     """
     match callee:
+        case Ext(name="torch.nn.Linear" | "torch.nn.Embedding" | "torch.nn.BatchNorm1d"):
+            return True
         case Ext(name="torch.nn.Conv2d" | "torch.nn.ConvTranspose2d", args=args):
             return const(args.get(1, "out_channels")) in (1,)
         case Ext(name="torch.nn.Sequential", args=args) if args.loose is None and not args.open:
             layers = [g.values for g in args.positional]
-            while layers and all(isinstance(t, Ext) and t.name in LAYERS for t in layers[-1]):
+            while layers and all(is_named(t, Ext, LAYERS) for t in layers[-1]):
                 layers.pop()
-            return bool(layers) and bool(layers[-1]) and all(map(_gives_one_channel, layers[-1]))
+            return bool(layers) and bool(layers[-1]) and all(map(_gives_in_order, layers[-1]))
     return False
 
 
 def _is_pooled(callee: Thing, call: ast.Call, script: Script) -> bool:
-    if isinstance(callee, Ext) and callee.name == "torch.nn.AdaptiveAvgPool2d":
+    if is_named(callee, Ext, "torch.nn.AdaptiveAvgPool2d"):
         return const(callee.args.get(0, "output_size")) in (1, (1, 1))
-    if (
-        isinstance(callee, Ref)
-        and callee.name == "torch.nn.functional.adaptive_avg_pool2d"
-        and len(call.args) > 1
-    ):
+    if is_named(callee, Ref, "torch.nn.functional.adaptive_avg_pool2d") and len(call.args) > 1:
         return const(script.values(call.args[1])) in (1, (1, 1))
-    return isinstance(callee, Ext) and callee.name in ("torch.nn.Linear", "torch.nn.Embedding")
+    return False

@@ -4,11 +4,20 @@ number drawn for each item, or the same for all.
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from autofast.model.source import at
+from autofast.rule import Refusal
+
 FLOATS = ("float16", "float32", "float64")
 SMALL = ("bool", "uint8", "int8", "int16")
+
+
+def no_form(node: ast.AST) -> Refusal:
+    """For what cannot be said of a whole batch."""
+    return Refusal(f"{at(node)} has no form for batches")
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ from autofast.model.values import (
     Values,
     const,
     consts,
+    is_named,
 )
 from autofast.rule import Finding
 from autofast.write.arguments import Home, room
@@ -175,9 +176,7 @@ def is_exact(optimizer: Optimizer) -> bool:
     it may be another.
     """
     own = (f"torch.optim.{optimizer.name}", ANY_OPTIMIZER)
-    return optimizer.name in FUSED and all(
-        isinstance(t, Ext) and t.name in own for t in optimizer.things
-    )
+    return optimizer.name in FUSED and all(is_named(t, Ext, own) for t in optimizer.things)
 
 
 def home(script: Script, optimizer: Optimizer, calls: list[ast.Call]) -> Home | str:
@@ -207,7 +206,7 @@ def _only_those(script: Script, optimizer: Optimizer) -> str:
     others = [
         t
         for t in script.values(optimizer.node.func)
-        if not (isinstance(t, Ref) and t.name in {f"torch.optim.{n}" for n in FUSED})
+        if not is_named(t, Ref, {f"torch.optim.{n}" for n in FUSED})
     ]
     return "its class is chosen when it runs, and not all take fused=" if others else ""
 

@@ -34,7 +34,7 @@ from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of, source_of, within
 from autofast.model.syntax import is_attribute
-from autofast.model.values import Seq, Tensor
+from autofast.model.values import Seq, Tensor, one
 from autofast.rule import Refusal
 from autofast.techniques.syncs.certain_numbers import kind_of
 from autofast.techniques.syncs.common_reads import several_gpus
@@ -251,9 +251,7 @@ class Kept:
 
     # ---------------------------------------------------------------------------------- in the loop
     def append(self, items: Sequence[str]) -> str:
-        return (
-            f"{self.name}.append({items[0] if len(items) == 1 else '(' + ', '.join(items) + ')'})"
-        )
+        return f"{self.name}.append({one(items, '(' + ', '.join(items) + ')')})"
 
     # ----------------------------------------------------------------------------- where it is read
     @property

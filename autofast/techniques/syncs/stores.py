@@ -49,7 +49,7 @@ from autofast.model.syntax import (
     is_operation,
     is_read,
 )
-from autofast.model.values import Dict, Inst, Seq, Tensor, Thing, certainly
+from autofast.model.values import Dict, Inst, Seq, Tensor, Thing, any_of, certainly
 from autofast.rule import Refusal
 from autofast.techniques.syncs.certain_numbers import is_scalar, kind_of
 from autofast.techniques.syncs.code_motion import moves
@@ -361,7 +361,7 @@ class Store:
         inside = {id(f) for loop in outer for f in self.calls.run_in(loop)}
         tops = [top for top, _ in looks]
         often = any(id(function_of(t)) in inside or any(within(t, n) for n in outer) for t in tops)
-        return often or not (outer or any(isinstance(n, ast.While) for n in self._loops))
+        return often or not (outer or any_of(self._loops, ast.While))
 
     def _is_other(self, node: ast.expr) -> bool:
         """``total["n"]``, where steps put tensors under other keys."""
@@ -430,7 +430,7 @@ class Store:
 
         if self.attr:
             return [*imports, Before(top, f"{name} = {number(name)}")]
-        if any(isinstance(t, Seq) for t in self.objects):
+        if any_of(self.objects, Seq):
             return [*imports, Before(top, f"{name}[:] = [{number(value)} for {value} in {name}]")]
         key = source.fresh("key", "name", "label")
         code = f"for {key}, {value} in {name}.items():\n    {name}[{key}] = {number(value)}"

@@ -22,6 +22,7 @@ from autofast.model.values import (
     Inst,
     Thing,
     Values,
+    is_named,
     joined,
     one,
     ordered,
@@ -91,7 +92,7 @@ class Spot:
             exprs = [home.expr for home in homes] if not isinstance(homes, str) else []
         else:
             exprs = [self.field(name)]
-        only = exprs[0] if len(exprs) == 1 else None
+        only = one(exprs)
         return only if is_written(only, value) else None
 
     def add(self, name: str, value: str, kind: str) -> tuple[Edit, ...] | str:
@@ -116,7 +117,7 @@ def _plain(script: Script, found: Values) -> list[Thing]:
     """The values, with ``field(default=...)`` opened."""
     out: list[Thing] = []
     for thing in ordered(found):
-        if isinstance(thing, Ext) and thing.name == "dataclasses.field":
+        if is_named(thing, Ext, "dataclasses.field"):
             out += ordered(thing.args.get(-1, "default")) or [thing]
         else:
             out.append(thing)
