@@ -1646,6 +1646,23 @@ def test_an_option_without_which_nothing_goes_to_the_gpu() -> None:
     assert "enabled=args.cuda" not in amp(value).text
 
 
+def test_the_number_of_a_gpu_without_which_nothing_goes_there() -> None:
+    """It is -1 by default: the model stays on the host of a machine that has a GPU."""
+    number = FLAGGED.replace('"--no-cuda", action="store_true"', '"--gpu", type=int, default=-1')
+    number = number.replace("args.cuda = {flag}\n", "").replace(
+        "if args.cuda:", "if args.gpu >= 0:"
+    )
+    number = number.replace(".cuda()", ".cuda(args.gpu)")
+    done = amp(number)
+    assert 'with torch.autocast("cuda", dtype=amp_dtype, enabled=args.gpu >= 0):' in done.lines
+    assert '"cuda", enabled=args.gpu >= 0 and amp_dtype == torch.float16' in done.text
+    assert trained(done.text)["losses"] == trained(done.before)["losses"]
+    otherwise = number.replace(
+        "if args.gpu >= 0:\n    model", "if torch.cuda.is_available():\n    model"
+    )
+    assert "enabled=args.gpu" not in amp(otherwise).text
+
+
 @pytest.mark.parametrize("where", ["above", "below"])
 def test_a_function_asks_the_device_that_is_known_where_it_is_defined(where: str) -> None:
     place = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'

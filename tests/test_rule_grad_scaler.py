@@ -1005,3 +1005,34 @@ Learner(model, [Saved(), Counted()]).fit()
     assert "self.scaler.update()" in done.lines
     assert "def on_epoch(self, learner):" in done.text and "enabled=False" not in done.text
     assert '"scaler": learner.scaler.state_dict()' in done.text
+
+
+CODES = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+torch.manual_seed(0)
+codes = nn.Embedding(6, 8)
+model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 4)).cuda()
+optimizer = torch.optim.Adam([
+    {"params": model.parameters(), "lr": 0.01}, {"params": codes.parameters(), "lr": 0.1}])
+for step in range(6):
+    optimizer.zero_grad()
+    out = model(codes(torch.tensor([step])).cuda())
+    loss = F.cross_entropy(out, torch.tensor([step % 4]).cuda())
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("made", "written"), [("", False), (".cuda()", True)])
+def test_parameters_that_stay_on_the_host(made: str, written: bool) -> None:
+    """A scaler copies its scale there without waiting for it."""
+    text = CODES.replace("nn.Embedding(6, 8)", f"nn.Embedding(6, 8){made}")
+    if made:
+        text = text.replace("torch.tensor([step]))", "torch.tensor([step]).cuda())")
+    done = amp(text)
+    assert ("GradScaler" in done.text) == written
+    reasons = [f.refusal for f in done.findings if "stays on the host" in f.refusal]
+    assert bool(reasons) != written

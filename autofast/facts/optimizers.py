@@ -5,17 +5,31 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from autofast.facts.parts import parts_of
 from autofast.flow.effects import CHANGERS
 from autofast.model.calls import is_method, short_name
-from autofast.model.kinds import is_scaler
+from autofast.model.kinds import is_module, is_scaler
 from autofast.model.script import Optimizer, Script
 from autofast.model.source import ancestors, at, parent_of
 from autofast.model.syntax import is_constant, is_stored
-from autofast.model.values import Const, const, consts
+from autofast.model.values import Const, Ext, Inst, const, consts
 
 # Fused SGD on CUDA since 2.3, on the CPU since 2.4; before, CPU parameters were an error at
 # construction.
 SINCE = (2, 4)
+
+
+def left_on_host(script: Script, optimizer: Optimizer) -> str:
+    """A module of the optimizer that nothing moves to a device, beside others of it that go there:
+    where it is made, if there is one.
+    """
+    moved = parts_of(*(o.this for s in script.log.of("move_model") for o in s if o.this))
+    goes = {id(t): bool(parts_of(t).keys() & moved.keys()) for t in optimizer.params}
+    stays = [t for t in optimizer.params if not goes[id(t)] and is_module(t)]
+    made = next((t.node for t in stays if isinstance(t, (Ext, Inst)) and t.node), None)
+    own = isinstance(made, ast.Call) and not any(k.arg in ("device", None) for k in made.keywords)
+    anywhere = script.calls("torch.set_default_device", "torch.set_default_tensor_type")
+    return at(made) if own and made is not None and any(goes.values()) and not anywhere else ""
 
 
 SPARSE = (

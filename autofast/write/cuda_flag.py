@@ -19,7 +19,7 @@ from autofast.model.source import (
     walk,
     within,
 )
-from autofast.model.syntax import is_read
+from autofast.model.syntax import is_number, is_read
 from autofast.model.values import Arg, one
 from autofast.write.spelling import cuda_test, device_before, requires_cuda, torch_in
 
@@ -51,9 +51,11 @@ def flag_before(script: Script, place: ast.stmt) -> str:
     kept = flags - set(map(_spelled, stores))
     later = {_spelled(n) for n in stores if not graph.dominates(n, place)}
     for node in nodes:
-        here = statement_of(node) if (text := _spelled(node)) else place
+        text = _asked(node)
+        here = statement_of(node) if text else place
         if here is place or not graph.dominates(here, place):
-            stays = text in kept or (text not in later and _is_bound(script, place, node))
+            name = _spelled(_option(node))
+            stays = text in kept or (name not in later and _is_bound(script, place, node))
             asked = text in kept or _has_moved(script, here, node)
             if stays and asked and graph.postdominates(here, place):
                 return text  # which is read in any case, further down
@@ -64,7 +66,22 @@ def flag_before(script: Script, place: ast.stmt) -> str:
     return ""
 
 
+def _option(test: ast.AST) -> ast.AST:
+    """``args.gpu`` of ``args.gpu >= 0``; anything else as it is."""
+    match test:
+        case ast.Compare(left=left, ops=[_], comparators=[right]) if is_number(right):
+            return left
+    return test
+
+
+def _asked(node: ast.AST) -> str:
+    """A flag as it is spelled, or what is asked of an option: ``args.gpu >= 0``."""
+    option = _option(node)
+    return _spelled(node) if option is node else _spelled(option) and ast.unparse(node)
+
+
 def _is_bound(script: Script, place: ast.stmt, flag: ast.AST) -> bool:
+    flag = _option(flag)
     while isinstance(flag, ast.Attribute):
         flag = flag.value
     definitions = script.analysis(Flow).definitions(place)
@@ -72,21 +89,24 @@ def _is_bound(script: Script, place: ast.stmt, flag: ast.AST) -> bool:
 
 
 def _has_moved(script: Script, gate: ast.stmt, flag: ast.AST) -> bool:
-    """``if args.cuda: x = x.cuda()``, by an option that is a bool: where it was given, there is
-    CUDA, else the line raises.
+    """``if args.cuda: x = x.cuda()``, by an option that is a bool, or ``if args.gpu >= 0:``: where
+    it was given, there is CUDA, else the line raises.
 
     All models must go there by the same option: without it, training runs on the host.
     """
     if not isinstance(gate, ast.If) or gate.test is not flag:
         return False
-    option = script.values(gate.test)
-    if len(option) != 1 or not all(isinstance(t, Arg) and t.kind == "flag" for t in option):
+    option = script.values(_option(gate.test))
+    compared = ast.unparse(gate.test) if isinstance(gate.test, ast.Compare) else ""
+    if len(option) != 1 or not all(
+        isinstance(t, Arg) and (compared or t.kind == "flag") for t in option
+    ):
         return False
 
     def is_gated(node: ast.AST) -> bool:
         return any(
             isinstance(g, ast.If)
-            and script.values(g.test) == option
+            and (ast.unparse(g.test) == compared if compared else script.values(g.test) == option)
             and any(within(node, s) for s in g.body)
             for g in ancestors(node)
         )

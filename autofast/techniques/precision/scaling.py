@@ -20,6 +20,7 @@ from autofast.facts.by_default import Off, behind_option, by_default
 from autofast.facts.forwards import Region
 from autofast.facts.gradient_accesses import accesses, against_scaler
 from autofast.facts.gradient_events import clips, stepped_together, zeros
+from autofast.facts.optimizers import left_on_host
 from autofast.facts.scaler import Event, problems
 from autofast.flow.definition_sites import Home, after_all, home_of
 from autofast.flow.loops import leaving
@@ -337,6 +338,11 @@ class _Builder:
         for thing in update.things:
             if not is_optimizer(thing):
                 raise Refusal(f"what is stepped on {where} is not known")
+        for optimizer in self.script.optimizers:
+            if host := left_on_host(self.script, optimizer):
+                raise Refusal(
+                    f"the module of {host} stays on the host: a GradScaler does not wait for the copies of what it tells an update there"
+                )
         if not stands_alone(update.node):
             raise Refusal(f"the step on {where} is part of an expression")
         if receiver_of(update.node) not in (None, update.optimizer):
