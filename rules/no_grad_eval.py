@@ -67,9 +67,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         elif evaluation.mode == "on":
             new += added(script, evaluation)
     yield from joined(new, NAME)
-    shared = {id(site.node) for e in script.evaluations for site in e.forwards if e.shared}
+    shared = {site.node for e in script.evaluations for site in e.forwards if e.shared}
     for forward, test in evaluating_turns(script):
-        if id(forward) not in shared:
+        if forward not in shared:
             message = "runs of the loop that do not train record for a backward, too"
             advice = (
                 f"put the forward pass and the loss below `with torch.set_grad_enabled({test}):`"

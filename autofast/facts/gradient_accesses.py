@@ -448,11 +448,7 @@ def _dead(script: Script) -> set[int]:
     calls = script.analysis(CallGraph)
     trained = script.log.of(".backward", ".manual_backward")
     trains = {
-        id(f.func.node)
-        for site in trained
-        for o in site
-        for f in o.stack
-        if isinstance(f, CallFrame)
+        f.func.node for site in trained for o in site for f in o.stack if isinstance(f, CallFrame)
     }
     nodes = (n for n in script.nodes if isinstance(n, DEFS))
     named = (
@@ -460,4 +456,4 @@ def _dead(script: Script) -> set[int]:
         for n in nodes
         if not (n.name.startswith("__") or n.name in ("forward", "backward") or n.decorator_list)
     )
-    return {id(n) for n in named if id(n) not in trains and calls.is_unused(n)}
+    return {id(n) for n in named if n not in trains and calls.is_unused(n)}

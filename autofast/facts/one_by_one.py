@@ -38,7 +38,7 @@ def one_by_one(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
     """Loops over parameters, or over a ``state_dict()``, in every training step: what they do, and
     what could be done.
     """
-    training = {id(step.loop) for step in script.steps}
+    training = {step.loop for step in script.steps}
     for node in script.nodes:
         if not isinstance(node, LOOPS):
             continue
@@ -46,7 +46,7 @@ def one_by_one(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
         kind, place = _work(script, node, names) if names else ("", node)
         site = _site(script, node, place) if kind else None
         found = in_every_iteration(script, site, or_none=True) if site is not None else None
-        if found is not None and id(found[0]) in training:
+        if found is not None and found[0] in training:
             yield node, kind, LISTS if kind == UPDATE else NORMS_OF_ALL
 
 

@@ -198,12 +198,12 @@ class Trail:
             return self._setting_elsewhere(origin)
         if origin.kind != "option":
             return None
-        on_trail = {id(inner) for expr in self.seen.values() for inner in ast.walk(expr)}
+        on_trail = {inner for expr in self.seen.values() for inner in ast.walk(expr)}
         for node in self.script.nodes:
             if (
                 isinstance(node, (ast.Attribute, ast.Name))
                 and is_read(node)
-                and id(node) not in on_trail
+                and node not in on_trail
             ):
                 if any(
                     isinstance(t, Arg) and t.node is origin.node for t in self.script.values(node)

@@ -150,12 +150,12 @@ def others_may_give(script: Script, call: ast.AST) -> str:
     graph, importers = script.analysis(CallGraph), script.analysis(Importers)
     comes_in = any(isinstance(s, ast.Name) and is_parameter(function, s.id) for s in spread)
     todo: list[ast.AST] = [function]
-    seen: set[int] = set()
+    seen: set[object] = set()
     while todo:
         here = todo.pop()
-        if not isinstance(here, DEFS) or id(here) in seen:
+        if not isinstance(here, DEFS) or here in seen:
             continue
-        seen.add(id(here))
+        seen.add(here)
         if here.args.kwarg is not None and (user := importers.user(here)):
             rest = here.args.kwarg.arg
             return f"{user} calls {here.name}() too, and may give it in **{rest}"

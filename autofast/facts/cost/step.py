@@ -312,8 +312,8 @@ class Cost(Often):
         return fits, fits
 
     def _loaders(self, inputs: list[Tensor]) -> list[Loader]:
-        things = {id(t) for tensor in inputs for t in tensor.batch}
-        return [x for x in self.script.loaders if any(id(t) in things for t in x.things)]
+        things = {t for tensor in inputs for t in tensor.batch}
+        return [x for x in self.script.loaders if any(t in things for t in x.things)]
 
 
 def _passes(step: Step) -> Iterator[tuple[Site, Occurrence]]:

@@ -186,12 +186,12 @@ class Side:
         for function in self.functions.values():
             for name in (n for n in nodes_in(function, ast.Name)):
                 todo += only(self.script.values(name), Cls)
-        seen: set[int] = set()
+        seen: set[object] = set()
         while todo and len(seen) < 4000:
             thing = todo.pop()
-            if id(thing) in seen or isinstance(thing, (Const, Num, Ref, Unknown, Tensor, Arg)):
+            if thing in seen or isinstance(thing, (Const, Num, Ref, Unknown, Tensor, Arg)):
                 continue
-            seen.add(id(thing))
+            seen.add(thing)
             self.objects[id(thing)] = thing
             todo += [t for values in self.parts(thing) for t in values]
 

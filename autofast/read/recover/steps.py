@@ -222,13 +222,13 @@ def _creates_graph(site: Site) -> bool:
 
 def _foreign_loops(script: Script, home: ast.AST, backwards: list[Backward]) -> set[int]:
     """Loops below ``home`` that hold no backward: an evaluation inside the training loop."""
-    with_backward = {id(f.node) for b in backwards for o in b.site for f in _plain_loops(o.stack)}
+    with_backward = {f.node for b in backwards for o in b.site for f in _plain_loops(o.stack)}
     found = set()
     for site in script.log.of("forward"):
         for occurrence in site:
             if inside(occurrence.stack, home):
                 for frame in _plain_loops(occurrence.stack):
-                    if frame.loaders and id(frame.node) not in with_backward:
+                    if frame.loaders and frame.node not in with_backward:
                         found.add(id(frame.node))
     return found
 

@@ -171,12 +171,12 @@ def _shapes(script: Script, model: Model, step: Step) -> str:
     if why := varying(script):
         return why
     own = Code(script, (), (model.thing,)).all
-    items = {id(d.getitem) for x in script.loaders for d in x.datasets}  # of one shape, as is known
+    items = {d.getitem for x in script.loaders for d in x.datasets}  # of one shape, as is known
     stacks = [only(below(s, step.loop), CallFrame) for s in script.stacks if inside(s, step.loop)]
     functions = {
         id(f.func.node): f.func.node
         for calls in stacks
-        if not any(id(f.func.node) in items for f in calls)
+        if not any(f.func.node in items for f in calls)
         for f in calls
     }
     for part in (step.loop, *functions.values()):
@@ -257,7 +257,7 @@ def _evaluations(script: Script, model: Model, step: Step) -> list[Edit] | str:
     """
     edits: list[Edit] = []
     left: dict[int, Site] = {id(s): s for s in model.forwards if s not in step.forwards}
-    done: set[int] = set()
+    done: set[object] = set()
     for evaluation in script.evaluations:
         mine = [s for s in evaluation.forwards if id(s) in left]
         if not mine:
@@ -266,8 +266,8 @@ def _evaluations(script: Script, model: Model, step: Step) -> list[Edit] | str:
             return f"{at(evaluation.node)} evaluates in code that trains, too"
         for site in mine:
             left.pop(id(site))
-        if id(evaluation.node) not in done:
-            done.add(id(evaluation.node))
+        if evaluation.node not in done:
+            done.add(evaluation.node)
             edits += _kept_eager(script, evaluation)
     if left:
         site = next(iter(left.values()))
@@ -293,10 +293,10 @@ def _function(script: Script, evaluation: Evaluation) -> ast.AST | None:
         case ast.FunctionDef() | ast.AsyncFunctionDef(), _:
             return evaluation.node
         case _, ast.FunctionDef():
-            here = {id(site.node) for site in evaluation.forwards}
+            here = {site.node for site in evaluation.forwards}
             runs = [s.node for s in script.log.of("forward") if within(s.node, around)]
             steps = [step for step in script.steps if within(step.loop, around)]
             calls = (f for step in script.steps for f in step.stack if isinstance(f, CallFrame))
             trains = steps or any(f.func.node is around for f in calls)
-            return None if trains or any(id(n) not in here for n in runs) else around
+            return None if trains or any(n not in here for n in runs) else around
     return None

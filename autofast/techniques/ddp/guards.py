@@ -212,7 +212,7 @@ def _downloads(ranks: Ranks, host: Host) -> Iterator[Edit]:
     mine = {
         id(statement_of(e.node)): statement_of(e.node) for e in host.all if e.kind == "download"
     }
-    done: set[int] = set()
+    done: set[object] = set()
     for statement in mine.values():
         beside = block(statement)
         if not isinstance(statement, SIMPLE) or not beside:
@@ -220,9 +220,9 @@ def _downloads(ranks: Ranks, host: Host) -> Iterator[Edit]:
                 f"the download on {at(statement)} is part of a larger statement: give it one of its own"
             )
         first, last = run(statement, mine)
-        if id(first) in done:
+        if first in done:
             continue
-        done.add(id(first))
+        done.add(first)
         local, dist, several = ranks.local(first), ranks.dist(first), ranks.several(first)
         if isinstance(last, ast.Return):
             raise Refusal(

@@ -82,10 +82,10 @@ def variables(script: Script, source: Source, plain: Plainness) -> Iterator[Find
         gone = unimported(script, source, MODULES, "Variable")
     else:
         gone = ()
-    half = {id(unit_of(u.node)) for u in uses if u.reached and (u.stays or u.asks is DETACHED)}
+    half = {unit_of(u.node) for u in uses if u.reached and (u.stays or u.asks is DETACHED)}
     for use in uses:
         if use.edits:
-            alone = use.asks is DETACHED or id(unit_of(use.node)) not in half
+            alone = use.asks is DETACHED or unit_of(use.node) not in half
             yield Finding(
                 use.node,
                 use.message,

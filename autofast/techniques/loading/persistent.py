@@ -216,7 +216,7 @@ def _never_ends(loader: Loader) -> bool:
 def _changed_later(script: Script, loader: Loader, dataset: Thing) -> str:
     """The line that changes the dataset, or what it holds, once workers may have started."""
     start = first_use(script, loader)
-    epochs = {id(frame.node) for use in loader.uses for frame in loops(use.stack)}
+    epochs = {frame.node for use in loader.uses for frame in loops(use.stack)}
     side = items(script, loader)
     held = {
         id(dataset),
@@ -232,7 +232,7 @@ def _changed_later(script: Script, loader: Loader, dataset: Thing) -> str:
             if id(occurrence.this) not in held or (unread and occurrence.this is not dataset):
                 continue  # options that the dataset keeps, for example
             late = occurrence.order > start or any(
-                id(frame.node) in epochs for frame in loops(occurrence.stack)
+                frame.node in epochs for frame in loops(occurrence.stack)
             )
             made = (dataset, occurrence.this)  # a new object is none that workers have
             anew = any(_while_made(occurrence.stack, x) for x in made)

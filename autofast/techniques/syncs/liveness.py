@@ -281,7 +281,7 @@ def _under_another_name(script: Script, holder: ast.Name, loop: Loop) -> ast.AST
     if not objects:
         return next(iter(views), None)  # an array that may be a part of another one
     holding = _holding(script, frozenset(objects))
-    running = {id(f) for f in script.analysis(CallGraph).run_in(loop)}
+    running = set(script.analysis(CallGraph).run_in(loop))
     for node in script.nodes:
         if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not is_read(node):
             continue
@@ -293,7 +293,7 @@ def _under_another_name(script: Script, holder: ast.Name, loop: Loop) -> ast.AST
         whole = held or not isinstance(parent, ast.Attribute) or parent.value is not node
         if not (objects & seen or (whole and holding & seen)):
             continue
-        if within(node, loop) or id(function_of(node)) in running:
+        if within(node, loop) or function_of(node) in running:
             return node
     return None
 

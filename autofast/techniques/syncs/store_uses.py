@@ -179,9 +179,9 @@ class Uses:
         mine = [n for n in self._expressions if self._is_mine(n)]
         names = {(id(function_of(n)), n.id) for n in mine if isinstance(n, ast.Name)}
         attrs = {n.attr for n in mine if is_attribute(n)}
-        known = {id(n) for n in mine}
+        known = set(mine)
         for node in self.script.nodes:
-            if id(node) in known:
+            if node in known:
                 assert isinstance(node, ast.expr)
                 yield node
                 continue
@@ -350,8 +350,8 @@ class Uses:
         parent = parent_of(call) if call is not None else None
         if call is None:
             raise Refusal(f"what {at(node)} does with `{first_line(method)}` is not understood")
-        appended = {id(getattr(w.statement, "value", None)) for w in self.writes}
-        if id(call) in self.kept or (method.attr == "append" and id(call) in appended):
+        appended = {getattr(w.statement, "value", None) for w in self.writes}
+        if id(call) in self.kept or (method.attr == "append" and call in appended):
             return Use.KEEPS
         match method.attr:
             case "clear" | "keys":
@@ -361,8 +361,8 @@ class Uses:
                 return Use.KEEPS
             case "update" if len(call.args) == 1 and not call.keywords:
                 given = call.args[0]
-                mine = {id(r.node) for w in self.writes for r in w.reads}
-                others = [v for v in getattr(given, "values", ()) if id(v) not in mine]
+                mine = {r.node for w in self.writes for r in w.reads}
+                others = [v for v in getattr(given, "values", ()) if v not in mine]
                 if isinstance(given, ast.Dict) and all(map(self._is_number, others)):
                     self.others += others
                     return Use.KEEPS

@@ -106,9 +106,9 @@ def whole(node: ast.AST) -> ast.AST:
 
 
 def _by_calls(script: Script) -> Iterator[tuple[ast.AST, Wait]]:
-    moved = {id(n) for move in moves(script).values() for n in ast.walk(move.statement)}
+    moved = {n for move in moves(script).values() for n in ast.walk(move.statement)}
     for kind, site in ((k, s) for (k, _), s in script.log.each()):
-        wait = _of_call(script, kind, site) if id(site.node) not in moved else None
+        wait = _of_call(script, kind, site) if site.node not in moved else None
         found = in_every_iteration(script, site, or_none=True) if wait is not None else None
         if wait is not None and found is not None and goes_by_batch(script, found[0]):
             yield site.node, wait

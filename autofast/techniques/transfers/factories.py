@@ -199,10 +199,10 @@ def _ends_here(stmt: ast.stmt, use: ast.Name) -> bool:
     """Whether nothing but the statements above in the block, which are looked at, has a variable
     beside this use: the copy that gets another name is the only one there is."""
     block, function = block_of(stmt), function_of(stmt)
-    seen = {id(n) for s in block[: block.index(stmt)] for n in nodes_in(s, ast.Name)}
+    seen = {n for s in block[: block.index(stmt)] for n in nodes_in(s, ast.Name)}
     every = [n for n in nodes_in(function, ast.Name) if n.id == use.id and n is not use]
     shared = use.id in source_of(stmt).rebound
-    return not shared and all(id(n) in seen for n in every)
+    return not shared and all(n in seen for n in every)
 
 
 def _fills(script: Script, use: ast.Name, within: bool = False) -> bool:
