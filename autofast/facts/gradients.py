@@ -113,7 +113,7 @@ def _gives_several(script: Script, step: Step) -> ast.AST | None:
     """A call of a model in the step whose result has parts, however they are put together."""
     calls = (s.node for s in step.forwards if any(inside(o.stack, step.loop) for o in s))
     return next(
-        (node for node in calls if any_of(script.values(node), Seq, Dict, Inst)),
+        (node for node in calls if script.may_be(node, Seq, Dict, Inst)),
         None,
     )
 

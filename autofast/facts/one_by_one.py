@@ -14,7 +14,7 @@ from autofast.model.contents import opened
 from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import nodes_in, walk
-from autofast.model.values import Ref, Tensor, Unknown, any_of, is_named
+from autofast.model.values import Ref, Tensor, Unknown, is_named
 
 LOOPS = (ast.For, ast.ListComp, ast.GeneratorExp, ast.SetComp)
 CHANGES = frozenset(
@@ -99,7 +99,7 @@ def _work(script: Script, loop: ast.AST, names: set[str]) -> tuple[str, ast.AST]
 def _computes(script: Script, value: ast.expr) -> bool:
     """A sum, a product, or what a function makes of tensors."""
     sums = isinstance(value, ast.BinOp) or (isinstance(value, ast.Call) and len(value.args) > 1)
-    return sums and any_of(script.values(value), Tensor, Unknown)
+    return sums and script.may_be(value, Tensor, Unknown)
 
 
 def _mentions(expr: ast.AST, names: set[str]) -> bool:

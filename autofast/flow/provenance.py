@@ -23,7 +23,6 @@ from autofast.model.values import (
     Inst,
     Ref,
     Values,
-    any_of,
     is_named,
     one,
 )
@@ -102,7 +101,7 @@ class Trail:
             return self._option(option)
         if (held := self._setting(expr)) is not None and isinstance(held[1], ast.Constant):
             return Origin("literal", held[1], held[1], True, held[0])
-        if isinstance(expr, ast.Attribute) and any_of(self.script.values(expr.value), Inst):
+        if isinstance(expr, ast.Attribute) and self.script.may_be(expr.value, Inst):
             return self._attribute(expr, depth)
         return Origin("computed", expr, expr, shared)
 

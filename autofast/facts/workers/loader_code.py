@@ -39,7 +39,6 @@ from autofast.model.values import (
     Thing,
     Unknown,
     all_of,
-    any_of,
     library_names,
     only,
     ordered,
@@ -239,7 +238,7 @@ class Side:
         they were made.
         """
         names = {key for key, name in self.free.items() if not is_number(self.script.values(name))}
-        names |= {key for key, name in self.free.items() if any_of(self.script.values(name), Num)}
+        names |= {key for key, name in self.free.items() if self.script.may_be(name, Num)}
         fields: set[tuple[int, str]] = set()
         for thing in self.objects.values():
             if isinstance(thing, (Inst, Ext)) and isinstance(thing.args, Arguments):

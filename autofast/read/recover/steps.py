@@ -10,7 +10,7 @@ from autofast.model.kinds import is_autocast, is_optimizer, is_scaler, is_schedu
 from autofast.model.script import Backward, Script, Step, Update
 from autofast.model.source import function_of
 from autofast.model.syntax import LOOPS
-from autofast.model.values import Const, Ext, Tensor, Thing, Unknown, const, is_named, only
+from autofast.model.values import Const, Ext, Tensor, Thing, Unknown, is_named, only
 from autofast.read.library import apex
 
 CLIPS = tuple(
@@ -101,8 +101,7 @@ def _backwards(script: Script) -> list[Backward]:
         backward = Backward(node, expr, site, framework=framework, tensors=tensors)
         _peel(script, backward)
         backward.double = any(
-            k.arg == "create_graph" and const(script.values(k.value)) is not False
-            for k in node.keywords
+            k.arg == "create_graph" and script.constant(k.value) is not False for k in node.keywords
         )
         found.append(backward)
     return found

@@ -88,7 +88,7 @@ def _inner(script: Script, step: Step) -> Existing | None:
 
 
 def _number(script: Script, every: ast.expr) -> int | None:
-    found = literal_of(every) or const(script.values(every))
+    found = literal_of(every) or script.constant(every)
     if found is ... and isinstance(option := one(script.values(every)), Arg):
         found = const(option.default)
     return found if isinstance(found, int) and not isinstance(found, bool) else None

@@ -32,7 +32,7 @@ from autofast.model.names import WRAPPERS
 from autofast.model.script import Evaluation, Model, Script, Step
 from autofast.model.source import at, function_of, parent_of, source_of, within
 from autofast.model.syntax import LOOPS
-from autofast.model.values import Method, Ref, Tensor, any_of, const, only
+from autofast.model.values import Method, Ref, Tensor, const, only
 from autofast.write.spelling import torch_in
 
 
@@ -157,7 +157,7 @@ def _gradients(script: Script, model: Model, step: Step) -> str:
     backward = max(o.order for o in step.backwards[0].site)
     for zero in step.zeros:
         given = keyword_of(zero.node, "set_to_none")  # type: ignore[arg-type]
-        to_none = given is None or const(script.values(given)) is True
+        to_none = given is None or script.constant(given) is True
         clears = getattr(getattr(zero.node, "func", None), "attr", "") == "zero_grad"
         order = max(o.order for o in zero)
         if clears and to_none and in_every_iteration(script, zero):
@@ -183,7 +183,7 @@ def _shapes(script: Script, model: Model, step: Step) -> str:
         for node in ast.walk(part):
             match node:
                 case ast.Subscript(value=cut, slice=index) if id(node) not in own:
-                    of_tensor = any_of(script.values(cut), Tensor)
+                    of_tensor = script.may_be(cut, Tensor)
                     if of_tensor and _varies(script, index):
                         return f"{at(node)} may cut a batch to another size"
     return ""
@@ -197,8 +197,8 @@ def _varies(script: Script, index: ast.expr) -> bool:
         case ast.Tuple(elts=parts):
             return any(_varies(script, part) for part in parts)
         case ast.Slice(lower=lower, upper=upper):
-            return any(b is not None and const(script.values(b)) is ... for b in (lower, upper))
-    return any_of(script.values(index), Tensor)
+            return any(b is not None and script.constant(b) is ... for b in (lower, upper))
+    return script.may_be(index, Tensor)
 
 
 def _kept(script: Script, model: Model, step: Step) -> str:

@@ -23,7 +23,7 @@ from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, parent_of, statement_of, within_statement
 from autofast.model.syntax import SIMPLE
-from autofast.model.values import Ext, any_of, const
+from autofast.model.values import Ext, any_of
 from autofast.rule import Refusal
 from autofast.techniques.ddp.names import Ranks
 
@@ -202,7 +202,7 @@ def _bar(script: Script, ranks: Ranks, call: ast.Call) -> Iterator[Edit]:
         raise Refusal(f"whether the progress bar on {at(call)} is shown comes through `**`")
     if present is None:
         yield Keyword(call, "disable", others)
-    elif const(script.values(present)) is not True:
+    elif script.constant(present) is not True:
         yield Wrap(present, f"{others} or {{}}")
 
 

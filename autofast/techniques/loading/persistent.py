@@ -15,7 +15,7 @@ from autofast.model.script import Loader, Script, Use
 from autofast.model.source import ancestors, at, function_of, source_of
 from autofast.model.syntax import is_attribute
 from autofast.model.tensors import is_unknown_in, things_in
-from autofast.model.values import Cls, Ext, Inst, Ref, Thing, any_of, const, is_named, only
+from autofast.model.values import Cls, Ext, Inst, Ref, Thing, const, is_named, only
 from autofast.rule import Finding, Options
 from autofast.techniques.loading.few_workers import NAME as WORKERS
 from autofast.techniques.loading.few_workers import together
@@ -317,4 +317,4 @@ def _is_lookup(script: Script, call: ast.Call) -> bool:
 
 def _is_own(script: Script, expr: ast.expr) -> bool:
     """Whether a lookup there may run code of the project."""
-    return any_of(script.values(expr), Inst, Cls)
+    return script.may_be(expr, Inst, Cls)

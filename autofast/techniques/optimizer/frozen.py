@@ -21,7 +21,7 @@ from autofast.model.contents import unwrapped
 from autofast.model.names import DDP
 from autofast.model.script import Backward, Optimizer, Script, Step
 from autofast.model.source import at, parent_of, statement_of, within
-from autofast.model.values import Const, Tensor, Thing, const
+from autofast.model.values import Const, Tensor, Thing
 from autofast.rule import Refusal
 
 
@@ -96,7 +96,7 @@ def _is_unused(script: Script, step: Step, backward: Backward, model: Thing) -> 
     events = [Event("stale", backward.node), *clips(script, strict=False), *read]
     for zero in zeros(script):
         to_none = keyword_of(zero.node, "set_to_none")  # type: ignore[arg-type]
-        if to_none is None or const(script.values(to_none)) is True:
+        if to_none is None or script.constant(to_none) is True:
             events.append(zero)
     for site in script.methods("step"):  # also of `go = optimizer.step`
         events.append(Event("step", site.node, frozenset(id(o.this) for o in site)))

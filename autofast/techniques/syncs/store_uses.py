@@ -49,8 +49,6 @@ from autofast.model.values import (
     Unknown,
     all_of,
     any_of,
-    certainly,
-    const,
     only,
 )
 from autofast.rule import Refusal
@@ -186,7 +184,7 @@ class Uses:
                 yield node
                 continue
             named = is_attribute(node, *attrs) if attrs else False
-            if named and any_of(self.script.values(node.value), Unknown):  # type: ignore[attr-defined]
+            if named and self.script.may_be(node.value, Unknown):  # type: ignore[attr-defined]
                 raise Refusal(f"{at(node)} may look at it, too")
             if named and not self.script.reached(statement_of(node)) and self._may_be_mine(node):
                 raise Refusal(f"`.{node.attr}` is used in code that is not reached ({at(node)})")  # type: ignore[attr-defined]
@@ -269,7 +267,7 @@ class Uses:
             return False
         found = self.script.called(call)
         if {getattr(t, "name", "") for t in found} <= NAMED and len(call.args) > 1:
-            name = const(self.script.values(call.args[1]))
+            name = self.script.constant(call.args[1])
             return not isinstance(name, str) or name in self.names
         return not all(
             isinstance(t, (Func, Bound, Cls))
@@ -321,7 +319,7 @@ class Uses:
                 raise Refusal(f"{why}, and may look at what it returns")
 
     def _is_dict(self, node: ast.expr) -> bool:
-        return certainly(self.script.values(node), Dict)
+        return self.script.must_be(node, Dict)
 
     def _of_place(self, place: Place) -> Use:
         statement = parent_of(place)
@@ -343,7 +341,7 @@ class Uses:
         match value:
             case ast.Subscript(slice=ast.Constant(value="lr")):
                 return True  # of an optimizer
-        return self.script.reached(value) and certainly(self.script.values(value), Num, Const)
+        return self.script.reached(value) and self.script.must_be(value, Num, Const)
 
     def _of_method(self, node: ast.expr, method: ast.Attribute) -> Use:
         call = call_of(method)

@@ -21,7 +21,7 @@ from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import function_of, statement_of
 from autofast.model.syntax import LOOPS, TESTS, is_operation, is_read
-from autofast.model.values import Const, Num, Tensor, Thing, Values, const
+from autofast.model.values import Const, Num, Tensor, Thing, Values
 from autofast.rule import Finding
 from autofast.techniques.syncs.certain_numbers import is_scalar
 from autofast.techniques.syncs.code_motion import moves
@@ -191,7 +191,7 @@ def _of_code(script: Script, node: ast.AST) -> Wait | None:
         return ASKED if any(_is_asked(script, e) for e in _tests(script, node.test)) else None
     if is_operation(node, ast.Mod):
         filled = node.right.elts if isinstance(node.right, ast.Tuple) else []
-        is_text = isinstance(const(script.values(node.left)), str)
+        is_text = isinstance(script.constant(node.left), str)
         return SHOWN if is_text and any(_is_tensor(script, e) for e in filled) else None
     if isinstance(node, ast.Subscript) and _is_bounded(script, node):
         return SIZED

@@ -35,7 +35,6 @@ from autofast.model.values import (
     Values,
     all_of,
     certainly,
-    const,
     is_named,
 )
 from autofast.ops.families import REGROUPING
@@ -286,7 +285,7 @@ def _reads(script: Script, target: ast.expr, key: Key) -> Iterator[ast.expr]:
         parent = parent_of(read)
         part: ast.expr | None = read if key is None else None
         if key is not None and isinstance(parent, ast.Subscript) and parent.value is read:
-            index = const(script.values(parent.slice))
+            index = script.constant(parent.slice)
             if not is_read(parent) or not isinstance(index, type(key)):
                 raise Refusal(f"{at(read)} does something else with `{target.id}`")
             if index != key:

@@ -222,7 +222,7 @@ def _fills(script: Script, use: ast.Name, within: bool = False) -> bool:
     found = script.values(stmt.value)
     there = (isinstance(t, Tensor) and t.device == "dev" for t in found)
     fits = bool(found) and (all(there) or within and certainly(found, Const))
-    return fits and all(certainly(script.values(p), Const, Num, Arg) for p in cuts)
+    return fits and all(script.must_be(p, Const, Num, Arg) for p in cuts)
 
 
 def _filled_in(script: Script, call: ast.Call, callee: Callee, use: ast.Name) -> bool:
