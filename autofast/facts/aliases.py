@@ -231,7 +231,7 @@ def _writes_itself(script: Script, node: ast.AugAssign) -> bool:
         return False
     if not isinstance(target, ast.Subscript):
         return True
-    return any_of(script.values(target.value), Seq, Dict)
+    return script.may_be(target.value, Seq, Dict)
 
 
 def _is_counter(script: Script, target: ast.expr) -> bool:
@@ -428,7 +428,7 @@ def _is_copy(script: Script, written: ast.expr) -> bool:
 def _copies_all(script: Script, value: ast.expr | None, whole: bool) -> bool:
     match value:
         case ast.Call(func=ast.Attribute(value=of, attr="copy"), args=[], keywords=[]):
-            return whole and not any_of(script.values(of), Inst)
+            return whole and not script.may_be(of, Inst)
     return False
 
 
