@@ -115,8 +115,8 @@ def written_after(
     found = script.values(expr)
     if not found or not all(isinstance(t, Tensor) for t in found):
         return "it is not known what is copied"
-    shared, writes = script.analysis(_writes)
-    for node, target, written in writes:
+    shared, every = script.analysis(writes)
+    for node, target, written in every:
         if (
             may_be(script, target, expr, arrays=shared)
             and (apart is None or function_of(node) is not apart)
@@ -135,7 +135,7 @@ def _is_data(script: Script, expr: ast.expr) -> bool:
 
 
 # ------------------------------------------------------------------------------------------- writes
-def _writes(script: Script) -> tuple[bool, list[tuple[ast.AST, Values, ast.expr | None]]]:
+def writes(script: Script) -> tuple[bool, list[tuple[ast.AST, Values, ast.expr | None]]]:
     """Every write to a tensor (or, where there are any, to an array that may share its memory),
     with what is written to, and the expression for it.
     """
@@ -193,7 +193,7 @@ def _written(
     for target in targets:
         found = script.values(target.value if isinstance(target, ast.Starred) else target)
         if not found and any(isinstance(a, ast.Lambda) for a in ancestors(target)):
-            yield frozenset({Unknown("a lambda")}), None
+            yield frozenset({HANDED}), None
         if isinstance(node, ast.Attribute) and found and all(isinstance(t, Num) for t in found):
             yield frozenset({Unknown("an item of an array")}), None  # no number has such a method
         yield found, target

@@ -36,6 +36,9 @@ CONFIGS = {
     "as it comes": Config(effect=Effect.EXACT),
     "everything": Config(effect=Effect.EXACT, exhaustive=True),
     "with workers": Config(effect=Effect.EXACT, exhaustive=True, ignore=("gpu-data",), workers=2),
+    "copies": Config(
+        effect=Effect.EXACT, exhaustive=True, ignore=("gpu-data", "batched-dataset", "num-workers")
+    ),
     "on request": Config(
         effect=Effect.EXACT,
         exhaustive=True,
@@ -62,18 +65,21 @@ def rewritten(text: str, config: Config) -> tuple[str, str]:
         return next(iter(done.texts.values()), text), " ".join(sorted(rules))
 
 
-def judged(text: str, show: bool, configs: Iterable[str]) -> tuple[str, str]:
+def judged(text: str, show: bool, configs: Iterable[str], cuda: bool = False) -> tuple[str, str]:
     """What comes of a script: same, untouched, other, fails or broken; and what to say."""
-    before, error = run_once(text)
+    before, error = run_once(text, cuda)
     if error:
         return "broken", error
     seen = {text}
     for name in configs:
-        new, rules = rewritten(text, CONFIGS[name])
+        try:
+            new, rules = rewritten(text, CONFIGS[name])
+        except Exception as error:
+            return "fails", f"{name}: {type(error).__name__}: {error}"
         if new in seen:
             continue
         seen.add(new)
-        after, error = run_once(new)
+        after, error = run_once(new, cuda)
         if (before, "") != (after, error):
             said = f"{name}, {rules}" + (f": {error}" if error else "")
             if show:
@@ -90,19 +96,20 @@ def main() -> int:
     parser.add_argument("--way", default="")
     parser.add_argument("--show", action="store_true")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--cuda", action="store_true")
     args = parser.parse_args()
-    configs = ["everything"] if args.quick else [*CONFIGS]
     one_tree()
     running.raised = raised  # type: ignore[assignment]
     rows, wrong = [], 0
     for claim in CLAIMS:
         if args.claims and claim.name not in args.claims:
             continue
+        configs = [c for c in claim.configs if not args.quick or c in ("copies", "everything")]
         began, outcomes = time.time(), Counter[str]()
         for way in claim.ways:
             if args.way not in way:
                 continue
-            what, said = judged(claim.text(way), args.show, configs)
+            what, said = judged(claim.text(way), args.show, configs, args.cuda or claim.cuda)
             outcomes[what] += 1
             if said:
                 print(f"{claim.name}, {way}: {what}, {said}", flush=True)

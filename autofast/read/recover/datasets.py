@@ -78,7 +78,8 @@ def _describe(interp: Core, thing: Thing) -> Dataset:
 def _of_library(interp: Core, thing: Ext) -> Dataset:
     short = thing.name.rsplit(".", 1)[-1]
     if thing.name == "torch.utils.data.TensorDataset":
-        held = tensors_in(*(g.values for g in thing.args.positional))
+        later = [o.result for s in interp.log.of("set_attribute") for o in s if o.this is thing]
+        held = tensors_in(*(g.values for g in thing.args.positional), *later)
         on_device = "its tensors are on the device" if any(t.device == "dev" for t in held) else ""
         mine = (thing, "tensors", thing.node, short)
         return Dataset(*mine, in_memory=True, on_device=on_device)

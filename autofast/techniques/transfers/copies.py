@@ -7,15 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Keyword
+from autofast.facts.aliases import HANDED, writes
 from autofast.facts.loaders import cannot_pin, managed, of_array, stays_unpinned, unpinned
 from autofast.flow import scopes
 from autofast.flow.effects import Effects
 from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method, literal_of
+from autofast.model.calls import is_method, literal_of, receiver_of
 from autofast.model.events import Site, inside, loops
 from autofast.model.script import Script, Transfer
-from autofast.model.source import at, function_of, nodes_in, source_of
+from autofast.model.source import at, function_of, nodes_in, parent_of, source_of
 from autofast.model.syntax import LOOPS, VARIABLES
 from autofast.model.tensors import NOT_CUDA
 from autofast.model.values import Ext, Inst, Tensor, Thing, Values, why_unknown
@@ -23,6 +24,7 @@ from autofast.read.requirements import rules_out
 from autofast.rule import Refusal
 from autofast.write.spelling import is_device_object, may_be_mps, spelled, torch_in
 
+ARRAYS = ("numpy.asarray", "numpy.asanyarray")
 GRAPHS = "torch-geometric"
 SHAPES = frozenset(
     {"squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "requires_grad_"}
@@ -149,20 +151,30 @@ def _is_part(script: Script, move: Move) -> bool:
 
 def _written_after(script: Script, move: Move) -> str:
     """The line of an in-place change of the batch on the host that follows the copy in the same
-    loop."""
+    loop over batches."""
     first = move.site.occurrences[0]
-    loop = loops(first.stack)[-1].node if loops(first.stack) else None
-    for site in script.log.of("inplace", "tensor_write", "augment"):
-        later = site.occurrences[0]
-        if later.order <= first.order or (loop is not None and not inside(later.stack, loop)):
+    around = loops(first.stack)
+    loop = next((f for f in reversed(around) if f.loaders), None)
+    sites: dict[int, list[Site]] = {}
+    for _, site in script.log.each():
+        sites.setdefault(id(site.node), []).append(site)
+    for node, changed, written in script.analysis(writes)[1]:
+        call = parent_of(node) if isinstance(node, ast.Attribute) else node
+        if is_method(call, *SHAPES):  # another shape of the same memory
             continue
-        if is_method(site.node, *SHAPES):  # another shape of the same memory
+        mine = any(_is_from(t, move.loaders) for t in changed)
+        if not mine and HANDED not in changed and not (call is not node and why_unknown(changed)):
             continue
-        changed = later.data["old"] if site.kind == "augment" else {later.this}
-        if any(_is_from(t, move.loaders) for t in changed) and not _own_memory(
-            script, _target(site.node), move.loaders
+        if mine and _own_memory(script, written, move.loaders):
+            continue
+        known = [o for s in sites.get(id(call), ()) for o in s]
+        here = HANDED in changed or function_of(node) is function_of(move.node)
+        if (not known and (mine or HANDED in changed) and here) or any(
+            o.order > first.order
+            and (loop is None or not loop.is_statement or inside(o.stack, loop.node))
+            for o in known
         ):
-            return at(site.node)
+            return at(node)
     return _written_by_numpy(script, move)
 
 
@@ -173,9 +185,14 @@ def _written_by_numpy(script: Script, move: Move) -> str:
     arrays = {
         id(n)
         for n in nodes_in(here, ast.Call)
-        if is_method(n, "numpy", "__array__")
+        if (is_method(n, "numpy", "__array__") or script.is_call(n, *ARRAYS))
         and function_of(n) is here
-        and any(_is_from(t, move.loaders) for t in script.values(n.func.value))
+        and any(
+            _is_from(t, move.loaders)
+            for e in (receiver_of(n), *n.args[:1])
+            if e is not None
+            for t in script.values(e)
+        )
     }
     if not arrays:
         return ""
@@ -196,23 +213,9 @@ def _is_from(thing: Thing | None, loaders: list[Thing]) -> bool:
     """A tensor in host memory with values of a batch."""
     return (
         isinstance(thing, Tensor)
-        and thing.device == "cpu"
+        and thing.device != "dev"
         and any(x in loaders for x in thing.batch)
     )
-
-
-def _target(node: ast.AST) -> ast.expr | None:
-    """What ``x.mul_(2)``, ``x[0] = 1`` and ``x += 1`` change."""
-    match node:
-        case (
-            ast.Call(func=ast.Attribute(value=value))
-            | ast.Subscript(value=value)
-            | ast.Attribute(value=value)
-        ):
-            return value
-        case ast.AugAssign(target=target):
-            return target
-    return None
 
 
 def _own_memory(script: Script, expr: ast.expr | None, loaders: list[Thing]) -> bool:
@@ -220,7 +223,9 @@ def _own_memory(script: Script, expr: ast.expr | None, loaders: list[Thing]) -> 
     change the batch."""
     match expr:
         case (
-            ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.Call(func=ast.Attribute(attr="clone"))
+            ast.BinOp()
+            | ast.UnaryOp(op=ast.USub() | ast.Invert() | ast.Not())
+            | ast.Compare() | ast.Call(func=ast.Attribute(attr="clone"))
         ):
             return True
         case ast.Name() | ast.Attribute() if script.analysis(Memory).begins_as_number(expr):
