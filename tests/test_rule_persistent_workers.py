@@ -310,6 +310,8 @@ CHANGED_BETWEEN = {
     "collate_fn's closure": between(
         "scale = epoch", "scale = 1", loader="DataLoader(Files([1] * 16), num_workers=4, collate_fn=lambda items: items[0][0] * scale)"
     ),
+    "by a dict of attributes": between("loader.dataset.__dict__.update(labels=[epoch] * 16)"),
+    "by vars": between("vars(loader.dataset).update(labels=[epoch] * 16)"),
     "a list that items fill": between("pass", dataset="seen = []\n" + labelled("seen.append(index)\n        return x, x.sum()")),
     "a generator of its own": between("pass", "labels = np.random.default_rng(0)", NUMPY + labelled("return x * self.labels.normal(), x.sum()")),
     "a model that is trained": between("pass", "labels = nn.Linear(4, 1)", labelled("return x, self.labels(x).detach()")).replace(
