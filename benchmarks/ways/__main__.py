@@ -49,11 +49,11 @@ CONFIGS = {
     ),
     "fused": Config(effect=Effect.ROUNDING, exhaustive=True, select=("fused-optimizer",)),
     "halves": Config(
-        effect=Effect.ROUNDING, exhaustive=True, select=("autocast", "grad-scaler", "unscale-before-clip")
+        effect=Effect.ROUNDING,
+        exhaustive=True,
+        select=("autocast", "grad-scaler", "unscale-before-clip"),
     ),
-    "kept workers": Config(
-        effect=Effect.SAMPLING, exhaustive=True, select=("persistent-workers",)
-    ),
+    "kept workers": Config(effect=Effect.SAMPLING, exhaustive=True, select=("persistent-workers",)),
     "on request": Config(
         effect=Effect.EXACT,
         exhaustive=True,
@@ -81,7 +81,7 @@ def rewritten(text: str, config: Config) -> tuple[str, str]:
 
 
 NUMBER = re.compile(r"-?\d+\.\d*(?:e[-+]?\d+)?|-?\d+e[-+]?\d+|nan|inf")
-DIGEST = re.compile(r"^.*=[0-9a-f]{12}\b.*$", re.MULTILINE)
+DIGEST = re.compile(r"^.*(=[0-9a-f]{12}\b|state= param_groups=).*$", re.MULTILINE)
 
 
 def alike(before: str, after: str, digits: float) -> bool:
@@ -107,8 +107,8 @@ def judged(
     for name in configs:
         try:
             new, rules = rewritten(text, CONFIGS[name])
-        except Exception as error:
-            return "fails", f"{name}: {type(error).__name__}: {error}"
+        except Exception as raised:
+            return "fails", f"{name}: {type(raised).__name__}: {raised}"
         if new in seen:
             continue
         seen.add(new)
@@ -137,12 +137,19 @@ def main() -> int:
     for claim in CLAIMS:
         if args.claims and claim.name not in args.claims:
             continue
-        configs = [c for c in claim.configs if not args.quick or c in ("copies", "everything", "forced workers", "kept workers", "fused", "halves")]
+        configs = [
+            c
+            for c in claim.configs
+            if not args.quick
+            or c in ("copies", "everything", "forced workers", "kept workers", "fused", "halves")
+        ]
         began, outcomes = time.time(), Counter[str]()
         for way in claim.ways:
             if args.way not in way:
                 continue
-            what, said = judged(claim.text(way), args.show, configs, args.cuda or claim.cuda, claim.digits)
+            what, said = judged(
+                claim.text(way), args.show, configs, args.cuda or claim.cuda, claim.digits
+            )
             outcomes[what] += 1
             if said:
                 print(f"{claim.name}, {way}: {what}, {said}", flush=True)

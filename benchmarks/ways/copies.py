@@ -189,7 +189,10 @@ WRITTEN |= {
     "in a function, default": {"inside": "def f(t=x):\n    t.zero_()\nf()"},
     "in a closure": {"inside": "def f():\n    x.zero_()\nf()"},
     "in a closure of a module": {"above": "def f():\n    x.zero_()", "inside": "f()"},
-    "in a generator": {"above": "def f(t):\n    yield\n    t.zero_()", "inside": "g = f(x)\nnext(g)\nnext(g, None)"},
+    "in a generator": {
+        "above": "def f(t):\n    yield\n    t.zero_()",
+        "inside": "g = f(x)\nnext(g)\nnext(g, None)",
+    },
     "in a generator, later": {
         "above": "def f(t):\n    yield\n    t.zero_()",
         "inside": "g = f(x)\nnext(g)",
@@ -277,7 +280,9 @@ WRITTEN |= {
     "before the copy": {"first": "x.neg_()"},
     "a copy of a copy": {"inside": "z = x.clone()\nbz = z.to(device)\nz.zero_()\nbx = bx + bz"},
     "a sum, then changed": {"inside": "z = x + 1\nbz = z.to(device)\nz.zero_()\nbx = bx + bz"},
-    "a view is copied": {"inside": "bz = x[:4].to(device)\nx.zero_()\nbx = torch.cat([bz, bx[4:]])"},
+    "a view is copied": {
+        "inside": "bz = x[:4].to(device)\nx.zero_()\nbx = torch.cat([bz, bx[4:]])"
+    },
     "a helper copies": {
         "above": "def there(t):\n    return t.to(device)",
         "inside": "bx = there(x)\nx.zero_()",
@@ -418,11 +423,15 @@ WRITTEN |= {
         "epoch": "for x, y in batches(loader):\n    print(model(x).sum().item())",
     },
     "cuda": {"inside": "bx = x.cuda() if torch.cuda.is_available() else x\nx.zero_()"},
-    "cuda, by a number": {"inside": "bx = x.cuda(0) if torch.cuda.is_available() else x\nx.zero_()"},
+    "cuda, by a number": {
+        "inside": "bx = x.cuda(0) if torch.cuda.is_available() else x\nx.zero_()"
+    },
     "to a number": {"inside": "bx = x.to(0) if torch.cuda.is_available() else x\nx.zero_()"},
     "to another tensor": {"inside": "bx = x.to(model[0].weight)\nx.zero_()"},
     "to with a dtype": {"inside": "bx = x.to(device, torch.float64).float()\nx.zero_()"},
-    "to with a dtype, copied": {"inside": "bx = x.to(device=device, dtype=torch.float32)\nx.zero_()"},
+    "to with a dtype, copied": {
+        "inside": "bx = x.to(device=device, dtype=torch.float32)\nx.zero_()"
+    },
     "to with copy": {"inside": "bx = x.to(device, copy=True)\nx.zero_()"},
     "no reads but a comparison": {"inside": "if (x > 0).all():\n    x.zero_()"},
     "profiled": {"inside": "import time\nt = time.time()\nbx = x.to(device)\nt = time.time() - t"},
@@ -506,7 +515,10 @@ CASTS: dict[str, str | dict[str, str]] = {
     "to double": "bx = x.double().to(device).float()",
     "to half": "bx = x.half().to(device).float()",
     "to bfloat16": "bx = x.bfloat16().to(device).float()",
-    "to half, of long": {"init": "self.x = self.x.long() * 1000", "inside": "bx = x.half().to(device).float().clamp(0, 1000)"},
+    "to half, of long": {
+        "init": "self.x = self.x.long() * 1000",
+        "inside": "bx = x.half().to(device).float().clamp(0, 1000)",
+    },
     "by type": "bx = x.type(torch.FloatTensor).to(device)",
     "by type, text": "bx = x.type('torch.FloatTensor').to(device)",
     "by type, dtype": "bx = x.type(torch.float32).to(device)",
@@ -526,19 +538,42 @@ CASTS: dict[str, str | dict[str, str]] = {
     "printed": "print(x.float().to(device).dtype)",
     "backed up": "bx = x.float().to(device).requires_grad_()",
     "by type_as": "bx = x.type_as(model[0].weight)",
-    "on the host by a switch": {"before": "where = torch.device('cpu')", "inside": "print(x.float().to(where).numpy().sum())"},
+    "on the host by a switch": {
+        "before": "where = torch.device('cpu')",
+        "inside": "print(x.float().to(where).numpy().sum())",
+    },
     "host, then device": "print(x.float().to('cpu').numpy().sum())",
     "complex": "bx = x.to(torch.complex64).to(device).real",
     "signed": {"init": "self.x = self.x.view(torch.int8)"},
     "numpy items": {"init": "self.x = self.x.numpy()"},
     "numpy floats": {"init": "self.x = self.x.numpy() / 3"},
-    "list items": {"init": "self.x = [[0.1, 0.2, 0.3, i / 7] for i in range(24)]", "item": "return torch.tensor(self.x[i]), self.y[i]"},
-    "list of ints": {"init": "self.x = [[1, 2, 3, i] for i in range(24)]", "item": "return torch.tensor(self.x[i]), self.y[i]"},
+    "list items": {
+        "init": "self.x = [[0.1, 0.2, 0.3, i / 7] for i in range(24)]",
+        "item": "return torch.tensor(self.x[i]), self.y[i]",
+    },
+    "list of ints": {
+        "init": "self.x = [[1, 2, 3, i] for i in range(24)]",
+        "item": "return torch.tensor(self.x[i]), self.y[i]",
+    },
     "channels last": "bx = x.view(8, 1, 2, 2).float().to(device, memory_format=torch.channels_last).flatten(1)",
     "autograd": "bx = x.float().requires_grad_().to(device)\nbx.sum().backward()",
 }
 
 CLAIMS = [
-    Claim("no copy is overtaken", "non-blocking, pin-memory, cuda-prefetch", COPIES, WRITTEN, cuda=True, configs=("copies", "everything", "on request")),
-    Claim("a cast can follow the copy", "cast-on-device, uint8-transfer", INTEGERS, CASTS, cuda=True, configs=("copies", "everything")),
+    Claim(
+        "no copy is overtaken",
+        "non-blocking, pin-memory, cuda-prefetch",
+        COPIES,
+        WRITTEN,
+        cuda=True,
+        configs=("copies", "everything", "on request"),
+    ),
+    Claim(
+        "a cast can follow the copy",
+        "cast-on-device, uint8-transfer",
+        INTEGERS,
+        CASTS,
+        cuda=True,
+        configs=("copies", "everything"),
+    ),
 ]

@@ -12,14 +12,23 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode, resolve_name
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_flatten
 
 Tensor = torch.Tensor
 HOST, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 STALE = "changed before it was copied"
-WAITS = {"item", "tolist", "__float__", "__int__", "__bool__", "__index__", "__format__", "__repr__"}
+WAITS = {
+    "item",
+    "tolist",
+    "__float__",
+    "__int__",
+    "__bool__",
+    "__index__",
+    "__format__",
+    "__repr__",
+}
 MIXED = ("copy_", "_to_copy", "set_data", "index", "index_put_", "index_put", "_index_put_impl_")
 SIDE = "Expected all tensors to be on the same device, but found cuda:0 and cpu"
 
@@ -74,14 +83,12 @@ class Place:
             torch.default_generator.set_state(host)
 
 
-class Kernels(TorchDispatchMode):
+class Kernels(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, place: Place) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.place = place
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         place = self.place
         tensors = [t for t in tree_flatten((args, kwargs))[0] if isinstance(t, Tensor)]
@@ -98,8 +105,7 @@ class Kernels(TorchDispatchMode):
                 on = False
             elif name in ("cat", "stack") or not (
                 all(t.dim() == 0 for t, x in zip(tensors, there, strict=True) if not x)
-                or name.startswith("_fused_")
-                or name.startswith("_amp_")
+                or name.startswith(("_fused_", "_amp_"))
             ):
                 raise RuntimeError(f"{SIDE} ({name})")
         if torch.Tag.nondeterministic_seeded in func.tags:
@@ -115,9 +121,7 @@ class Calls(TorchFunctionMode):
         super().__init__()
         self.place = place
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
         place = self.place
         name = getattr(func, "__name__", "")
@@ -170,7 +174,9 @@ class Calls(TorchFunctionMode):
             device = torch.device(device)
             kwargs["device"] = HOST
             if name == "as_tensor" and this is not None:
-                return self.moved(this, device, {k: kwargs[k] for k in ("dtype",) if k in kwargs}, True)
+                return self.moved(
+                    this, device, {k: kwargs[k] for k in ("dtype",) if k in kwargs}, True
+                )
             before, place.making = place.making, device.type == "cuda"
             try:
                 with place.draws(False):
@@ -182,12 +188,16 @@ class Calls(TorchFunctionMode):
             if made.untyped_storage()._cdata in place.held and device.type == "cpu":
                 made = made.clone()
             return place.put(made, device.type == "cuda")
-        made = func(*args, **kwargs)
+        before, place.making = place.making, this is not None and place.has(this)
+        try:  # what an operation makes for itself is where its tensors are
+            made = func(*args, **kwargs)
+        finally:
+            place.making = before
         if name in ("tensor", "from_numpy"):
             place.put(made, False)
         return made
 
-    def attribute(self, owner: str, this: Tensor, func: Any, args: Any, kwargs: Any) -> Any:
+    def attribute(self, owner: str, this: Any, func: Any, args: Any, kwargs: Any) -> Any:
         place = self.place
         if owner == "device":
             return CUDA if place.has(this) else HOST
@@ -226,7 +236,9 @@ class Calls(TorchFunctionMode):
             rest["dtype"] = dtype
         device = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
         made = self.moved(this, device, rest, waits)
-        return self.place.put(made.clone(), device.type == "cuda") if copies and made is this else made
+        return (
+            self.place.put(made.clone(), device.type == "cuda") if copies and made is this else made
+        )
 
     def moved(self, this: Tensor, device: Any, rest: dict[str, Any], waits: bool) -> Tensor:
         place = self.place
@@ -249,7 +261,9 @@ class Calls(TorchFunctionMode):
 
     def pin(self, this: Tensor) -> Tensor:
         if self.place.has(this):
-            raise RuntimeError("cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be pinned")
+            raise RuntimeError(
+                "cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be pinned"
+            )
         storage = this.untyped_storage()
         if storage._cdata in self.place.pinned:
             return this
@@ -314,17 +328,17 @@ def install() -> Place:
     }
     for name, value in says.items():
         setattr(cuda, name, lambda *_, value=value, **__: value)
-    cuda.synchronize = lambda *_, **__: place.wait()  # type: ignore[assignment]
+    cuda.synchronize = lambda *_, **__: place.wait()
     cuda.Stream = cuda.Event = Stream  # type: ignore[assignment, misc]
     cuda.stream = _stream  # type: ignore[assignment]
     Tensor.record_stream = lambda *_: None  # type: ignore[method-assign]
-    seed = torch.Generator.manual_seed
+    start = torch.Generator.manual_seed
 
-    def seeded(number: int) -> Any:
-        place.random = seed(torch.Generator(), int(number) + 1).get_state()
+    def seeded(seed: int) -> None:
+        place.random = start(torch.Generator(), int(seed) + 1).get_state()
 
-    cuda.manual_seed = cuda.manual_seed_all = seeded  # type: ignore[assignment]
-    cuda.get_rng_state = lambda *_: place.random  # type: ignore[assignment]
+    cuda.manual_seed = cuda.manual_seed_all = seeded
+    cuda.get_rng_state = lambda *_: place.random
 
     def restored(state: Tensor, *_: Any) -> None:
         place.random = state
@@ -332,7 +346,7 @@ def install() -> Place:
     cuda.set_rng_state = restored  # type: ignore[assignment]
 
     def both(number: int) -> Any:
-        made = seed(torch.default_generator, int(number))
+        made = start(torch.default_generator, int(number))
         seeded(number)
         return made
 
@@ -351,8 +365,8 @@ def install() -> Place:
         return storage
 
     torch.serialization.register_package(1, tagged, restored_there)
-    Kernels(place).__enter__()
-    Calls(place).__enter__()
+    Kernels(place).__enter__()  # type: ignore[no-untyped-call]
+    Calls(place).__enter__()  # type: ignore[no-untyped-call]
     return place
 
 
@@ -376,7 +390,7 @@ def _pinning(place: Place) -> None:
 
         def fetched(self: Any) -> Any:
             data = old(self)
-            return pin_memory.pin_memory(data) if self.pins else data
+            return pin_memory.pin_memory(data) if self.pins else data  # type: ignore[no-untyped-call]
 
         cls._next_data = fetched
 

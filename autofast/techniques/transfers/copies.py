@@ -225,7 +225,8 @@ def _own_memory(script: Script, expr: ast.expr | None, loaders: list[Thing]) -> 
         case (
             ast.BinOp()
             | ast.UnaryOp(op=ast.USub() | ast.Invert() | ast.Not())
-            | ast.Compare() | ast.Call(func=ast.Attribute(attr="clone"))
+            | ast.Compare()
+            | ast.Call(func=ast.Attribute(attr="clone"))
         ):
             return True
         case ast.Name() | ast.Attribute() if script.analysis(Memory).begins_as_number(expr):
