@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from autofast.model.several import all_of
 from autofast.model.source import BadInput
 from autofast.nearest import hint
 from autofast.rule import Effect
@@ -104,9 +105,10 @@ class Settings:
     """``[tool.autofast]`` as it stands in the project's file.
 
     Attributes:
-        path: the file, whether it exists or not. values: of :class:`Config`, by name of field.
-        lines: key -> line. commands: options of single commands; their keys in ``lines`` are
-            ``check.quiet``.
+        path: the file, whether it exists or not.
+        values: of :class:`Config`, by name of field.
+        lines: key -> line.
+        commands: options of single commands; their keys in ``lines`` are ``check.quiet``.
     """
 
     path: Path
@@ -245,7 +247,7 @@ def _line_length(root: Path, tools: dict[str, Any]) -> int | None:
 
 
 def _names(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+    if not isinstance(value, list) or not all_of(value, str):
         raise TypeError
     return tuple(value)
 

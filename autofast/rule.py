@@ -29,7 +29,8 @@ class Options:
     know.
 
     Attributes:
-        precision: of autocast: auto, bf16 or fp16. target: cuda or cpu.
+        precision: of autocast: auto, bf16 or fp16.
+        target: cuda or cpu.
         selected: the names of the rules that take part in this plan.
         asked: those that are off by default and were asked for by name; they may do what they do,
             whatever the level of effect.
@@ -74,7 +75,8 @@ class Gain:
     """What a fix is expected to save: an estimate, never a measurement of the fix.
 
     Attributes:
-        share: of the time of the training (0.02: two hundredths). reason: in words, from what.
+        share: of the time of the training (0.02: two hundredths).
+        reason: in words, from what.
         known: it follows from figures of this script; else it is what is usual, and decides
             nothing.
         measured: these figures were measured in a run of the script.

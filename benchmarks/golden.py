@@ -1,12 +1,16 @@
 """What a refactoring must not change: the findings and texts of every plan that tests, fixtures and
 scripts of others reach.
 
-    python -m pytest -p benchmarks.golden --golden CASES   record the plans that the test suite
-    makes python -m benchmarks.golden add CASES FOLDER...        the scripts named in
-    FOLDER/*/entry.txt (one path in each), as plans python -m benchmarks.golden run CASES OUT.json
-    what all rules find and write now python -m benchmarks.golden diff OLD.json NEW.json     what
-    differs, grouped by rule; exit 1 where something does python -m benchmarks.golden show CASES KEY
-    one plan: its findings and its diff
+    python -m pytest -p benchmarks.golden --golden CASES
+        records the plans that the test suite makes
+    python -m benchmarks.golden add CASES FOLDER...
+        the scripts named in FOLDER/*/entry.txt (one path in each), as plans
+    python -m benchmarks.golden run CASES OUT.json
+        what all rules find and write now
+    python -m benchmarks.golden diff OLD.json NEW.json
+        what differs, grouped by rule; exit 1 where something does
+    python -m benchmarks.golden show CASES KEY
+        one plan: its findings and its diff
 
 A case is a folder of files with an entry, the names of rules and the options: what ``Plan.make``
 was given, without the test around it. Compare ``run`` of the tree before a change with ``run`` of

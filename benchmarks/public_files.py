@@ -1,10 +1,12 @@
 """`autofast check`, as it comes, over folders of public code: what it finds, what it refuses and
 why, what it cannot read, and what that takes.
 
-    python -m benchmarks.public_files FOLDER... --json RESULTS.json      # runs; folders that are in
-    RESULTS.json already are left out python -m benchmarks.public_files --json RESULTS.json
-    # the tables of docs/census.md python -m benchmarks.public_files --json RESULTS.json --draw 20
-    --seed 14
+    python -m benchmarks.public_files FOLDER... --json RESULTS.json
+        runs; folders that are in RESULTS.json already are left out
+    python -m benchmarks.public_files --json RESULTS.json
+        the tables of docs/census.md
+    python -m benchmarks.public_files --json RESULTS.json --draw 20 --seed 14
+        twenty findings to be judged
 
 Each folder is a project of its own (a clone, an unpacked wheel). Nothing of it is run.
 """

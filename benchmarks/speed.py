@@ -1,9 +1,10 @@
 """Ten workloads as users write them, rewritten by autofast, and the same tuned by hand: what a step
 asks of a GPU, and how long it takes.
 
-    python -m benchmarks.speed [NAME...]                      counts, exactly and without a GPU
-    (benchmarks/counting.py); always with --tiny python -m benchmarks.speed --measure [--tiny]
-    [NAME...]   measures instead, in interleaved fresh processes (benchmarks/pace.py)
+    python -m benchmarks.speed [NAME...]
+        counts, exactly and without a GPU (benchmarks/counting.py); always with --tiny
+    python -m benchmarks.speed --measure [--tiny] [NAME...]
+        measures instead, in interleaved fresh processes (benchmarks/pace.py)
 
 ``--target`` is what is measured: the GPU where there is one, else the CPU, which implies
 ``--tiny``. ``--json FILE`` writes the figures, ``--write`` puts the tables into docs/benchmarks.md.

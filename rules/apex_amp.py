@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 
@@ -24,7 +25,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     """Report apex.amp and the optimizers that only it knows, and what torch has in their place."""
     for (kind, _), site in script.log.each():
         if kind.startswith("apex.optimizers."):
-            short = kind.rpartition(".")[2]
+            short = last_part(kind)
             instead = FUSED.get(short)
             if instead:
                 advice = f"use {instead}, which is as fast and comes with torch"

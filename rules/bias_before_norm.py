@@ -12,7 +12,7 @@ from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame
 from autofast.model.script import Script
 from autofast.model.source import at
-from autofast.model.values import Ext
+from autofast.model.values import Ext, any_of, one
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.write.arguments import room
 
@@ -48,7 +48,7 @@ def _against(script: Script, layers: list[Ext]) -> str:
         return f"the biases may be used where {script.unread}"
     for name in SAVED:
         for site in script.log.of(name):
-            sure = any(not any(isinstance(f, BranchFrame) for f in o.stack) for o in site)
+            sure = any(not any_of(o.stack, BranchFrame) for o in site)
             if sure and not _of_this_run(script, site.node):
                 return f"{at(site.node)} loads weights, which may have been saved with biases"
     if why := in_other_ways(script):
@@ -76,7 +76,7 @@ def _of_this_run(script: Script, load: ast.AST) -> bool:
             case ast.Name():
                 made = {d.value for d in script.analysis(Flow).reaching(given)}
                 plain = {m for m in made if not isinstance(m, ast.Constant)}  # None at first
-                given = plain.pop() if len(plain) == 1 else None
+                given = one(plain)
             case _:
                 return False
     return False

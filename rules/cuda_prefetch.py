@@ -34,7 +34,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     remaining = left(script, options)
     for loader, loop in passes(script):
         inside = [t for t in loader.moved if any(f.node is loop for f in t.loops)]
-        if not inside or not any(x is loader for x in remaining):
+        if not inside or loader not in remaining:
             continue  # its batches come from the device
         pinned = place(script, options, loader.things)
         if pinned is False:

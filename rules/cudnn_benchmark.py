@@ -129,7 +129,7 @@ def _value(script: Script, place: ast.stmt, torch: str) -> str | None:
         *script.flags("torch.backends.cudnn.deterministic"),
         *script.calls("torch.use_deterministic_algorithms"),
     ]:
-        if not any(site.node is node for node in script.deterministic):
+        if site.node not in script.deterministic:
             continue
         if any(_certain(o.stack) for o in site) or not _before(script, site, place):
             return None

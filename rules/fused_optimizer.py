@@ -11,7 +11,7 @@ from autofast.facts.optimizers import SINCE, unreached
 from autofast.model.names import OPTIMIZERS
 from autofast.model.script import Script
 from autofast.model.source import statement_of
-from autofast.model.values import Ext
+from autofast.model.values import Ext, is_named
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.optimizer.fused import (
     against,
@@ -58,7 +58,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         )
         yield Finding(call, SMALL.format(name), advice=todo)
     for optimizer in script.optimizers:
-        if all(isinstance(t, Ext) and t.name in OPTIMIZERS for t in optimizer.things):
+        if all(is_named(t, Ext, OPTIMIZERS) for t in optimizer.things):
             todo = "torch.optim.AdamW(..., fused=True) does the same in a few kernels; its defaults of eps and weight_decay are others"
             if optimizer.name == "AdamW":
                 yield Finding(optimizer.node, SMALL.format(optimizer.name), advice=todo)

@@ -16,7 +16,7 @@ from autofast.model.script import Evaluation, Script
 from autofast.model.source import at, nodes_in, source_of
 from autofast.model.syntax import DEFS, VARIABLES, is_attribute
 from autofast.model.tensors import is_unknown_in, tensors_in
-from autofast.model.values import Ext, Func, Inst, Ref, Tensor
+from autofast.model.values import Ext, Func, Inst, Ref, Tensor, any_of
 from autofast.read.recover.evaluations import HOOKS
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.evaluation.places import (
@@ -93,7 +93,7 @@ def tightened(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     called = context.func if isinstance(context, ast.Call) else context
     if not isinstance(called, VARIABLES) or getattr(context, "args", None):
         return  # a context that was made elsewhere
-    if isinstance(called, ast.Name) and not any(isinstance(t, Ref) for t in script.values(called)):
+    if isinstance(called, ast.Name) and not any_of(script.values(called), Ref):
         return
     message = "evaluates under no_grad, which still counts versions of tensors and follows views"
     node: ast.AST = evaluation.node if evaluation.kind == "with" else context

@@ -26,7 +26,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     """Step the learning rate after every update instead of once an epoch."""
     ticks = {id(t.node): t for s in script.schedulers for t in s.ticks}
     for tick in ticks.values():
-        schedulers = [s for s in script.schedulers if any(t is tick for t in s.ticks)]
+        schedulers = [s for s in script.schedulers if tick in s.ticks]
         first = schedulers[0]
         if advice := counted_wrong(script, tick, schedulers):
             yield Finding(

@@ -95,8 +95,13 @@ def beside(*layers: str) -> list[Path]:
 
 
 def product() -> int:
-    """The lines of the product."""
-    return lines(files("autofast", "rules"))
+    """The statements and expressions of the product, which no other layout of lines, comment or
+    docstring changes.
+    """
+    trees = (ast.parse(p.read_text(encoding="utf-8")) for p in files("autofast", "rules"))
+    nodes = [n for tree in trees for n in ast.walk(tree) if isinstance(n, (ast.stmt, ast.expr))]
+    texts = [n for n in nodes if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)]
+    return len(nodes) - 2 * len(texts)
 
 
 def statements() -> int:
@@ -147,7 +152,8 @@ def figures() -> dict[str, object]:
     ddp = next(p for p in rules if p.stem == "ddp")
     named = [f.name.strip("_") for _, f in functions(files("autofast", "rules"))]
     return {
-        "product lines": product(),
+        "product lines": lines(files("autofast", "rules")),
+        "statements and expressions of the product": product(),
         "rule modules: median, longest": (
             statistics.median(lines([p]) for p in rules),
             max(lines([p]) for p in rules),

@@ -45,8 +45,8 @@ class Subject:
     Attributes:
         entry: the script in its repository; it is run in its own folder.
         data: writes what the script reads, below the repository's folder.
-        path: folders of the repository on ``PYTHONPATH``. clocks: what is printed about time or
-            drawn at random, as a regular expression.
+        path: folders of the repository on ``PYTHONPATH``.
+        clocks: what is printed about time or drawn at random, as a regular expression.
         half, rounding: how far apart the two may be.
     """
 

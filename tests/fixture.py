@@ -1,21 +1,25 @@
 """The training scripts in ``fixtures/`` and what must become of them, from their ``fixture.toml``.
 
-what            one line: what the script is about args, then      arguments of the run, and of a
-second run in the same folder steps           optimizer steps of the first run other_samples   a
-pass over a loader need not bring the same values again (random items, drop_last, a fixed number of
-steps) rounding, half  tolerances that differ from those of ``harness.ROUNDING``, and of
-``harness.HALF`` where products are done in 16 bits also            rules that are off unless asked
-for, and are asked for here pretend         a library that stands in for one that is not installed:
-tests/pretend/NAME.py, which is run first gone            words that must not be left in the
-rewritten script precise_args    arguments without mixed precision, for a script that has it: with a
-scaler that is right, both train the same [[expect]]      a fix that must be found: ``rule``,
-``file``, and ``line_contains`` (of the finding's first line) or ``near`` (within three
-                lines); ``count`` where several lines are meant; ``becomes``: what is written there,
-                see :func:`written`. A change that several of these fixes make together is said
-                once, at the first of them
-[[forbid]]      a fix that must not be found, and ``why``: ``rule`` (``*``: any, ``but`` that one),
-``line_contains`` or ``near`` (nothing: nowhere in the
-                script), ``effect`` (forbidden up to this effect; default sampling), ``target``
+what            one line: what the script is about
+args, then      arguments of the run, and of a second run in the same folder
+steps           optimizer steps of the first run
+other_samples   a pass over a loader need not bring the same values again (random items,
+                drop_last, a fixed number of steps)
+rounding, half  tolerances that differ from those of ``harness.ROUNDING``, and of
+                ``harness.HALF`` where products are done in 16 bits
+also            rules that are off unless asked for, and are asked for here
+pretend         a library that stands in for one that is not installed: tests/pretend/NAME.py,
+                which is run first
+gone            words that must not be left in the rewritten script
+precise_args    arguments without mixed precision, for a script that has it: with a scaler that
+                is right, both train the same
+[[expect]]      a fix that must be found: ``rule``, ``file``, and ``line_contains`` (of the
+                finding's first line) or ``near`` (within three lines); ``count`` where several
+                lines are meant; ``becomes``: what is written there, see :func:`written`. A
+                change that several of these fixes make together is said once, at the first
+[[forbid]]      a fix that must not be found, and ``why``: ``rule`` (``*``: any, ``but`` that
+                one), ``line_contains`` or ``near`` (nothing: nowhere in the script),
+                ``effect`` (forbidden up to this effect; default sampling), ``target``
                 (default: both)
 """
 

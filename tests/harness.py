@@ -84,8 +84,8 @@ class Job:
     Attributes:
         then: the arguments of a second run in the same folder (resuming from what the first one
             saved).
-        cwd: the working directory, in the copy. path: folders of the copy that are put on
-            ``PYTHONPATH``.
+        cwd: the working directory, in the copy.
+        path: folders of the copy that are put on ``PYTHONPATH``.
         stop_after: end the script after that many optimizer steps, as if it had ended by itself.
         before: a Python file that is run first.
         start_method: how processes are started, where that is not the platform's way.

@@ -356,8 +356,9 @@ def test_no_cache_beside_the_script() -> None:
 # What got better must not grow again; where one of these falls, lower it. `python scripts/house.py`
 # says all figures.
 CEILINGS = {
-    # lines: a new form is paid for by one that nobody gets (docs/architecture.md)
-    "product": 107_690,
+    # statements and expressions: a new form is paid for by one that nobody gets
+    # (docs/architecture.md); lines, comments and docstrings may be as many as read well
+    "product": 492_400,
     # functions that tell four or more kinds of statement apart: ask flow what it knows
     "statements": 31,
     # lines with isinstance(..., ast.) in rules and techniques: see model/syntax.py and

@@ -11,6 +11,7 @@ import pytest
 from autofast.model import limits
 from autofast.model.source import BadInput
 from autofast.model.values import Tensor
+from autofast.read.library import modules
 from autofast.read.recover import build
 from autofast.read.recover.build import read_script
 from tests.reading import HEAD, read, shown, unsound
@@ -224,6 +225,37 @@ def test_many_datasets_one_of_which_is_chosen_leave_room_for_the_training(
     assert "__init__()" in script.unread
 
 
+ROWS = """
+class Rows<n>(Dataset):
+    def __len__(self):
+        return 10
+    def __getitem__(self, i):
+        if i % 2:
+            return {"x": torch.ones(3), "y": 1, "only<n>": i}
+        return {"x": torch.zeros(3), "y": 0}
+"""
+
+
+def test_batches_of_many_datasets_one_of_which_is_chosen(tmp_path: Path) -> None:
+    """Each key of their dicts holds what any of them puts there."""
+    script = read(
+        tmp_path,
+        f"""{HEAD}{many(ROWS, 30)}
+def feed(batch):
+    probe.show(batch["x"])
+    probe.show(batch["only7"])
+made = [{many("Rows<n>()", 30, ", ")}][probe.number()]
+for batch in DataLoader(made, batch_size=2):
+    last = batch
+for batch in DataLoader(made, batch_size=3):
+    last = batch if probe.maybe() else last
+feed(last)
+""",
+    )
+    assert len(shown(script)) > 0
+    assert all(isinstance(t, Tensor) and t.batch for t in shown(script))
+
+
 def test_items_that_hold_themselves(tmp_path: Path) -> None:
     script = read(tmp_path, """
         import torch
@@ -244,6 +276,64 @@ def test_items_that_hold_themselves(tmp_path: Path) -> None:
             probe.show(batch["row"][1])
     """)  # fmt: skip
     assert any(isinstance(t, Tensor) and t.batch for t in shown(script))
+
+
+STATES = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cells = nn.ModuleList(nn.LSTMCell(4, 4) for _ in range(2))
+    def start(self):
+        return [(torch.zeros(2, 4), torch.zeros(2, 4)) for _ in self.cells]
+    def forward(self, x, states):
+        new = []
+        for i, cell in enumerate(self.cells):
+            h, c = states[i]
+            for row in x:
+                h, c = cell(row, (h, c))
+            new.append((h, c))
+        return h, new
+def cut(h):
+    if isinstance(h, torch.Tensor):
+        return h.detach()
+    return [tuple(cut(v) for v in layer) for layer in h]
+def evaluate(model):
+    states = model.start()
+    for x in torch.ones(5, 3, 2, 4):
+        out, states = model(x, states)
+        states = cut(states)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    evaluate(model)
+    states = model.start()
+    for x in torch.ones(5, 3, 2, 4):
+        states = cut(states)
+        out, states = model(x, states)
+        loss = out.sum()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_states_that_a_function_which_calls_itself_takes_apart(tmp_path: Path) -> None:
+    script = read(tmp_path, HEAD + STATES)
+    assert len(script.steps) == 1
+    assert script.notes == []
+
+
+def test_a_call_for_which_the_stack_does_not_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is given up alone, and what is around it read."""
+
+    def endless(*_: object) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr(modules, "_output", endless)
+    script = read(tmp_path, HEAD + STATES)
+    assert "the call on line" in script.unread
+    assert [o.name for o in script.optimizers] == ["SGD"]
 
 
 def test_a_tensor_of_a_list_that_holds_itself(tmp_path: Path) -> None:

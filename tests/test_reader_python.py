@@ -1289,6 +1289,112 @@ probe.show(a.x)
 probe.show(a['y'])
 probe.show(a.z)
 """,
+    "registry that is a dict": """
+class Registry(dict):
+    def register(self, name):
+        def deco(obj):
+            self[name] = obj
+            return obj
+        return deco
+    def build(self, cfg):
+        return self[cfg['name']](cfg['width'])
+R = Registry()
+@R.register('small')
+def small(width):
+    return width + 1
+@R.register('big')
+def big(width):
+    return width * 100
+probe.show(R.build({'name': 'small', 'width': 3}))
+probe.show(R.build({'name': 'big' if probe.maybe() else 'small', 'width': 3}))
+for name in R:
+    probe.show(name)
+for name, made in R.items():
+    probe.show(made(2))
+probe.show(len(list(R.values())))
+probe.show('small' in R)
+""",
+    "settings by dict's own methods": """
+class Cfg(dict):
+    __getattr__ = dict.__getitem__
+    __setattr__ = dict.__setitem__
+    @classmethod
+    def wrap(cls, d):
+        return cls({k: cls.wrap(v) if isinstance(v, dict) else v for k, v in d.items()})
+c = Cfg.wrap({'m': {'h': 1}, 'lr': 0.5})
+probe.show(c.m.h)
+c.m.h = 7
+c.new = 8
+probe.show(c['m']['h'])
+probe.show(c.get('new', 3))
+probe.show(c.get('none', 3))
+def f(**kwargs):
+    return kwargs
+probe.show(f(**c.m)['h'])
+probe.show({**c, 'lr': 4}['lr'])
+probe.show(dict(c)['new'])
+""",
+    "an object that is a dict, made again": """
+class Bag(dict):
+    def __init__(self, n):
+        self.n = n
+    def __missing__(self, key):
+        return -1
+for i in range(2):
+    b = Bag(i)
+    probe.show(b.get('x', 'none'))
+    if probe.maybe():
+        b['x'] = i
+    probe.show(b.get('x', 'none'))
+    probe.show(b['y'])
+import copy
+c = copy.copy(b)
+c['x'] = 10
+probe.show(b.get('x', 'none'))
+probe.show(c['x'])
+setattr(c, 'n', 5)
+probe.show(c.n)
+d = b.copy()
+d['x'] = 11
+probe.show(b.get('x'))
+b.pop('x', None)
+probe.show(b.get('x', 'gone'))
+b['x'] = 1
+del b['x']
+probe.show(b.get('x', 'gone'))
+b.setdefault('z', 4)
+probe.show(b['z'])
+b |= {'z': 5}
+probe.show(b['z'])
+if not b:
+    probe.show('empty')
+if not Bag(1):
+    probe.show('empty')
+else:
+    probe.show('full')
+""",
+    "an object that is a dict, by super": """
+from collections import OrderedDict
+class Kept(OrderedDict):
+    def __setitem__(self, key, value):
+        super().__setitem__(key, value + 1)
+    def __getitem__(self, key):
+        return dict.__getitem__(self, key)
+    def get(self, key, default=None):
+        return 'own'
+k = Kept()
+k['a'] = 1
+probe.show(k['a'])
+probe.show(k.get('a'))
+dict.update(k, a=20)
+probe.show(k['a'])
+def put(table, key):
+    table[key] = 33
+put(k, 'a')
+probe.show(k['a'])
+k.update({'b': 4})
+probe.show(k['b'])
+""",
     "nested config": """
 d = {'m': {'h': 1}, 't': {'lr': 2}}
 for s, kv in {'m': {'h': 5}}.items():

@@ -56,6 +56,10 @@ def made(make: str, before: str = "") -> Applied:
         ("z = torch.zeros(3, 4).to(device, dtype=torch.float64)", ["z = torch.zeros(3, 4, device=device, dtype=torch.float64)"], Effect.EXACT),
         ("z = torch.ones(3, 4).long().to(device=device, dtype=torch.float64)", ["z = torch.ones(3, 4, device=device).long().to(torch.float64)"], Effect.EXACT),
         ("z = torch.ones(3, 4).to(device, torch.float64, copy=True)", ["z = torch.ones(3, 4, device=device).to(device, torch.float64, copy=True)"], Effect.EXACT),
+        ("z = torch.arange(0, 4).view(1, 4).long().to(device).float()", ["z = torch.arange(0, 4, device=device).view(1, 4).float()"], Effect.EXACT),
+        ("z = torch.arange(0, 4, dtype=torch.int).long().to(device).float()", ["z = torch.arange(0, 4, dtype=torch.int, device=device).long().float()"], Effect.EXACT),
+        ("z = torch.zeros(3, 4).contiguous().to(device)", ["z = torch.zeros(3, 4, device=device)"], Effect.EXACT),
+        ("z = torch.ones(4, 3).t().contiguous().to(device)", ["z = torch.ones(4, 3, device=device).t().contiguous()"], Effect.EXACT),
         ("z = torch.arange(4).float().unsqueeze(0).to(device)", ["z = torch.arange(4, device=device).float().unsqueeze(0)"], Effect.EXACT),
         ("z = torch.ones(4, 1).T.repeat(1, 1).flatten().to(device)", ["z = torch.ones(4, 1, device=device).T.repeat(1, 1).flatten()"], Effect.EXACT),
         ("n = torch.tensor(4)\nz = torch.arange(n).float().to(device)", ["z = torch.arange(n, device=device).float()"], Effect.ROUNDING),
@@ -537,6 +541,12 @@ WHERE = 'device="cuda" if cuda else "cpu"'
         (IN_TWO.format(more="z += 1\n", move="z = z.cuda()"), []),
         (IN_TWO.format(more="", move="z = z.cuda()") + "else:\n    z = z + 1\n", []),
         (IN_TWO.format(more="", move="z = z.cuda()").replace("if cuda", "if losses.append(0.0)"), []),
+        ("z = torch.zeros(3, 1)\nz = z.expand(3, 4)\nz = z.cuda() if cuda else z", [f"z = torch.zeros(3, 1, {WHERE})"]),
+        ("z = torch.zeros(3, 4)\nz = z + (z.cuda() if cuda else z)", []),
+        ("z = torch.zeros(3, 4)\nz = z.cuda() if cuda else z + 1", []),
+        ("z = torch.zeros(3, 4)\nz = z.cuda() if losses.append(0.0) else z", []),
+        ("z = torch.zeros(3, 1)\nz = z.expand(3, 4)\nz = z.clone().cuda() if cuda else z.clone()\nz.add_(1)", []),
+        ("z = torch.zeros(3, 1)\nz = z.expand(3, 4)\nz = z.cuda() if cuda else z\nif cuda:\n    z.add_(1)", []),
     ],
 )  # fmt: skip
 def test_made_and_moved_under_a_condition(make: str, expected: list[str]) -> None:

@@ -468,3 +468,62 @@ def test_a_counter_in_an_attribute_is_no_array() -> None:
     assert "may write to it" not in apply(RULE, COUNTED.replace("{start}", "0")).refusals
     array = apply(RULE, COUNTED.replace("{start}", "np.zeros(4)"))
     assert "may write to it" in array.refusals
+
+
+TRAINER = """
+from types import SimpleNamespace
+
+class Trainer:
+    def __init__(self, model, loader, cfg, device):
+        self.model, self.loader, self.cfg = model.to(device), loader, cfg
+        self.device = device
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def fit(self):
+        for epoch in range(3):
+            for x, y in self.loader:
+                x, y = x.to({where}), y.to({where})
+                loss = nn.functional.cross_entropy(self.model(x), y)
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+                seen.append((x, y, torch.rand(1), torch.get_rng_state()))
+                losses.append(loss.item())
+
+def main():
+    torch.manual_seed(0)
+    cfg = SimpleNamespace(device="cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    a = torch.randn(30, 4)
+    data = TensorDataset(a, (a.sum(1) > 0).long())
+    loader = DataLoader(data, batch_size=8, shuffle=True)
+    {more}
+    Trainer(nn.Linear(4, 2), loader, cfg, device).fit()
+
+if __name__ == "__main__":
+    seen, losses = [], []
+    main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "told"), [("self.cfg.device", "cfg.device"), ("self.device", "device")]
+)
+def test_the_device_of_an_object_that_is_made_later(where: str, told: str) -> None:
+    text = HEAD + TRAINER.format(where=where, more="pass")
+    found = apply(RULE, text)
+    assert f"shuffle=True, device={told})" in found.text, found.refusals
+    same_runs(text, found.text)
+
+
+@pytest.mark.parametrize(
+    ("where", "more"),
+    [
+        ("self.device", "device = torch.device('cuda:1')"),
+        ("self.cfg.device", "cfg = SimpleNamespace(device='cuda:1')"),
+        ("self.cfg.device", "cfg.device = 'cuda:1'"),
+    ],
+)
+def test_an_object_that_may_have_another_device(where: str, more: str) -> None:
+    found = apply(RULE, HEAD + TRAINER.format(where=where, more=more))
+    assert not found.fixes and "may be another one" in found.refusals

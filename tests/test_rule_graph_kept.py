@@ -73,6 +73,14 @@ def made(body: str, rule: str = RULE) -> Applied:
             + "total += loss",
             "total += loss.detach()",
         ),
+        (
+            "loss = torch.mul(loss, 2)\nloss.backward()\nlosses.append(loss)\nprint(torch.stack(losses))",
+            "losses.append(loss.detach())",
+        ),
+        (
+            STEP + "if i == 0:\n    kept = {'loss': losses}\nkept['loss'].append(loss)",
+            "kept['loss'].append(loss.detach())",
+        ),
     ],
 )
 def test_what_is_detached(body: str, line: str) -> None:
@@ -101,6 +109,7 @@ def graph(value: object) -> bool:
         "total += loss\nif i % 3 == 2:\n    total.backward()\n    total = 0",
         "losses.append(loss)\nif i % 3 == 2:\n    torch.stack(losses).mean().backward()\n    losses = []",
         "losses.append(loss)\nif i % 3 == 2:\n    mean(losses).backward()\n    losses.clear()",
+        "if i == 0:\n    kept = {'l': losses}\nkept['l'].append(loss)\nif i % 3 == 2:\n    mean(kept['l']).backward()\n    losses.clear()",
         "total = 0\ntotal += loss\n" + STEP,
         "parts = []\nparts.append(loss)\n" + STEP,
         "loss = loss * weight\nloss.backward(retain_graph=True)\nlosses.append(loss)\nweight = losses[0] / loss",

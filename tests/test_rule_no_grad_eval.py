@@ -2288,3 +2288,62 @@ def test_a_loop_that_trains_in_one_of_its_phases(test: str, told: bool) -> None:
         '            with torch.set_grad_enabled(phase == "train"):\n                loss = ',
     )
     assert not apply("no-grad-eval", HEAD + switched).advice
+
+
+SHARED_LOSS = """\
+class Smooth(nn.Module):
+    def forward(self, out, y):
+        return F.cross_entropy(out, y, label_smoothing=0.1)
+
+class Experiment:
+    def __init__(self):
+        self.model, self.parts = model, {"smooth": Smooth(), "plain": nn.CrossEntropyLoss()}
+    def loss_of(self, out, y):
+        found = {k: part(out, y) for k, part in self.parts.items()}
+        return sum(found.values()), found
+    def train(self):
+        self.model.train()
+        for x, y in loader:
+            loss, _ = self.loss_of(self.model(x.to(device)), y.to(device))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    def validate(self):
+        self.model.eval()
+        total = 0.0
+        for x, y in test_loader:
+            out = self.model(x.to(device))
+            loss, _ = self.loss_of(out, y.to(device))
+            total += loss
+        AFTER
+        return total.item() / len(test_loader)
+
+losses = []
+experiment = Experiment()
+for epoch in range(2):
+    experiment.train()
+    losses.append(experiment.validate())
+"""
+
+
+def test_a_loss_with_layers_of_its_own_that_training_takes_too() -> None:
+    text = HEAD + SHARED_LOSS.replace("        AFTER\n", "")
+    done = check(text, "torch.")
+    assert len(done.fixes) == 1
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        "total.backward(); optimizer.step()",
+        "self.last = total",
+        "loss.backward(); optimizer.step(); optimizer.zero_grad()",
+    ],
+)
+def test_a_loss_of_an_evaluation_that_comes_to_a_backward(after: str) -> None:
+    used = "if experiment.validate() and hasattr(experiment, 'last'): experiment.last.backward()\n"
+    text = HEAD + SHARED_LOSS.replace("AFTER", after) + used
+    done = apply("no-grad-eval", text)
+    assert run(text)["losses"] == run(done.text)["losses"]
+    assert not done.fixes

@@ -124,6 +124,10 @@ class Files(torch.utils.data.Dataset):
 def of_files(**parts: str) -> str:
     """The script with batches of which nobody knows how large they are."""
     text = script(**parts).replace("\ntorch.manual_seed", f"\n{FILES}\ntorch.manual_seed")
+    text = text.replace("        losses.append(loss.item())\n", "")
+    text = text.replace(
+        "        loss.backward()", "        losses.append(loss.item())\n        loss.backward()"
+    )
     return text.replace("TensorDataset(torch.randn(24, 4), torch.randn(24, 1))", "Files()")
 
 
@@ -138,6 +142,17 @@ def test_what_nobody_pins_is_copied_as_it_was() -> None:
     assert "non_blocking=True" in pinned.text
     assert not apply(RULE, of_files(), min_gain=0.01).fixes
     assert apply(RULE, of_files()).fixes  # where everything is asked for
+
+
+def test_a_copy_behind_a_read_at_the_end_of_each_step_finds_the_device_at_rest() -> None:
+    """Unless the batch is known to be large, or is a picture of workers."""
+    early = of_files(loader=", num_workers=2")
+    read = "        losses.append(loss.item())\n"
+    late = early.replace(read, "").replace("optimizer.step()\n", "optimizer.step()\n" + read)
+    rarely = "        if len(losses) % 100 == 0:\n            model(x)\n"
+    for text, fixed in ((early, True), (late, False), (late + rarely, False)):
+        done = apply("non-blocking pin-memory", text, min_gain=0.01)
+        assert ("non_blocking=True" in done.text) is fixed, done.text
 
 
 @pytest.mark.parametrize(("asked", "takes"), [("1.0.3", False), ("2.4.0", True)])

@@ -230,6 +230,25 @@ def test_a_plain_number_where_the_cores_cannot_be_asked_without_an_import() -> N
     assert 'workers = 4 if multiprocessing.get_start_method() == "fork" else 0' in unguarded.text
 
 
+@pytest.mark.parametrize(
+    ("files", "old"),
+    [
+        ({"README.md": "Python: 2.7\n\nPyTorch: 0.4.0\n"}, True),
+        ({"environment.yml": "dependencies:\n  - python=2.7\n"}, True),
+        ({"README.md": "Python 2.7 or 3.6, PyTorch 0.4\n"}, False),
+        ({"README.md": "Python >= 2.7\n"}, False),
+    ],
+)
+def test_python_2_cannot_count_cores(files: dict[str, str], old: bool) -> None:
+    """Nor does it say how processes are started."""
+    dataset = FILES.replace('f"{i}.pt"', '"%d.pt" % i')  # f-strings are of Python 3
+    found = apply(RULE, script(PLAIN, dataset=dataset), files=files)
+    assert ("num_workers=4" in found.text) is old and ("os.cpu_count()" in found.text) is not old
+    unguarded = apply(RULE, script(PLAIN, dataset=dataset, guard=False), files=files)
+    assert bool(unguarded.fixes) is not old
+    assert not old or "where nothing says how they are started" in unguarded.refusals
+
+
 # ---------------------------------------------------------------------- where the number is decided
 def test_one_helper_for_several_loaders() -> None:
     text = script(
@@ -493,6 +512,10 @@ class Files(IterableDataset):
         (script("DataLoader(Files(), batch_size=4)", dataset="import h5py\n" + files(init='self.file = h5py.File("x.h5")')), "share"),
         (script("DataLoader(Files(), batch_size=4)", dataset=files("self.seen[index] = x\nreturn x, x.sum()", "self.seen = {}")), "changes"),
         (script("DataLoader(Files(), batch_size=4)", dataset=files("self.count += 1\nreturn x, x.sum()", "self.count = 0")), "changes"),
+        (
+            script("DataLoader(Files(), batch_size=4)", dataset="import numpy as np\n" + files("x += self.rng.normal()\nreturn x, x.sum()", "self.rng = np.random.default_rng(0).spawn(2)[0]")),
+            "random generator of",
+        ),
         (
             script("DataLoader(Files(), batch_size=4)", dataset="import numpy as np\n" + files("x += self.rng.normal()\nreturn x, x.sum()", "self.rng = np.random.default_rng(0)")),
             "random generator of its own",
@@ -1226,6 +1249,12 @@ def test_items_are_read_out_of_an_hdf5_file_that_each_of_them_opens() -> None:
         '            return f["x"][i] / 255.0\n\n    def __len__(self):\n        return 8\n'
     )
     assert apply(RULE, script(PLAIN, dataset=dataset)).fixes
+    unsaid = script(PLAIN, dataset=dataset.replace(', "r"', ""))
+    assert apply(RULE, unsaid).fixes
+    old = apply(RULE, unsaid, files={"requirements.txt": "torch==1.6.0\n"})
+    assert not old.fixes and "several workers may write it at once" in old.refusals  # before h5py 3
+    for mode in ("a", "r+", "w-"):
+        assert not apply(RULE, script(PLAIN, dataset=dataset.replace('"r"', f'"{mode}"'))).fixes
 
 
 @pytest.mark.parametrize(
@@ -1422,6 +1451,20 @@ class Files(Dataset):
 WORK = "scene = numpy.pad(scene, ((4, 4), (4, 4), (0, 0)))[:16]\n        scene = numpy.rot90(scene, random.randint(0, 3))"
 
 
+def test_what_was_drawn_before_is_no_generator() -> None:
+    drawn = "rng = np.random.RandomState(0)\nself.noise = rng.rand(4, 6)"
+    own = files("x = x + self.noise[index % 4, 0]\nreturn x, x.sum()", drawn)
+    text = script("DataLoader(Files(), batch_size=4)", dataset="import numpy as np\n" + own)
+    assert apply(RULE, text).fixes
+
+
+TURNED = """\
+scene = scene.copy()
+        for y in range(16):
+            for x in range({n}):
+                scene[y, x % 16] = y * x % 256"""
+
+
 @pytest.mark.parametrize(
     ("more", "size", "worth"),
     [
@@ -1431,6 +1474,11 @@ WORK = "scene = numpy.pad(scene, ((4, 4), (4, 4), (0, 0)))[:16]\n        scene =
         ("pass", 128, False),
         ("scene = self.darker(scene)", 128, False),
         ("\n        ".join(["scene = self.darker(scene)"] * 4), 128, True),  # followed
+        (TURNED.format(n=64), 128, True),
+        (TURNED.format(n="index"), 128, False),
+        (TURNED.format(n=64) + "\n                if y == x: break", 128, False),
+        ("scene = scene + numpy.random.normal(0, 1, (96, 96, 3))", 64, True),
+        ("scene = scene + numpy.random.normal(0, 1, (8, 8, 3))", 64, False),
     ],
 )
 def test_what_items_in_memory_cost(more: str, size: int, worth: bool) -> None:

@@ -251,7 +251,20 @@ y = F.softmax(scores, dim=-1) @ v
 """,
         "(q, k, v, attn_mask=near, scale=self.scale)",
     ),
+    "floats of a caller, with the model's dtype": (
+        """
+def attend(q, k, v, added):
+    scores = torch.matmul(q, k.transpose(-1, -2)) * self.scale + added
+    y = torch.matmul(F.softmax(scores, dim=-1), v)
+    return y
+added = mask[:, :, :, :T].to(dtype=x.dtype)
+added = (1.0 - added) * -10000.0
+y = attend(q, k, v, added)
+""",
+        "(q, k, v, attn_mask=added, scale=self.scale)",
+    ),
 }
+ADDED = "added = {mask}\ny = (q @ k.transpose(-2, -1) * self.scale + added).softmax(-1) @ v"
 
 
 @pytest.mark.parametrize(("code", "expected"), FORMS.values(), ids=FORMS)
@@ -363,6 +376,18 @@ KEPT = {
     "integers that are added": (
         "near = torch.zeros(T, T, dtype=torch.long)\ny = (q @ k.transpose(-2, -1) * self.scale + near).softmax(-1) @ v",
         "nothing shows that what is added",
+    ),
+    "integers of a mask": (
+        ADDED.format(mask="(1 - mask[:, :, :, :T].to(x.dtype)) * -9"),
+        "that what is added",
+    ),
+    "the dtype of something": (
+        ADDED.format(mask="mask[:, :, :, :T].to(x.dtype)"),
+        "that what is added",
+    ),
+    "halves": (
+        ADDED.format(mask="(1.0 - mask[:, :, :, :T].to(torch.half)) * -9.0"),
+        "that what is added",
     ),
 }
 

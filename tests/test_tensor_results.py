@@ -34,6 +34,7 @@ torch.fft.fft(y); torch.fft.rfft(y).abs(); torch.fft.irfft(torch.fft.rfft(y)); t
 F.one_hot(i); torch.bucketize(y, y[0]); torch.searchsorted(y, y); torch.logical_not(x); torch.where(b, x, y); torch.cat([i, y])
 torch.numel(x); torch.equal(x, y); torch.allclose(x, y); torch.is_floating_point(x)
 x.equal(y); torch.tensor([True]); x.is_floating_point(); x.allclose(y); F.max_pool1d(x, 2, return_indices=True)[1]
+torch.LongTensor([1]); torch.IntTensor(3); torch.BoolTensor(3); torch.FloatTensor([1]); torch.HalfTensor(2); torch.DoubleTensor(2); torch.Tensor([1])
 """
 LINES = [e.strip() for e in EXPRESSIONS.replace("\n", ";").split(";") if e.strip()]
 
@@ -86,6 +87,8 @@ def test_what_is_known_is_said(held: dict[str, Any]) -> None:
         "x.any()": "int",
         "i.acos()": "f32",
         "x.max(1)[1]": "int",
+        "torch.IntTensor(3)": "int",
+        "torch.FloatTensor([1])": "f32",
         "y.topk(2).indices": "int",
         "torch.fft.fft(y)": "complex",
         "x.to(float)": "f64",

@@ -42,6 +42,12 @@ def age(folder: Path, code: str, files: dict[str, str] | None = None) -> TorchAg
         ("import time\nt = time.clock()", (1, 13), "time.clock"),
         ("import tensorflow as tf\ns = tf.Summary()", (1, 13), "tensorflow.Summary"),
         ("from torchtext.legacy import data", (1, 10), "torchtext.legacy"),
+        (
+            "import torchtext\nv = torchtext.vocab.Vectors('x')",
+            (2, 3),
+            "train.py:1 imports torchtext, whose last release goes with torch 2.3",
+        ),
+        ("from allennlp.nn import util", (1, 12), "imports allennlp"),
         ("import torch\nx = torch.rfft(torch.zeros(3), 1)", (1, 7), "torch.rfft"),
         (
             "from torchvision import transforms\nt = transforms.Scale(3)",
@@ -77,6 +83,7 @@ def test_what_is_gone_says_how_old_torch_is(
     "code",
     [
         "import scipy.misc\nscipy.misc.derivative(abs, 1.0)",
+        "from torchtext.data import BucketIterator\nfrom torchtext import datasets",
         "import torch\ns = torch.stft(torch.zeros(99), 8, return_complex=True)",
         "import torch\nx = torch.zeros(99)\ntry:\n    s = torch.stft(x, 8, return_complex=True)\nexcept TypeError:\n    s = torch.stft(x, 8)",
         "import torch\nkwargs = {'return_complex': True}\ns = torch.stft(torch.zeros(99), 8, **kwargs)",

@@ -110,6 +110,10 @@ TRAINED = {
     "a backward by the class": "torch.Tensor.backward(encoder(x).mean())\nw = x",
     "a variable of another function": "w = last(encoder, loader)",
     "a pass over the data": "w = bank(encoder, loader)",
+    "a function that calls itself": """\
+def put(n, a, b, c):
+    put(n - 1, b, c, a) if n else w.copy_(c)
+put(1, encoder(x), x, x)""",
 }
 
 
@@ -151,6 +155,15 @@ def test_what_a_hook_of_all_modules_gets_is_not_followed() -> None:
         "hits = encoder(x).argmax(1)",
         "z = encoder(x)\nprint(z.mean().item())",
         "hits = (encoder(x) > 0).float().mean()",
+        """\
+def cut(h):
+    return h.detach() if isinstance(h, torch.Tensor) else tuple(cut(v) for v in h)
+z, n = cut((encoder(x), encoder(x)))
+print(z.mean())""",
+        """\
+from torchvision.utils import make_grid, save_image
+grid = make_grid(encoder(x).view(-1, 1, 2, 2))
+save_image(grid, "z.png")""",
     ],
 )
 def test_what_ends_in_numbers_is_an_evaluation(numbers: str) -> None:

@@ -1139,7 +1139,7 @@ from torchvision import datasets, transforms
 device = torch.device("cuda")
 train_set = datasets.MNIST("data", train=True, transform=transforms.ToTensor())
 train_loader = DataLoader(train_set, batch_size=256, shuffle=True, num_workers=4)
-test_loader = DataLoader(train_set, batch_size={size}, num_workers=4)
+test_loader = DataLoader(train_set, batch_size=256, num_workers=4)
 model = nn.Sequential(nn.Flatten(), nn.Linear(784, 10)).to(device)
 optimizer = torch.optim.Adam(model.parameters())
 for epoch in range(9):
@@ -1156,9 +1156,24 @@ for epoch in range(9):
 """
 
 
-@pytest.mark.parametrize(("size", "worth"), [(256, True), (6000, False)])
-def test_sums_of_an_evaluation_of_few_batches_are_read_as_they_are(size: int, worth: bool) -> None:
-    assert bool(apply("loss-item-sync", FEW.format(size=size), min_gain=0.01).fixes) is worth
+def test_one_sum_of_an_evaluation_is_read_as_it_is() -> None:
+    """Two of them are not, nor what is read in a step of training."""
+    again = "right += (model(x.to(device)).argmax(1) == y.to(device)).sum().item()"
+    another = "total += model(x.to(device)).sum().item()"
+    two = FEW.replace(again, f"{again}\n            {another}").replace(
+        "right = 0", "right = total = 0"
+    )
+    two = two.replace("print(right)", "print(right, total)")
+    trained = FEW.replace(
+        "        optimizer.zero_grad()",
+        "        seen += loss.item()\n        optimizer.zero_grad()",
+    )
+    trained = trained.replace("range(9):", "range(9):\n    seen = 0").replace(
+        "print(right)", "print(seen)"
+    )
+    trained = trained.replace(again, "pass").replace(", num_workers=4", "")
+    found = [apply("loss-item-sync", text, min_gain=0.01) for text in (FEW, two, trained)]
+    assert [len(done.fixes) for done in found] == [0, 2, 1]
 
 
 PICTURES = """
@@ -1481,3 +1496,48 @@ def test_methods_of_objects_that_no_default_makes() -> None:
     heavy = "return torch.full((n,), 0.5, device=device)"
     assert "return torch.ones(n, device=device)" in done.lines
     assert heavy not in done.lines and heavy in whole.lines
+
+
+NETWORKS = """
+import argparse
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--net", default="{default}")
+args = parser.parse_args()
+device = torch.device("cuda")
+
+
+class Shifted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.layer(x) + torch.ones(len(x), 8).to(x.device)
+
+
+def network():
+    if args.net == "shifted":
+        return Shifted()
+    return nn.Linear(8, 8)
+
+
+model = network().to(device)
+optimizer = torch.optim.Adam(model.parameters())
+loader = DataLoader(TensorDataset(torch.randn(64, 8)), batch_size=8)
+for epoch in range(9):
+    for (x,) in loader:
+        optimizer.zero_grad()
+        model(x.to(device)).mean().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("default", ["shifted", "plain"])
+def test_the_forward_of_a_network_that_no_default_makes(default: str) -> None:
+    done = apply("device-creation", NETWORKS.format(default=default), min_gain=0.01)
+    assert bool(done.fixes) is (default == "shifted")

@@ -233,3 +233,50 @@ def test_narrow_attention_gets_no_16_bits(width: int, kernel: int, worth: bool) 
     text = ATTENDING.format(width=width, kernel=kernel)
     assert bool(apply("autocast grad-scaler", text, min_gain=0.01).fixes) is worth
     assert apply("autocast grad-scaler", text).fixes
+
+
+ARRAYS = """
+import h5py
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+
+class Arrays(Dataset):
+    def __init__(self, path):
+        self.path = path
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        with h5py.File(self.path, "r") as file:
+            return file["x"][index]
+
+
+def main():
+    device = torch.device("cuda")
+    train_loader = DataLoader(Arrays("train.h5"), batch_size=16, shuffle=True, num_workers=8)
+    test_loader = DataLoader(Arrays("test.h5"), batch_size=1)
+    model = nn.Linear(8, 8).to(device)
+    optimizer = torch.optim.Adam(model.parameters())
+    for epoch in range(9):
+        for x in train_loader:
+            optimizer.zero_grad()
+            model(x.to(device)).mean().backward()
+            optimizer.step()
+        with torch.no_grad():
+            for x in test_loader:
+                print(model(x.to(device)).mean())
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_arrays_of_an_evaluation_are_read_as_they_were() -> None:
+    done, whole = (apply("num-workers", ARRAYS, min_gain=gain) for gain in (0.01, 0.0))
+    assert not done.fixes and len(whole.fixes) == 1
+    trained = apply("num-workers", ARRAYS.replace(", num_workers=8", ""), min_gain=0.01)
+    assert len(trained.fixes) == 1 and trained.text.count("num_workers=") == 1

@@ -7,8 +7,10 @@ under torchrun, the first rank that fails ends the others. The collectives that 
 are noted: ranks that differ in them are not ``ok``, as their numbers would be wrong by chance only.
 ``real`` is torchrun itself.
 
-    world = torchrun(Job(folder), 2) assert world.ok, world.errors world.ranks[0].losses,
-    world.ranks[1].stdout, world.written[1], world.files["model.pt"], world.samples[0]
+    world = torchrun(Job(folder), 2)
+    assert world.ok, world.errors
+    world.ranks[0].losses, world.ranks[1].stdout
+    world.written[1], world.files["model.pt"], world.samples[0]
 """
 
 from __future__ import annotations

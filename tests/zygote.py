@@ -1,9 +1,9 @@
 """Runs that start in a fork of one process which has imported torch: that import takes seconds, a
 run a tenth of one.
 
-    code = ZYGOTE.run(PROGRAM, ["train.py", "--epochs", "1"], limit=60, cwd=folder, environment={},
-    stdout=folder / "out", stderr=folder / "err") child = ZYGOTE.start("tests.recording:record",
-    [job], cwd=folder, ...)
+    options = {"cwd": folder, "stdout": folder / "out", "stderr": folder / "err"}
+    code = ZYGOTE.run(PROGRAM, ["train.py", "--epochs", "1"], limit=60, environment={}, **options)
+    child = ZYGOTE.start("tests.recording:record", [job], **options)
 
 A run is a call of ``module:function`` with arguments that JSON can write, in a process that leads a
 session of its own; the function returns the exit code. ``PROGRAM`` is what ``python ARGUMENTS...``

@@ -15,6 +15,7 @@ import click
 from autofast.cli.options import Steps
 from autofast.config import Config, find_root, load, settings
 from autofast.model.disk import real
+from autofast.model.several import all_of
 from autofast.model.source import BadInput
 from autofast.nearest import hint
 
@@ -78,7 +79,7 @@ def _taken(option: click.Option, ctx: click.Context, value: Any, where: str) -> 
         wanted = "a string"
     fits = isinstance(value, kind) and isinstance(value, bool) is option.is_flag
     if option.multiple:
-        fits = fits and all(isinstance(one, str) for one in value)
+        fits = fits and all_of(value, str)
     try:
         if fits or (isinstance(option.type, Steps) and value == "auto"):
             return option.type_cast_value(ctx, value)

@@ -17,6 +17,7 @@ from autofast.depth import deeply
 from autofast.faults import PostConditionError, internal
 from autofast.heap import growing
 from autofast.model import disk
+from autofast.model.several import one
 from autofast.model.source import BadInput, shown_path
 from autofast.report.record import Record, merged
 from autofast.rule import Effect
@@ -139,9 +140,9 @@ def check(request: Request, tell: Callable[[int, int, str], None] | None = None)
     ]
     nothing = [name for name, outcome in outcomes.items() if outcome.idle]
     if nothing and len(nothing) == len(todo) and not result.errors:
-        where = nothing[0] if len(nothing) == 1 else f"{len(nothing)} files"
+        where = one(nothing, f"{len(nothing)} files")
         said = {idle(path) for path, _ in todo}
-        result.notes.append(f"{where}: {said.pop() if len(said) == 1 else NOTHING}")
+        result.notes.append(f"{where}: {one(said, NOTHING)}")
     elif not todo:
         names = [str(path) for path in request.paths]
         where = ", ".join(names) if len(names) < 4 else f"{len(names)} paths"

@@ -91,7 +91,8 @@ class Fixed:
     """What becomes of the files that are named.
 
     Attributes:
-        diffs: the changes, one for each file. records: the fixes in them.
+        diffs: the changes, one for each file.
+        records: the fixes in them.
         errors, warnings: lines for standard error.
     """
 

@@ -45,8 +45,9 @@ class Outcome:
     """Of one script.
 
     Attributes:
-        files: relative path -> path of what was read. idle: it trains nothing. unused: of comments
-            in these files.
+        files: relative path -> path of what was read.
+        idle: it trains nothing.
+        unused: of comments in these files.
     """
 
     files: dict[str, Path]

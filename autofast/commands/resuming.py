@@ -11,7 +11,7 @@ from pathlib import Path
 from autofast.model.events import BranchFrame, Occurrence
 from autofast.model.script import Script
 from autofast.model.source import at
-from autofast.model.values import Arg, Const, Ext, Values, const, one
+from autofast.model.values import Arg, Ext, Values, const, is_const, one
 from autofast.read import read_script
 
 
@@ -21,8 +21,8 @@ class Way:
 
     Attributes:
         option: of the command line that takes the path; empty where the path is fixed.
-        path: the fixed path, from the working folder; empty where it is computed. flags: further
-            arguments without which the call is not come to.
+        path: the fixed path, from the working folder; empty where it is computed.
+        flags: further arguments without which the call is not come to.
         place: of the call, ``file:line``.
     """
 
@@ -77,7 +77,7 @@ def _ways(script: Script, o: Occurrence, place: str) -> Iterator[Way]:
         if isinstance(thing, Arg) and thing.kind != "flag" and (option := _spelt(thing)):
             others = (words for name, words in flags.items() if name != option)
             yield Way(option, "", tuple(word for words in others for word in words), place)
-        elif isinstance(thing, Const) and isinstance(thing.value, str) and thing.value:
+        elif is_const(thing, str) and thing.value:
             yield Way("", thing.value, given, place)
         else:
             yield Way("", "", given, place)

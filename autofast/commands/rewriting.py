@@ -55,7 +55,8 @@ class Rewritten:
         records: all findings of the plan; those with status ``fix`` are in ``texts``.
         elsewhere: fixes that are not in ``texts``, because they change other files than the one
             that is written.
-        unused: comments that keep nothing away. notes: what the user should know besides.
+        unused: comments that keep nothing away.
+        notes: what the user should know besides.
         warnings: one line for each rule that is left out by a mistake of ours.
         stdin: the entry came from standard input.
     """

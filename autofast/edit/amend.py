@@ -21,6 +21,7 @@ from autofast.flow.imports import Binding, bindings
 from autofast.flow.scopes import bound_by
 from autofast.model.notebook import CELL, Notebook
 from autofast.model.script import Script
+from autofast.model.several import all_of
 from autofast.model.source import Source, ancestors, function_of, line_of, source_of, statement_of
 from autofast.model.torch_age import shown
 from autofast.rule import Finding
@@ -161,7 +162,7 @@ def _early_import(source: Source, unbound: Unbound, finding: Finding) -> Iterato
     places = [statement_of(n) for e in finding.edits if file_of(e) is source for n in anchors(e)]
     every = [n for n in source.nodes if unbound.name in bound_by(n)]
     meant = {b for s in source.tree.body for b in bindings(s) if b.bound == unbound.name}
-    if not places or len(meant) != 1 or not all(isinstance(n, ast.alias) for n in every):
+    if not places or len(meant) != 1 or not all_of(every, ast.alias):
         return
     (binding,) = meant
     place = min((_at_top(p) for p in places), key=lambda s: s.lineno)

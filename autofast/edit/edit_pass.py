@@ -63,6 +63,7 @@ from autofast.edit.locate import Places, children
 from autofast.edit.merge import anchors, holes_of, identity, keeps_anchor
 from autofast.edit.parens import bare, fitted, parenthesised
 from autofast.edit.toplevel import BEFORE_ALL, Addition, additions, must_stay_above
+from autofast.model.several import only
 from autofast.model.source import ancestors
 
 WRAPPED = re.compile(r"(?i:\b(?:wrap|convert|turn|make|transform|put|to)\b).*\bVariables?\b")
@@ -108,8 +109,8 @@ class EditPass(cst.CSTTransformer):
             self._enter_statement(edit)
         self.first: list[cst.BaseStatement] = []
         self.joined: dict[int, tuple[str, ...]] = defaultdict(tuple)
-        imports = [edit for edit in edits if isinstance(edit, Import)]
-        helpers = [edit for edit in edits if isinstance(edit, Helper)]
+        imports = only(edits, Import)
+        helpers = only(edits, Helper)
         for addition in additions(self.places.source, imports, helpers):
             self._enter_addition(addition)
 

@@ -16,7 +16,7 @@ from autofast.flow.scopes import defaults, loaded_in, variables_of
 from autofast.model.script import Script
 from autofast.model.source import Source, parent_of, walk
 from autofast.model.syntax import DEFS
-from autofast.model.values import Seq, Tensor, Values
+from autofast.model.values import Seq, Tensor, Values, any_of
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -95,7 +95,7 @@ def _other_results(old: Script, before: Function, new: Script, after: Function) 
         return "would return something else"
     for was, now in zip(*parts, strict=True):
         tensors = [t for t in now if isinstance(t, Tensor)]
-        if was and tensors and not any(isinstance(t, Tensor) for t in was):
+        if was and tensors and not any_of(was, Tensor):
             return "would return a tensor in the place of a number"
         if any(isinstance(t, Tensor) and t.grad for t in was) and not any(t.grad for t in tensors):
             return "would return what no gradient goes through"

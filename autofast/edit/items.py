@@ -10,6 +10,8 @@ from typing import TypeVar
 
 import libcst as cst
 
+from autofast.model.several import all_of
+
 Space = cst.BaseParenthesizableWhitespace
 Display = TypeVar("Display", cst.Call, cst.Dict)
 _NOTHING = cst.SimpleWhitespace("")
@@ -185,7 +187,7 @@ def _separators(
         item.comma.whitespace_after for item in items[:-1] if isinstance(item.comma, cst.Comma)
     ]
     breaks = [_clean(w) for w in (*between, opening) if isinstance(w, cst.ParenthesizedWhitespace)]
-    all_broken = breaks and all(isinstance(w, cst.ParenthesizedWhitespace) for w in between)
+    all_broken = breaks and all_of(between, cst.ParenthesizedWhitespace)
     if comment is not None:  # the end of the line is taken
         return [breaks[0] if breaks else _clean(cst.ParenthesizedWhitespace(last_line=_SPACE))]
     beside = [w.value for w in between if isinstance(w, cst.SimpleWhitespace)]

@@ -19,6 +19,7 @@ import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from autofast.model.calls import unstarred
+from autofast.model.several import only
 from autofast.model.source import Source, ancestors
 
 Span = tuple[int, int, int, int]
@@ -73,7 +74,7 @@ class Places:
         return known
 
     def _searched(self, node: ast.expr) -> cst.BaseExpression:
-        strings = [a for a in ancestors(node) if isinstance(a, ast.JoinedStr)]
+        strings = only(ancestors(node), ast.JoinedStr)
         found: cst.BaseExpression | None
         if strings:
             found = self._in_fstring(node, strings[-1])

@@ -34,6 +34,7 @@ from autofast.edit.edits import (
     Wrap,
 )
 from autofast.flow.imports import parsed
+from autofast.model.several import any_of
 from autofast.model.source import Source, ancestors, block_of, source_of
 
 Slot = tuple[object, ...]
@@ -110,7 +111,7 @@ class Pool:
                 f"{edit.rule}: the last statement of an Around stands before the first"
             )
         for other in self.edits:
-            if isinstance(other, Around) and any(s is other.first for s in block):
+            if isinstance(other, Around) and other.first in block:
                 start, stop = _index(block, other.first), _index(block, other.last)
                 if start < first <= stop < last or first < start <= last < stop:
                     raise EditConflict(other, edit, f"{other.rule} {_deed(other)}")
@@ -181,8 +182,9 @@ def spelled_out(call: ast.Call | ast.Dict, name: str) -> ast.expr | None:
 
 def keeps_anchor(edit: Wrap | Rewrite) -> bool:
     """Whether the template has a place for the anchor itself."""
-    return "{}" in edit.template.replace("{{", "").replace("}}", "") or any(
-        node is edit.expr for node in edit.holes.values()
+    return (
+        "{}" in edit.template.replace("{{", "").replace("}}", "")
+        or edit.expr in edit.holes.values()
     )
 
 
@@ -260,9 +262,7 @@ def _check_form(edit: Edit) -> None:
     for anchor in anchors(edit):
         if isinstance(anchor, (ast.Slice, ast.Starred, ast.FormattedValue)):
             raise EditConflict(edit, edit, f"{type(anchor).__name__} cannot be edited as a whole")
-        if any(
-            isinstance(node, ast.JoinedStr) for node in ancestors(anchor)
-        ) and _is_unfit_for_fstring(edit):
+        if any_of(ancestors(anchor), ast.JoinedStr) and _is_unfit_for_fstring(edit):
             raise EditConflict(edit, edit, "this code cannot be written inside an f-string")
         around = {id(node) for node in ancestors(anchor)}
         if isinstance(edit, (Wrap, Rewrite)) and any(

@@ -26,8 +26,9 @@ class LeftOut:
     """A rule that was to take part in a plan and does not, by a mistake of ours.
 
     Attributes:
-        why: one line. findings: what it had to say, nothing of which is applied. error: what the
-            rule raised, where it did.
+        why: one line.
+        findings: what it had to say, nothing of which is applied.
+        error: what the rule raised, where it did.
     """
 
     rule: str

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from autofast.model.several import only
+
 Span = tuple[int, int]  # first and last line, counted from 1
 
 
@@ -33,4 +35,4 @@ BLOCKS = frozenset({"body", "orelse", "finalbody", "handlers", "cases"})
 
 def _nodes(value: object) -> list[ast.AST]:
     items = value if isinstance(value, list) else [value]
-    return [item for item in items if isinstance(item, ast.AST)]
+    return only(items, ast.AST)

@@ -13,6 +13,7 @@ from pathlib import Path
 from autofast.edit.edits import Helper, Import
 from autofast.flow.imports import Binding, bindings, parsed
 from autofast.model import disk
+from autofast.model.several import any_of
 from autofast.model.source import Source, block_of, nodes_in, parent_of, source_of
 from autofast.model.syntax import DEFINITIONS, is_docstring, is_read
 
@@ -325,7 +326,7 @@ def must_stay_above(statement: ast.stmt) -> ast.stmt | None:
     )
     top = [s for s in block[:1] if is_documented and is_docstring(s)]
     top += [s for s in block if isinstance(s, ast.ImportFrom) and s.module == "__future__"]
-    return top[-1] if any(s is statement for s in top) else None
+    return top[-1] if statement in top else None
 
 
 def _is_dunder(statement: ast.stmt) -> bool:
@@ -337,7 +338,7 @@ def _is_dunder(statement: ast.stmt) -> bool:
 
 
 def _is_definition(helper: Helper) -> bool:
-    return any(isinstance(s, DEFINITIONS) for s in ast.parse(helper.code).body)
+    return any_of(ast.parse(helper.code).body, DEFINITIONS)
 
 
 def _is_defined(helper: Helper, tree: ast.Module) -> bool:

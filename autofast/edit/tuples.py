@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from io import StringIO
 
 from autofast.model.calls import names_in
+from autofast.model.several import all_of
 from autofast.model.source import nodes_in
 
 MOVES = frozenset(
@@ -56,9 +57,9 @@ def _only_moves(value: ast.expr) -> bool:
     calls = list(nodes_in(value, ast.Call))
     plain = (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.Constant, ast.keyword)
     more = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.operator, ast.unaryop, ast.cmpop)
-    return all(isinstance(c.func, ast.Attribute) and c.func.attr in MOVES for c in calls) and all(
-        isinstance(n, (*plain, *more, ast.expr_context)) for n in ast.walk(value)
-    )
+    return all(
+        isinstance(c.func, ast.Attribute) and c.func.attr in MOVES for c in calls
+    ) and all_of(ast.walk(value), *plain, *more, ast.expr_context)
 
 
 def _has_comment(line: str) -> bool:

@@ -16,6 +16,7 @@ from autofast.flow.program import Flow, function_around
 from autofast.flow.scopes import Variable, bound_by, variables_of
 from autofast.model.contents import each_once
 from autofast.model.script import Script
+from autofast.model.several import any_of
 from autofast.model.source import Source, statement_of
 from autofast.model.syntax import FUNCTIONS, is_read
 
@@ -92,9 +93,8 @@ class _File:
         )
 
     def _is_sure(self, load: ast.Name) -> bool:
-        return not any(
-            isinstance(n, (ast.BoolOp, ast.IfExp, *FUNCTIONS, ast.comprehension))
-            for n in ast.walk(statement_of(load))
+        return not any_of(
+            ast.walk(statement_of(load)), ast.BoolOp, ast.IfExp, *FUNCTIONS, ast.comprehension
         )
 
     def _entries(self, load: ast.Name, variable: Variable) -> Iterator[ast.AST]:

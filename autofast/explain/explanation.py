@@ -21,7 +21,7 @@ from autofast.flow.program import Flow
 from autofast.model.script import Script
 from autofast.model.source import BadInput, Source, line_of, shown_path
 from autofast.model.syntax import is_read, is_stored
-from autofast.model.values import Method, Ref
+from autofast.model.values import Method, Ref, all_of
 from autofast.report.record import Record
 from autofast.report.style import expected
 
@@ -168,7 +168,7 @@ def _values(
     for node in nodes:
         text = ast.unparse(node)
         found = script.values(node)
-        if text in seen or all(isinstance(t, (Ref, Method)) for t in found):
+        if text in seen or all_of(found, Ref, Method):
             continue  # functions of libraries are what they are called
         seen.add(text)
         where: tuple[str, ...] = ()

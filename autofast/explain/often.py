@@ -13,6 +13,7 @@ from autofast.flow.loops import loops_around as around
 from autofast.flow.program import Flow
 from autofast.model.events import CallFrame, LoopFrame, Stack, loops
 from autofast.model.script import Script
+from autofast.model.several import any_of, only
 from autofast.model.source import ancestors, function_of, statement_of
 from autofast.model.syntax import FUNCTIONS, LOOPS
 
@@ -90,7 +91,7 @@ def _condition(script: Script, stmt: ast.stmt) -> str:
     """What the control flow says of the innermost loop around a statement in its function."""
     inner: Loop | None = next(iter(around(stmt)), None)
     if inner is None:
-        tests = [a for a in _ancestors(stmt) if isinstance(a, ast.If)]
+        tests = only(_ancestors(stmt), ast.If)
         real = [t for t in tests if "__name__" not in ast.unparse(t.test)]
         return f", if the condition at {place(real[0])} holds" if real else ""
     often = frequency(script.analysis(Flow).graph(stmt), stmt, inner)
@@ -116,6 +117,4 @@ def is_reached(script: Script, stmt: ast.stmt) -> bool:
     holder = function_of(stmt)
     if isinstance(holder, ast.Module):
         return True
-    return not any(isinstance(n, ast.expr) for n in ast.walk(stmt)) and script.reached(
-        statement_of(holder)
-    )
+    return not any_of(ast.walk(stmt), ast.expr) and script.reached(statement_of(holder))

@@ -21,6 +21,7 @@ from autofast.flow.scopes import own_nodes, variables_of
 from autofast.model.calls import arguments_of, is_name, keyword_of
 from autofast.model.contents import elements
 from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence
+from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES, is_attribute, is_number, is_stored, is_text
@@ -39,8 +40,12 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    all_of,
+    any_of,
+    certainly,
     const,
     consts,
+    is_named,
     library_names,
 )
 from autofast.ops import is_in_place, is_view
@@ -86,7 +91,7 @@ def learned(script: Script, expr: ast.expr) -> str:
             ) if may_be(script, script.values(target), expr):
                 return f"may need a gradient ({at(node)})"
             case ast.Call(func=func, args=[*_, data], keywords=keywords) if any(
-                isinstance(t, (Ref, Method)) and t.name.rsplit(".", 1)[-1] in KEEPING
+                isinstance(t, (Ref, Method)) and last_part(t.name) in KEEPING
                 for t in script.values(func)
             ) and not any(k.arg == "requires_grad" and is_false(k.value) for k in keywords):
                 if not script.analysis(Memory).is_fresh(data) and may_be(
@@ -113,7 +118,7 @@ def written_after(
     empty where there is none. What the function ``apart`` writes is over by then.
     """
     found = script.values(expr)
-    if not found or not all(isinstance(t, Tensor) for t in found):
+    if not found or not all_of(found, Tensor):
         return "it is not known what is copied"
     shared, every = script.analysis(writes)
     for node, target, written in every:
@@ -168,9 +173,7 @@ def _written(
                 if site is not None
                 else script.values(node.target)
             )
-            if any(isinstance(t, Tensor) for t in old) or not any(
-                isinstance(t, Const) for t in old
-            ):
+            if any_of(old, Tensor) or not any_of(old, Const):
                 yield old, node.target
         return
     targets = script.analysis(Memory).written(node)
@@ -192,9 +195,9 @@ def _written(
                     targets += args[OPERANDS.get(name.removeprefix("numpy."), 9) :]
     for target in targets:
         found = script.values(target.value if isinstance(target, ast.Starred) else target)
-        if not found and any(isinstance(a, ast.Lambda) for a in ancestors(target)):
+        if not found and any_of(ancestors(target), ast.Lambda):
             yield frozenset({HANDED}), None
-        if isinstance(node, ast.Attribute) and found and all(isinstance(t, Num) for t in found):
+        if isinstance(node, ast.Attribute) and certainly(found, Num):
             yield frozenset({Unknown("an item of an array")}), None  # no number has such a method
         yield found, target
         if isinstance(node, ast.Call):  # torch._foreach_mul_([x], 2), out=(x, order)
@@ -228,7 +231,7 @@ def _writes_itself(script: Script, node: ast.AugAssign) -> bool:
         return False
     if not isinstance(target, ast.Subscript):
         return True
-    return any(isinstance(t, (Seq, Dict)) for t in script.values(target.value))
+    return any_of(script.values(target.value), Seq, Dict)
 
 
 def _is_counter(script: Script, target: ast.expr) -> bool:
@@ -262,7 +265,7 @@ def _is_wrapped(name: ast.Name) -> bool:
     return (
         isinstance(call, ast.Call)
         and name is not call.func
-        and ast.unparse(call.func).rsplit(".", 1)[-1] in SHARING
+        and last_part(ast.unparse(call.func)) in SHARING
     )
 
 
@@ -291,7 +294,7 @@ def _hands_memory_on(script: Script) -> bool:
 
 def _may_share(script: Script, thing: Thing, made: set[int], arrays: bool) -> bool:
     if isinstance(thing, Tensor):
-        if any(isinstance(m, Ext) and m.name in PASSING for m in thing.models):
+        if any(is_named(m, Ext, PASSING) for m in thing.models):
             return True
         if thing.param or thing.grad or thing.loss or thing.models:
             return False
@@ -319,7 +322,7 @@ def _is_plain(script: Script, option: Arg) -> bool:
 
 def _copies(script: Script, thing: Thing) -> bool:
     """A loader whose batches are collated: copies of the items."""
-    mine = [x for x in script.loaders if any(t is thing for t in x.things)]
+    mine = [x for x in script.loaders if thing in x.things]
     return bool(mine) and all(_collates(x) for x in mine)
 
 
@@ -343,7 +346,7 @@ def _is_before(script: Script, node: ast.AST, expr: ast.expr, made: Sequence[Occ
         # Loops below the call come back to the copy, not to the write.
         return all(
             len(way) == 1
-            and not any(isinstance(f, LoopFrame) for f in o.stack[: way[0]])
+            and not any_of(o.stack[: way[0]], LoopFrame)
             and _is_over(script, node, o.stack[way[0]].node)
             for way, o in zip(ways, made, strict=True)
         )
@@ -359,8 +362,8 @@ def _is_before(script: Script, node: ast.AST, expr: ast.expr, made: Sequence[Occ
 
 def _waits(function: ast.AST | None) -> bool:
     """A generator, which may be in the middle at any time."""
-    return isinstance(function, ast.FunctionDef) and any(
-        isinstance(n, (ast.Yield, ast.YieldFrom)) for n in own_nodes(function)
+    return isinstance(function, ast.FunctionDef) and any_of(
+        own_nodes(function), ast.Yield, ast.YieldFrom
     )
 
 
@@ -425,7 +428,7 @@ def _is_copy(script: Script, written: ast.expr) -> bool:
 def _copies_all(script: Script, value: ast.expr | None, whole: bool) -> bool:
     match value:
         case ast.Call(func=ast.Attribute(value=of, attr="copy"), args=[], keywords=[]):
-            return whole and not any(isinstance(t, Inst) for t in script.values(of))
+            return whole and not any_of(script.values(of), Inst)
     return False
 
 

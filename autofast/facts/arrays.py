@@ -25,7 +25,9 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_of,
     are_numbers,
+    certainly,
     const,
     library_name,
     one,
@@ -104,9 +106,9 @@ def array_of(script: Script, expr: ast.expr) -> Array | None:
 
 def _array_of(script: Script, expr: ast.expr) -> Array | None:
     found = script.values(expr)
-    if found and all(isinstance(t, Tensor) for t in found):
+    if certainly(found, Tensor):
         types = {OF_TENSORS.get(t.dtype, "") for t in found if isinstance(t, Tensor)}
-        return Array(types.pop() if len(types) == 1 else "", tensor=True)
+        return Array(one(types, ""), tensor=True)
     match expr:
         case ast.Name() if parts := _taken_apart(script, expr):
             rows = _joined(parts, script)
@@ -298,9 +300,7 @@ def _of_call(script: Script, call: ast.Call) -> Array | None:
     if name in LOADED:
         return None if keyword_of(call, "mmap_mode") else Array(typed)
     match call.func:
-        case ast.Attribute(value=inner, attr="numpy") if any(
-            isinstance(t, Tensor) for t in script.values(inner)
-        ):
+        case ast.Attribute(value=inner, attr="numpy") if any_of(script.values(inner), Tensor):
             return Array()
         case ast.Attribute(value=inner, attr="to_numpy") if _is_frame(script.values(inner)):
             return Array(typed, plain=bool(typed))
@@ -375,7 +375,7 @@ def constant(script: Script, expr: ast.expr) -> Array | None:
     all along: ``MEAN = np.array([0.5, 0.4])``.
     """
     found = {_written_out(script, e) if e is not None else None for e in _held(script, expr)}
-    return found.pop() if len(found) == 1 else None
+    return one(found)
 
 
 def _held(script: Script, expr: ast.expr) -> list[ast.expr | None]:

@@ -10,7 +10,7 @@ from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import parent_of
 from autofast.model.syntax import is_attribute, is_constant, is_read
-from autofast.model.values import Inst, Unknown
+from autofast.model.values import Inst, Unknown, one
 
 
 def given(script: Script, attribute: ast.Attribute) -> list[ast.expr]:
@@ -48,7 +48,7 @@ def lasting(script: Script, attribute: ast.Attribute) -> ast.expr | None:
                 if _put(parent_of(node), name)[0] is not node.value and not _is_only_read(node):
                     return None
     found = [made for made in given(script, attribute) if not is_constant(made, None)]
-    return found[0] if len(found) == 1 else None
+    return one(found)
 
 
 def _owners(script: Script, attribute: ast.Attribute) -> set[int]:

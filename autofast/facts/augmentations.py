@@ -25,9 +25,11 @@ class Augmentation:
     """What is done to square images before ``ToTensor``, and how many ``Normalize`` follow it.
 
     Attributes:
-        node: the transform of the dataset. side: rows, and columns, of an image without borders.
-        padding: black pixels on each side. size: of the crop; 0: none. flips: ``rows`` or
-            ``columns``, with their probability.
+        node: the transform of the dataset.
+        side: rows, and columns, of an image without borders.
+        padding: black pixels on each side.
+        size: of the crop; 0: none.
+        flips: ``rows`` or ``columns``, with their probability.
     """
 
     node: ast.AST

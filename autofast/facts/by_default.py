@@ -25,7 +25,7 @@ from autofast.model.events import (
 from autofast.model.script import Script, Step
 from autofast.model.source import function_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES
-from autofast.model.values import Arg, Const, Inst, const, one
+from autofast.model.values import Arg, Const, Inst, any_of, const, one
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,13 +138,13 @@ def _past(script: Script, stack: Stack) -> str:
 
 
 def _made(script: Script, frame: CallFrame) -> list[Stack]:
-    """The ways to where the objects were made whose method a frame runs."""
-    match frame.node:
-        case ast.Call(func=ast.Attribute(value=of)):
-            objects = (t for t in script.values(of) if isinstance(t, Inst))
-            name = frame.func.name
-            return [t.made for t in objects if frame.func in (t.cls.find(name) or ())]
-    return []
+    """The ways to where the objects were made whose method a frame runs, or that are called."""
+    called = getattr(frame.node, "func", None)  # a module: the method is its forward
+    own = [called, called.value] if isinstance(called, ast.Attribute) else [called]
+    found = (t for of in own if isinstance(of, ast.expr) for t in script.values(of))
+    name = frame.func.name
+    objects = (t for t in found if isinstance(t, Inst))
+    return [t.made for t in objects if frame.func in (t.cls.find(name) or ())]
 
 
 def is_taken(script: Script, frames: Iterable[Frame]) -> bool:
@@ -333,7 +333,7 @@ def _means_the_same(script: Script, ask: ast.expr, place: ast.stmt) -> bool:
         return False
     stores = variables.stores(variable)
     if is_parameter(variable.scope, variable.name):
-        return not any(isinstance(s, ast.Name) for s in stores)
+        return not any_of(stores, ast.Name)
     if len(stores) != 1:
         return False
     made = statement_of(stores[0])

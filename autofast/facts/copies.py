@@ -11,7 +11,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import is_method
 from autofast.model.script import Script, Transfer
 from autofast.model.source import at
-from autofast.model.values import Ref, Tensor
+from autofast.model.values import Ref, Tensor, is_named
 
 OF_ARRAYS = frozenset({"torch.from_numpy", "torch.as_tensor", "torch.asarray"})
 # Of Tensor.to and Tensor.cuda: they leave the values alone.
@@ -41,7 +41,7 @@ def is_batch_memory(script: Script, source: ast.expr) -> bool:
     """
     call = source
     while is_method(call) and (found := script.values(call.func)):
-        if all(isinstance(t, Ref) and t.name in OF_ARRAYS for t in found):
+        if all(is_named(t, Ref, OF_ARRAYS) for t in found):
             return False  # pin_memory knows tensors only
         if call.func.attr in RECAST:
             return False

@@ -37,9 +37,12 @@ from autofast.model.values import (
     Seq,
     Tensor,
     Thing,
+    all_of,
+    any_of,
     are_numbers,
     certainly,
     const,
+    is_named,
     library_name,
     one,
 )
@@ -190,7 +193,7 @@ def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
             k.arg in (None, "memory_format", "out") for k in keywords
         ):
             return False
-        case ast.Call(func=func, args=args) if any(isinstance(t, Ref) for t in script.values(func)):
+        case ast.Call(func=func, args=args) if any_of(script.values(func), Ref):
             name = library_name(script.values(func))
             if name == "torch.nn.Parameter" and args:
                 return in_order(script, args[0], depth)
@@ -238,7 +241,7 @@ def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
             known = (
                 bool(values)
                 and depth < 8
-                and all(isinstance(t, Inst) for t in script.values(owner))
+                and all_of(script.values(owner), Inst)
                 and not _is_laid_out_anew(script)
             )
             return known and all(v is not None and in_order(script, v, depth + 1) for v in values)
@@ -250,11 +253,10 @@ def _values_of(script: Script, definition: Definition) -> list[ast.expr | None]:
     which the reader has seen).
     """
     function, calls = function_around(definition.node), script.analysis(CallGraph)
-    if not definition.is_parameter or isinstance(function, ast.Module):
-        return [definition.value]
-    if getattr(function, "name", "") != "__init__" and calls.complete(function):
-        return [None]
-    return [given for _, given in calls.arguments(function, definition.name)] or [None]
+    if definition.is_parameter and getattr(function, "name", "__init__") != "__init__":
+        if calls.complete(function):  # type: ignore[arg-type]
+            return [None]
+    return calls.gives(definition) or [None]
 
 
 def _keeps_order(script: Script, expr: ast.expr, depth: int) -> bool:
@@ -366,11 +368,11 @@ def _images(
     if sites := script.calls(*DEVICE_DEFAULTS, "torch.set_default_dtype"):
         return f"{at(sites[0].node)} changes what new tensors are"
     for site in script.log.of("set_attribute"):
-        if any(o.this is thing for o in site for thing in things):
+        if any(o.this in things for o in site):
             return f"{at(site.node)} changes the dataset"
     for node in script.nodes:
         if isinstance(node, ast.Attribute) and node.attr in STORED:
-            if any(t is thing for t in script.values(node.value) for thing in things):
+            if any(t in things for t in script.values(node.value)):
                 return f"{at(node)} takes its `{node.attr}`, which may be changed there"
     readers: dict[int, ast.expr] = {}
     for loader in loaders:
@@ -399,9 +401,9 @@ def _readers(arguments: Arguments, things: list[Ext]) -> list[ast.expr] | None:
         return None
     found: list[ast.expr] = []
     for thing in given_.values:
-        if any(thing is t for t in things):
+        if thing in things:
             found.append(given_.expr)
-        elif isinstance(thing, Ext) and thing.name in (SPLIT, "torch.utils.data.Subset"):
+        elif is_named(thing, Ext, (SPLIT, "torch.utils.data.Subset")):
             if (inner := _readers(thing.args, things)) is None:
                 return None
             found += inner

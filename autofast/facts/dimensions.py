@@ -15,7 +15,17 @@ from autofast.model.script import Script
 from autofast.model.source import function_of
 from autofast.model.syntax import SEQUENCES, has_star, is_constant, is_text
 from autofast.model.tensors import SHAPE
-from autofast.model.values import Const, Num, Seq, Tensor, are_numbers, certainly, const, expand
+from autofast.model.values import (
+    Const,
+    Num,
+    Seq,
+    Tensor,
+    all_of,
+    are_numbers,
+    certainly,
+    const,
+    only,
+)
 
 SIZED = frozenset({"view", "reshape", "permute"})  # methods that are given each dimension
 SAME = frozenset(
@@ -99,7 +109,7 @@ def _possible(script: Script, expr: ast.expr, depth: int) -> frozenset[Dimension
 def _operand(script: Script, expr: ast.expr, depth: int) -> frozenset[Dimensions]:
     """The same for one side of an operation, where a number has no dimensions."""
     found = script.values(expr)
-    if found and all(isinstance(t, (Num, Const)) for t in found):
+    if certainly(found, Num, Const):
         return frozenset({Dimensions(0, 0)})
     return _possible(script, expr, depth + 1)
 
@@ -136,7 +146,7 @@ def _cut(whole: Dimensions, cut: ast.expr) -> Dimensions:
     kept = sum(isinstance(p, ast.Slice) for p in parts)
     if kept == len(parts):
         return Dimensions(max(kept, whole.least), whole.most)
-    if not new or not all(isinstance(p, (ast.Slice, ast.Constant)) for p in parts):
+    if not new or not all_of(parts, ast.Slice, ast.Constant):
         return Dimensions(new + kept)
     gone = len(parts) - new - kept
     return Dimensions(max(new + kept, whole.least + new - gone))
@@ -171,7 +181,7 @@ def _of_call(script: Script, call: ast.Call, depth: int) -> set[Dimensions]:
             if any(k.arg in ("ndmin", None) for k in call.keywords):
                 return {UNKNOWN}
             given = script.values(inner)
-            row = certainly(given, Seq) and all(are_numbers(t.any()) for t in expand(given, Seq))
+            row = certainly(given, Seq) and all(are_numbers(t.any()) for t in only(given, Seq))
             return {Dimensions(1, 1)} if row else {*_possible(script, inner, depth + 1)}
         case ast.Call(args=[inner, *_]) if name == "torch.nn.Parameter":
             return {*_possible(script, inner, depth + 1)}

@@ -23,7 +23,7 @@ from autofast.model.script import Evaluation, Script, Step
 from autofast.model.source import nodes_in, statement_of
 from autofast.model.syntax import ASSIGNMENTS, LOOPS, SIMPLE, VARIABLES, is_read, is_stored
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Inst, Method, Ref, Tensor, Thing
+from autofast.model.values import Inst, Method, Ref, Tensor, Thing, all_of, is_named, only
 from autofast.read.recover.eval_mode import switched_above
 
 
@@ -78,11 +78,11 @@ class Region:
     def add(self, script: Script, occurrence: Occurrence, site: Site, depth: int) -> None:
         """Take in one forward pass."""
         call = _outermost(occurrence, site, depth)
-        if isinstance(call, ast.Call) and not any(call is c for c in self.forwards):
+        if isinstance(call, ast.Call) and call not in self.forwards:
             self.forwards.append(call)
             if call is site.node or holds_output(script.values(call)):
                 self.outputs.append(call)
-        if occurrence.this is not None and not any(occurrence.this is t for t in self.things):
+        if occurrence.this is not None and occurrence.this not in self.things:
             self.things.append(occurrence.this)
 
 
@@ -269,7 +269,7 @@ def _names_again(statement: ast.stmt) -> bool:
     """``total = loss``."""
     match statement:
         case ast.Assign(targets=targets, value=ast.Name()):
-            return all(isinstance(t, ast.Name) for t in targets)
+            return all_of(targets, ast.Name)
     return False
 
 
@@ -377,14 +377,14 @@ def is_measured(script: Script, evaluation: Evaluation) -> bool:
 def _measured_by(script: Script, call: ast.Call) -> Iterator[Tensor]:
     """The tensors that a call takes the largest of, or compares."""
     for callee in script.values(call.func):
-        if isinstance(callee, Method) and callee.name in MEASURES:
+        if is_named(callee, Method, MEASURES):
             yield from tensors_in(frozenset({callee.this}))
-        elif isinstance(callee, Ref) and callee.name in {f"torch.{m}" for m in MEASURES}:
+        elif is_named(callee, Ref, {f"torch.{m}" for m in MEASURES}):
             yield from tensors_in(*(script.values(a) for a in call.args[:1]))
 
 
 def _seldom(occurrence: Occurrence) -> bool:
     """Inside a training loop, but not in each of its turns: there is hardly anything to gain."""
-    inner = [f for f in occurrence.stack if isinstance(f, LoopFrame)]
+    inner = only(occurrence.stack, LoopFrame)
     rest = occurrence.stack[occurrence.stack.index(inner[-1]) :] if inner else ()
     return any(isinstance(f, BranchFrame) and not f.known and is_rare(f) for f in rest)

@@ -88,7 +88,7 @@ def _is_plain(expr: ast.AST, calls: list[ast.Call]) -> bool:
     """Reading it neither changes anything nor can be changed by a forward pass; a call that moves
     along is no longer there.
     """
-    if any(expr is c for c in calls):
+    if expr in calls:
         return True
     match expr:
         case ast.Name() | ast.Constant():

@@ -17,6 +17,7 @@ from autofast.model.calls import arguments_of, is_name, short_name, unstarred
 from autofast.model.contents import opened, unwrapped
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_optimizer
+from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, enclosing, function_of, holds, parent_of
 from autofast.model.syntax import DEFS, VARIABLES, is_attribute, is_constant, is_stored, is_text
@@ -35,6 +36,7 @@ from autofast.model.values import (
     Tensor,
     Thing,
     Unknown,
+    any_of,
     certainly,
     const,
 )
@@ -136,7 +138,7 @@ def accesses(script: Script, *, strict: bool = True) -> tuple[list[Event], list[
         raise Refusal(f"{at(text)} gets at gradients by name")
     for node in script.analysis(_nodes):
         if is_attribute(node, "grad"):
-            if any(isinstance(t, (Ref, Func, Cls)) for t in script.values(node)):
+            if any_of(script.values(node), Ref, Func, Cls):
                 continue  # torch.autograd.grad
             kind = use_of(node)
             if not kind:
@@ -394,15 +396,15 @@ def _foreign(script: Script, call: ast.Call) -> Event | None:
         value = unstarred(given)
         for thing in opened(script.values(value)):
             for optimizer in script.optimizers:
-                if any(thing is t for t in optimizer.things):
-                    if any(isinstance(t, Unknown) for t in callees):
+                if thing in optimizer.things:
+                    if any_of(callees, Unknown):
                         raise Refusal(
                             f"what `{ast.unparse(call.func)}` on {at(call)} does with the optimizer is not known"
                         )
                     ids.add(id(thing))
-                elif any(
-                    m is p for m in unwrapped(thing) for q in optimizer.params for p in unwrapped(q)
-                ) or (isinstance(thing, Tensor) and thing.param == "param"):
+                elif any(m in unwrapped(q) for m in unwrapped(thing) for q in optimizer.params) or (
+                    isinstance(thing, Tensor) and thing.param == "param"
+                ):
                     ids |= {id(t) for t in optimizer.things}
     return Event("read", call, frozenset(ids)) if ids else None
 
@@ -412,7 +414,7 @@ def _is_harmless(callee: Thing) -> bool:
     if isinstance(callee, (Func, Bound, Cls, Inst, Const)):
         return True
     if isinstance(callee, Ref):
-        return callee.name.startswith(HARMLESS) or callee.name.rsplit(".", 1)[-1][:1].isupper()
+        return callee.name.startswith(HARMLESS) or last_part(callee.name)[:1].isupper()
     if isinstance(callee, Method):
         this = callee.this
         return isinstance(this, (Seq, Dict, Tensor, Const)) or (

@@ -17,7 +17,7 @@ from autofast.model.kinds import is_optimizer
 from autofast.model.script import Script, Update
 from autofast.model.source import at
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Ext, Inst, Ref, Thing, const
+from autofast.model.values import Ext, Inst, Ref, Thing, all_of, const, is_named
 from autofast.read.recover.steps import CLIPS
 from autofast.rule import Refusal
 
@@ -35,7 +35,7 @@ def zeros(script: Script) -> list[Event]:
             models = parts_of(thing)
             for optimizer in script.optimizers:
                 mine = [m for p in optimizer.params for m in unwrapped(p)]
-                if any(t is thing for t in optimizer.things):
+                if thing in optimizer.things:
                     ids |= {id(t) for t in optimizer.things if t is thing}
                 elif not is_optimizer(thing) and (not mine or any(id(m) in models for m in mine)):
                     ids |= {id(t) for t in optimizer.things}
@@ -122,7 +122,7 @@ def parameter_owners(script: Script, expr: ast.expr) -> list[Thing] | None:
         match part:
             case ast.Call(func=ast.Attribute(value=model, attr="parameters" | "named_parameters")):
                 things = script.values(model)
-                if not things or not all(isinstance(t, (Inst, Ext)) for t in things):
+                if not things or not all_of(things, Inst, Ext):
                     return None
                 found += [inner for t in things for inner in unwrapped(t)]
             case ast.Call(func=func, args=args, keywords=[]) if _only_passes(script, func):
@@ -153,4 +153,4 @@ PASSING = frozenset(f"builtins.{n}" for n in ("list", "tuple", "filter", "iter",
 def _only_passes(script: Script, func: ast.expr) -> bool:
     """Whether a function gives nothing but what it is given."""
     found = script.values(func)
-    return bool(found) and all(isinstance(t, Ref) and t.name in PASSING for t in found)
+    return bool(found) and all(is_named(t, Ref, PASSING) for t in found)

@@ -30,7 +30,7 @@ from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Backward, Script, Step
 from autofast.model.source import at, holds, nodes_in, walk
 from autofast.model.syntax import is_stored
-from autofast.model.values import Cls, Dict, Inst, Ref, Seq, Tensor, Thing, Unknown
+from autofast.model.values import Cls, Dict, Inst, Ref, Seq, Tensor, Thing, Unknown, all_of, any_of
 from autofast.rule import Refusal
 
 
@@ -90,7 +90,7 @@ def _is_called(script: Script, step: Step, model: Thing) -> bool:
         for o in site:
             mine = (
                 o.this is not None
-                and any(x is model for x in unwrapped(o.this))
+                and model in unwrapped(o.this)
                 and inside(o.stack, step.loop)
                 and o.grad == "on"
             )
@@ -113,11 +113,7 @@ def _gives_several(script: Script, step: Step) -> ast.AST | None:
     """A call of a model in the step whose result has parts, however they are put together."""
     calls = (s.node for s in step.forwards if any(inside(o.stack, step.loop) for o in s))
     return next(
-        (
-            node
-            for node in calls
-            if any(isinstance(t, (Seq, Dict, Inst)) for t in script.values(node))
-        ),
+        (node for node in calls if any_of(script.values(node), Seq, Dict, Inst)),
         None,
     )
 
@@ -166,11 +162,7 @@ def comes_late(script: Script, models: Iterable[Thing]) -> str:
     """
     wanted = {id(x): x for t in models for x in unwrapped(t)}
     mine = [m for m in script.models if id(m.thing) in wanted]
-    if (
-        not wanted
-        or any(isinstance(t, Unknown) for t in wanted.values())
-        or len(mine) < len(wanted)
-    ):
+    if not wanted or any_of(wanted.values(), Unknown) or len(mine) < len(wanted):
         return "what the optimizer updates is not known, and so whether all of it gets gradients from the first step on"
     for model in mine:
         if model.unknown or _is_foreign(model.layers):
@@ -224,10 +216,7 @@ def _fixed(script: Script, cls: ast.ClassDef, method: ast.FunctionDef, test: ast
     calls = list(nodes_in(test, ast.Call))
     setters = [n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name != "__init__"]
     changed = {n.attr for f in setters for n in nodes_in(f, ast.Attribute) if is_stored(n)}
-    library = all(
-        bool(found := script.values(n)) and all(isinstance(t, (Ref, Cls)) for t in found)
-        for n in names
-    )
+    library = all(bool(found := script.values(n)) and all_of(found, Ref, Cls) for n in names)
     return (
         library
         and all(script.values(c.func) <= ASKS and script.values(c.func) for c in calls)

@@ -18,7 +18,19 @@ from autofast.model.script import Loader, Script
 from autofast.model.source import at, first_line, parent_of
 from autofast.model.syntax import is_stored
 from autofast.model.tensors import NOT_CUDA, tensors_in
-from autofast.model.values import Bound, Cls, Const, Func, Inst, Num, Ref, Tensor, Thing, Values
+from autofast.model.values import (
+    Bound,
+    Cls,
+    Const,
+    Func,
+    Inst,
+    Num,
+    Ref,
+    Tensor,
+    Thing,
+    Values,
+    is_named,
+)
 
 MOVES = frozenset({"to", "cuda"})
 # What is said of a tensor, wherever it is.
@@ -184,7 +196,7 @@ class _Needs:
             isinstance(t, (Func, Bound, Cls))
             or (isinstance(t, Inst) and t.cls.find("forward") is not None)
             or (isinstance(t, Inst) and t.cls.find("__call__") is not None)
-            or (isinstance(t, Ref) and t.name in PASSING)
+            or is_named(t, Ref, PASSING)
             for t in callee
         )
         return "" if known else "hands on"

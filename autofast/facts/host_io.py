@@ -33,6 +33,7 @@ from autofast.model.values import (
     Tensor,
     Unknown,
     Values,
+    all_of,
     const,
 )
 
@@ -242,7 +243,7 @@ def _opened(script: Script, call: ast.Call, name: str) -> str:
     if not given:
         return "read"
     modes = [t.value for t in given if isinstance(t, Const)]
-    if len(modes) != len(given) or not all(isinstance(m, str) for m in modes):
+    if len(modes) != len(given) or not all_of(modes, str):
         return "unknown"
     writes = {any(c in m for c in "wax+") for m in modes}
     if name == "h5py.File" and True in writes:

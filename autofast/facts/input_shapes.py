@@ -13,7 +13,7 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import stored_in
 from autofast.model.calls import is_method, is_name, names_in, short_name
 from autofast.model.events import CallFrame, inside
-from autofast.model.names import COLLATES
+from autofast.model.names import COLLATES, last_part
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import at, holds, nodes_in
 from autofast.model.syntax import SEQUENCES
@@ -33,6 +33,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    certainly,
     const,
     ordered,
 )
@@ -250,8 +251,7 @@ def _of_one_each(script: Script, made: Sequence[ast.AST], own: Container[str]) -
     """
     others = [n for part in made for n in nodes_in(part, ast.Name) if n.id not in own]
     return all(
-        found and all(isinstance(t, (Ref, Module, Func, Cls, Const)) for t in found)
-        for found in map(script.values, others)
+        certainly(found, Ref, Module, Func, Cls, Const) for found in map(script.values, others)
     )
 
 
@@ -278,7 +278,7 @@ def one_size(dataset: Dataset) -> bool:
         return True
     if isinstance(thing, Ext):
         sizes = _sizes(frozenset(t for g in thing.args.every for t in g.values))
-        in_memory = thing.name.rsplit(".", 1)[-1] in IN_MEMORY_LIBRARY
+        in_memory = last_part(thing.name) in IN_MEMORY_LIBRARY
         return bool(sizes or in_memory) and False not in sizes
     if isinstance(thing, Inst):
         given = frozenset(t for values in thing.attrs.values() for t in values)
@@ -327,7 +327,7 @@ def _word(step: Thing) -> bool | None:
         return False
     if not isinstance(step, Ext):
         return None
-    short = step.name.rsplit(".", 1)[-1]
+    short = last_part(step.name)
     if short in CROPS:
         return True
     # Resize(256) keeps the ratio of the sides: only a pair fixes both.

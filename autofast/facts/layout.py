@@ -14,10 +14,10 @@ from autofast.facts.precision.code import Code
 from autofast.facts.precision.foreign import custom_function, handed_out
 from autofast.model import names
 from autofast.model.calls import is_method
-from autofast.model.names import TIMM, VISION
+from autofast.model.names import TIMM, VISION, last_part
 from autofast.model.script import Model, Script
 from autofast.model.source import ancestors, at, nodes_in
-from autofast.model.values import Ext, Inst, Tensor, Thing, Unknown, const
+from autofast.model.values import Ext, Inst, Tensor, Thing, Unknown, any_of, const
 from autofast.ops.families import OF_SEQUENCES
 
 CONVOLUTIONS = frozenset({"Conv2d", "ConvTranspose2d", "LazyConv2d"})
@@ -112,7 +112,7 @@ def against(script: Script, model: Model, code: Code) -> str:
                 given = occurrence.args.positional[0].values
             else:
                 given = frozenset()
-            if any(isinstance(t, Inst) for t in given):
+            if any_of(given, Inst):
                 return f"its input on {at(site.node)} is no plain tensor"
     return ""
 
@@ -172,7 +172,7 @@ def _starts_flat(script: Script, thing: Thing, seen: set[int]) -> bool:
         return False
     seen.add(id(thing))
     if isinstance(thing, Ext):
-        short = thing.name.rsplit(".", 1)[-1]
+        short = last_part(thing.name)
         if thing.name.startswith(VISION) or names.is_of_model_library(thing.name):
             return True
         if short == "Sequential":
@@ -210,7 +210,7 @@ def _starts_flat(script: Script, thing: Thing, seen: set[int]) -> bool:
 
 def _is_flat(thing: Thing) -> bool:
     """A layer that wants four dimensions."""
-    short = thing.name.rsplit(".", 1)[-1] if isinstance(thing, Ext) else ""
+    short = last_part(thing.name) if isinstance(thing, Ext) else ""
     return (
         isinstance(thing, Ext)
         and thing.name.startswith("torch.nn.")

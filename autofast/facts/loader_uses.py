@@ -10,7 +10,7 @@ from collections.abc import Callable
 from autofast.flow.usage import Act, Usage, usage_of
 from autofast.flow.valueflow import expressions
 from autofast.model.script import Loader, Script
-from autofast.model.values import Bound, Cls, Ext, Func, Inst, Ref, Values
+from autofast.model.values import Bound, Cls, Ext, Func, Inst, Ref, Values, is_named
 
 # Functions that go through a loader, ask how long it is, or which object it is.
 ITERATING = frozenset(f"builtins.{n}" for n in ("enumerate", "iter", "len", "next", "zip"))
@@ -23,7 +23,7 @@ KEEPING |= {"itertools.cycle"}
 
 def uses(script: Script, loader: Loader) -> list[Usage]:
     """Where something of a loader is asked for, and then where it is an argument."""
-    return _asked_or_given(script, lambda found: any(t is x for t in found for x in loader.things))
+    return _asked_or_given(script, lambda found: any(t in loader.things for t in found))
 
 
 def uses_of_iterators(script: Script, loader: Loader) -> list[Usage]:
@@ -33,7 +33,7 @@ def uses_of_iterators(script: Script, loader: Loader) -> list[Usage]:
         lambda found: any(
             x in t.attrs.get("over", ())
             for t in found
-            if isinstance(t, Ext) and t.name == "builtins.iter"
+            if is_named(t, Ext, "builtins.iter")
             for x in loader.things
         ),
     )
@@ -50,6 +50,5 @@ def is_known(script: Script, call: ast.Call, functions: frozenset[str]) -> bool:
     """
     callee = script.values(call.func)
     return bool(callee) and all(
-        isinstance(t, (Func, Bound, Cls, Inst)) or (isinstance(t, Ref) and t.name in functions)
-        for t in callee
+        isinstance(t, (Func, Bound, Cls, Inst)) or is_named(t, Ref, functions) for t in callee
     )

@@ -32,7 +32,9 @@ from autofast.model.values import (
     Tensor,
     Thing,
     Values,
+    all_of,
     const,
+    is_named,
     ordered,
 )
 from autofast.read.library.frameworks import is_lightning
@@ -142,12 +144,12 @@ def own_order(loader: Loader) -> str:
     """What decides which items come next, where that is not torch's own and may look at what the
     training does; empty where it is.
     """
-    if not all(isinstance(t, Ext) for t in loader.things) or loader.args.open:
+    if not all_of(loader.things, Ext) or loader.args.open:
         return "the loader is of a class of its own, or its arguments are not all known"
     for name in ("sampler", "batch_sampler"):
         argument = given(loader, name)
         for thing in argument.values if argument is not None else ():
-            known = isinstance(thing, Ext) and thing.name in SAMPLERS | OF_RANKS
+            known = is_named(thing, Ext, SAMPLERS | OF_RANKS)
             if thing != Const(None) and not known:
                 return f"the loader has a {name} of its own"
     return ""
@@ -218,7 +220,7 @@ def managed(script: Script, loader: Loader) -> bool:
             name = getattr(occurrence.this, "name", "")
             if occurrence.args is not None and name.startswith(("accelerate.", "lightning.")):
                 every = (t for g in occurrence.args.every for t in opened(g.values))
-                if any(t is x for t in every for x in loader.things):
+                if any(t in loader.things for t in every):
                     return True
     return False
 
@@ -240,7 +242,7 @@ def _fitted(script: Script, loader: Loader) -> Iterator[tuple[str, Ext]]:
                 continue
             for purpose, (names, n) in FITTED.items():
                 given = [t for name in names for t in opened(args.get(n, name))]
-                of_it = any(t is x for t in given for x in loader.things)
+                of_it = any(t in loader.things for t in given)
                 if of_it and trainer.name.startswith("lightning."):
                     yield purpose, trainer
 
@@ -310,13 +312,11 @@ def first_use(script: Script, loader: Loader) -> int:
 
 def _restarts(script: Script, loader: Loader) -> Iterator[Occurrence]:
     for site in script.calls("builtins.iter"):
-        if isinstance(parent := parent_of(site.node), ast.Call) and any(
-            a is site.node for a in parent.args
-        ):
+        if isinstance(parent := parent_of(site.node), ast.Call) and site.node in parent.args:
             continue  # next(iter(loader)): that is not an epoch
         for occurrence in site:
             if occurrence.args is not None and any(
-                t is x for t in occurrence.args.get(0, "object") for x in loader.things
+                t in loader.things for t in occurrence.args.get(0, "object")
             ):
                 yield occurrence
 
@@ -327,8 +327,7 @@ def _in_loop(stack: Stack) -> bool:
 
 def _is_iter(script: Script, expr: ast.expr) -> bool:
     return isinstance(expr, ast.Call) and any(
-        (isinstance(t, Ref) and t.name in ("builtins.iter", "builtins.enumerate"))
-        or (isinstance(t, Method) and t.name == "__iter__")
+        is_named(t, Ref, ("builtins.iter", "builtins.enumerate")) or is_named(t, Method, "__iter__")
         for t in script.values(expr.func)
     )
 

@@ -19,7 +19,17 @@ from autofast.flow.usage import Act, Usage, is_identity, usage_of
 from autofast.model.script import Script
 from autofast.model.source import function_of, live, nodes_in, parent_of, within
 from autofast.model.syntax import FUNCTIONS, is_attribute
-from autofast.model.values import Inst, Method, Tensor, Unknown, certainly, library_name
+from autofast.model.values import (
+    Inst,
+    Method,
+    Tensor,
+    Unknown,
+    all_of,
+    any_of,
+    certainly,
+    library_name,
+    only,
+)
 
 ONE = SAME - {"chunk", "split", "unbind"}  # what gives one tensor
 SIZES = SHAPE - {"grad", "requires_grad"}  # what a copy has, too
@@ -40,7 +50,7 @@ def runs_here(loop: Over) -> bool:
     """Whether it runs where it stands, as a whole, and no other code in between."""
     lazy = isinstance(loop, ast.GeneratorExp) and not isinstance(parent_of(loop), ast.Call)
     between = (*FUNCTIONS, ast.ClassDef, ast.Yield, ast.YieldFrom, ast.Await)
-    return not lazy and not any(isinstance(n, between) for n in live(loop))
+    return not lazy and not any_of(live(loop), between)
 
 
 class LookedAt:
@@ -133,14 +143,14 @@ class LookedAt:
             case ast.Attribute():
                 return self._asked(use, names)
             case ast.Compare() | ast.BinOp() | ast.UnaryOp():
-                parts = [p for p in ast.iter_child_nodes(node) if isinstance(p, ast.expr)]
+                parts = only(ast.iter_child_nodes(node), ast.expr)
                 known = not any(isinstance(t, Unknown) for p in parts for t in script.values(p))
                 signs = [
                     n
                     for n in ast.iter_child_nodes(node)
                     if isinstance(n, (ast.operator, ast.cmpop))
                 ]
-                return is_identity(node) or (known and all(isinstance(n, ALIKE) for n in signs))
+                return is_identity(node) or (known and all_of(signs, ALIKE))
             case ast.FormattedValue():  # a format is an error for more than one number
                 self._reads |= names
                 return node.format_spec is not None or _is_number(script, use.expr)
@@ -196,13 +206,13 @@ class LookedAt:
         self._reads |= names if bound or not there else set()
         if there and not bound:
             self._join(*names, *self._names(node.value))
-        return not any(isinstance(t, Inst) for t in self.script.values(node.value))
+        return not any_of(self.script.values(node.value), Inst)
 
     def _bound(self, targets: list[ast.expr], names: set[str]) -> bool:
         bound = [n for t in targets for n in nodes_in(t, ast.Name)]
         self._join(*names, *(n.id for n in bound))
         parts = [n for t in targets for n in ast.walk(t)]
-        plain = not any(isinstance(n, (ast.Subscript, ast.Attribute)) for n in parts)
+        plain = not any_of(parts, ast.Subscript, ast.Attribute)
         return plain and all(_stays_inside(self.script, n, self.loop) for n in bound)
 
 
@@ -228,7 +238,7 @@ def _gone_over(script: Script, first: ast.expr) -> Iterator[ast.expr]:
     if script.is_call(first, *PASSING):
         for given in first.args:
             yield from _gone_over(script, given)
-    elif any(isinstance(t, Tensor) for t in script.values(first)):
+    elif any_of(script.values(first), Tensor):
         yield first
 
 

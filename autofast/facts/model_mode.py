@@ -124,7 +124,7 @@ def _may_be_returned(value: ast.expr, training: bool) -> bool:
             return True
         if isinstance(outer, (ast.If, ast.IfExp)) and not within(inner, outer.test):
             body = outer.body if isinstance(outer.body, list) else [outer.body]
-            if any(inner is s for s in body) not in _truths(outer.test, training):
+            if (inner in body) not in _truths(outer.test, training):
                 return False
         if isinstance(inner, ast.stmt):
             above = block_of(inner)

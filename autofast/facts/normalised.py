@@ -15,7 +15,7 @@ from autofast.model.calls import is_name
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, nodes_in, outwards, parent_of, within
 from autofast.model.syntax import SEQUENCES, is_operation, is_stored
-from autofast.model.values import Const, Ext, Inst, Thing, Unknown, Values
+from autofast.model.values import Const, Ext, Inst, Thing, Unknown, Values, is_named
 from autofast.read.library.module_parts import SEQUENTIAL, is_container, parts
 
 LAYERS = frozenset(f"torch.nn.Conv{kind}{d}d" for kind in ("", "Transpose") for d in (1, 2, 3))
@@ -35,7 +35,7 @@ def normalised(script: Script) -> dict[int, list[Ext]]:
     things = [t for m in script.models for t in parts_of(m.thing).values()]
     alone = script.analysis(_Uses)
     for thing in {id(t): t for t in things}.values():
-        if isinstance(thing, Ext) and thing.name in LAYERS and isinstance(thing.node, ast.Call):
+        if is_named(thing, Ext, LAYERS) and isinstance(thing.node, ast.Call):
             found[id(thing.node)].append(thing)
     return {key: made for key, made in found.items() if all(alone.are_normalised(t) for t in made)}
 
@@ -67,7 +67,7 @@ def in_other_ways(script: Script) -> str:
             kept = site.kind == ".eval" or (
                 o.args is not None and o.args.get(0, "mode") <= {Const(False)} != set()
             )
-            if isinstance(o.this, Ext) and o.this.name in NORMS and kept:
+            if is_named(o.this, Ext, NORMS) and kept:
                 return f"{at(site.node)} keeps a normalisation from taking the mean of a batch"
     for site in script.methods("register_forward_hook", "register_forward_pre_hook"):
         return f"{at(site.node)} sets a hook, which may look at what a layer gives"
@@ -141,7 +141,7 @@ class _Uses:
             if isinstance(thing, (Inst, Ext)) and is_container(thing):
                 self._container(thing)
         for node, layer in calls:
-            if isinstance(layer, Ext) and layer.name in LAYERS:
+            if is_named(layer, Ext, LAYERS):
                 self._count(layer, isinstance(node, ast.expr) and self._goes(node))
 
     def are_normalised(self, layer: Ext) -> bool:
@@ -227,4 +227,4 @@ class _Uses:
 
 
 def _are_norms(found: Values) -> bool:
-    return bool(found) and all(isinstance(t, Ext) and t.name in NORMS for t in found)
+    return bool(found) and all(is_named(t, Ext, NORMS) for t in found)

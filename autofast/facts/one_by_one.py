@@ -14,7 +14,7 @@ from autofast.model.contents import opened
 from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import nodes_in, walk
-from autofast.model.values import Ref, Tensor, Unknown
+from autofast.model.values import Ref, Tensor, Unknown, any_of, is_named
 
 LOOPS = (ast.For, ast.ListComp, ast.GeneratorExp, ast.SetComp)
 CHANGES = frozenset(
@@ -91,7 +91,7 @@ def _work(script: Script, loop: ast.AST, names: set[str]) -> tuple[str, ast.AST]
             case ast.Call(func=ast.Attribute(value=of, attr="norm")) if _mentions(of, names):
                 return NORM, node
             case ast.Call(func=func, args=[of, *_]) if _mentions(of, names):
-                if any(isinstance(t, Ref) and t.name in NORMS for t in script.values(func)):
+                if any(is_named(t, Ref, NORMS) for t in script.values(func)):
                     return NORM, node
     return "", loop
 
@@ -99,7 +99,7 @@ def _work(script: Script, loop: ast.AST, names: set[str]) -> tuple[str, ast.AST]
 def _computes(script: Script, value: ast.expr) -> bool:
     """A sum, a product, or what a function makes of tensors."""
     sums = isinstance(value, ast.BinOp) or (isinstance(value, ast.Call) and len(value.args) > 1)
-    return sums and any(isinstance(t, (Tensor, Unknown)) for t in script.values(value))
+    return sums and any_of(script.values(value), Tensor, Unknown)
 
 
 def _mentions(expr: ast.AST, names: set[str]) -> bool:

@@ -17,7 +17,18 @@ from autofast.model.kinds import is_module
 from autofast.model.script import Script
 from autofast.model.source import source_of
 from autofast.model.syntax import is_attribute
-from autofast.model.values import Arguments, Const, Dict, Ext, Given, Inst, Seq, Thing, Values
+from autofast.model.values import (
+    Arguments,
+    Const,
+    Dict,
+    Ext,
+    Given,
+    Inst,
+    Seq,
+    Thing,
+    Values,
+    any_of,
+)
 
 GIVES = ("parameters", "named_parameters")
 PLAIN = ("data", "detach")  # what gives the same memory, without a gradient
@@ -179,7 +190,7 @@ def _same_given(a: Given, b: Given, depth: int) -> bool:
     """The same constant or module, or the same words in one file."""
     if _same(a.values, b.values, depth):
         return True
-    if a.expr is None or b.expr is None or any(isinstance(t, Dict) for t in opened(a.values)):
+    if a.expr is None or b.expr is None or any_of(opened(a.values), Dict):
         return False
     words = ast.unparse(a.expr) == ast.unparse(b.expr)
     return words and source_of(a.expr) is source_of(b.expr) and a.values == b.values

@@ -18,7 +18,7 @@ from autofast.model.calls import arguments_of, is_method, is_name, short_name
 from autofast.model.script import Script
 from autofast.model.source import function_of, nodes_in, statement_of, within
 from autofast.model.syntax import ASSIGNMENTS, FUNCTIONS, IDENTITY, LOOPS, is_stored
-from autofast.model.values import Const, Method, Num, Tensor, Unknown
+from autofast.model.values import Const, Method, Num, Tensor, Unknown, any_of
 
 BACKWARDS = frozenset({"backward", "manual_backward", "grad"})
 HARMLESS = frozenset(  # methods of something unknown that only show or keep what they are given
@@ -86,12 +86,12 @@ def _added(node: ast.stmt) -> Kept | None:
                     return Kept(node, target, value)
         case ast.Expr(
             value=ast.Call(
-                func=ast.Attribute(value=ast.Name() | ast.Attribute() as target, attr="append"),
-                args=[value],
-                keywords=[],
+                func=ast.Attribute(value=list_, attr="append"), args=[value], keywords=[]
             )
         ):
-            return Kept(node, target, value)
+            held = list_.value if isinstance(list_, ast.Subscript) else list_
+            if isinstance(held, (ast.Name, ast.Attribute)):  # also `history["loss"].append(v)`
+                return Kept(node, held, value)
     return None
 
 
@@ -123,10 +123,9 @@ def _is_gone_through_before(script: Script, kept: Kept) -> bool:
 def _outlives(script: Script, kept: Kept, loop: Loop, functions: Sequence[ast.AST]) -> bool:
     """Whether what is added is still there in the next step: no step sets the sum anew."""
     if isinstance(kept.target, ast.Attribute):
-        codes: list[ast.AST] = [loop, *functions]
         others = (
             n
-            for code in codes
+            for code in (loop, *functions)
             for n in nodes_in(code, ast.Attribute)
             if n.attr == kept.target.attr and is_stored(n)
         )
@@ -169,8 +168,7 @@ def _told_apart(script: Script) -> Iterator[ast.expr]:
                 sides = [left, *others]
                 for op, one, other in zip(ops, sides, sides[1:], strict=False):
                     if isinstance(op, (ast.In, ast.NotIn)) or (
-                        isinstance(op, IDENTITY)
-                        and not any(isinstance(e, ast.Constant) for e in (one, other))
+                        isinstance(op, IDENTITY) and not any_of((one, other), ast.Constant)
                     ):
                         yield from (one, other)
             case ast.Call(func=ast.Name(id="id" | "hash"), args=args):

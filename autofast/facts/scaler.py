@@ -19,6 +19,7 @@ from autofast.flow.graph import Function
 from autofast.flow.typestate import Events, Protocol, follow
 from autofast.model.events import CallFrame
 from autofast.model.script import Script
+from autofast.model.several import all_of
 from autofast.model.source import parent_of
 from autofast.model.syntax import IDENTITY
 
@@ -178,4 +179,4 @@ def _after(kind: str, s: State) -> State:
 def is_none_test(node: ast.AST) -> bool:
     """``node`` is only asked whether it is None."""
     parent = parent_of(node)
-    return isinstance(parent, ast.Compare) and all(isinstance(op, IDENTITY) for op in parent.ops)
+    return isinstance(parent, ast.Compare) and all_of(parent.ops, IDENTITY)

@@ -12,7 +12,7 @@ from autofast.flow.imports import bindings
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, source_of
 from autofast.model.syntax import DEFS
-from autofast.model.values import Ext, Method, Ref, Thing, Unknown
+from autofast.model.values import Ext, Method, Ref, Thing, Unknown, any_of
 
 LAUNCHING = frozenset(("horovod", "ray", "submitit"))
 SENDING = LAUNCHING | {"dask", "ignite", "joblib", "pyspark", "sparkdl"}
@@ -39,7 +39,7 @@ def _sent(script: Script) -> Iterator[tuple[Function, ast.AST]]:
     launches = _launches(script)
     for call in script.entry.each(ast.Call):
         called = script.called(call)
-        own = launches and not any(isinstance(t, (Ext, Ref)) for t in called)
+        own = launches and not any_of(called, Ext, Ref)
         if own or any(map(_sends, called)):
             for given in (*call.args, *(k.value for k in call.keywords)):
                 yield from ((c.function, call) for t in script.values(given) for c in code_of(t))

@@ -5,12 +5,12 @@ changed there is advice, with file and line; the reader follows those that the s
 
 from __future__ import annotations
 
-from autofast.model.values import Arguments, Dict, Setting, Values
+from autofast.model.values import Arguments, Dict, Setting, Values, only
 
 
 def setting(values: Values) -> Setting | None:
     """The one setting that an argument is by default; None where it may be anything else."""
-    found = [t for t in values if isinstance(t, Setting)]
+    found = only(values, Setting)
     return found[0] if len(found) == len(values) == 1 else None
 
 

@@ -13,7 +13,7 @@ from autofast.flow.scopes import own_nodes
 from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of, statement_of
-from autofast.model.values import Ext, Ref
+from autofast.model.values import Ext, Ref, any_of, is_named
 
 METHODS = frozenset({"view", "view_as", "reshape", "reshape_as", "flatten", "ravel", "contiguous"})
 FUNCTIONS = frozenset({"torch.flatten", "torch.reshape", "torch.ravel"})
@@ -22,15 +22,11 @@ FUNCTIONS = frozenset({"torch.flatten", "torch.reshape", "torch.ravel"})
 def is_reshaping(script: Script, node: ast.AST) -> ast.expr | None:
     """What is given another shape by this call, perhaps without a copy."""
     if is_method(node) and node.func.attr in METHODS:
-        if not any(isinstance(t, Ref) for t in script.values(node.func.value)):
+        if not any_of(script.values(node.func.value), Ref):
             return node.func.value
     if isinstance(node, ast.Call) and node.args:
         callee = script.values(node.func)
-        if any(
-            (isinstance(t, Ref) and t.name in FUNCTIONS)
-            or (isinstance(t, Ext) and t.name == "torch.nn.Flatten")
-            for t in callee
-        ):
+        if any(is_named(t, Ref, FUNCTIONS) or is_named(t, Ext, "torch.nn.Flatten") for t in callee):
             return node.args[0]
     return None
 
@@ -81,7 +77,7 @@ def written_through(script: Script, call: ast.Call, base: ast.expr) -> str:
 def _is_written(memory: Memory, node: ast.expr, parent: ast.AST | None) -> bool:
     """Whether the value of ``node`` is written to at once."""
     outer = parent_of(parent) if isinstance(parent, ast.keyword) else parent
-    return outer is not None and any(e is node for e in memory.written(outer))
+    return outer is not None and node in memory.written(outer)
 
 
 def _bound(script: Script, value: ast.expr) -> set[str]:

@@ -16,7 +16,18 @@ from autofast.model.contents import opened
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of, statement_of
 from autofast.model.syntax import is_attribute
-from autofast.model.values import Cls, Dict, Method, Seq, Tensor, Thing, library_names
+from autofast.model.values import (
+    Cls,
+    Dict,
+    Method,
+    Seq,
+    Tensor,
+    Thing,
+    all_of,
+    any_of,
+    is_named,
+    library_names,
+)
 from autofast.ops import is_in_place, is_view
 from autofast.rule import Refusal
 
@@ -203,12 +214,12 @@ class Uses:
         if found and len(names) == len(found):
             if names <= ABOUT_TOO or (id(call) in self.mine and all(map(is_view, names))):
                 return False
-        if any(isinstance(t, Cls) for t in found):
+        if any_of(found, Cls):
             raise Refusal(f"{at(call)} puts what the sigmoid gives into an object")
         methods = {t.name for t in found if isinstance(t, Method)}
-        if methods and methods <= LIKE and all(isinstance(t, Method) for t in found):
+        if methods and methods <= LIKE and all_of(found, Method):
             return False
-        adds = [t.this for t in found if isinstance(t, Method) and t.name in ADDERS]
+        adds = [t.this for t in found if is_named(t, Method, ADDERS)]
         if adds and len(adds) == len(found):
             self.gathered |= {id(t) for t in adds if isinstance(t, Seq)}
             return True
@@ -225,9 +236,9 @@ class Uses:
         match target:
             case ast.Subscript(value=into):
                 found = self.script.values(into)
-                if any(isinstance(t, Seq) for t in found):
+                if any_of(found, Seq):
                     raise Refusal(f"{at(target)} puts what the sigmoid gives into a list")
-                return not found or not all(isinstance(t, Dict) for t in found)
+                return not found or not all_of(found, Dict)
         return False
 
     def _returned(self, node: ast.Return) -> None:

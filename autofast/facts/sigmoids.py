@@ -15,11 +15,11 @@ from autofast.flow.callgraph import CallGraph
 from autofast.model.calls import arguments_of, call_of, is_name, keyword_of, short_name
 from autofast.model.contents import opened, wrapped
 from autofast.model.kinds import is_module
-from autofast.model.names import WRAPPERS
+from autofast.model.names import WRAPPERS, last_part
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, parent_of
 from autofast.model.syntax import is_attribute, is_read
-from autofast.model.values import Ext, Inst, Method, Ref, Tensor, Thing, Unknown
+from autofast.model.values import Ext, Inst, Method, Ref, Tensor, Thing, Unknown, is_named, only
 from autofast.read.library.module_parts import SEQUENTIAL, is_container, parts
 from autofast.rule import Refusal
 
@@ -38,8 +38,8 @@ class Group:
 
     Attributes:
         losses: the calls of the losses, each with what it is given.
-        made: the calls that make loss objects (``nn.BCELoss()``). sigmoids: calls of a sigmoid, or
-            calls that make a layer.
+        made: the calls that make loss objects (``nn.BCELoss()``).
+        sigmoids: calls of a sigmoid, or calls that make a layer.
         reads: the expressions that are to be probabilities where they stand.
         refusal: why nothing can be done.
     """
@@ -52,12 +52,12 @@ class Group:
 
     @property
     def calls(self) -> list[ast.Call]:
-        return [s for s in self.sigmoids if isinstance(s, ast.Call)]
+        return only(self.sigmoids, ast.Call)
 
     @property
     def written(self) -> list[ast.Call]:
         """Where the losses are named: where they are made, else where they are computed."""
-        made = [m for m in self.made if isinstance(m, ast.Call)]
+        made = only(self.made, ast.Call)
         return made or [loss for loss, _ in self.losses]
 
 
@@ -110,7 +110,7 @@ def taken_by(sigmoid: ast.Call) -> ast.expr | None:
 
 
 def makes_layer(script: Script, call: ast.Call) -> bool:
-    return any(isinstance(t, Ext) and t.name == LAYER for t in script.values(call))
+    return any(is_named(t, Ext, LAYER) for t in script.values(call))
 
 
 def idle_layers(script: Script, gone: list[ast.Call]) -> Iterator[ast.stmt]:
@@ -159,7 +159,7 @@ class _Proof:
     def _loss(self, loss: ast.Call, given: ast.expr | None) -> None:
         name = "binary cross entropy"
         for thing in self.script.values(loss.func):
-            name = banned(thing).rsplit(".", 1)[-1] or name
+            name = last_part(banned(thing)) or name
         for thing in self.script.values(loss.func):
             if not banned(thing):
                 raise Refusal(f"which loss {at(loss)} computes is chosen when the script runs")
@@ -183,7 +183,7 @@ class _Proof:
             raise Refusal(f"the loss is made under another name on {at(made)}")
         for node in self.script.nodes:
             for thing in self.script.values(node):  # none but of expressions
-                if isinstance(thing, Ref) and thing.name == LOSS and call_of(node) is None:
+                if is_named(thing, Ref, LOSS) and call_of(node) is None:
                     if not isinstance(parent_of(node), ast.Attribute):
                         raise Refusal(f"{at(node)} names the class of the loss")
                 if not isinstance(thing, Ext) or thing.node is not made:
@@ -210,9 +210,9 @@ class _Proof:
             self._layers(place)
             return
         for thing in self.script.values(place.func):
-            plain = isinstance(thing, Ref) and thing.name in FUNCTIONS
-            method = isinstance(thing, Method) and thing.name == "sigmoid"
-            if not plain and not method and not (isinstance(thing, Ext) and thing.name == LAYER):
+            plain = is_named(thing, Ref, FUNCTIONS)
+            method = is_named(thing, Method, "sigmoid")
+            if not plain and not method and not is_named(thing, Ext, LAYER):
                 raise Refusal(f"what {at(place)} calls is not always a sigmoid")
         if taken_by(place) is None:
             raise Refusal(f"what goes into the sigmoid on {at(place)} does not stand there")

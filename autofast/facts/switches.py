@@ -35,7 +35,7 @@ from autofast.model.events import (
 from autofast.model.script import Script
 from autofast.model.source import function_of, is_elif, live, nodes_in, parent_of
 from autofast.model.syntax import DEFS, LOOPS, VARIABLES
-from autofast.model.values import Arg, Const, Setting
+from autofast.model.values import Arg, Const, Setting, certainly, only
 from autofast.read.library.frameworks import batch_at
 
 Branch = tuple[int, bool]
@@ -159,8 +159,8 @@ def _batch_loops(script: Script) -> list[ast.AST]:
     for evaluation in script.evaluations:
         for site in evaluation.forwards:
             for o in site:
-                loops = [f for f in o.stack if isinstance(f, LoopFrame)]
-                free = [f for f in _outside_of_models(o.stack) if isinstance(f, LoopFrame)]
+                loops = only(o.stack, LoopFrame)
+                free = only(_outside_of_models(o.stack), LoopFrame)
                 over = [f for f in loops if f.loaders] or free[-1:]  # batches, users, a range
                 ways += [(o.stack, f.node) for f in over]
     mine: dict[int, ast.AST] = {id(loop): loop for _, loop in ways if isinstance(loop, LOOPS)}
@@ -194,7 +194,7 @@ def goes_by_batch(script: Script, loop: ast.AST) -> bool:
     sites = [b.site for s in script.steps if s.loop is loop for b in s.backwards]
     sites += [f for e in script.evaluations for f in e.forwards]
     for o in (o for site in sites for o in site if inside(o.stack, loop)):
-        around = [f for f in o.stack if isinstance(f, LoopFrame)]
+        around = only(o.stack, LoopFrame)
         if any(f.node is loop for f in around):
             here = next(n for n, f in enumerate(around) if f.node is loop)
         else:
@@ -261,7 +261,7 @@ def is_settled(script: Script, node: ast.AST) -> bool:
     what kind of thing something is.
     """
     parts = list(nodes_in(getattr(node, "test", node), ast.expr))
-    kinds = [n for n in parts if isinstance(n, ast.Call)]
+    kinds = only(parts, ast.Call)
     if any({getattr(t, "name", "") for t in script.values(n.func)} - KINDS for n in kinds):
         return False
     if kinds:
@@ -269,9 +269,7 @@ def is_settled(script: Script, node: ast.AST) -> bool:
     read = [n for n in parts if isinstance(n, VARIABLES)]
     leaves = [n for n in read if not isinstance(parent_of(n), ast.Attribute)]
     found = [script.values(n) for n in leaves]
-    return bool(found) and all(
-        v and all(isinstance(t, (Arg, Const, Setting)) for t in v) for v in found
-    )
+    return bool(found) and all(certainly(v, Arg, Const, Setting) for v in found)
 
 
 def whole_statement(node: ast.AST) -> ast.stmt | None:

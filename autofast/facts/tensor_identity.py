@@ -28,8 +28,10 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_of,
     certainly,
     const,
+    is_named,
     library_names,
 )
 from autofast.ops import is_in_place, may_share, op, reshapes
@@ -134,7 +136,7 @@ class Plainness:
                 return True
             case ast.Subscript(value=value):
                 return value is use
-            case ast.Call(func=func, args=args) if any(a is use for a in args):
+            case ast.Call(func=func, args=args) if use in args:
                 called = self.script.values(func)
                 return bool(called) and all(self._keeps_nothing(t) for t in called)
         return False
@@ -210,7 +212,7 @@ class Plainness:
 
     def _is_stacked(self, expr: ast.expr) -> bool:
         called = self.script.called(expr)
-        return bool(called) and all(isinstance(t, Ref) and t.name in STACKS for t in called)
+        return bool(called) and all(is_named(t, Ref, STACKS) for t in called)
 
     def _is_given_new(self, name: ast.Name) -> bool:
         statement = parent_of(name)
@@ -286,7 +288,7 @@ class Plainness:
 
     def _is_number(self, expr: ast.expr) -> bool:
         found = self.script.values(expr)
-        return bool(found) and not any(isinstance(t, (Tensor, Unknown, Seq)) for t in found)
+        return bool(found) and not any_of(found, Tensor, Unknown, Seq)
 
     def _are_tensors(self, expr: ast.expr) -> bool:
         return certainly(self.script.values(expr), Tensor)
@@ -396,7 +398,7 @@ class Plainness:
             return node.value if self._stored_has_graph(node) else None
         if isinstance(node, ast.AugAssign) and not isinstance(node.target, ast.Subscript):
             return node.target if self._has_graph(self.script.values(node.value)) else None
-        if isinstance(node, ast.Compare) and any(isinstance(op, IDENTITY) for op in node.ops):
+        if isinstance(node, ast.Compare) and any_of(node.ops, IDENTITY):
             both = all(self._may_be_tensor(side) for side in (node.left, *node.comparators))
             return node.left if both else None
         return None

@@ -8,9 +8,24 @@ from collections.abc import Iterator
 from autofast.flow.scopes import parameters
 from autofast.model.calls import is_name, names_in
 from autofast.model.kinds import is_module
+from autofast.model.names import last_part
 from autofast.model.source import at, children, holds, nodes_in, walk
 from autofast.model.syntax import is_stored
-from autofast.model.values import Const, Dict, Ext, Func, Inst, Seq, Tensor, Thing, Unknown
+from autofast.model.values import (
+    Const,
+    Dict,
+    Ext,
+    Func,
+    Inst,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    all_of,
+    any_of,
+    is_named,
+    only,
+)
 from autofast.read.library.module_parts import MORE
 from autofast.rule import Refusal
 
@@ -45,17 +60,15 @@ def parameters_of(module: Thing) -> Iterator[tuple[Key, str]]:
         if isinstance(part, (Seq, Dict)):
             todo.extend(part.any())
         elif isinstance(part, Inst) and is_module(part):
-            if "?" in part.cls.external or any(
-                n.rsplit(".", 1)[-1] in HOLDERS for n in part.cls.external
-            ):
+            if "?" in part.cls.external or any(last_part(n) in HOLDERS for n in part.cls.external):
                 raise Refusal(f"what parameters {part.cls.node.name} has is not known")
-            if any(isinstance(t, Unknown) for t in part.attrs.get(MORE, ())):
+            if any_of(part.attrs.get(MORE, ()), Unknown):
                 raise Refusal(f"what parameters {part.cls.node.name} has is not known")
             for name, found in part.attrs.items():
                 if any(isinstance(t, Tensor) and t.param == "param" for t in found):
                     yield (id(part), name), f"{part.cls.node.name}.{name}"
                 todo.extend(t for t in found if is_module(t) or isinstance(t, (Seq, Dict)))
-        elif isinstance(part, Ext) and part.name in CONTAINERS:
+        elif is_named(part, Ext, CONTAINERS):
             if part.args.loose is None:
                 todo.extend(_held(part))
             else:
@@ -65,7 +78,7 @@ def parameters_of(module: Thing) -> Iterator[tuple[Key, str]]:
                     for key, name in parameters_of(held)
                 )
         elif isinstance(part, Ext) and is_module(part):
-            short = part.name.rsplit(".", 1)[-1]
+            short = last_part(part.name)
             if short not in HOLDERS | WITHOUT or not part.name.startswith("torch.nn."):
                 raise Refusal(f"which parameters {short} uses in each step is not known")
             if "bidirectional" in part.args.named:
@@ -94,7 +107,7 @@ def _held(container: Ext) -> list[Thing]:
     opened = container.args.open and not listed
     if opened or not all(is_module(t) or isinstance(t, (Seq, Dict)) for t in held):
         raise Refusal(
-            f"what {container.name.rsplit('.', 1)[-1]} of {at(container.node)} holds is not known"
+            f"what {last_part(container.name)} of {at(container.node)} holds is not known"
         )
     return held
 
@@ -113,7 +126,7 @@ def used_parameters(module: Thing, above: tuple[int, ...]) -> set[Key]:
         return used if module.args.loose is None else {_inside(module, key) for key in used}
     if not isinstance(module, Inst):
         return set()
-    forward = [f for f in module.cls.find("forward") or () if isinstance(f, Func)]
+    forward = only(module.cls.find("forward") or (), Func)
     return _of_method(module, forward[0], above) if len(forward) == 1 else set()
 
 
@@ -167,7 +180,7 @@ class Slice:
             case ast.Assign(targets=targets, value=value):
                 bound = {n.id for t in targets for n in nodes_in(t, ast.Name)}
                 if bound & self.needed:
-                    if all(isinstance(t, (ast.Name, ast.Tuple)) for t in targets):
+                    if all_of(targets, ast.Name, ast.Tuple):
                         self.needed -= bound
                     self.take(value)
             case ast.AugAssign(target=ast.Name(id=name), value=value):

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from autofast.flow.defuse import Definition
 from autofast.flow.frequency import rare_arms_around
 from autofast.flow.loops import Loop
 from autofast.flow.scopes import own_nodes
@@ -30,6 +31,8 @@ from autofast.model.values import (
     Partial,
     Thing,
     Unknown,
+    all_of,
+    any_of,
     ordered,
 )
 
@@ -213,9 +216,7 @@ class CallGraph:
         if place < len(kept.positional):
             return kept.positional[place].expr
         place -= len(kept.positional)
-        if place >= len(call.args) or any(
-            isinstance(a, ast.Starred) for a in call.args[: place + 1]
-        ):
+        if place >= len(call.args) or any_of(call.args[: place + 1], ast.Starred):
             return None
         return call.args[place]
 
@@ -269,6 +270,13 @@ class CallGraph:
             if c.function is function
         )
         return [(call, self.argument(call, callee, parameter)) for call, callee in sites]
+
+    def gives(self, definition: Definition) -> list[ast.expr | None]:
+        """What a variable is given at a definition; of a parameter, at each call."""
+        function = function_of(definition.node)
+        if not definition.is_parameter or isinstance(function, ast.Module):
+            return [definition.value]
+        return [given for _, given in self.arguments(function, definition.name)]
 
     # --------------------------------------------------------------------- from a function to calls
     def sites(self, function: Function) -> list[ast.Call]:
@@ -396,4 +404,4 @@ def _once(functions: Iterable[Function]) -> list[Function]:
 def _is_named(node: ast.Lambda) -> bool:
     """``f = lambda ...``: what becomes of it is what becomes of the name."""
     parent = parent_of(node)
-    return isinstance(parent, ast.Assign) and all(isinstance(t, ast.Name) for t in parent.targets)
+    return isinstance(parent, ast.Assign) and all_of(parent.targets, ast.Name)

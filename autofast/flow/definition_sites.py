@@ -17,7 +17,7 @@ from autofast.model.contents import opened
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, parent_of, statement_of
 from autofast.model.syntax import FUNCTIONS, is_stored
-from autofast.model.values import Inst, Thing
+from autofast.model.values import Inst, Thing, only
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class _Search:
                 self.follow(expr)
 
     def _attribute(self, expr: ast.Attribute) -> None:
-        owners = [t for t in self.script.values(expr.value) if isinstance(t, Inst)]
+        owners = only(self.script.values(expr.value), Inst)
         if not owners or len(owners) != len(self.script.values(expr.value)):
             self.refusal = f"what `{ast.unparse(expr.value)}` is on {at(expr)} is not known"
             return

@@ -18,7 +18,7 @@ from autofast.flow.solve import Problem, solve
 from autofast.model.contents import each_once
 from autofast.model.source import parent_of, statement_of, walk
 from autofast.model.syntax import COMPREHENSIONS
-from autofast.model.values import InOrder
+from autofast.model.values import InOrder, any_of
 
 
 @dataclass(frozen=True)
@@ -462,7 +462,7 @@ def bound_to(target: ast.AST) -> tuple[ast.expr | None, bool]:
         return parent.iter, False
     if isinstance(parent, ast.withitem) and parent.optional_vars is node:
         return parent.context_expr, False
-    if isinstance(parent, ast.Assign) and any(t is node for t in parent.targets):
+    if isinstance(parent, ast.Assign) and node in parent.targets:
         return _part_of(parent.value, path)
     if isinstance(parent, (ast.AnnAssign, ast.NamedExpr)) and parent.target is node:
         return parent.value, True
@@ -472,9 +472,7 @@ def bound_to(target: ast.AST) -> tuple[ast.expr | None, bool]:
 def _part_of(value: ast.expr, path: list[int]) -> tuple[ast.expr, bool]:
     """``x`` of ``a, b = x, y``, down a path of positions (the last first)."""
     for place in reversed(path):
-        plain = isinstance(value, (ast.Tuple, ast.List)) and not any(
-            isinstance(e, ast.Starred) for e in value.elts
-        )
+        plain = isinstance(value, (ast.Tuple, ast.List)) and not any_of(value.elts, ast.Starred)
         if not plain or place < 0 or place >= len(value.elts):  # type: ignore[attr-defined]
             return value, False
         value = value.elts[place]  # type: ignore[attr-defined]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from autofast.model.calls import is_name
+from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.source import live, parent_of
 from autofast.model.syntax import is_stored
@@ -22,7 +23,9 @@ from autofast.model.values import (
     Method,
     Num,
     Values,
+    any_of,
     certainly,
+    is_const,
     library_names,
     ordered,
 )
@@ -99,14 +102,14 @@ class Effects:
                 or is_in_place(func.attr, flags=True)
                 or func.attr.startswith("set_")
             )
-            ours = any(isinstance(t, (Func, Bound, Cls)) for t in callees)
+            ours = any_of(callees, Func, Bound, Cls)
             if changes and not ours:
                 owner = _shown(func.value)
                 yield Write(node, owner or func.value, computed=owner is not None)
             if func.attr == "shuffle" and node.args and not ours:
                 yield Write(node, node.args[0])  # by a generator, of Python or NumPy
         elif isinstance(func, ast.Attribute) and any(
-            n.startswith("os.environ.") and n.rsplit(".", 1)[-1] in CHANGERS for n in names
+            n.startswith("os.environ.") and last_part(n) in CHANGERS for n in names
         ):
             yield Write(node, func.value)
         taken = {
@@ -125,7 +128,7 @@ class Effects:
         """What a call of a function that has these names does to its first argument."""
         if names & {"builtins.setattr", "builtins.delattr"}:
             for key in ordered(self.script.values(node.args[1])) if len(node.args) > 1 else ():
-                known = isinstance(key, Const) and isinstance(key.value, str)
+                known = is_const(key, str)
                 yield Write(node, node.args[0], str(key.value) if known else "", computed=not known)  # type: ignore[attr-defined]
         elif names & (FIRST | DRAWING) or any(
             n.startswith("torch.") and is_in_place(n, flags=True) for n in names

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from autofast.flow.defuse import bound_to
 from autofast.flow.scopes import is_local, mentions
+from autofast.model.several import any_of
 from autofast.model.source import ancestors, block_of, function_of, nodes_in, parent_of
 
 
@@ -19,7 +20,7 @@ def is_only_filled(held: ast.Name, loop: ast.For) -> bool:
     function = function_of(held)
     inside = [n for n in nodes_in(loop, ast.Name) if n.id == held.id]
     others = [n for n in mentions(function, held.id) if function_of(n) is not function]
-    if inside != [held] or others or any(isinstance(a, ast.Try) for a in ancestors(loop)):
+    if inside != [held] or others or any_of(ancestors(loop), ast.Try):
         return False
     for above in _above(loop):
         if names := [n for n in nodes_in(above, ast.Name) if n.id == held.id]:

@@ -51,7 +51,7 @@ _KNOWN: WeakKeyDictionary[Graph, Answers] = WeakKeyDictionary()
 def frequency(graph: Graph, node: ast.AST, loop: Loop) -> Frequency:
     """In how many iterations the statement of ``node`` runs; exceptions are taken to be rare."""
     place = graph.place(node)
-    if place is None or not any(outer is loop for outer in loops_around(node)):
+    if place is None or loop not in loops_around(node):
         return Frequency.NEVER
     known, key = _KNOWN.setdefault(graph, Answers()).frequencies, (id(place), id(loop))
     if key not in known:
@@ -152,7 +152,7 @@ def _on_every_way(graph: Graph, way: Way, ends: set[Node]) -> frozenset[Node]:
 def _rare_arms(graph: Graph, loop: Loop) -> Iterator[tuple[Node, Node]]:
     """The edges into arms of conditions that few iterations take."""
     for node, (yes, no) in graph.arms.items():
-        if isinstance(node.ast, ast.If) and any(outer is loop for outer in loops_around(node.ast)):
+        if isinstance(node.ast, ast.If) and loop in loops_around(node.ast):
             arm = rare_arm(node.ast)
             if arm is not None:
                 yield node, yes if arm else no
@@ -198,7 +198,7 @@ def rare_arms_around(node: ast.AST, loop: Loop | None) -> list[tuple[ast.If, boo
     """The conditions around ``node`` that few iterations of ``loop`` (calls of its function,
     without one) pass, innermost first, each with its arm.
     """
-    if loop is not None and not any(outer is loop for outer in loops_around(node)):
+    if loop is not None and loop not in loops_around(node):
         return []
     return [(gate, arm) for gate, arm in _arms_around(node, loop) if rare_arm(gate) is arm]
 
@@ -220,7 +220,7 @@ def _arms_around(node: ast.AST, end: ast.AST | None) -> Iterator[tuple[ast.If, b
         if outer is end or (end is None and isinstance(outer, (*FUNCTIONS, ast.Module))):
             return
         if isinstance(outer, ast.If) and here is not outer.test:
-            yield outer, any(here is s for s in outer.body)
+            yield outer, here in outer.body
 
 
 def _is_rare(test: ast.expr, value: bool, gate: ast.If) -> bool:

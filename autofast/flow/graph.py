@@ -47,10 +47,12 @@ class FlowGraph:
     """The ways through one function; :mod:`autofast.flow.build` fills it.
 
     Attributes:
-        entry: where it begins. exit: where it returns. thrown: where it ends by a ``raise`` that it
-            does not catch.
+        entry: where it begins.
+        exit: where it returns.
+        thrown: where it ends by a ``raise`` that it does not catch.
         lost: where any other exception ends it, and what follows a loop that never ends.
-        succ: what may run right after a node. raises: where an exception in the node goes on.
+        succ: what may run right after a node.
+        raises: where an exception in the node goes on.
         arms: where a condition leads when it is true, and when it is not (also an arm that a
             constant rules out).
     """

@@ -22,7 +22,7 @@ from autofast.model.contents import opened
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of
 from autofast.model.syntax import is_read
-from autofast.model.values import Dict, Seq, Tensor, library_names
+from autofast.model.values import Dict, Seq, Tensor, all_of, library_names
 
 ADDERS = frozenset("append appendleft extend extendleft insert add setdefault update put".split())
 DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Starred, ast.IfExp, ast.BoolOp)
@@ -193,12 +193,10 @@ class Holders:
 
     def _same_container(self, expr: ast.expr) -> Iterator[ast.expr]:
         for definition in self._definitions(expr):
-            if isinstance(definition.node, ast.arg):
-                function = parent_of(parent_of(definition.node) or definition.node)
-                given = self.calls.arguments(function, definition.name)  # type: ignore[arg-type]
-                yield from (argument for _, argument in given if argument is not None)
-            elif isinstance(definition.value, (ast.Name, ast.Attribute, ast.Subscript)):
-                yield definition.value
+            for given in self.calls.gives(definition):
+                named = isinstance(given, (ast.Name, ast.Attribute, ast.Subscript))
+                if given is not None and (named or definition.is_parameter):
+                    yield given
 
     def _definitions(self, expr: ast.expr) -> list[Definition]:
         under = root(expr)
@@ -220,4 +218,4 @@ class Holders:
         """What is put into a tensor is copied."""
         found = self.script.values(expr)
         held = [t for t in found if isinstance(t, (Seq, Dict))]
-        return bool(found) and not held and all(isinstance(t, Tensor) for t in found)
+        return bool(found) and not held and all_of(found, Tensor)

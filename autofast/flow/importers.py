@@ -14,6 +14,7 @@ from pathlib import Path
 from autofast.model import disk
 from autofast.model.opening import open_source
 from autofast.model.script import Script
+from autofast.model.several import only
 from autofast.model.source import BadInput, Source, ancestors, parent_of, source_of
 from autofast.model.syntax import is_read
 
@@ -52,7 +53,7 @@ class Importers:
         return self._found[id(function)]
 
     def _users(self, function: ast.AST) -> Iterator[User]:
-        outer = [n for n in ancestors(function) if isinstance(n, ast.stmt)]
+        outer = only(ancestors(function), ast.stmt)
         owner = outer[-1] if outer and isinstance(outer[-1], ast.ClassDef) else function
         name, method = getattr(owner, "name", ""), getattr(function, "name", "")
         if not name or not isinstance(parent_of(owner), ast.Module) or len(outer) > 1:

@@ -36,7 +36,7 @@ def common_loop(a: ast.AST, b: ast.AST) -> Loop | None:
 def is_repeated(part: ast.AST, loop: Loop) -> bool:
     """Whether a child of ``loop`` runs in each iteration: its body, its test, its target."""
     if isinstance(part, ast.stmt):
-        return not any(part is s for s in loop.orelse)  # mostly short, where bodies are long
+        return part not in loop.orelse  # mostly short, where bodies are long
     return part is (loop.test if isinstance(loop, ast.While) else loop.target)
 
 
@@ -58,10 +58,6 @@ def is_caught(stmt: ast.Raise, loop: Loop) -> bool:
     for here, outer in outwards(stmt):
         if outer is loop:
             return False
-        if (
-            is_try(outer)
-            and any(here is s for s in outer.body)
-            and any(catches_all(h) for h in outer.handlers)
-        ):
+        if is_try(outer) and here in outer.body and any(catches_all(h) for h in outer.handlers):
             return True
     return False

@@ -17,10 +17,24 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import own_nodes
 from autofast.model.calls import arguments_of, is_name
 from autofast.model.contents import each_once, opened
+from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.source import parent_of
 from autofast.model.syntax import is_read, is_stored
-from autofast.model.values import Const, Ext, Method, Num, Ref, Tensor, Values, const
+from autofast.model.values import (
+    Const,
+    Ext,
+    Method,
+    Num,
+    Ref,
+    Tensor,
+    Values,
+    all_of,
+    any_of,
+    const,
+    is_const,
+    is_named,
+)
 from autofast.ops import is_in_place, is_view, may_share, op
 
 FACTORIES = frozenset(
@@ -100,8 +114,8 @@ class Memory:
                 return False
             case ast.Call(func=func, args=[data, *_]) if self._is_one_of(func, WRAPPED):
                 return self.is_fresh(data)
-            case ast.Call(func=ast.Attribute(value=inner, attr=attr), args=args) if all(
-                isinstance(t, Method) for t in values(expr.func)
+            case ast.Call(func=ast.Attribute(value=inner, attr=attr), args=args) if all_of(
+                values(expr.func), Method
             ):
                 return bool(values(inner)) and (
                     _computes(f"torch.{attr}")
@@ -136,7 +150,7 @@ class Memory:
 
     def _is_one_of(self, func: ast.expr, names: frozenset[str]) -> bool:
         found = self.script.values(func)
-        return bool(found) and all(isinstance(t, Ref) and t.name in names for t in found)
+        return bool(found) and all(is_named(t, Ref, names) for t in found)
 
     def made_by(self, expr: ast.expr) -> frozenset[int] | None:
         """The ids of the expressions that made the memory of what ``expr`` holds, all of them new
@@ -176,7 +190,7 @@ class Memory:
             case ast.Subscript(ctx=ast.Store(), value=value):
                 return [value]
             case ast.Attribute(value=value, attr=attr) if is_in_place(attr):
-                if not any(isinstance(t, Ref) for t in self.script.values(value)):
+                if not any_of(self.script.values(value), Ref):
                     return [value]
                 return []
             case ast.Call():
@@ -313,7 +327,7 @@ def _computes(name: str) -> bool:
 
 
 def _writes_first(name: str, call: ast.Call) -> bool:
-    if name.startswith("torch.nn.utils.") and name.rsplit(".", 1)[-1] in CLIPS:
+    if name.startswith("torch.nn.utils.") and last_part(name) in CLIPS:
         return False  # it writes to the gradients of what it is given
     known = op(name)
     place = known.inplace if known is not None else None
@@ -330,9 +344,7 @@ def _puts(node: ast.AST, name: str) -> bool:
 
 
 def _is_number(values: Values) -> bool:
-    return bool(values) and all(
-        isinstance(t, Const) and isinstance(t.value, (int, float, complex)) for t in values
-    )
+    return bool(values) and all(is_const(t, int, float, complex) for t in values)
 
 
 def _is_augmented(name: ast.Name) -> bool:

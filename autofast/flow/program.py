@@ -17,7 +17,7 @@ from autofast.flow.scopes import own_nodes, owner, scope_of
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.script import Script
 from autofast.model.source import source_of
-from autofast.model.values import Ext, Func, Inst, Thing, Unknown
+from autofast.model.values import Ext, Func, Inst, Thing, Unknown, any_of, is_named
 
 SWALLOWING = frozenset({"contextlib.suppress", "contextlib.ExitStack", "contextlib.AsyncExitStack"})
 
@@ -85,7 +85,7 @@ class Flow:
     def may_follow(self, later: ast.AST, way: Stack, earlier: ast.AST, other_way: Stack) -> bool:
         """Whether ``later`` may run after ``earlier``, each on its way through calls and loops."""
         depth = shared(way, other_way)
-        if any(isinstance(f, LoopFrame) for f in way[:depth]):
+        if any_of(way[:depth], LoopFrame):
             return True
         ways = (
             [*(f.node for f in way[depth:]), later],
@@ -153,13 +153,13 @@ def _swallows(script: Script, thing: Thing, context: ast.expr) -> bool:
         exits = [t for name in ("__exit__", "__aexit__") for t in thing.cls.find(name) or ()]
         return any(not isinstance(t, Func) or _may_answer_true(t.node) for t in exits)
     # A generator function of the project.
-    if isinstance(thing, Ext) and thing.name == "contextlib.manager":
+    if is_named(thing, Ext, "contextlib.manager"):
         made = script.called(context)
         functions = [f.function for t in made for f in code_of(t)]
         return not functions or any(
             is_try(n) and n.handlers for f in functions for n in own_nodes(f)
         )
-    return isinstance(thing, Unknown) or (isinstance(thing, Ext) and thing.name in SWALLOWING)
+    return isinstance(thing, Unknown) or is_named(thing, Ext, SWALLOWING)
 
 
 def _may_answer_true(function: ast.AST) -> bool:

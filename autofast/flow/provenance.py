@@ -13,7 +13,20 @@ from autofast.model.events import CallFrame, Site, Stack
 from autofast.model.script import Script
 from autofast.model.source import function_of, nodes_in, parent_of
 from autofast.model.syntax import is_read
-from autofast.model.values import Arg, Arguments, Cls, Dict, Ext, Given, Inst, Ref, Values, one
+from autofast.model.values import (
+    Arg,
+    Arguments,
+    Cls,
+    Dict,
+    Ext,
+    Given,
+    Inst,
+    Ref,
+    Values,
+    any_of,
+    is_named,
+    one,
+)
 
 CASTS = frozenset({"builtins.int", "builtins.float", "builtins.bool", "builtins.str"})
 
@@ -89,9 +102,7 @@ class Trail:
             return self._option(option)
         if (held := self._setting(expr)) is not None and isinstance(held[1], ast.Constant):
             return Origin("literal", held[1], held[1], True, held[0])
-        if isinstance(expr, ast.Attribute) and any(
-            isinstance(t, Inst) for t in self.script.values(expr.value)
-        ):
+        if isinstance(expr, ast.Attribute) and any_of(self.script.values(expr.value), Inst):
             return self._attribute(expr, depth)
         return Origin("computed", expr, expr, shared)
 
@@ -101,7 +112,7 @@ class Trail:
         return Origin("option", option.said, option.node, True)
 
     def _is_cast(self, func: ast.expr) -> bool:
-        return any(isinstance(t, Ref) and t.name in CASTS for t in self.script.values(func))
+        return any(is_named(t, Ref, CASTS) for t in self.script.values(func))
 
     def _name(self, expr: ast.Name, stack: Stack, depth: int) -> Origin:
         stores = _stores(expr)
@@ -241,6 +252,6 @@ def _stores(name: ast.Name) -> list[ast.Name | ast.arg]:
 def assigned(target: ast.AST) -> ast.expr | None:
     """The right side of the plain assignment to a target."""
     parent = parent_of(target)
-    if isinstance(parent, ast.Assign) and any(t is target for t in parent.targets):
+    if isinstance(parent, ast.Assign) and target in parent.targets:
         return parent.value
     return parent.value if isinstance(parent, ast.AnnAssign) and parent.target is target else None

@@ -338,7 +338,7 @@ def mentions(scope: ast.AST, name: str) -> list[ast.Name]:
         *table.loads(variable),
         *(n for n in table.stores(variable) if isinstance(n, ast.Name)),
     ]
-    here = [n for n in found if any(outer is scope for outer in ancestors(n))]
+    here = [n for n in found if scope in ancestors(n)]
     return sorted(here, key=lambda n: (n.lineno, n.col_offset))
 
 

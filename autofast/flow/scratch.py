@@ -12,7 +12,7 @@ from autofast.flow.graph import Function
 from autofast.flow.scopes import parameters
 from autofast.model.source import Source, ancestors, function_of, parent_of, statement_of
 from autofast.model.syntax import is_stored
-from autofast.model.values import Cls, Ref, Values
+from autofast.model.values import Cls, Ref, Values, is_named
 
 PLAIN = frozenset({  # classes of libraries that read no attribute which they do not know
     "builtins.object", "abc.ABC", "torch.nn.Module", "torch.utils.data.Dataset", "torch.utils.data.IterableDataset",
@@ -70,8 +70,7 @@ def _is_own(store: ast.Attribute, values: Callable[[ast.expr], Values]) -> bool:
 
 def _is_plain(bases: Values) -> bool:
     return bool(bases) and all(
-        t.external <= PLAIN if isinstance(t, Cls) else isinstance(t, Ref) and t.name in PLAIN
-        for t in bases
+        t.external <= PLAIN if isinstance(t, Cls) else is_named(t, Ref, PLAIN) for t in bases
     )
 
 

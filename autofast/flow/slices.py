@@ -14,7 +14,7 @@ from autofast.flow.scopes import Variable, own_nodes, variables_of
 from autofast.model.calls import arguments_of, call_of
 from autofast.model.script import Script
 from autofast.model.source import function_of, nodes_in, parent_of, statement_of
-from autofast.model.values import Bound, Dict, Inst, Method, Ref, Seq, Unknown, certainly
+from autofast.model.values import Bound, Dict, Inst, Method, Ref, Seq, Unknown, any_of, certainly
 
 CONTAINERS = (ast.Tuple, ast.List, ast.Starred)
 
@@ -60,7 +60,8 @@ class Slices:
         if isinstance(node, ast.Name):
             table = variables_of(node)
             variable = table.of(node)
-            if variable is not None and variable not in found.variables:
+            known = variable in found.variables or certainly(self.script.values(node), Ref)
+            if variable is not None and not known:
                 found.variables.add(variable)
                 for place in (*table.stores(variable), *table.loads(variable)):
                     yield from self._bound(place)
@@ -90,7 +91,7 @@ class Slices:
         there is put in here: ``b = a``, ``f(a)``.
         """
         known = self.script.values(load)
-        if known and not any(isinstance(t, (Seq, Dict, Inst, Unknown)) for t in known):
+        if known and not any_of(known, Seq, Dict, Inst, Unknown):
             return
         match parent_of(load):
             case ast.Assign(targets=targets, value=value) if value is load:
@@ -116,7 +117,7 @@ def _put_into(place: ast.expr) -> list[ast.expr]:
         here = outer
         outer = parent_of(here)
     match outer:
-        case ast.Assign(targets=targets, value=value) if any(t is here for t in targets):
+        case ast.Assign(targets=targets, value=value) if here in targets:
             return [value]
         case ast.AugAssign(target=target, value=value) if target is here:
             return [value]

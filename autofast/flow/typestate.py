@@ -29,7 +29,7 @@ from autofast.model.limits import MOST_STATES
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, walk
 from autofast.model.syntax import DEFINITIONS, DEFS, FUNCTIONS, is_read
-from autofast.model.values import const
+from autofast.model.values import any_of, const
 
 
 class Happening(Interface):
@@ -403,9 +403,7 @@ def _forget_function(states: Iterable[_State], function: Function) -> States:
 
 
 def _is_generator(function: Function) -> bool:
-    return isinstance(function, DEFS) and any(
-        isinstance(n, (ast.Yield, ast.YieldFrom)) for n in own_nodes(function)
-    )
+    return isinstance(function, DEFS) and any_of(own_nodes(function), ast.Yield, ast.YieldFrom)
 
 
 class _Volatile:

@@ -7,9 +7,12 @@ from typing import TypeVar
 
 from autofast.model.kinds import is_wrapper
 from autofast.model.limits import WORK
-from autofast.model.values import Bound, Dict, Ext, Inst, Seq, Thing, ordered
+from autofast.model.values import NOTHING, Bound, Dict, Ext, Inst, Seq, Thing, ordered
 
 T = TypeVar("T")
+
+# The attribute that holds what an object is as a dict; no script has one of that name.
+ITEMS = "__items__"
 
 
 def elements(thing: Thing) -> Iterable[Thing]:
@@ -69,3 +72,9 @@ def _inner(thing: Thing) -> list[Thing]:
     if not is_wrapper(thing):
         return []
     return ordered(thing.args.get(0, "module") | thing.args.get(0, "model"))
+
+
+def dict_items(thing: Thing) -> Dict | None:
+    """The items of an object of the project that is a dict, too; None for any other."""
+    found = thing.attrs.get(ITEMS, NOTHING) if isinstance(thing, Inst) else NOTHING
+    return next((t for t in found if isinstance(t, Dict)), None)

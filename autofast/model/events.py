@@ -12,7 +12,7 @@ from typing import Any
 
 from autofast.model.limits import MOST_WAYS
 from autofast.model.source import at, walk
-from autofast.model.values import Arguments, Func, Given, Thing, Values
+from autofast.model.values import Arguments, Func, Given, Thing, Values, only
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,7 +224,7 @@ class Log:
 
 def loops(stack: Stack) -> list[LoopFrame]:
     """The loops around a place, outermost first, across function calls."""
-    return [f for f in stack if isinstance(f, LoopFrame)]
+    return only(stack, LoopFrame)
 
 
 def inside(stack: Stack, node: ast.AST) -> bool:

@@ -24,7 +24,9 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_of,
     const,
+    is_named,
 )
 from autofast.model.values import things as values
 
@@ -50,7 +52,7 @@ def foreign_bases(cls: Cls) -> frozenset[str]:
 def is_loader(thing: Thing) -> bool:
     if isinstance(thing, Inst):
         return LOADER in thing.cls.external
-    return isinstance(thing, Ext) and thing.name == LOADER
+    return is_named(thing, Ext, LOADER)
 
 
 def is_optimizer(thing: Thing) -> bool:
@@ -68,7 +70,7 @@ def is_scheduler(thing: Thing) -> bool:
 
 
 def is_scaler(thing: Thing) -> bool:
-    return isinstance(thing, Ext) and thing.name in names.SCALER
+    return is_named(thing, Ext, names.SCALER)
 
 
 def is_autograd_function(cls: Cls) -> bool:
@@ -141,7 +143,7 @@ def grad_mode_of(contexts: Values) -> str | None:
     not set it.
     """
     modes = set()
-    if any(isinstance(t, Ext) and t.name == "contextlib.manager" for t in contexts):
+    if any(is_named(t, Ext, "contextlib.manager") for t in contexts):
         inner = NOTHING.union(
             *(
                 t.attrs["contexts"] if isinstance(t, Ext) and "contexts" in t.attrs else {t}
@@ -175,7 +177,7 @@ def _inference(thing: Thing) -> str:
     function.
     """
     given = thing.args.given(0, "mode") if isinstance(thing, Ext) else None
-    if given is None or any(isinstance(t, Func) for t in given.values):
+    if given is None or any_of(given.values, Func):
         return "inference"
     flag = const(given.values)
     return "maybe" if flag is ... or not given.sure else "inference" if flag else "on"
@@ -183,7 +185,7 @@ def _inference(thing: Thing) -> str:
 
 def is_wrapper(thing: Thing) -> TypeGuard[Ext]:
     """A module around another one: DDP, DataParallel, torch.compile."""
-    return isinstance(thing, Ext) and thing.name in WRAPPERS
+    return is_named(thing, Ext, WRAPPERS)
 
 
 def is_autocast(contexts: Values) -> bool:
@@ -194,9 +196,9 @@ def entered(contexts: Values) -> Values:
     """What ``with context as x`` binds."""
     found: Values = NOTHING
     for thing in contexts:
-        if isinstance(thing, Ext) and thing.name == "contextlib.manager":
+        if is_named(thing, Ext, "contextlib.manager"):
             found |= NOTHING.union(*(t.any() for t in thing.attrs["over"] if isinstance(t, Seq)))
-        elif isinstance(thing, Ext) and thing.name == "apex.amp.scale_loss":
+        elif is_named(thing, Ext, "apex.amp.scale_loss"):
             found |= thing.args.get(0, "loss")
         elif isinstance(thing, Ext) and (
             thing.name.startswith(("tqdm.", "lightning", "contextlib.", *names.POOLS))
@@ -215,17 +217,13 @@ def entered(contexts: Values) -> Values:
 
 
 def is_static(func: Func) -> bool:
-    return any(
-        isinstance(t, Ref) and t.name == "builtins.staticmethod" for d in func.decorators for t in d
-    )
+    return any(is_named(t, Ref, "builtins.staticmethod") for d in func.decorators for t in d)
 
 
 def is_classmethod(func: Func) -> bool:
-    return any(
-        isinstance(t, Ref) and t.name == "builtins.classmethod" for d in func.decorators for t in d
-    )
+    return any(is_named(t, Ref, "builtins.classmethod") for d in func.decorators for t in d)
 
 
 def is_property(func: Func) -> bool:
     wanted = {"builtins.property", "functools.cached_property"}
-    return any(isinstance(t, Ref) and t.name in wanted for d in func.decorators for t in d)
+    return any(is_named(t, Ref, wanted) for d in func.decorators for t in d)

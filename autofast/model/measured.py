@@ -50,10 +50,10 @@ class Fetches:
     """Batches of the loaders that are made at one place, of passes that train or of others.
 
     Attributes:
-        workers: processes that made the batches; 0: the training itself did. batches, items: how
-            many were seen.
-        item, batch: to make one item, and to make one batch of them and collate it. waited: of the
-            training, for one batch.
+        workers: processes that made the batches; 0: the training itself did.
+        batches, items: how many were seen.
+        item, batch: to make one item, and to make one batch of them and collate it.
+        waited: of the training, for one batch.
     """
 
     place: Place
@@ -134,12 +134,14 @@ class Facts:
     Attributes:
         entry, files: the script, and the SHA-256 of it and of the project's files that it imported,
             by their paths from its folder.
-        device: ``cuda``, ``mps`` or ``cpu``; gpu: its name. arguments: that the script was run
-            with.
-        steps: that were watched. step: seconds of one, undisturbed. phases: shares of it, by name
-            (verify's phases).
-        operations: begun in one step; on a GPU kernels. idle: share of a step in which the GPU does
-            nothing. None: not measured.
+        device: ``cuda``, ``mps`` or ``cpu``.
+        gpu: its name.
+        arguments: that the script was run with.
+        steps: that were watched.
+        step: seconds of one, undisturbed.
+        phases: shares of it, by name (verify's phases).
+        operations: begun in one step; on a GPU kernels.
+        idle: share of a step in which the GPU does nothing. None: not measured.
         host_memory, device_memory: most MiB that were used; the latter None without a GPU.
     """
 

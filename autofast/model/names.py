@@ -47,6 +47,11 @@ _MOVED = [
 _PATTERNS = [(re.compile(p), r) for p, r in _MOVED]
 
 
+def last_part(name: str) -> str:
+    """What stands behind the last dot of a name."""
+    return name.rpartition(".")[2]
+
+
 @cache
 def canonical(name: str) -> str:
     """One name for everything that is importable from several places."""
@@ -190,7 +195,7 @@ STARRED = {
 @cache
 def makes_module(name: str) -> bool:
     """Whether calling ``name`` gives an ``nn.Module`` of a library."""
-    last = name.rsplit(".", 1)[-1]
+    last = last_part(name)
     if name.startswith("torch.nn.") and not name.startswith(
         ("torch.nn.functional.", "torch.nn.init.", "torch.nn.utils.")
     ):
@@ -257,7 +262,7 @@ def gives_one_tensor(name: str) -> bool:
     """Whether calling a module of this library class gives a tensor, and no tuple or dict of
     them.
     """
-    last = name.rsplit(".", 1)[-1]
+    last = last_part(name)
     return (name.startswith("torch.nn.") and last != "*") or (
         name.startswith("torchvision.models.") and last.startswith(ONE_TENSOR)
     )
@@ -276,12 +281,12 @@ def is_optimizer(name: str) -> bool:
     return name in (ANY_OPTIMIZER, *OPTIMIZERS) or (
         name.startswith("torch.optim.")
         and name.replace("._multi_tensor", "").count(".") == 2
-        and name.rsplit(".", 1)[-1][:1].isupper()
+        and last_part(name)[:1].isupper()
     )
 
 
 def is_scheduler(name: str) -> bool:
-    last = name.rsplit(".", 1)[-1]
+    last = last_part(name)
     if name.startswith(("transformers.", "pytorch_transformers.", "diffusers.")):
         # functions that make a LambdaLR of torch, and classes of old versions
         return (last.startswith("get_") and "schedule" in last) or last.endswith("Schedule")

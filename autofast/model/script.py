@@ -134,12 +134,15 @@ class Transfer:
     """``x.to(device)``, ``x.cuda()`` on a tensor (or something that may be one).
 
     Attributes:
-        node: the call. how: ``to``, ``cuda``, ``cpu``, ``type``, ``type_as``.
-        tensors: what may be moved. loaders: loaders whose batches these are (empty: not a batch).
+        node: the call.
+        how: ``to``, ``cuda``, ``cpu``, ``type``, ``type_as``.
+        tensors: what may be moved.
+        loaders: loaders whose batches these are (empty: not a batch).
         kinds: kinds of device it may go to: cpu, cuda, mps, accel, option, tensor, type, ?; empty
             for a dtype only.
-        target: the device argument. loops: loops around it, outermost first. unknown: why the
-            receiver is not known.
+        target: the device argument.
+        loops: loops around it, outermost first.
+        unknown: why the receiver is not known.
     """
 
     node: ast.Call
@@ -269,11 +272,13 @@ class Sync:
     ``.cpu().numpy()``.
 
     Attributes:
-        node: the call. how: item, float, int, bool, tolist, numpy.
+        node: the call.
+        how: item, float, int, bool, tolist, numpy.
         loop: the innermost batch loop (of a step or an evaluation) it runs in on every iteration,
             None outside.
         gated: it runs only under a condition inside that loop (every ``log_interval`` steps).
-        training: whether the loop trains. tensors: what is read.
+        training: whether the loop trains.
+        tensors: what is read.
     """
 
     node: ast.Call
@@ -326,8 +331,8 @@ class Scheduler:
 
     Attributes:
         name: its class (``CosineAnnealingLR``); ``own`` where that is one of the project.
-        optimizers: whose learning rates it sets. updates: every place where one of these is
-            stepped.
+        optimizers: whose learning rates it sets.
+        updates: every place where one of these is stepped.
         inner: the schedulers that a SequentialLR or ChainedScheduler is made of; ``outer`` where it
             is part of one.
         ticks: the places that step it.

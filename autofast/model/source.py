@@ -19,6 +19,7 @@ from itertools import chain, pairwise, takewhile
 from pathlib import Path
 from typing import TypeGuard, TypeVar
 
+from autofast.model.several import any_of, one
 from autofast.model.syntax import DEFINITIONS, is_stored
 
 N = TypeVar("N", bound=ast.AST)
@@ -311,7 +312,7 @@ def nodes_in(tree: ast.AST, *kinds: type[N]) -> Iterator[N]:
 
 def holds(tree: ast.AST, *kinds: type[ast.AST]) -> bool:
     """Whether a node of one of these kinds is in ``tree``, itself included."""
-    return any(isinstance(node, kinds) for node in walk(tree))
+    return any_of(walk(tree), kinds)
 
 
 def enclosing(node: ast.AST, *kinds: type[N]) -> N | None:
@@ -321,7 +322,7 @@ def enclosing(node: ast.AST, *kinds: type[N]) -> N | None:
 
 def within(node: ast.AST, outer: ast.AST) -> bool:
     """Whether ``outer`` is ``node`` or stands around it."""
-    return node is outer or any(a is outer for a in ancestors(node))
+    return node is outer or outer in ancestors(node)
 
 
 def statement_of(node: ast.AST) -> ast.stmt:
@@ -366,7 +367,7 @@ def block_of(stmt: ast.stmt) -> list[ast.stmt]:
     parent = parent_of(stmt)
     for name in ("body", "orelse", "finalbody"):
         block = getattr(parent, name, None)
-        if isinstance(block, list) and any(s is stmt for s in block):
+        if isinstance(block, list) and stmt in block:
             return block
     raise ValueError("a statement outside any block")
 
@@ -431,9 +432,9 @@ def _link(tree: ast.Module, source: Source) -> None:
             todo.append(child)
 
 
-def nested_too_deeply(sources: Iterable[Source]) -> tuple[Source | None, BadInput]:
-    """The file whose code is nested most deeply, and what is said where that is more than Python's
-    own stack is: where, and what helps.
+def nested_too_deeply(sources: Iterable[Source]) -> tuple[Source | None, int, BadInput]:
+    """The file whose code is nested most deeply, in how many levels, and what is said where that
+    is more than Python's own stack is: where, and what helps.
     """
     deepest: tuple[int, Source | None, int] = (0, None, 1)
     for source in sources:
@@ -445,9 +446,13 @@ def nested_too_deeply(sources: Iterable[Source]) -> tuple[Source | None, BadInpu
                 deepest = depth, source, line
             todo += [(child, depth + 1, line) for child in ast.iter_child_nodes(node)]
     depth, found, line = deepest
-    return found, BadInput(
-        f"{shown_path(found.path) if found else ''}:{line}: nested too deeply to be read ({depth} levels: a long `elif` chain or a long expression?); "
-        "split it, or put a part of it into a function"
+    return (
+        found,
+        depth,
+        BadInput(
+            f"{shown_path(found.path) if found else ''}:{line}: nested too deeply to be read ({depth} levels: a long `elif` chain or a long expression?); "
+            "split it, or put a part of it into a function"
+        ),
     )
 
 
@@ -480,7 +485,7 @@ def _newline(text: str) -> str:
     crlf = text.count("\r\n")
     lf, cr = text.count("\n") - crlf, text.count("\r") - crlf
     kinds = [end for end, n in (("\r\n", crlf), ("\n", lf), ("\r", cr)) if n]
-    return kinds[0] if len(kinds) == 1 else ("mixed" if kinds else "\n")
+    return one(kinds, "mixed" if kinds else "\n")
 
 
 _AS_READ = (

@@ -8,6 +8,8 @@ import ast
 from collections.abc import Iterable
 from typing import Any, TypeGuard
 
+from autofast.model.several import any_of
+
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 DEFS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -73,7 +75,7 @@ def has_star(parts: Iterable[ast.AST]) -> bool:
     """Whether one of these arguments or items is ``*rest``, so that their places cannot be
     counted.
     """
-    return any(isinstance(part, ast.Starred) for part in parts)
+    return any_of(parts, ast.Starred)
 
 
 def is_docstring(statement: ast.AST) -> bool:

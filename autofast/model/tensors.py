@@ -7,6 +7,7 @@ from typing import Any
 
 from autofast.model.changes import CLOCK, remember, remembered
 from autofast.model.contents import opened
+from autofast.model.names import last_part
 from autofast.model.values import (
     NOTHING,
     Arg,
@@ -23,7 +24,11 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_of,
     const,
+    is_const,
+    is_named,
+    only,
 )
 from autofast.model.values import things as values
 
@@ -79,7 +84,7 @@ def tensors_in(*sets: Values) -> list[Tensor]:
 
 def is_unknown_in(*sets: Values) -> bool:
     """Whether there is something unknown in these values, also inside tuples, lists and dicts."""
-    return any(isinstance(t, Unknown) for t in things_in(*sets))
+    return any_of(things_in(*sets), Unknown)
 
 
 def things_in(*sets: Values) -> Iterator[Thing]:
@@ -90,7 +95,7 @@ def things_in(*sets: Values) -> Iterator[Thing]:
 
 def binary(left: Values, right: Values, op: str) -> Values:
     """The result of an operator on abstract values."""
-    tensors = [t for t in (*left, *right) if isinstance(t, Tensor)]
+    tensors = only((*left, *right), Tensor)
     if tensors:
         if op != "Compare" and all(
             t.rank == "0d" if isinstance(t, Tensor) else _is_number(t) for t in (*left, *right)
@@ -107,13 +112,13 @@ def binary(left: Values, right: Values, op: str) -> Values:
         made = mixed(tensors, rank=rank, sure=sure)
         if made.dtype == "?" and (floating := _beside_integers(left, right)):
             made = made.but(dtype=floating)
-        floats = any(isinstance(t, Const) and isinstance(t.value, float) for t in (*left, *right))
+        floats = any(is_const(t, float) for t in (*left, *right))
         if made.dtype == "int" and (op == "Div" or floats):
             made = made.but(dtype="f32")
-        elif made.dtype == "int" and any(isinstance(t, Num) for t in (*left, *right)):
+        elif made.dtype == "int" and any_of((*left, *right), Num):
             made = made.but(dtype="?")  # the number may be an integer or not
         return values(made)
-    unknown = [t for t in (*left, *right) if isinstance(t, Unknown)]
+    unknown = only((*left, *right), Unknown)
     numbers = all(map(_is_number, (*left, *right)))
     return values(unknown[0]) if unknown else values(Num(scalar=numbers))
 
@@ -134,7 +139,7 @@ def _is_number(thing: Thing) -> bool:
         return thing.scalar or (thing.synced is not None and thing.synced.rank == "0d")
     if isinstance(thing, Arg):
         return bool(thing.default) and all(map(_is_number, thing.default))
-    return isinstance(thing, Const) and isinstance(thing.value, (int, float))
+    return is_const(thing, int, float)
 
 
 def device_kinds(found: Values) -> set[str]:
@@ -148,7 +153,7 @@ def device_kinds(found: Values) -> set[str]:
                 kinds.add("cuda")
             elif isinstance(thing.value, str):
                 kinds.add(thing.value.split(":")[0])
-        elif isinstance(thing, Ext) and thing.name == "torch.device":
+        elif is_named(thing, Ext, "torch.device"):
             if not _made_of(thing):
                 kinds.add(str(const(thing.attrs["kind"])) if "kind" in thing.attrs else "?")
         elif isinstance(thing, Arg) or (
@@ -170,10 +175,8 @@ def _made_of(thing: Thing) -> Values:
 
 
 def is_device(thing: Thing) -> bool:
-    return (isinstance(thing, Ext) and thing.name == "torch.device") or (
-        isinstance(thing, Const)
-        and isinstance(thing.value, str)
-        and thing.value.split(":")[0] in ("cpu", "cuda", "mps", "xpu")
+    return is_named(thing, Ext, "torch.device") or (
+        is_const(thing, str) and thing.value.split(":")[0] in ("cpu", "cuda", "mps", "xpu")
     )
 
 
@@ -190,8 +193,8 @@ def kind_asked(found: Values) -> str:
 
 
 def dtype_of(thing: Thing) -> str:
-    last = thing.name.rsplit(".", 1)[-1] if isinstance(thing, Ref) else ""
-    if isinstance(thing, Ref) and thing.name == "builtins.float":
+    last = last_part(thing.name) if isinstance(thing, Ref) else ""
+    if is_named(thing, Ref, "builtins.float"):
         return "f64"  # as torch takes Python's own type
     table = {
         **dict.fromkeys(("float64", "double", "DoubleTensor"), "f64"),
@@ -222,14 +225,13 @@ def target_of(name: str, args: Arguments) -> tuple[Given | None, set[str], Value
         if any(is_dtype(t) for t in given.values):
             dtype |= given.values
         elif device is None and not all(
-            t == Const(None) or isinstance(t, Const) and isinstance(t.value, bool)
-            for t in given.values
+            t == Const(None) or is_const(t, bool) for t in given.values
         ):
             device = given
     if "dtype" in args.named:
         dtype |= args.named["dtype"].values
     if device is None:
         return None, set(), dtype
-    if any(isinstance(t, Tensor) for t in device.values):
+    if any_of(device.values, Tensor):
         return device, {"tensor"}, dtype
     return device, device_kinds(device.values), dtype

@@ -35,7 +35,8 @@ class Newest:
     """A place that rules newer versions out.
 
     Attributes:
-        place: ``train.py:12``. why: ``uses torch._six, which is gone in torch 2.0``.
+        place: ``train.py:12``.
+        why: ``uses torch._six, which is gone in torch 2.0``.
         node: the code of it; None for a pin in a file of the project.
         anew: how today's torch has it, where that means the same: another name of what is called,
             of a keyword, or another import.
@@ -80,7 +81,8 @@ class TorchAge:
     """The versions of torch that a script can run with.
 
     Attributes:
-        newest: what rules newer versions out. oldest: what rules older ones out.
+        newest: what rules newer versions out.
+        oldest: what rules older ones out.
         given: the version that the user names; it outweighs the rest.
         living: the oldest version that a Python of these years installs.
     """

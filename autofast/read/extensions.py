@@ -11,6 +11,7 @@ from pathlib import Path
 
 from autofast.model import disk
 from autofast.model.script import Script
+from autofast.model.several import any_of
 from autofast.model.source import Source, source_of
 from autofast.model.torch_age import Limit, Newest
 from autofast.read.torch_versions import CPP
@@ -55,7 +56,7 @@ def _imported(source: Source) -> Iterator[str]:
 
 
 def _raises(handler: ast.ExceptHandler) -> bool:
-    return any(isinstance(node, ast.Raise) for node in ast.walk(handler))
+    return any_of(ast.walk(handler), ast.Raise)
 
 
 def _around(path: Path, root: Path) -> Iterator[Path]:

@@ -11,7 +11,7 @@ from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method, keyword_of
 from autofast.model.script import Script
-from autofast.model.values import Ref, Tensor, Unknown, const, consts
+from autofast.model.values import Ref, Tensor, Unknown, any_of, certainly, const, consts
 
 COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
 MASKED = ("masked_fill", "masked_fill_", "masked_select", "masked_scatter", "masked_scatter_")
@@ -47,7 +47,7 @@ def old_numbers(script: Script) -> Iterator[tuple[ast.Subscript, str]]:
         match node:
             case ast.Subscript(value=ast.Attribute(value=tensor, attr="data"), ctx=ast.Load()) if (
                 const(script.values(node.slice)) == 0
-                and any(isinstance(t, Tensor) for t in script.values(tensor))
+                and any_of(script.values(tensor), Tensor)
                 and _is_one_number(script, tensor, frozenset())
             ):
                 why = "an IndexError since torch 0.5, as a loss has no dimensions"
@@ -119,9 +119,7 @@ def _is_ranked(script: Script, expr: ast.expr, depth: int) -> bool:
         return _all(script, expr, _is_ranked, depth)
     if isinstance(expr, ast.Subscript):
         return _is_ranked(script, expr.value, depth)
-    return is_method(expr, *RANKED) and any(
-        isinstance(t, (Tensor, Unknown, Ref)) for t in script.values(expr.func.value)
-    )
+    return is_method(expr, *RANKED) and any_of(script.values(expr.func.value), Tensor, Unknown, Ref)
 
 
 def _is_one_number(script: Script, expr: ast.expr, around: frozenset[Definition]) -> bool:
@@ -165,7 +163,7 @@ def _is_comparison(script: Script, expr: ast.expr, depth: int) -> bool:
 
 def _is_tensor(script: Script, expr: ast.expr) -> bool:
     found = script.values(expr)
-    return bool(found) and all(isinstance(t, Tensor) for t in found)
+    return certainly(found, Tensor)
 
 
 def _all(script: Script, name: ast.Name, question: Question, depth: int) -> bool:

@@ -239,6 +239,11 @@ def _folders(script: Script) -> tuple[Path, ...]:
     return tuple(script.entry.path.parents[:depth])
 
 
+def for_python_2(script: Script) -> str:
+    """What says that the script is for Python 2 alone; empty where nothing does."""
+    return script.analysis(Requirements).python_2
+
+
 class Requirements:
     """``script.analysis(Requirements)``: what the project's requirement files say of packages."""
 
@@ -268,10 +273,26 @@ class Requirements:
         if not bounds and not pins:
             pins = of_cuda([*self._code, *lines])
             if not self.limits("python"):
-                pythons = of_python([*self._classifiers, *lines])
-                two = Limit(PYTHONS[(2,)])
-                pins += [p for p in pythons if p.limit != two or not self._is_for_python_3]
+                pins += self._python
         return bounds, pins or ([] if bounds else self._of_their_time)
+
+    @cached_property
+    def _python(self) -> list[Said]:
+        """What an old Python in words says of torch."""
+        said = of_python([*self._classifiers, *_lines(self._folders, READ_ME)])
+        two = Limit(PYTHONS[(2,)])
+        return [p for p in said if p.limit != two or not self._is_for_python_3]
+
+    @cached_property
+    def python_2(self) -> str:
+        """What says that the project is for Python 2 alone; empty where nothing does."""
+        for place, spec, limit in self.limits("python"):
+            if limit is not None and limit.is_below((3,)):
+                return f"{place} asks for Python {spec}"
+        for said in self._python:
+            if said.limit == Limit(PYTHONS[(2,)]) and not self.limits("python"):
+                return f"{said.place} {said.why}"
+        return ""
 
     @property
     def _of_their_time(self) -> list[Said]:

@@ -9,9 +9,11 @@ from collections.abc import Iterator, Mapping
 
 from autofast.model.calls import is_method, keyword_of
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, Site, TryFrame
+from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.source import source_of, statement_of
-from autofast.model.torch_age import Limit, Newest, Oldest, TorchAge, Version
+from autofast.model.syntax import is_attribute
+from autofast.model.torch_age import Limit, Newest, Oldest, TorchAge, Version, shown
 from autofast.model.values import Arguments, Ext, Ref
 from autofast.read.extensions import extensions
 from autofast.read.old_tensors import broken_views, byte_masks, differences, old_numbers
@@ -19,6 +21,8 @@ from autofast.read.requirements import PACKAGE, in_words, limits, lower, newest_
 from autofast.read.torch_versions import (
     GONE,
     GONE_KEYWORDS,
+    IN_PYTHON,
+    LAST,
     LIVING,
     METHODS,
     MODULES,
@@ -102,9 +106,16 @@ def _paired(package: str, version: Version) -> Version:
 # ------------------------------------------------------------------------------------- what is gone
 def _imports(script: Script) -> Iterator[Newest]:
     """What a file imports, whatever happens."""
+    imported = {a.name for n in script.each(ast.ImportFrom) for a in n.names}
+    any_torch = IN_PYTHON & imported or any(is_attribute(n, *IN_PYTHON) for n in script.nodes)
     for source in script.sources:
         for node in source.tree.body:
             names = [f"{name}." for name in _imported(node)]
+            for package in {name.partition(".")[0] for name in names} & LAST.keys():
+                if not any_torch:
+                    words = f"imports {package}, whose last release goes with torch"
+                    last = Limit(LAST[package])
+                    yield _at(node, f"{words} {shown(last.newest)}", last)
             for known in GONE if names else ():
                 if known not in MODULES and any(n.startswith(f"{known}.") for n in names):
                     yield _gone(node, known, _moved(node))
@@ -131,7 +142,7 @@ def _calls(script: Script) -> Iterator[Newest]:
     """What is called in every run; behind an option, the rest may run with what is new."""
     for site in script.calls(*GONE):
         if any(map(_is_certain, site)):
-            spelled = is_method(site.node, site.kind.rpartition(".")[2])
+            spelled = is_method(site.node, last_part(site.kind))
             yield _gone(site.node, site.kind, RENAMED.get(site.kind, "") if spelled else "")
     for site in script.methods(*METHODS):
         if any(_is_certain(o) and not isinstance(o.this, Ext) for o in site):
@@ -148,7 +159,7 @@ def _keywords(script: Script) -> Iterator[Newest]:
         newest, since, today = GONE_KEYWORDS[site.kind][name]
         call = site.node
         spelled = isinstance(call, ast.Call) and keyword_of(call, name) is not None
-        words = f"gives {site.kind.rpartition('.')[2]}() `{name}`, which is gone {since}"
+        words = f"gives {last_part(site.kind)}() `{name}`, which is gone {since}"
         yield _at(call, words, Limit(newest), f"{name}={today}" if today and spelled else "")
 
 
@@ -223,7 +234,7 @@ def _new(script: Script) -> Iterator[Oldest]:
         if any(map(_is_certain, site)):
             yield Oldest(_place(site.node), f"uses {site.kind}", NEW[site.kind], site.node)
     for site, name in _with_keywords(script, NEW_KEYWORDS):
-        what = f"gives {site.kind.rpartition('.')[2]}() `{name}`"
+        what = f"gives {last_part(site.kind)}() `{name}`"
         yield Oldest(_place(site.node), what, NEW_KEYWORDS[site.kind][name], site.node)
 
 

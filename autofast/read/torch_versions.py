@@ -55,6 +55,14 @@ TIMES = {
 # pytorch/vision and pytorch/text, and in the installation page of pytorch/audio.
 PAIRED: dict[str, Version] = {"torchvision": (0, 3), "torchtext": (0, 9), "torchaudio": (0, 3)}
 
+# Packages that are not made for newer ones any more, and the last torch that they load with (by the
+# metadata of their last releases; torchtext's, 0.18, is compiled for torch 2.3); and names of
+# theirs that are gone: releases that have them are written in Python alone, for any torch.
+LAST: dict[str, Version] = {"torchtext": (2, 3), "allennlp": (1, 12)}
+IN_PYTHON = frozenset(
+    "BucketIterator Example Field Iterator LabelField RawField TabularDataset".split()
+)
+
 _SCIPY = "since SciPy 1.3, and older ones want Python 3.7"
 _SKIMAGE = "since scikit-image 0.18, and older ones want Python 3.8"
 _SKLEARN = "since scikit-learn 0.23, and older ones want Python 3.8"

@@ -8,6 +8,7 @@ import io
 from typing import IO, Any
 
 from autofast import registry
+from autofast.model.names import last_part
 from autofast.report.style import for_stream
 from autofast.rule import Rule
 
@@ -71,7 +72,7 @@ def markdown() -> str:
     """The table of README.md."""
     lines = ["| rule | effect | what it does |", "| --- | --- | --- |"]
     for rule in registry.all_rules().values():
-        link = f"[`{rule.name}`](rules/{rule.find.__module__.rpartition('.')[2]}.md)"
+        link = f"[`{rule.name}`](rules/{last_part(rule.find.__module__)}.md)"
         summary = rule.summary + asked_by(rule, quote="`")
         lines.append(f"| {link} | {rule.effect.name.lower()} | {summary} |")
     return "\n".join(lines) + "\n"

@@ -30,8 +30,8 @@ class Curves:
         differences: rewritten less original, for each seed that both ran with; empty where not a
             bit differs.
         stray: lowest and highest of the original's curves less their mean.
-        block: steps that one point is the mean of. optimizer: whose losses these are, where there
-            are several.
+        block: steps that one point is the mean of.
+        optimizer: whose losses these are, where there are several.
     """
 
     steps: Curve

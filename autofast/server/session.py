@@ -34,7 +34,8 @@ class Analysis:
     """What is known of one script.
 
     Attributes:
-        records: all findings, in all files of the script. error: why there are none: one line.
+        records: all findings, in all files of the script.
+        error: why there are none: one line.
         stamps: the contents of the files that were read, by real path.
     """
 

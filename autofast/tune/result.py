@@ -32,10 +32,10 @@ class Decision:
     """One row of the table.
 
     Attributes:
-        alone: time of the original over time with this unit alone. on_top: time of what was kept
-            before over the time with it.
-        left_out: time of all that is kept but this over that of all, where that was measured. note:
-            a reason in words.
+        alone: time of the original over time with this unit alone.
+        on_top: time of what was kept before over the time with it.
+        left_out: time of all that is kept but this over that of all, where that was measured.
+        note: a reason in words.
     """
 
     unit: Unit
@@ -72,10 +72,11 @@ class Found:
     """What the search says.
 
     Attributes:
-        kept: empty where nothing pays. decisions: one for each unit, in the order of the units.
+        kept: empty where nothing pays.
+        decisions: one for each unit, in the order of the units.
         claim: the ratio of the confirmation; None where there is none to be claimed.
-        interrupted: why it ended early; empty where it did not. by_user: Ctrl-C did it: then
-            ``kept`` is the best so far.
+        interrupted: why it ended early; empty where it did not.
+        by_user: Ctrl-C did it: then ``kept`` is the best so far.
     """
 
     kept: Setting = ORIGINAL
@@ -90,12 +91,15 @@ class Tuned:
     """Everything that the reports show.
 
     Attributes:
-        script, command: what was tuned, and what ran it. found: what the search says.
+        script, command: what was tuned, and what ran it.
+        found: what the search says.
         confirmation: of what is kept, or of what was not confirmed; None where nothing came so far.
         noise: the original against itself, in the rounds of the search.
-        diff: what is kept, as a unified diff for each file. steps: optimizer steps of a run; 0: to
-            the script's own end.
-        runs: how many were made. seconds: that all took. budget: that were given.
+        diff: what is kept, as a unified diff for each file.
+        steps: optimizer steps of a run; 0: to the script's own end.
+        runs: how many were made.
+        seconds: that all took.
+        budget: that were given.
     """
 
     script: str

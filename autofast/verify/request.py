@@ -15,16 +15,17 @@ class Request:
 
     Attributes:
         script, rewritten: paths; without the second, the first is rewritten to a temporary one.
-        arguments: of the script. launch: a launcher's command line; launch_rewritten: that of the
-            second script, where it has its own.
-        cwd: run in this folder itself instead of in copies. links: large things that are linked
-            instead of copied.
+        arguments: of the script.
+        launch: a launcher's command line.
+        launch_rewritten: that of the second script, where it has its own.
+        cwd: run in this folder itself instead of in copies.
+        links: large things that are linked instead of copied.
         scratch: where the copies are made, where the system's temporary folder will not do (other
             nodes cannot see it).
-        limit: seconds after which one run is ended. resume_from: the checkpoint of the script's
-            from which all runs go on.
-        facts: see what the original does at which line. effect: by which the tests are chosen when
-            the second script is not autofast's.
+        limit: seconds after which one run is ended.
+        resume_from: the checkpoint of the script's from which all runs go on.
+        facts: see what the original does at which line.
+        effect: by which the tests are chosen when the second script is not autofast's.
     """
 
     script: Path

@@ -56,7 +56,7 @@ class Speed:
             start is won back; 0 where it loses none, None where it never is.
         reason: for UNCLEAR, what would make it clear.
         whole: the ratio of whole runs, from the start of the process to its end, start-up included.
-            whole_before, whole_after: their seconds, in the median.
+        whole_before, whole_after: their seconds, in the median.
         own_steps: optimizer steps of the original where the timed runs came to the script's own
             end; None where they were cut.
     """
@@ -129,8 +129,9 @@ class Answer:
         state: "applied" (the rewritten script has it), "possible" (a fix that the second script
             need not have), "refused", "advised", "on request" (of the option in ``reason``), or
             "nothing" (it found no place). "unknown" where the script was not looked at.
-        place: the first such place, ``file:line``; places: how many there are. reason: why it was
-            refused, or the advice.
+        place: the first such place, ``file:line``.
+        places: how many there are.
+        reason: why it was refused, or the advice.
     """
 
     rule: str
@@ -146,8 +147,8 @@ class Diagnosis:
     and the rules that address it.
 
     Attributes:
-        answers: what became of each of ``rules`` on this script. by_hand: what a person can do
-            about such a bound, in words.
+        answers: what became of each of ``rules`` on this script.
+        by_hand: what a person can do about such a bound, in words.
     """
 
     before: Mapping[str, float]
@@ -185,10 +186,10 @@ class Verification:
     """Everything that the reports show.
 
     Attributes:
-        diff: unified diff of the two scripts, as one text per file; rules: of each hunk, where
-            autofast wrote it.
-        runs: all runs that count, in the order in which they were made. dropped: how many were
-            repeated because the machine was busy.
+        diff: unified diff of the two scripts, as one text per file.
+        rules: of each hunk, where autofast wrote it.
+        runs: all runs that count, in the order in which they were made.
+        dropped: how many were repeated because the machine was busy.
         rounds: the timed runs that the ratio comes from, as places in ``runs``: those of one round
             together, in the order in which they were made. The n-th round is the n-th of
             ``speed.ratio.of_pairs``.

@@ -57,13 +57,14 @@ class Wanted:
     """What the user asked for.
 
     Attributes:
-        effect: the strongest effect of the applied rules, or "unknown". rules: their names; None
-            where they are not known.
+        effect: the strongest effect of the applied rules, or "unknown".
+        rules: their names; None where they are not known.
         steps: optimizer steps of a run; None: as many as the pilot takes in a few seconds; 0: to
             the script's own end.
         budget: seconds for everything; 0 for no limit.
         seed: random generators of the scripts start from it.
-        seeds: how many seeds are tried at most. margin: see ``parity``.
+        seeds: how many seeds are tried at most.
+        margin: see ``parity``.
         share: of the budget that the steps of one run may take, where their number is not given.
         facts: the original is also run once to see what happens at which line.
     """

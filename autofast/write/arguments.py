@@ -28,7 +28,19 @@ from autofast.model.contents import each_once
 from autofast.model.script import Loader, Script
 from autofast.model.source import at, function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import DEFS, is_stored
-from autofast.model.values import Arguments, Bound, Cls, Dict, Func, Given, Ref, certainly, const
+from autofast.model.values import (
+    Arguments,
+    Bound,
+    Cls,
+    Dict,
+    Func,
+    Given,
+    Ref,
+    certainly,
+    const,
+    is_named,
+    only,
+)
 from autofast.rule import Effect, Finding, Need
 
 DICTS = frozenset({"builtins.dict", "collections.OrderedDict"})
@@ -216,11 +228,11 @@ def _flows(
             ):
                 return []
             return None
-        case ast.Call() if any(a is use for a in parent.args):
+        case ast.Call() if use in parent.args:
             if is_method(parent, "update"):
                 return _dicts(script, parent.func.value) or None
             if any(
-                isinstance(t, Ref) and t.name in DICTS | {"copy.copy", "copy.deepcopy"}
+                is_named(t, Ref, DICTS | {"copy.copy", "copy.deepcopy"})
                 for t in script.values(parent.func)
             ):
                 return _dicts(script, parent)
@@ -263,7 +275,7 @@ def _spread(script: Script, call: ast.Call, name: str) -> list[Dict] | None:
     parameter of that name.
     """
     made = _dicts(script, call)
-    if any(isinstance(t, Ref) and t.name in DICTS for t in script.values(call.func)):
+    if any(is_named(t, Ref, DICTS) for t in script.values(call.func)):
         return made
     callees = [c.function for c in script.analysis(CallGraph).callees(call)]
     if script.analysis(CallGraph).may_run_others(call) or any(
@@ -292,7 +304,7 @@ def _enters(script: Script, call: ast.Call) -> bool:
 
 
 def _dicts(script: Script, expr: ast.AST) -> list[Dict]:
-    return [t for t in script.values(expr) if isinstance(t, Dict)]
+    return only(script.values(expr), Dict)
 
 
 def _uses(script: Script) -> Mapping[int, list[ast.expr]]:

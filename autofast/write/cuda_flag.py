@@ -20,7 +20,7 @@ from autofast.model.source import (
     within,
 )
 from autofast.model.syntax import is_read
-from autofast.model.values import Arg
+from autofast.model.values import Arg, one
 from autofast.write.spelling import cuda_test, device_before, requires_cuda, torch_in
 
 
@@ -119,7 +119,7 @@ class CudaFlags:
             for text, values in stored.items():
                 if text.startswith("self.") and text.count(".") == 1:
                     names = {v.id if isinstance(v, ast.Name) else "" for v in values}
-                    owner = names.pop() if len(names) == 1 else ""
+                    owner = one(names, "")
                     mine = {f for f in flags if f.startswith(f"{owner}.")} if owner else ()
                     kept = {f"{text}.{flag.split('.', 1)[1]}" for flag in mine}
                     flags |= kept - stored.keys()

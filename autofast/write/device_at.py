@@ -7,20 +7,20 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Edit
 from autofast.flow.program import Flow
+from autofast.flow.provenance import assigned
 from autofast.flow.scopes import (
     Variable,
     Variables,
     is_parameter,
     own_nodes,
     parameters,
-    stored_in,
     variables_of,
 )
-from autofast.model.events import BranchFrame, CallFrame, Stack, TryFrame
+from autofast.model.events import BranchFrame, CallFrame, Site, Stack, TryFrame
 from autofast.model.script import Loader, Script, Transfer
 from autofast.model.source import at, function_of, parent_of, source_of
 from autofast.model.syntax import is_read
-from autofast.model.values import Ext, Given
+from autofast.model.values import Ext, Given, Values
 from autofast.rule import Refusal
 from autofast.write.spelling import requires_cuda, torch_in
 
@@ -76,7 +76,7 @@ def _of(script: Script, loader: Loader, move: Transfer) -> tuple[str, tuple[Edit
         return text, ()
     if isinstance(target.expr, ast.Attribute):
         return _attribute(script, loader, target, move), ()
-    if name := next(_names(script, loader, target, move), ""):
+    if name := next(_names(script, loader, target.expr, [o.stack for o in move.site]), ""):
         return name, ()
     text = source_of(move.node).segment(target.expr)
     raise Refusal(
@@ -95,7 +95,7 @@ def _plain_cuda(script: Script, loader: Loader, move: Transfer) -> tuple[str, tu
         raise Refusal(f"{at(move.node)} copies to the device under a condition")
     body = conditions[0].body
     inside = body if isinstance(body, list) else [body]
-    if not any(n is move.node for part in inside for n in ast.walk(part)):
+    if not any(move.node in ast.walk(part) for part in inside):
         raise Refusal(f"{at(move.node)} copies to the device under a condition")
     if isinstance(first, ast.Call):
         if script.library_functions(first) == {"torch.cuda.is_available"}:
@@ -105,7 +105,7 @@ def _plain_cuda(script: Script, loader: Loader, move: Transfer) -> tuple[str, tu
     given = Given(script.values(first), first)
     if isinstance(first, ast.Attribute):
         return f'{CUDA} if {_attribute(script, loader, given, move)} else "cpu"', ()
-    if name := next(_names(script, loader, given, move), ""):
+    if name := next(_names(script, loader, first, [o.stack for o in move.site]), ""):
         return f'{CUDA} if {name} else "cpu"', ()
     raise Refusal(f"`{first.id}` of {at(first)} is not known yet where the loader is made")
 
@@ -122,13 +122,15 @@ def _conditions(move: Transfer) -> Iterator[ast.If | ast.IfExp]:
 
 
 # -------------------------------------------------------------------------------------------- names
-def _names(script: Script, loader: Loader, target: Given, move: Transfer) -> Iterator[str]:
-    """Variables that certainly hold, where the loader is made, what the target holds where batches
-    are moved.
+def _names(
+    script: Script, loader: Loader, target: ast.expr | None, stacks: list[Stack]
+) -> Iterator[str]:
+    """Variables that certainly hold, where the loader is made, what the target holds on these ways
+    to where batches are moved.
     """
-    if not isinstance(target.expr, ast.Name):
+    if not isinstance(target, ast.Name):
         return
-    wanted = {_origin(target.expr, o.stack) for o in move.site}
+    wanted = {_origin(target, stack) for stack in stacks}
     place, table = loader.node, variables_of(loader.node)
     scope, module = function_of(place), source_of(place).tree
     for name in dict.fromkeys(
@@ -212,37 +214,42 @@ def _way(scope: ast.AST, loader: Loader, stack: Stack) -> ast.AST | None:
 
 # ------------------------------------------------------------------------------------------- others
 def _attribute(script: Script, loader: Loader, target: Given, move: Transfer) -> str:
-    """``args.device`` or ``self.device``: the same object at both places, and set before the loader
-    is made.
+    """``args.device`` or ``self.device``: an object that has a name at both places, and the
+    attribute before the loader is made; or a variable that the attribute was set to.
     """
     expr = target.expr
     assert isinstance(expr, ast.Attribute)
-    text, root = source_of(expr).segment(expr), expr.value
-    why = f"`{text}` of {at(move.node)} may be another one, or not be set, where the loader is made"
-    scope = function_of(loader.node)
-    here = [
-        n
-        for n in own_nodes(scope)
-        if isinstance(n, ast.Name) and isinstance(root, ast.Name) and n.id == root.id
-    ]
-    if not isinstance(root, ast.Name) or not here:
-        raise Refusal(why)
-    if any(script.values(n) != script.values(root) for n in here if is_read(n)):
-        raise Refusal(why)
-    if (
-        not is_parameter(scope, root.id)
-        and not script.analysis(Flow).definitions(loader.node).is_bound_at(loader.node, root.id)
-        and root.id in stored_in(scope)
-    ):
-        raise Refusal(why)
-    owners = script.values(root)
-    sites = [
-        o.order
-        for s in script.log.of("set_attribute")
-        for o in s
-        if o.data["name"] == expr.attr and o.this in owners
-    ]
+    owners = script.values(expr.value)
+    sites = [s for s in script.log.of("set_attribute") if _sets(s, expr.attr, owners)]
     made = [o.order for s in script.log.of("new") if s.node is loader.node for o in s]
-    if len(owners) != 1 or not made or any(order > min(made) for order in sites):
-        raise Refusal(why)
-    return text
+    late = not made or any(o.order > min(made) for s in sites for o in s if o.this in owners)
+    if len(owners) == 1 and not late:
+        for name in _held_by(script, loader, expr.value, owners):
+            return f"{name}.{expr.attr}"
+    if len(owners) == len(sites) == 1 and (value := assigned(sites[0].node)) is not None:
+        stacks = [o.stack for o in sites[0] if o.this in owners]
+        name = next(_names(script, loader, value, stacks), "")
+        if name and script.values(value) == script.values(expr):
+            return name
+    text = source_of(expr).segment(expr)
+    raise Refusal(
+        f"`{text}` of {at(move.node)} may be another one, or not be set, where the loader is made"
+    )
+
+
+def _sets(site: Site, name: str, owners: Values) -> bool:
+    return any(o.data["name"] == name and o.this in owners for o in site)
+
+
+def _held_by(script: Script, loader: Loader, owner: ast.expr, owners: Values) -> Iterator[str]:
+    """The variables that certainly hold one object where the loader is made, ``owner`` first."""
+    scope = function_of(loader.node)
+    read: dict[str, set[Values]] = {}
+    for node in own_nodes(scope):
+        if isinstance(node, ast.Name) and is_read(node):
+            read.setdefault(node.id, set()).add(script.values(node))
+    here, table = getattr(owner, "id", ""), variables_of(loader.node)
+    for name in sorted(read, key=lambda n: n != here):
+        variable = table.find(name, scope)
+        if read[name] == {owners} and variable and _is_set(script, loader, variable):
+            yield name

@@ -243,7 +243,7 @@ class Shared:
 def _in_body(source: Source, place: ast.AST) -> int:
     """Which of the module's statements a place is in."""
     outer = [place, *ancestors(place)]
-    return next(n for n, s in enumerate(source.tree.body) if any(s is o for o in outer))
+    return next(n for n, s in enumerate(source.tree.body) if s in outer)
 
 
 def _module(script: Script, importer: Source, imported: Source, first: int) -> str:

@@ -28,7 +28,7 @@ from autofast.model.source import (
     within,
 )
 from autofast.model.syntax import LOOPS, is_read
-from autofast.model.values import NOTHING, Ext, Thing, Values
+from autofast.model.values import NOTHING, Ext, Thing, Values, is_named
 
 EXITS = frozenset("exit sys.exit quit parser.error".split())
 
@@ -105,18 +105,18 @@ class _Search:
         Where it is one of ``wrappers``, the model inside.
         """
         for target, value in _stores(statement_of(call)):
-            if is_path(target) and any(n is call for n in ast.walk(statement_of(call))):
+            if is_path(target) and call in ast.walk(statement_of(call)):
                 found = self.script.values(value)
                 if found and all(is_module(t) for t in found) and self._is_mine(found):
                     things = frozenset(inner for t in found for inner in unwrapped(t))
                     if not any(is_wrapper(t) for t in found):
                         return ast.unparse(target), things
-                    if all(isinstance(t, Ext) and t.name in wrappers for t in found):
+                    if all(is_named(t, Ext, wrappers) for t in found):
                         return f"{ast.unparse(target)}.module", things
         return "", NOTHING
 
     def _is_mine(self, values: Values) -> bool:
-        return any(inner is self.model.thing for t in values for inner in unwrapped(t))
+        return any(self.model.thing in unwrapped(t) for t in values)
 
     # ----------------------------------------------------------------------------------- conditions
     def _lifted(
@@ -182,9 +182,7 @@ class _Search:
             is_set_up = is_set_up and not any(
                 is_optimizer(t) for c in calls for t in self.script.values(c)
             )
-            if any(
-                any(c is t for t in self.traced) or (is_set_up and self._sets_up(c)) for c in calls
-            ):
+            if any(c in self.traced or (is_set_up and self._sets_up(c)) for c in calls):
                 last = other
         return last
 

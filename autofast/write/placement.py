@@ -22,7 +22,7 @@ from autofast.model.source import (
 )
 from autofast.model.syntax import is_docstring
 from autofast.model.tensors import target_of
-from autofast.model.values import Ext, Inst, const
+from autofast.model.values import Ext, Inst, any_of, const, only
 
 NESTS = (
     ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With, ast.AsyncWith, ast.Match,
@@ -70,7 +70,7 @@ def _above_methods(script: Script, place: ast.stmt) -> ast.stmt:
 
 
 def _in_class(node: ast.AST) -> bool:
-    return any(isinstance(outer, ast.ClassDef) for outer in ancestors(node))
+    return any_of(ancestors(node), ast.ClassDef)
 
 
 def _with_preparation(place: ast.stmt) -> ast.stmt:
@@ -185,7 +185,7 @@ def _leading_to(script: Script, model: Model) -> ast.stmt | None:
     the training as well, if that can be.
     """
     made: Stack = model.thing.made if isinstance(model.thing, (Inst, Ext)) else ()
-    calls = [f for f in made if isinstance(f, CallFrame)]
+    calls = only(made, CallFrame)
     common = max((_shared(calls, step.stack) for step in script.steps), default=0)
     # From the function that trains, inwards.
     nodes = [*(f.node for f in calls[common:]), model.node]
@@ -199,7 +199,7 @@ def _leading_to(script: Script, model: Model) -> ast.stmt | None:
 
 def _shared(calls: list[CallFrame], stack: Stack) -> int:
     """How many calls lead to both places."""
-    others = [f for f in stack if isinstance(f, CallFrame)]
+    others = only(stack, CallFrame)
     n = 0
     while n < min(len(calls), len(others)) and calls[n].node is others[n].node:
         n += 1

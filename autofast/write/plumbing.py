@@ -98,7 +98,7 @@ class Way:
             ),
         ]
         if isinstance(self.origin, Variable):
-            return self.origin.name if any(s is self.origin.scope for s in around) else None
+            return self.origin.name if self.origin.scope in around else None
         for function in around:
             if isinstance(function, DEFS) and (
                 this := self._self_of(function) or self._owner_of(function)

@@ -17,7 +17,7 @@ from autofast.model.events import CallFrame, Stack
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, source_of, statement_of
 from autofast.model.syntax import DEFS, FUNCTIONS, is_read, is_stored
-from autofast.model.values import NOTHING, Const, Dict, Thing, Values
+from autofast.model.values import NOTHING, Const, Dict, Thing, Values, one, only
 from autofast.rule import Refusal
 from autofast.write.plumbing import Way
 
@@ -50,9 +50,9 @@ class Reach:
 
     def _subscript(self, expr: ast.Subscript) -> None:
         """``loaders["train"]`` goes the way of ``loaders``."""
-        tables = [t for t in self.script.values(expr.value) if isinstance(t, Dict)]
+        tables = only(self.script.values(expr.value), Dict)
         keys = {k for t in tables for k in t.entries if t.get(k) & frozenset(self.objects)}
-        key = next(iter(keys)) if len(keys) == 1 else None
+        key = one(keys)
         fine = isinstance(key, (str, int)) and all(
             key in t.entries and t.get(key) <= frozenset(self.objects) and not t.rest
             for t in tables
@@ -142,7 +142,7 @@ class Reach:
                 if is_stored(n)
             ]
             if other := next(
-                (s for s in every if not any(s is x for x in stores) and self.script.reached(s)),
+                (s for s in every if s not in stores and self.script.reached(s)),
                 None,
             ):
                 raise Refusal(f"`{self.home.names[0]}` is set again on {at(other)}")
@@ -201,7 +201,7 @@ def _place_in(function: ast.AST, stack: Stack, node: ast.AST) -> ast.stmt | None
     """The statement of ``function`` in which the script comes to ``node``; None where it does not
     come through this function.
     """
-    calls = [f for f in stack if isinstance(f, CallFrame)]
+    calls = only(stack, CallFrame)
     start = -1
     if not isinstance(function, ast.Module):
         start = next(

@@ -14,7 +14,18 @@ from autofast.model.script import Script
 from autofast.model.source import Source, at, function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import is_read
 from autofast.model.tensors import NOT_CUDA, device_kinds, target_of
-from autofast.model.values import Const, Ext, Given, Method, Num, Tensor, Thing, Values, const
+from autofast.model.values import (
+    Ext,
+    Given,
+    Method,
+    Num,
+    Tensor,
+    Thing,
+    Values,
+    const,
+    is_const,
+    is_named,
+)
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 DEVICES = frozenset({"cpu", "cuda", "mps", "xpu"})
@@ -58,7 +69,7 @@ def _is_starred(source: Source) -> bool:
 # ------------------------------------------------------------------------------------------ devices
 def is_device_object(found: Values) -> bool:
     """Certainly a ``torch.device``, which has a ``.type`` (a string like "cuda:0" has not)."""
-    return bool(found) and all(isinstance(t, Ext) and t.name == "torch.device" for t in found)
+    return bool(found) and all(is_named(t, Ext, "torch.device") for t in found)
 
 
 def requires_cuda(script: Script) -> bool:
@@ -177,7 +188,7 @@ def _is_of_another(device: Thing) -> bool:
     """``y.device`` of a tensor, which it has from where that was moved to."""
     if isinstance(device, Method):
         return device.name == "device" and isinstance(device.this, (Tensor, Num))
-    made = isinstance(device, Ext) and device.name == "torch.device"
+    made = is_named(device, Ext, "torch.device")
     return made and device.node is None and "kind" in device.attrs  # type: ignore[attr-defined]
 
 
@@ -197,7 +208,7 @@ def spelled(call: ast.Call, given: Given | None) -> ast.expr | None:
     partial means nothing there.
     """
     expr = given.expr if given is not None and not given.via else None
-    return expr if expr is not None and any(n is expr for n in ast.walk(call)) else None
+    return expr if expr is not None and expr in ast.walk(call) else None
 
 
 def uses_gpu(script: Script) -> bool:
@@ -260,7 +271,7 @@ def device_named_before(script: Script, place: ast.AST) -> str | None:
 
 def _is_device(found: Values) -> bool:
     """Certainly a ``torch.device``, or the name of one."""
-    names = [t.value for t in found if isinstance(t, Const) and isinstance(t.value, str)]
+    names = [t.value for t in found if is_const(t, str)]
     named = len(names) == len(found) > 0 and all(n.split(":")[0] in DEVICES for n in names)
     return named or is_device_object(found)
 
@@ -303,7 +314,7 @@ def _device_names(script: Script, scope: ast.AST, fits: Callable[[Values], bool]
     for node in own_nodes(scope):
         if isinstance(node, ast.Name) and not is_read(node):
             parent = node._af_parent  # type: ignore[attr-defined]
-            single = isinstance(parent, ast.Assign) and any(t is node for t in parent.targets)
+            single = isinstance(parent, ast.Assign) and node in parent.targets
             fine = single and fits(script.values(parent.value))
             if fine or not single or script.reached(parent.value):
                 bound[node.id] = bound.get(node.id, True) and fine

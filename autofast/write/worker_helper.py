@@ -17,6 +17,7 @@ from autofast.model.script import Loader, Script
 from autofast.model.source import Source, at, function_of, source_of, statement_of
 from autofast.model.syntax import is_read
 from autofast.model.values import Cls, Func, Inst, Thing
+from autofast.read.requirements import for_python_2
 from autofast.rule import Options
 from autofast.write.imports import module_in
 
@@ -56,6 +57,8 @@ def against_starting(script: Script) -> str:
     decides how processes start.
     """
     why, sites = _fork_only(script), script.calls(*STARTS)
+    if why and (old := for_python_2(script)):
+        return f"{why[0].lower()}{why[1:]}, and {old}, where nothing says how they are started"
     if why and sites:
         return f"{why[0].lower()}{why[1:]}, and {at(sites[0].node)} decides how they are started"
     return ""
@@ -72,6 +75,7 @@ def helper(script: Script, source: Source, options: Options, alone: bool = False
     why = _fork_only(script)
     ranks = several_ranks(script) and not options.workers and not why
     plain = options.workers or (why or imports) and not ranks and not options.any_workers
+    plain = plain or bool(for_python_2(script))  # which cannot count cores
     cores = (SHARED if ranks else CORES).format(os=os)
     mosts = [MOST[options.target], *MOST.values()]
     numbers = [f"min({n}, {cores})" for n in mosts]
@@ -129,7 +133,7 @@ def _is_the_same(script: Script, name: ast.Name, place: ast.expr) -> bool:
     return not bound or here.is_bound_at(statement_of(place), name.id)
 
 
-def as_cores(source: Source, options: Options) -> Helped:
+def as_cores(script: Script, source: Source, options: Options) -> Helped:
     """As many workers as there are cores, where the script asks for a few.
 
     Its own number says that workers can be started there, on any system: nothing has to be asked
@@ -138,7 +142,7 @@ def as_cores(source: Source, options: Options) -> Helped:
     if options.workers:
         return Helped(str(options.workers), (), some=True)
     os, imports = module_in(source, "os")
-    if imports and not options.any_workers:
+    if (imports and not options.any_workers) or for_python_2(script):
         return Helped(str(PLAIN[options.target]), (), some=True)
     return Helped(f"min({MOST[options.target]}, {os}.cpu_count())", imports, some=True)
 

@@ -15,10 +15,11 @@ from autofast.facts.batch.losses_of_torch import (
 )
 from autofast.facts.batch.samples import Activation, Shape, Shapes, odd, skipped
 from autofast.model.calls import arguments_of, keyword_of, spread_out
+from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.source import at
 from autofast.model.syntax import SEQUENCES
-from autofast.model.values import Ext, Tensor, const
+from autofast.model.values import Ext, Tensor, any_of, const
 from autofast.ops import by_element
 from autofast.rule import Refusal
 
@@ -103,7 +104,7 @@ class TorchCalls(Shapes):
             found = self.script.values(other)
             if isinstance(other, ast.Starred) or not found:
                 raise unknown(expr)
-            if any(isinstance(t, Tensor) for t in found):
+            if any_of(found, Tensor):
                 shape = self.shape(other, run)
                 if isinstance(shape, tuple):
                     raise unknown(expr)
@@ -187,7 +188,7 @@ class TorchCalls(Shapes):
             return False
 
     def _function(self, name: str, expr: ast.Call, run: Activation) -> Shape:
-        short = name.rsplit(".", 1)[-1]
+        short = last_part(name)
         if name.startswith("builtins."):
             if short in ("float", "int", "range", "max", "min", "abs", "round") and self._all_free(
                 expr.args, run

@@ -24,7 +24,7 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import defaults, owner
 from autofast.model.calls import arguments_of, is_name, items_of, spreads, unstarred
 from autofast.model.kinds import is_loss, is_module
-from autofast.model.names import ONE_TENSOR
+from autofast.model.names import ONE_TENSOR, last_part
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, line_of, nodes_in, parent_of, statement_of
 from autofast.model.syntax import SEQUENCES, has_star, is_attribute, is_constant, is_text
@@ -40,6 +40,7 @@ from autofast.model.values import (
     Seq,
     Tensor,
     Thing,
+    any_of,
     const,
 )
 from autofast.rule import Refusal
@@ -117,7 +118,7 @@ class Losses(TorchCalls):
                 return self.shape(expr.value, run)
             case ast.Compare():
                 found = [self.shape(e, run) for e in (expr.left, *expr.comparators)]
-                if not any(isinstance(k, tuple) for k in found):
+                if not any_of(found, tuple):
                     return each((k for k in found if not isinstance(k, tuple)), expr)
         if self._is_free(expr):
             return Kind.FREE
@@ -182,7 +183,7 @@ class Losses(TorchCalls):
             or d.statement is run.loop
         ]
         if run.loop is not None:
-            here = [d for d in found if any(around is run.loop for around in loops_around(d.node))]
+            here = [d for d in found if run.loop in loops_around(d.node)]
             if here and (
                 len(here) < len(found) or self.flow.definitions(expr).may_be_unbound(expr)
             ):
@@ -233,13 +234,13 @@ class Losses(TorchCalls):
                     for n, part in enumerate(target.elts):
                         if part is node:
                             return self._part(kind, n, node)
-                        if isinstance(part, ast.Tuple) and any(x is node for x in part.elts):
+                        if isinstance(part, ast.Tuple) and node in part.elts:
                             return self._part(
                                 self._part(kind, n, node),
                                 next(k for k, x in enumerate(part.elts) if x is node),
                                 node,
                             )
-        if isinstance(statement, ast.For) and any(n is node for n in ast.walk(statement.target)):
+        if isinstance(statement, ast.For) and node in ast.walk(statement.target):
             kind = self.shape(statement.iter, run)
             if isinstance(kind, tuple) and statement.target is node:
                 return joined(list(kind), node)
@@ -299,7 +300,7 @@ class Losses(TorchCalls):
         if kind in FREE:  # what is picked for each sample is a row of its own
             parts = items_of(expr.slice)
             kinds = [self.shape(p, run) for p in parts if not isinstance(p, ast.Slice)]
-            if not any(isinstance(k, tuple) for k in kinds):
+            if not any_of(kinds, tuple):
                 return each([kind, *(k for k in kinds if isinstance(k, Kind))], expr)
         raise unknown(expr)
 
@@ -367,7 +368,7 @@ class Losses(TorchCalls):
                 f"what the loss on {at(expr)} does with the samples of a batch is not known"
             )
         if isinstance(callee, Ext):
-            short = callee.name.rsplit(".", 1)[-1]
+            short = last_part(callee.name)
             if callee.name.startswith("torch.nn.") and short in LAYERS:
                 return Kind.ROWS
             if callee.name.startswith("torchvision.models.") and short.startswith(ONE_TENSOR):
@@ -420,7 +421,7 @@ class Losses(TorchCalls):
         """What a function of the project returns for these arguments."""
         function = callee.function
         spec, calls = function.args, self.script.analysis(CallGraph)
-        if len(self._calls) > 12 or any(c is function for c in self._calls):
+        if len(self._calls) > 12 or function in self._calls:
             raise unknown(expr)
         if (
             spec.vararg

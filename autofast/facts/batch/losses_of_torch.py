@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from autofast.model.names import last_part
 from autofast.model.values import Ext, Ref, Thing
 
 
@@ -68,7 +69,7 @@ CLASSES: dict[str, str] = dict(
 
 def loss_called(callee: Thing) -> tuple[Loss, Ext | None] | None:
     """The loss that is called, and the object where it is one."""
-    short = getattr(callee, "name", "").rsplit(".", 1)[-1]
+    short = last_part(getattr(callee, "name", ""))
     if isinstance(callee, Ref) and callee.name.startswith("torch.") and short in LOSSES:
         return LOSSES[short], None
     if isinstance(callee, Ext) and callee.name.startswith("torch.nn.") and short in CLASSES:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from autofast.facts.batch.kinds import FREE, Kind, combined, one_of, unknown
 from autofast.facts.batch.losses_of_torch import LAYERS
 from autofast.flow.graph import Function
+from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, source_of
 from autofast.model.syntax import is_stored
-from autofast.model.values import Arg, Const, Dict, Ext, Num, Seq, Tensor, Thing, certainly
+from autofast.model.values import Arg, Const, Dict, Ext, Num, Seq, Tensor, Thing, certainly, only
 from autofast.rule import Refusal
 
 Shape = Kind | tuple["Shape", ...]
@@ -54,7 +55,7 @@ class Shapes:
         parameters only.
         """
         found = self.script.values(expr)
-        if found and all(isinstance(t, Num) for t in found):
+        if certainly(found, Num):
             if isinstance(expr, ast.Name):
                 return expr.id not in source_of(expr).rebound and not any(
                     t.synced for t in found if isinstance(t, Num)
@@ -94,7 +95,7 @@ def odd(name: str, node: ast.AST) -> str:
 
 def joined(kinds: list[Shape], where: ast.AST) -> Shape:
     """The one thing that all of these are."""
-    tuples = [k for k in kinds if isinstance(k, tuple)]
+    tuples = only(kinds, tuple)
     if tuples:
         if len(tuples) != len(kinds) or len({len(t) for t in tuples}) != 1:
             raise unknown(where)
@@ -127,7 +128,7 @@ def is_layer(thing: Thing, among: Collection[str] = LAYERS) -> bool:
     return (
         isinstance(thing, Ext)
         and thing.name.startswith("torch.nn.")
-        and thing.name.rsplit(".", 1)[-1] in among
+        and last_part(thing.name) in among
     )
 
 

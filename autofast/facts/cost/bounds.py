@@ -13,9 +13,8 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method
 from autofast.model.script import Script
-from autofast.model.source import function_of, parent_of
-from autofast.model.syntax import FUNCTIONS
-from autofast.model.values import Const, Ref
+from autofast.model.source import parent_of
+from autofast.model.values import Ref, is_const
 
 DEEP = 8
 EXPONENT = 16  # beyond which a power is no size of a layer
@@ -26,8 +25,8 @@ def most(script: Script, expr: ast.expr | None, depth: int = 0) -> int | None:
     if expr is None or depth > DEEP:
         return None
     found = script.values(expr)
-    if found and all(isinstance(t, Const) and isinstance(t.value, int) for t in found):
-        return max(t.value for t in found if isinstance(t, Const) and isinstance(t.value, int))
+    if found and all(is_const(t, int) for t in found):
+        return int(max(t.value for t in found if is_const(t, int)))
     if (known := number(found)) is not None:
         return known
     match expr:
@@ -73,20 +72,13 @@ def _combined(op: ast.operator, left: int | None, right: int | None) -> int | No
 
 def _of(script: Script, made: Definition, depth: int) -> int | None:
     """Of what a definition gives: an argument at all calls, a number of a range, an expression."""
-    node = made.node
-    if isinstance(node, ast.arg):
-        function = function_of(node)
-        if not isinstance(function, FUNCTIONS):
-            return None
-        graph = script.analysis(CallGraph)
-        given = [expr for _, expr in graph.arguments(function, node.arg)]
-        return _largest([most(script, expr, depth + 1) for expr in given])
-    parent = parent_of(node)
-    if isinstance(parent, ast.For) and parent.target is node:
+    parent = parent_of(made.node)
+    if isinstance(parent, ast.For) and parent.target is made.node:
         match parent.iter:
             case ast.Call(func=func, args=[*_, last]) if script.values(func) == {
                 Ref("builtins.range")
             }:
                 return most(script, last, depth + 1)
         return None
-    return most(script, made.value, depth + 1)
+    given = script.analysis(CallGraph).gives(made)
+    return _largest([most(script, expr, depth + 1) for expr in given])

@@ -18,7 +18,7 @@ from autofast.model.calls import names_in
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack, below, inside
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, nodes_in, statement_of
-from autofast.model.values import Ext, Tensor
+from autofast.model.values import Ext, Tensor, any_of
 from autofast.ops import op
 from autofast.ops.families import CELLS, RECURRENT
 
@@ -88,7 +88,7 @@ class Cells:
     def _signs(self, function: ast.AST) -> int:
         """How often a function computes with tensors by the signs of Python."""
         found = (self.script.values(n) for n in nodes_in(function, ast.BinOp))
-        return sum(any(isinstance(t, Tensor) for t in values) for values in found)
+        return sum(any_of(values, Tensor) for values in found)
 
     def _trains(self, occurrence: Occurrence) -> bool:
         return any(inside(occurrence.stack, step.loop) for step in self.script.steps)

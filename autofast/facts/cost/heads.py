@@ -15,10 +15,10 @@ from autofast.facts.parts import parts_of, trained_models
 from autofast.model.contents import elements, members, opened
 from autofast.model.events import CallFrame, loops
 from autofast.model.kinds import is_module
-from autofast.model.names import CONTAINERS, WRAPPERS
+from autofast.model.names import CONTAINERS, WRAPPERS, last_part
 from autofast.model.script import Model, Script
 from autofast.model.source import function_of, parent_of
-from autofast.model.values import Ext, Inst, const
+from autofast.model.values import Ext, Inst, const, is_named, only
 from autofast.ops.families import RECURRENT
 from autofast.read.recover.models import layers_of
 
@@ -88,7 +88,7 @@ def only_embeds(script: Script) -> bool:
 
 
 def _only_embeds(model: Model) -> bool:
-    parts = [t for t in parts_of(model.thing).values() if isinstance(t, Ext)]
+    parts = only(parts_of(model.thing).values(), Ext)
     convolutions = [t for t in parts if t.name.startswith("torch.nn.Conv")]
     dense = [t for t in parts if t.name in DENSE]
     return (
@@ -133,7 +133,7 @@ def multiplies(script: Script) -> str:
 
 
 def _multiplies(script: Script, model: Model) -> str:
-    parts = [t for t in parts_of(model.thing).values() if isinstance(t, Ext)]
+    parts = only(parts_of(model.thing).values(), Ext)
     images = [t for t in parts if IMAGES.fullmatch(t.name.removeprefix("torch.nn."))]
     attending = [t for t in parts if ATTENTION.match(t.name)]
     dense = [t for t in parts if t.name == "torch.nn.Linear"]
@@ -175,7 +175,7 @@ def _attends(script: Script, model: Model) -> bool:
     classes = {id(t.cls.node) for t in parts_of(model.thing).values() if isinstance(t, Inst)}
     found: dict[int, list[str]] = {}
     for (kind, _), site in script.log.each():
-        name = kind.rsplit(".", 1)[-1]
+        name = last_part(kind)
         if name == "forward" and any(getattr(o.this, "name", "") == SOFTMAX for o in site):
             name = "softmax"
         frames = (f for o in site for f in o.stack if isinstance(f, CallFrame))
@@ -207,7 +207,7 @@ def is_light(script: Script) -> bool:
     head.
     """
     parts = [t for m in trained_models(script) for t in parts_of(m.thing).values()]
-    dense = [t for t in parts if isinstance(t, Ext) and t.name == "torch.nn.Linear"]
+    dense = [t for t in parts if is_named(t, Ext, "torch.nn.Linear")]
     sizes = [_sizes(script, t) for t in dense]
     return all(len(s) == 2 and s[0] * s[1] <= LIGHT for s in sizes)
 
@@ -230,7 +230,7 @@ def goes_along_few(script: Script, batch: int) -> bool:
 
 
 def _is_narrow(script: Script, model: Model) -> bool:
-    parts = [t for t in parts_of(model.thing).values() if isinstance(t, Ext)]
+    parts = only(parts_of(model.thing).values(), Ext)
     dense = [t for t in parts if t.name == "torch.nn.Linear"]
     recurrent = [t for t in parts if t.name.removeprefix("torch.nn.") in RECURRENT]
     along = [t for t in parts if _width(script, t) <= NARROW]
@@ -238,7 +238,7 @@ def _is_narrow(script: Script, model: Model) -> bool:
     others = [t.name for t in parts if t not in known and t.name not in WRAPPERS]
     return (
         _is_known(model)
-        and all(PLAIN.match(n.rsplit(".", 1)[-1]) and ".Conv" not in n for n in others)
+        and all(PLAIN.match(last_part(n)) and ".Conv" not in n for n in others)
         and (
             all(min(_sizes(script, t), default=LARGE) <= NARROW for t in dense)
             or (len(dense) <= FEW and all(_is_small(script, t) for t in dense))

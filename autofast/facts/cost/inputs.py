@@ -8,6 +8,7 @@ from autofast.facts.cost.shapes import Shape
 from autofast.facts.input_shapes import CROPS
 from autofast.facts.transforms import steps_of
 from autofast.model.kinds import library_dataset
+from autofast.model.names import last_part
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.values import (
     Arg,
@@ -21,6 +22,7 @@ from autofast.model.values import (
     Thing,
     Values,
     const,
+    is_named,
     one,
 )
 
@@ -81,7 +83,7 @@ def _most(given: Given | None) -> int | None:
 def item(script: Script, dataset: Dataset) -> Shape | None:
     """The shape of what a model is given of one item; None where that is not known."""
     thing = _pictured(script, dataset)
-    if isinstance(thing, Ext) and thing.name == TENSORS and thing.args.positional:
+    if is_named(thing, Ext, TENSORS) and thing.args.positional:
         return _row(script, thing.args.positional[0].values)
     name = library_name_of(thing)
     if name in NATIVE and isinstance(thing, (Ext, Inst)):
@@ -110,7 +112,7 @@ def _takes_each_once(sampler: Thing) -> bool:
     """Whether it is one of torch's that takes each item, or batch, of its data once at the most."""
     if not isinstance(sampler, Ext):
         return False
-    name = sampler.name.rsplit(".", 1)[-1]
+    name = last_part(sampler.name)
     if name == "BatchSampler":
         return all(map(_takes_each_once, sampler.args.get(0, "sampler")))
     drawn = sampler.args.get(1, "replacement") | sampler.args.get(2, "num_samples")
@@ -119,11 +121,11 @@ def _takes_each_once(sampler: Thing) -> bool:
 
 def _held(script: Script, loader: Loader, thing: Thing) -> int | None:
     """How many items are in what a loader is given, at the most."""
-    if isinstance(thing, Ext) and thing.name == SUBSET:
+    if is_named(thing, Ext, SUBSET):
         given = thing.args.given(1, "indices")
         if given is not None and isinstance(given.expr, ast.Call):
             return range_of(script, given.expr)
-    if isinstance(thing, Ext) and thing.name == SPLIT:
+    if is_named(thing, Ext, SPLIT):
         parts = one(thing.args.get(1, "lengths"))
         lengths = [number(p) for p in parts.exact or ()] if isinstance(parts, Seq) else []
         known = [n for n in lengths if n is not None]
@@ -143,7 +145,7 @@ def _items(script: Script, dataset: Dataset) -> int | None:
 def _pictured(script: Script, dataset: Dataset) -> Thing:
     """The image set whose labels stand beside its images in a TensorDataset; else the dataset."""
     thing = dataset.thing
-    beside = thing.args.positional[1:] if isinstance(thing, Ext) and thing.name == TENSORS else ()
+    beside = thing.args.positional[1:] if is_named(thing, Ext, TENSORS) else ()
     for node in (n for g in beside if g.expr is not None for n in ast.walk(g.expr)):
         if isinstance(node, ast.Attribute) and node.attr == "targets":
             owners = script.values(node.value)
@@ -154,9 +156,9 @@ def _pictured(script: Script, dataset: Dataset) -> Thing:
 
 def library_name_of(thing: Thing) -> str:
     if isinstance(thing, Inst):
-        return library_dataset(thing).rsplit(".", 1)[-1]
+        return last_part(library_dataset(thing))
     if isinstance(thing, Ext) and thing.name.startswith("torchvision.datasets."):
-        return thing.name.rsplit(".", 1)[-1]
+        return last_part(thing.name)
     return ""
 
 
@@ -168,7 +170,7 @@ def _side(transform: Values, side: int) -> int | None:
         if not isinstance(thing, Ext) or len(transform) != 1:
             return None
         for step in steps_of(thing):
-            short = step.name.rsplit(".", 1)[-1] if isinstance(step, Ext) else ""
+            short = last_part(step.name) if isinstance(step, Ext) else ""
             if short in CROPS or short in ("Resize", "Scale"):
                 assert isinstance(step, Ext)
                 size = step.args.get(0, "size")

@@ -9,28 +9,49 @@ lines, ten seconds of sound.
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 
 from autofast.facts.cost import inputs, machine
 from autofast.facts.cost.bounds import most
 from autofast.facts.loaders import given, has_no_workers
-from autofast.facts.transforms import short_name, steps_of
+from autofast.facts.transforms import short_name as kind_of
+from autofast.facts.transforms import steps_of
 from autofast.model import names
+from autofast.model.calls import short_name
 from autofast.model.script import Dataset, Loader, Script
-from autofast.model.source import live
-from autofast.model.values import Bound, Ext, Func, Inst, Method, Ref, Seq, Thing, Unknown
+from autofast.model.source import ancestors, live, nodes_in
+from autofast.model.values import (
+    Bound,
+    Ext,
+    Func,
+    Inst,
+    Method,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    certainly,
+)
 from autofast.model.values import Dict as DictValue
 
 SECONDS = {
     "numpy": 1.5e-6, "torch": 4e-6, "PIL": 8e-6, "cv2": 4e-6, "torchvision": 15e-6,
     "scipy": 50e-6, "skimage": 50e-6, "librosa": 50e-6, "torchaudio": 15e-6,
 }  # fmt: skip
-SLOW = {"numpy.pad": 30e-6, "numpy.rot90": 6e-6, "numpy.clip": 5e-6}
+SLOW = {"numpy.pad": 30e-6, "numpy.rot90": 6e-6, "numpy.clip": 5e-6, "torch.stft": 15e-6,
+        "numpy.random.default_rng": 6e-6, "numpy.random.RandomState": 60e-6}  # fmt: skip
 CHEAP = frozenset({"numpy.random.rand", "numpy.random.random", "torch.is_tensor"})
 METHOD = 1.5e-6  # of an array
+OPERATION = 10e-9  # of Python, on numbers: 120 us for 1,024 turns with six of them
+DRAWN = 2.5e-9  # a number of a generator of NumPy
+DRAWS = frozenset("normal uniform rand randn random random_sample standard_normal".split())
 TEXT = 20e-6  # of a fast tokenizer of transformers 5, for eight words
 DEEP = 6
+COMPUTES = (ast.Call, ast.BinOp, ast.Compare, ast.Subscript)
 PHOTO = 4e-3
 FILES = {
     "PIL.Image.open": PHOTO, "cv2.imread": PHOTO, "skimage.io.imread": PHOTO, "imageio.imread": PHOTO,
@@ -91,8 +112,41 @@ def _of_file(name: str) -> float:
 
 
 def _time(script: Script, function: ast.AST, depth: int, figure: Figure) -> float:
-    calls = [n for n in live(function) if isinstance(n, ast.Call)] if depth < DEEP else []
-    return sum(min((_of(script, t, depth, figure) for t in script.values(c.func)), default=0.0) for c in calls)  # fmt: skip
+    nodes = [n for n in live(function) if isinstance(n, COMPUTES)] if depth < DEEP else []
+    times = ((_once(script, n, depth, figure), n) for n in nodes)
+    return sum(time * _turns(script, n, function) for time, n in times if time)
+
+
+def _once(script: Script, node: ast.AST, depth: int, figure: Figure) -> float:
+    match node:
+        case ast.Call(func=func):
+            found = [_of(script, t, depth, figure) for t in script.values(func)]
+            return min(found, default=0.0) + (figure is _least) * DRAWN * _drawn(script, node)
+        case ast.Subscript(value=held) if certainly(script.values(held), Tensor):
+            return METHOD if figure is _least else 0.0
+    return OPERATION if figure is _least else 0.0
+
+
+def _drawn(script: Script, call: ast.Call) -> int:
+    """How many numbers ``rng.normal(0, 1, (h, w))`` and ``rand(h, w)`` draw, as far as they are
+    known; 0 of other calls.
+    """
+    if short_name(call.func) not in DRAWS:
+        return 0
+    given = [*call.args, *(k.value for k in call.keywords if k.arg == "size")]
+    shapes = [e.elts for e in given if isinstance(e, ast.Tuple)] or [given]
+    sizes = [inputs.number(script.values(e)) for e in shapes[-1]]
+    return math.prod(n for n in sizes if n is not None) if len(sizes) > 1 else 0
+
+
+def _turns(script: Script, node: ast.AST, function: ast.AST) -> int:
+    """How often it runs in a function, by the loops over ranges there."""
+    found = 1
+    for outer in takewhile(lambda n: n is not function, ancestors(node)):
+        turns = inputs.turns(script, outer)
+        if turns and not any(nodes_in(outer, ast.Break, ast.Return)):
+            found *= turns
+    return found
 
 
 def _of(script: Script, callee: Thing, depth: int, figure: Figure) -> float:
@@ -100,7 +154,7 @@ def _of(script: Script, callee: Thing, depth: int, figure: Figure) -> float:
         case Ref(name=name):
             return figure(name)
         case Ext() if figure is _of_file:
-            return sum(TURNS.get(short_name(t), 0.0) for t in steps_of(callee))
+            return sum(TURNS.get(kind_of(t), 0.0) for t in steps_of(callee))
         case Ext(name=name) if names.is_tokenizer(name):
             return TEXT
         case Method(this=Ext(name=name)) if names.is_tokenizer(name):

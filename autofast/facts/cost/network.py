@@ -11,7 +11,7 @@ from autofast.facts.cost.shapes import Shape, Unsized, Work, layer
 from autofast.model.calls import is_name
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_module
-from autofast.model.names import WRAPPERS
+from autofast.model.names import WRAPPERS, last_part
 from autofast.model.script import Script
 from autofast.model.values import (
     Arguments,
@@ -26,6 +26,7 @@ from autofast.model.values import (
     Thing,
     Values,
     const,
+    is_named,
     ordered,
 )
 
@@ -70,12 +71,12 @@ class Network:
             if not isinstance(found, Shape):
                 raise Unsized("what it gives is not known")
             return found
-        if isinstance(thing, Ext) and thing.name in WRAPPERS:
+        if is_named(thing, Ext, WRAPPERS):
             return self._chain(
                 ordered(thing.args.get(0, "module") | thing.args.get(0, "model")), shape
             )
         if isinstance(thing, Ext) and thing.name.startswith("torch.nn."):
-            short = thing.name.rsplit(".", 1)[-1]
+            short = last_part(thing.name)
             if short in ("Sequential", "ModuleList"):
                 return self._sequential(thing.args, shape)
             found = layer(short, thing.args, shape, self.work, self._most)
@@ -137,7 +138,7 @@ class Network:
         return result
 
     def _operation(self, thing: Ref | Method, shapes: list[Shape], call: ast.Call) -> Value:
-        name = thing.name.rsplit(".", 1)[-1]
+        name = last_part(thing.name)
         if isinstance(thing, Ref):
             if thing.name.startswith(PLAIN):
                 return None

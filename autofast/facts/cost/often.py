@@ -114,7 +114,7 @@ class Often:
         """What is copied to the device of a batch of the loader at ``node``, or of those moved
         there; None where that is not known.
         """
-        sizes = [self._bytes(x) for x in self._moved(node)]
+        sizes = [self._bytes(x) for x in self.moved_at(node)]
         known = [n for n in sizes if n is not None]
         return max(known) if known and len(known) == len(sizes) else None
 
@@ -125,22 +125,22 @@ class Often:
 
     def trains(self, node: ast.AST) -> bool:
         """Whether the loader at ``node``, or one whose batches are moved there, is trained with."""
-        return any("training" in self.purposes(x) for x in self._moved(node))
+        return any("training" in self.purposes(x) for x in self.moved_at(node))
 
     def moves_batches(self, node: ast.AST) -> bool:
         """Whether a place moves batches of a loader to the device, or makes the loader."""
-        return bool(self._moved(node))
+        return bool(self.moved_at(node))
 
     def decodes(self, node: ast.AST) -> bool:
         """Whether images or sound are among what is moved there."""
-        return any("decode" in d.reads for x in self._moved(node) for d in x.datasets)
+        return any("decode" in d.reads for x in self.moved_at(node) for d in x.datasets)
 
     def channels(self, node: ast.AST) -> set[int | None]:
         """How many channels the images have that are moved there; None among them: not known."""
-        shapes = [item(self.script, d) for x in self._moved(node) for d in x.datasets]
+        shapes = [item(self.script, d) for x in self.moved_at(node) for d in x.datasets]
         return {s.channels if s is not None else None for s in shapes}
 
-    def _moved(self, node: ast.AST) -> list[Loader]:
+    def moved_at(self, node: ast.AST) -> list[Loader]:
         """The loaders made at ``node``, and those of which its statement moves batches."""
         here = {id(n) for n in walk(statement_of(node))}
         moved = {id(t) for x in self.script.transfers if id(x.node) in here for t in x.loaders}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from autofast.model.values import Arguments, Seq, Values, const
+from autofast.model.values import Arguments, Seq, Values, all_of, const
 from autofast.rule import Refusal
 
 
@@ -44,8 +44,9 @@ class Work:
     """What a training step costs with one item in a batch: forwards and backwards.
 
     Attributes:
-        convolutions, products: FLOP. activations: numbers that layers put out. kernels: launched,
-            for a batch of any size.
+        convolutions, products: FLOP.
+        activations: numbers that layers put out.
+        kernels: launched, for a batch of any size.
         parameters: numbers of them; ``tensors`` that they are in.
     """
 
@@ -171,7 +172,7 @@ def _number(values: Values, name: str) -> Any:
         (thing,) = only if len(only) == 1 else (None,)
         if isinstance(thing, Seq) and thing.exact is not None:
             parts = tuple(const(v) for v in thing.exact)
-            if all(isinstance(p, int) for p in parts):
+            if all_of(parts, int):
                 return parts
         elif thing is not None and const(only) is not ...:
             return const(only)
@@ -181,7 +182,7 @@ def _number(values: Values, name: str) -> Any:
 def _each(value: Any, n: int) -> tuple[int, ...]:
     """One number for each dimension."""
     found = value if isinstance(value, tuple) else (value,) * n
-    if len(found) != n or not all(isinstance(x, int) for x in found):
+    if len(found) != n or not all_of(found, int):
         raise Unsized("a size is not known")
     return found
 
@@ -209,7 +210,7 @@ def _convolution(
         _each(given(8 if transposed else 5, "dilation", 1), n),
     )
     groups = given(6, "groups", 1)
-    if not all(isinstance(x, int) for x in (taken, made, groups)):
+    if not all_of((taken, made, groups), int):
         raise Unsized("its channels are not known")
     reach = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
     pads = tuple(k // 2 for k in reach) if padding == "same" else _each(padding or 0, n)

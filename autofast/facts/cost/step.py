@@ -28,10 +28,11 @@ from autofast.model.events import (
     below,
     loops,
 )
+from autofast.model.names import last_part
 from autofast.model.script import Loader, Script, Step
 from autofast.model.source import Source, at
 from autofast.model.syntax import LOOPS
-from autofast.model.values import Tensor, Thing
+from autofast.model.values import Tensor, Thing, any_of, only
 from autofast.read.recover.models import layers_of
 
 ROWS = 64  # of an item whose shape is not known, for a network of nothing but dense layers
@@ -53,8 +54,9 @@ class Estimate:
     rather than too long.
 
     Attributes:
-        kernels: that are launched. host: seconds to issue them. convolutions, products, memory:
-            seconds on the device.
+        kernels: that are launched.
+        host: seconds to issue them.
+        convolutions, products, memory: seconds on the device.
         parameters: numbers of them; ``tensors`` that they are in.
         data: seconds in which workers make a batch.
     """
@@ -215,13 +217,13 @@ class Cost(Often):
 
     def _computes(self, functions: frozenset[str]) -> str:
         for (kind, _), site in self.script.log.each():
-            if kind.rsplit(".", 1)[-1] not in functions and kind != "call_object":
+            if last_part(kind) not in functions and kind != "call_object":
                 continue
             if not all(self._makes_items(o.stack) or self._is_beside(o.stack) for o in site):
                 return f"what {at(site.node)} computes is not known"
         for source in self.script.sources if "matmul" in functions else ():
             for node in _products(source):
-                if any(isinstance(t, Tensor) for t in self.script.values(node)):
+                if any_of(self.script.values(node), Tensor):
                     return f"what {at(node)} computes is not known"
         return ""
 
@@ -333,7 +335,7 @@ def _passes(step: Step) -> Iterator[tuple[Site, Occurrence]]:
 
 
 def _inputs(occurrence: Occurrence) -> list[Tensor]:
-    return [t for t in occurrence.data.get("inputs", ()) if isinstance(t, Tensor)]
+    return only(occurrence.data.get("inputs", ()), Tensor)
 
 
 def _may_convolve(thing: Thing | None) -> bool:

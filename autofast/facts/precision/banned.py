@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from autofast.model.events import Site
+from autofast.model.names import last_part
 from autofast.model.source import at
 from autofast.model.values import Ext, Inst, Ref, Thing
 
@@ -19,6 +20,6 @@ def banned(loss: Thing | None) -> str:
 
 def error_of(name: str, site: Site) -> str:
     """What is wrong with a banned loss, in words."""
-    short = name.rsplit(".", 1)[-1]
+    short = last_part(name)
     better = "BCEWithLogitsLoss" if short == "BCELoss" else f"{short}_with_logits"
     return f"{short} ({at(site.node)}) is an error under autocast: use {better} and leave out the sigmoid before it (--extend-select bce-with-logits)"

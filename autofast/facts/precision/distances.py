@@ -24,10 +24,23 @@ from autofast.flow.program import Flow, function_around
 from autofast.model.calls import is_method
 from autofast.model.contents import each_once
 from autofast.model.kinds import is_module
+from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.source import at, nodes_in, parent_of, walk
 from autofast.model.syntax import is_operation, is_read
-from autofast.model.values import Arg, Cls, Const, Func, Method, Module, Num, Ref, Tensor
+from autofast.model.values import (
+    Arg,
+    Cls,
+    Const,
+    Func,
+    Method,
+    Module,
+    Num,
+    Ref,
+    Tensor,
+    any_of,
+    one,
+)
 
 PRODUCTS = frozenset({"matmul", "mm", "bmm", "einsum", "inner"})
 ADDING = frozenset(
@@ -182,16 +195,16 @@ def _is_square(script: Script, expr: ast.expr, depth: int) -> bool:
 def _called(script: Script, call: ast.Call) -> str:
     """The operation of torch that a call is one of, as a function or as a method."""
     names = {
-        t.name.rpartition(".")[2]
+        last_part(t.name)
         for t in script.values(call.func)
         if (isinstance(t, Ref) and t.name.startswith("torch."))
         or (isinstance(t, Method) and isinstance(t.this, Tensor))
     }
-    return names.pop() if len(names) == 1 else ""
+    return one(names, "")
 
 
 def _is_tensor(script: Script, expr: ast.expr) -> bool:
-    return any(isinstance(t, Tensor) for t in script.values(expr))
+    return any_of(script.values(expr), Tensor)
 
 
 # what is done to a difference of logarithms before exp() is taken of it

@@ -11,6 +11,7 @@ from autofast.facts.batch.losses_of_torch import loss_called
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.full_outputs import FullOutputs
 from autofast.model.calls import arguments_of, receiver_of, short_name, taker_of
+from autofast.model.names import last_part
 from autofast.model.source import at, parent_of, source_of, walk
 from autofast.model.syntax import is_attribute
 from autofast.model.tensors import dtype_of
@@ -121,7 +122,7 @@ def _tensor_of(code: Code, call: ast.Call) -> ast.expr | None:
 
 def _keeps_fp32(callee: Thing) -> bool:
     if isinstance(callee, Ref):
-        last = callee.name.rsplit(".", 1)[-1]
+        last = last_part(callee.name)
         return callee.name.startswith(
             ("torch.nn.", "torch.optim.", "builtins.", "math.", "random.", "numpy.", "time.")
         ) or last in ("arange", "randint", "device")

@@ -9,6 +9,7 @@ import ast
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.program import Flow
 from autofast.model.contents import unwrapped
+from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.syntax import has_star
 from autofast.model.values import (
@@ -23,6 +24,7 @@ from autofast.model.values import (
     Thing,
     Values,
     certainly,
+    is_named,
     one,
 )
 
@@ -98,10 +100,10 @@ class FullOutputs:
             return bool(returned) and all(self.is_full(e, part, depth + 1) for e in returned)
         if part is not None:
             return False
-        if isinstance(thing, Ref) and thing.name == NORMALIZE:
+        if is_named(thing, Ref, NORMALIZE):
             return not any(k.arg in ("out", None) for k in call.keywords) and len(call.args) < 5
         if isinstance(thing, Ref):
-            asked = thing.name.startswith("torch.") and thing.name.rsplit(".", 1)[-1] in FULL
+            asked = thing.name.startswith("torch.") and last_part(thing.name) in FULL
             return asked and not _names_dtype(call, 2)
         if isinstance(thing, Ext):
             return _is_full_layer(thing)

@@ -19,10 +19,11 @@ from autofast.flow.usage import Act, Usage
 from autofast.flow.valueflow import Answer, ValueFlow, Verdict, first
 from autofast.model.calls import arguments_of, short_name
 from autofast.model.kinds import is_loss, is_module
+from autofast.model.names import last_part
 from autofast.model.script import Model, Script
 from autofast.model.source import at, parent_of, source_of, statement_of
 from autofast.model.syntax import SEQUENCES, is_read
-from autofast.model.values import Bound, Dict, Ext, Func, Inst, Ref, Seq, Thing, Unknown
+from autofast.model.values import Bound, Dict, Ext, Func, Inst, Ref, Seq, Thing, Unknown, is_named
 from autofast.ops import autocast
 
 # computed in fp32 by autocast on every device: torch/include/ATen/autocast_mode.h, the losses that
@@ -156,8 +157,7 @@ class Half(ValueFlow[bool]):
         """``t.to(torch.float32)``"""
         given = arguments_of(call) if isinstance(call, ast.Call) else []
         return any(
-            isinstance(t, Ref)
-            and t.name in ("torch.float", "torch.float32", "torch.float64", "torch.double")
+            is_named(t, Ref, ("torch.float", "torch.float32", "torch.float64", "torch.double"))
             for a in given
             for t in self.script.values(a)
         )
@@ -177,7 +177,7 @@ class Half(ValueFlow[bool]):
         if isinstance(callee, (Func, Bound)):
             return Verdict.ENTERS
         if is_loss(callee):
-            short = callee.name.rsplit(".", 1)[-1] if isinstance(callee, Ext) else ""
+            short = last_part(callee.name) if isinstance(callee, Ext) else ""
             fine = here and (short in FP32_LOSSES or id(call) in self.logits)
         elif (
             isinstance(callee, Inst)
@@ -193,7 +193,7 @@ class Half(ValueFlow[bool]):
         return Verdict.STOPS if fine else self.lost(use)
 
     def _by_library(self, call: ast.Call, name: str, here: bool) -> Verdict | None:
-        short = name.rsplit(".", 1)[-1]
+        short = last_part(name)
         if name in LOOKS:
             return Verdict.STOPS
         if name in PASSES or name == "torch.autograd.Variable":

@@ -23,11 +23,12 @@ from autofast.flow.program import Flow
 from autofast.model.calls import is_method, items_of, keyword_of
 from autofast.model.events import WithFrame
 from autofast.model.kinds import is_autocast, is_module
+from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.source import at, nodes_in, walk
 from autofast.model.syntax import is_attribute
 from autofast.model.tensors import is_dtype
-from autofast.model.values import Method, Seq, Tensor, Thing, Unknown, Values
+from autofast.model.values import Method, Seq, Tensor, Thing, Unknown, Values, any_of
 
 # ------------------------------------------------------------------- made with the dtype of another
 LIKE = frozenset("zeros_like ones_like empty_like full_like".split())
@@ -102,7 +103,7 @@ def one_dtype(code: Code) -> str:
         own = (
             [frozenset(t for t in [occurrence.this] if t is not None)] if method else positional[:1]
         )
-        first = WANTING[site.kind.rsplit(".", 1)[-1]] + (not method)
+        first = WANTING[last_part(site.kind)] + (not method)
         named = [g.values for g in occurrence.args.named.values()]
         tensors = [v for v in [*own, *positional[first:], *named] if _has_tensor(v)]
         if len(tensors) > 1 and any(is_activation(v) for v in tensors):
@@ -158,14 +159,14 @@ def _of_another(expr: ast.expr) -> bool:
 
 
 def _has_tensor(values: Values) -> bool:
-    return any(isinstance(t, (Tensor, Unknown)) for t in values)
+    return any_of(values, Tensor, Unknown)
 
 
 def _demanded(code: Code, node: ast.AST) -> ast.AST | None:
     """``h.dtype`` in ``assert h.dtype == torch.float32``, or where a condition leads to
     ``raise``.
     """
-    if isinstance(node, ast.If) and not any(isinstance(s, ast.Raise) for s in node.body):
+    if isinstance(node, ast.If) and not any_of(node.body, ast.Raise):
         return None
     if not isinstance(node, (ast.Assert, ast.If)):
         return None

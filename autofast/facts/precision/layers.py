@@ -9,7 +9,7 @@ from autofast.model.events import Site
 from autofast.model.names import is_model_class
 from autofast.model.script import Model, Script
 from autofast.model.source import ancestors, at
-from autofast.model.values import Ext, Thing, const
+from autofast.model.values import Ext, Thing, const, is_named
 from autofast.ops.families import RECURRENT
 
 HEAVY = tuple(
@@ -47,9 +47,7 @@ def recurrent(code: Code) -> str:
 def _may_be_recurrent(thing: Thing | None) -> bool:
     """A layer that is chosen by its name, with sizes: activations have none."""
     return (
-        isinstance(thing, Ext)
-        and thing.name == ANY_LAYER
-        and len(thing.args.positional) + len(thing.args.named) > 1
+        is_named(thing, Ext, ANY_LAYER) and len(thing.args.positional) + len(thing.args.named) > 1
     )
 
 
@@ -65,7 +63,7 @@ def dense_sizes(script: Script, model: Model) -> list[int]:
         for s in script.log.of("new")
         if _belongs(s, model)
         for o in s
-        if isinstance(o.this, Ext) and o.this.name == "torch.nn.Linear"
+        if is_named(o.this, Ext, "torch.nn.Linear")
     ]
     sizes = [
         (const(t.args.get(0, "in_features")), const(t.args.get(1, "out_features"))) for t in found

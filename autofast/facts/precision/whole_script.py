@@ -10,6 +10,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import short_name
 from autofast.model.events import Site, WithFrame, inside
 from autofast.model.kinds import is_autocast
+from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.source import at, nodes_in, walk
 from autofast.model.tensors import tensors_in
@@ -74,8 +75,8 @@ def _elsewhere(script: Script) -> ast.AST | None:
 
 def _names_f64(found: Values) -> bool:
     return any(
-        (isinstance(t, Ref) and t.name.rpartition(".")[2] in DOUBLE)
-        or (isinstance(t, Const) and str(t.value).rpartition(".")[2] in DOUBLE)
+        (isinstance(t, Ref) and last_part(t.name) in DOUBLE)
+        or (isinstance(t, Const) and last_part(str(t.value)) in DOUBLE)
         for t in found
     )
 

@@ -42,7 +42,7 @@ def _targets(statement: ast.Assign | ast.AugAssign) -> list[ast.expr]:
 def _is_average(script: Script, statement: ast.stmt, target: ast.AST) -> bool:
     if not isinstance(statement, (ast.Assign, ast.AugAssign)):
         return False
-    if not any(target is t for t in _targets(statement)):
+    if target not in _targets(statement):
         return False
     if isinstance(statement, ast.AugAssign):
         return _reads_parameters(script, [statement.value])

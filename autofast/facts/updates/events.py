@@ -435,7 +435,7 @@ def _leak(backward: Event, step: Event) -> str:
 def clears(script: Script, zero: Event, step: Event) -> bool:
     """Whether the gradients that a step uses are those that ``zero`` clears."""
     if any(is_optimizer(t) for t in zero.things):
-        return any(t is u for t in zero.things for u in step.things)
+        return any(t in step.things for t in zero.things)
     cleared = {id(x) for t in zero.things if is_module(t) for x in (t, *unwrapped(t))}
     owners = _owners(script, step)
     return bool(owners) and all(any(id(x) in cleared for x in (p, *unwrapped(p))) for p in owners)
@@ -443,10 +443,7 @@ def clears(script: Script, zero: Event, step: Event) -> bool:
 
 def _owners(script: Script, step: Event) -> list[Thing]:
     return [
-        p
-        for o in script.optimizers
-        if any(t is u for t in o.things for u in step.things)
-        for p in o.params
+        p for o in script.optimizers if any(t in step.things for t in o.things) for p in o.params
     ]
 
 

@@ -15,7 +15,18 @@ from autofast.model.kinds import is_loader, is_scheduler
 from autofast.model.script import Scheduler, Script, Tick
 from autofast.model.source import ancestors, at, nodes_in, outwards, parent_of, statement_of
 from autofast.model.syntax import LOOPS, TESTS, is_attribute, is_constant, is_read, is_stored
-from autofast.model.values import Arg, Bound, Cls, Const, Func, Given, Ref, Values
+from autofast.model.values import (
+    Arg,
+    Bound,
+    Cls,
+    Const,
+    Func,
+    Given,
+    Ref,
+    Values,
+    all_of,
+    certainly,
+)
 from autofast.rule import Refusal
 
 SHOWS = ("get_last_lr", "get_lr", "print_lr")  # the rate of now
@@ -30,7 +41,7 @@ def check_rates(script: Script, schedulers: list[Scheduler]) -> None:
     rates = {id(t) for s in schedulers for t in s.optimizers}
     for other in script.schedulers:
         if (
-            not any(other is s for s in schedulers)
+            other not in schedulers
             and any(id(t) in rates for t in other.optimizers)
             and other.ticks
         ):
@@ -79,7 +90,7 @@ def _taken_by(script: Script, node: ast.expr) -> ast.Call | None:
             return None
         if isinstance(outer, ast.Call) and here is not outer.func:
             found = script.values(outer.func)
-            mine = found and all(isinstance(t, (Func, Bound, Cls)) for t in found)
+            mine = certainly(found, Func, Bound, Cls)
             library = bool(found) and all(
                 isinstance(t, Ref) and t.name.startswith(("torch.optim.lr_scheduler.", "builtins."))
                 for t in found
@@ -193,7 +204,7 @@ def _is_number_of_epochs(script: Script, values: Values, tick: Tick) -> bool:
     """Whether the same number says how often the loop over epochs goes round, in which a loop over
     a loader steps the scheduler.
     """
-    if not values or not all(isinstance(t, (Arg, Const)) for t in values):
+    if not values or not all_of(values, Arg, Const):
         return False
     for occurrence in tick.site:
         around = [

@@ -16,7 +16,7 @@ from autofast.flow.program import function_around
 from autofast.model import names
 from autofast.model.calls import is_method
 from autofast.model.contents import opened
-from autofast.model.values import Ext, Inst
+from autofast.model.values import Ext, Inst, is_named, only
 
 # fmt: off
 OPENERS = frozenset("""
@@ -71,10 +71,10 @@ class Held:
         of_splits = {
             id(t)
             for thing in self.code.objects.values()
-            if isinstance(thing, Ext) and thing.name == SPLIT
+            if is_named(thing, Ext, SPLIT)
             for t in thing.args.get(2, "generator")
         }
-        things = [t for t in self.code.objects.values() if isinstance(t, Ext)]
+        things = only(self.code.objects.values(), Ext)
         made = [t.node for t in things if t.name in names.GENERATORS and id(t) not in of_splits]
         made += [c for c in self._origins if self._names(c) & names.GENERATORS]
         return next((n for n in made if n is not None and not self._is_own(n)), None)
@@ -121,12 +121,15 @@ class Held:
                 values = (bound_to(d.node)[0] for d in self.flow.reaching(node))
                 yield from (v for v in values if v is not None)
             case ast.Attribute(value=base, attr=attr) if attr not in FACTS:
-                things = [t for t in self.script.values(base) if isinstance(t, Inst)]
+                things = only(self.script.values(base), Inst)
                 yield from self._stored([(id(t), attr) for t in things]) if things else (base,)
             case ast.Subscript(value=base, slice=index) if not isinstance(index, SLICES):
                 yield base
             case ast.Call(func=ast.Attribute(value=base, attr=attr)) if attr not in READS:
-                if not self._names(node):
+                # What a generator of NumPy draws is no generator, unless it is asked for one.
+                known = {t.name for t in self.script.values(base) if isinstance(t, Ext)}
+                drawn = known and known <= DRAW and attr != "spawn"
+                if not drawn and not self._names(node):
                     yield base
             case ast.ListComp(elt=value) | ast.GeneratorExp(elt=value) | ast.DictComp(value=value):
                 yield value
@@ -140,6 +143,7 @@ class Held:
                 yield value
 
 
+DRAW = names.GENERATORS - {"torch.Generator"}  # whose methods give itself
 SLICES = (ast.Slice, ast.Tuple)  # f["x"][:] is read into memory
 
 

@@ -15,7 +15,7 @@ from autofast.flow.scratch import is_scratch
 from autofast.model.calls import is_method, keyword_of
 from autofast.model.source import function_of, live, source_of
 from autofast.model.syntax import VARIABLES
-from autofast.model.values import Const, Ext, Num, Ref, Seq, Values
+from autofast.model.values import Const, Ext, Num, Ref, Seq, Values, is_const
 
 PLACES = (
     ast.Attribute, ast.Subscript, ast.Name, ast.Call, ast.For, ast.AsyncFor, ast.comprehension,
@@ -31,6 +31,9 @@ ITERATORS = ("itertools.", "builtins.iter", "builtins.zip", "builtins.map", "bui
 # fmt: on
 
 A_FILE = "a file"
+WRITES = "wax+"  # modes of open() and h5py.File
+# The torch of the days of h5py 3, before which a file is opened for writing where that is allowed.
+ONLY_READS = (1, 7)
 
 
 class Changes:
@@ -78,10 +81,13 @@ class Changes:
         names = self.script.library_functions(node)
         if "builtins.next" in names and node.args and self.keeps(node.args[0]):
             return f"`{shown(node.args[0])}`"
-        if "builtins.open" in names:
+        if names & {"builtins.open", "h5py.File"}:
             mode = node.args[1] if len(node.args) > 1 else keyword_of(node, "mode")
+            old = self.script.torch.rules_out(ONLY_READS) and "h5py.File" in names
+            if mode is None and old:
+                return f"{A_FILE} (`{shown(node)}`)"
             found = self.script.values(mode) if mode is not None else frozenset()
-            if any(not isinstance(t, Const) or set(str(t.value)) & set("wax+") for t in found):
+            if any(not isinstance(t, Const) or set(str(t.value)) & set(WRITES) for t in found):
                 return f"{A_FILE} (`{shown(node)}`)"
         if names & WRITERS and not any(
             isinstance(t, Ext) and t.name.startswith("io.")
@@ -91,14 +97,7 @@ class Changes:
             return f"{A_FILE} (`{shown(node)}`)"
         if is_method(node, "write_text", "write_bytes", "to_csv", "save") and node.args:
             found = self.script.values(node.args[0])
-            text = [
-                t
-                for t in found
-                if isinstance(t, Num)
-                and t.pattern
-                or isinstance(t, Const)
-                and isinstance(t.value, str)
-            ]
+            text = [t for t in found if isinstance(t, Num) and t.pattern or is_const(t, str)]
             if found and len(text) == len(found):
                 return f"{A_FILE} (`{shown(node)}`)"
         return ""

@@ -21,7 +21,7 @@ from autofast.model.script import Dataset, Loader, Script, Use
 from autofast.model.source import at
 from autofast.model.syntax import is_attribute
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Const, Ext, Inst, Unknown
+from autofast.model.values import Const, Ext, Inst, Unknown, only
 from autofast.read.requirements import rules_out
 from autofast.rule import Effect
 
@@ -246,7 +246,7 @@ def _makes_batches(dataset: Dataset) -> bool:
 
 def _transforms(dataset: Dataset) -> bool:
     """Items go through transforms of torchvision or the like, which work on one image at a time."""
-    parts = [t for t in held_by(dataset.thing) if isinstance(t, Ext)]
+    parts = only(held_by(dataset.thing), Ext)
     return any(
         t.name.startswith(("torchvision.transforms.", "albumentations.", "torchaudio.transforms."))
         for t in parts

@@ -24,6 +24,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_of,
     library_names,
 )
 from autofast.ops import is_view
@@ -204,23 +205,13 @@ class Lifetime:
         for thing in callees:
             if any(self.returns_kept(function, depth, place) for function in run_by(thing, CALLED)):
                 return True
-        if (
-            not isinstance(call.func, ast.Attribute)
-            or names
-            or any(isinstance(t, (Func, Bound, Cls)) for t in callees)
-        ):
+        if not isinstance(call.func, ast.Attribute) or names or any_of(callees, Func, Bound, Cls):
             return False
         if call.func.attr in PARTS or is_view(call.func.attr):
             return self.keeps(call.func.value, depth + 1)
         held = self.script.values(call.func.value)
-        if (
-            any(isinstance(t, (Ext, Inst, Unknown)) for t in held)
-            and call.func.attr not in COPIES
-            and not draws(held)
-        ):
-            return self.keeps(call.func.value, depth + 1) and any(
-                isinstance(t, Method) for t in callees
-            )
+        if any_of(held, Ext, Inst, Unknown) and call.func.attr not in COPIES and not draws(held):
+            return self.keeps(call.func.value, depth + 1) and any_of(callees, Method)
         return False
 
     def returns_kept(self, function: ast.AST, depth: int, place: int | None = None) -> bool:
@@ -235,7 +226,7 @@ class Lifetime:
                     for n in live(function)
                     if isinstance(n, (ast.Return, ast.Yield)) and function_of(n) is function
                 ]
-                place = None if any(isinstance(n, ast.Yield) for n in ends) else place
+                place = None if any_of(ends, ast.Yield) else place
                 self._kept[key] = any(self.keeps_end(n.value, depth + 1, place) for n in ends)
         return self._kept[key]
 
@@ -264,7 +255,7 @@ def _place_of(node: ast.AST, value: ast.expr) -> int | None:
     if (
         not isinstance(statement, ast.Assign)
         or statement.value is not value
-        or not any(t is target for t in statement.targets)
+        or target not in statement.targets
     ):
         return None
     assert isinstance(target, SEQUENCES)

@@ -15,6 +15,7 @@ from autofast.flow.scopes import variables_of
 from autofast.model.calls import call_of
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_property
+from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.source import ancestors, live, nodes_in, parent_of
 from autofast.model.syntax import VARIABLES, is_read
@@ -37,7 +38,10 @@ from autofast.model.values import (
     Tensor,
     Thing,
     Unknown,
+    all_of,
+    any_of,
     library_names,
+    only,
     ordered,
 )
 
@@ -93,9 +97,7 @@ class Side:
     def enter(self, thing: Thing, methods: tuple[str, ...] = CALLED) -> None:
         for function in run_by(thing, methods):
             self.starts.add(id(function))
-            if isinstance(thing, Partial) and all(
-                p is not thing for p in self.partials.get(id(function), ())
-            ):
+            if isinstance(thing, Partial) and thing not in self.partials.get(id(function), ()):
                 self.partials.setdefault(id(function), []).append(thing)
             self.function(function)
 
@@ -135,7 +137,7 @@ class Side:
         if "builtins.getattr" in names and len(node.args) > 1:
             keys = self.script.values(node.args[1])
             self.loads.update(str(k.value) for k in keys if isinstance(k, Const))
-            self.every = self.every or not all(isinstance(k, Const) for k in keys)
+            self.every = self.every or not all_of(keys, Const)
         if names & {"builtins.vars", "builtins.globals", "builtins.eval", "builtins.exec"}:
             self.every = True
         if any(n.startswith(("os.environ", "os.getenv")) for n in names):
@@ -183,7 +185,7 @@ class Side:
             todo += ordered(self.script.values(name))
         for function in self.functions.values():
             for name in (n for n in nodes_in(function, ast.Name)):
-                todo += [t for t in self.script.values(name) if isinstance(t, Cls)]
+                todo += only(self.script.values(name), Cls)
         seen: set[int] = set()
         while todo and len(seen) < 4000:
             thing = todo.pop()
@@ -206,7 +208,7 @@ class Side:
             yield from (f for n, f in thing.members.items() if n in self.loads)
             yield thing.bases
         elif isinstance(thing, Ext):
-            if thing.name.rsplit(".", 1)[-1] in SETTLED:
+            if last_part(thing.name) in SETTLED:
                 return
             yield from thing.attrs.values()
             yield from thing.args.all()
@@ -237,15 +239,11 @@ class Side:
         they were made.
         """
         names = {key for key, name in self.free.items() if not is_number(self.script.values(name))}
-        names |= {
-            key
-            for key, name in self.free.items()
-            if any(isinstance(t, Num) for t in self.script.values(name))
-        }
+        names |= {key for key, name in self.free.items() if any_of(self.script.values(name), Num)}
         fields: set[tuple[int, str]] = set()
         for thing in self.objects.values():
             if isinstance(thing, (Inst, Ext)) and isinstance(thing.args, Arguments):
-                frames = [f for f in thing.made if isinstance(f, CallFrame)]
+                frames = only(thing.made, CallFrame)
                 for given_ in thing.args.every:
                     self.follow(given_.expr, frames, names, fields)
         return names, fields
@@ -280,7 +278,7 @@ class Side:
 
 def holds(function: ast.AST, home: ast.AST) -> bool:
     """Whether ``home`` is a function (or comprehension) inside ``function``."""
-    return home is function or any(a is function for a in ancestors(home))
+    return home is function or function in ancestors(home)
 
 
 def run_by(thing: Thing, methods: tuple[str, ...]) -> list[ast.AST]:

@@ -13,6 +13,7 @@ from autofast.facts.workers.shared_state import items
 from autofast.facts.workers.timing import Time
 from autofast.flow.callgraph import CallGraph, Function, code_of
 from autofast.model.calls import names_in
+from autofast.model.names import last_part
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, at, function_of, nodes_in, parent_of
 from autofast.model.syntax import is_attribute
@@ -69,7 +70,7 @@ def _seeds(script: Script, loader: Loader) -> Iterator[tuple[ast.AST, frozenset[
     for (kind, _), site in script.log.each():
         if kind in SEEDS:
             yield site.node, frozenset(SEEDS[kind])
-        elif kind.rsplit(".", 1)[-1] in SEED_ALL and not kind.startswith("."):
+        elif last_part(kind) in SEED_ALL and not kind.startswith("."):
             yield site.node, ALL
     argument = given(loader, "generator")
     mine = {id(t) for t in argument.values} if argument is not None else set()
@@ -98,7 +99,7 @@ def fixed_by_workers(loader: Loader) -> str:
         if _has_own_number(function, calls):
             continue  # what a worker got from the loader, another number in each epoch
         for call in calls:
-            name = ast.unparse(call.func).rsplit(".", 1)[-1]
+            name = last_part(ast.unparse(call.func))
             if name in ("seed", "manual_seed", *SEED_ALL) and call.args:
                 return f"{at(call)} seeds each worker when it starts, which would happen in the first epoch only"
     return ""
@@ -116,7 +117,7 @@ def seeded_by_workers(loader: Loader) -> frozenset[str]:
                 called = ast.unparse(call.func)
                 if called.endswith(".set_random_seed"):
                     found.add("albumentations")
-                elif called in NUMPY_SEEDS or called.rsplit(".", 1)[-1] in SEED_ALL:
+                elif called in NUMPY_SEEDS or last_part(called) in SEED_ALL:
                     found.add("numpy")
     return frozenset(found)
 
@@ -131,7 +132,7 @@ def _beginnings(loader: Loader) -> Iterator[tuple[Function, list[ast.Call]]]:
 
 def _has_own_number(function: Function, calls: list[ast.Call]) -> bool:
     """Whether it asks for the number that torch gives each worker, another one in each epoch."""
-    names = {ast.unparse(c.func).rsplit(".", 1)[-1] for c in calls}
+    names = {last_part(ast.unparse(c.func)) for c in calls}
     return "initial_seed" in names or _asks_worker(function)
 
 

@@ -13,7 +13,20 @@ from autofast.model.calls import is_method, is_name
 from autofast.model.script import Script
 from autofast.model.source import parent_of
 from autofast.model.syntax import FUNCTIONS, VARIABLES
-from autofast.model.values import Dict, Ext, Inst, Method, Ref, Seq, Tensor, Thing, Unknown, Values
+from autofast.model.values import (
+    Dict,
+    Ext,
+    Inst,
+    Method,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    all_of,
+    any_of,
+)
 from autofast.ops import is_view
 
 OPTIONS = tuple(
@@ -49,15 +62,14 @@ class Shared:
                     return True
         if is_attribute:
             if change.name in self.names_of_objects() and (
-                any(isinstance(t, Unknown) for t in found)
-                or (not found and bool(self.script.unread))
+                any_of(found, Unknown) or (not found and bool(self.script.unread))
             ):
                 return True
             return is_open(found) and self.is_part(base)
         if (
             change.node is base
             and isinstance(base, ast.Name)
-            and not any(isinstance(t, (Seq, Dict, Tensor, Ext, Inst)) for t in found)
+            and not any_of(found, Seq, Dict, Tensor, Ext, Inst)
         ):
             # `x += 1`, of what may well be a number.
             return (id(holder_of(base)), base.id) in self.code.aliases
@@ -140,7 +152,7 @@ def is_open(found: Values) -> bool:
     """Whether nothing is known of it, or no more than of which library object it is an
     attribute.
     """
-    return all(isinstance(t, (Unknown, Method)) for t in found)
+    return all_of(found, Unknown, Method)
 
 
 def is_of_library(thing: Inst) -> bool:

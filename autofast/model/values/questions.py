@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Container
+from typing import Any, TypeGuard, TypeVar
 
 from autofast.model.changes import Numbered, remember, remembered
-from autofast.model.values.program import Bound
+from autofast.model.several import Kinds, one
+from autofast.model.values.program import Bound, Ext
 from autofast.model.values.simple import Arg, Const, Method, Num, Reason, Ref, Unknown
 from autofast.model.values.tensor import Tensor
 from autofast.model.values.thing import InOrder, Thing, Values
 
+N = TypeVar("N", Ext, Method, Ref, Unknown)
 FEW = 8  # of more, the order is kept: large sets are asked for again and again
 
 
@@ -63,22 +65,21 @@ def _rank(thing: Thing) -> tuple[str, int, str]:
     return kind, 0, text
 
 
-def one(values: Values) -> Thing | None:
-    """The single thing that ``values`` must be, if there is one."""
-    return next(iter(values)) if len(values) == 1 else None
+def is_named(thing: object, kind: type[N], names: str | Container[str]) -> TypeGuard[N]:
+    """Whether it is of this kind, and its name is this, or one of these."""
+    return isinstance(thing, kind) and (
+        thing.name == names if isinstance(names, str) else thing.name in names
+    )
 
 
-def certainly(values: Collection[Thing], *kinds: type) -> bool:
-    """Whether there are some, and all of these kinds."""
-    return bool(values) and all(isinstance(thing, kinds) for thing in values)
+def is_const(thing: object, *kinds: Kinds) -> TypeGuard[Const]:
+    """Whether it is a constant of one of these types."""
+    return isinstance(thing, Const) and isinstance(thing.value, kinds)
 
 
 def are_numbers(values: Collection[Thing]) -> bool:
     """Whether there are some, and all are numbers of Python."""
-    return bool(values) and all(
-        isinstance(t, Num) or (isinstance(t, Const) and isinstance(t.value, (int, float)))
-        for t in values
-    )
+    return bool(values) and all(isinstance(t, Num) or is_const(t, int, float) for t in values)
 
 
 def const(values: Values) -> Any:
@@ -120,7 +121,3 @@ def why_unknown(values: Values) -> str:
 def is_chosen(values: Values) -> bool:
     """Whether these may be anything that a name means which is not known."""
     return any(isinstance(t, Unknown) and t.reason is Reason.CHOSEN for t in values)
-
-
-def expand(values: Values, kind: type) -> list[Any]:
-    return [t for t in values if isinstance(t, kind)]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from autofast.model.changes import CLOCK
-from autofast.model.contents import each_once
+from autofast.model.contents import dict_items, each_once
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_module
 from autofast.model.names import canonical
@@ -33,7 +33,11 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    all_of,
+    any_of,
     const,
+    is_const,
+    is_named,
     ordered,
 )
 from autofast.model.values import things as values
@@ -62,11 +66,7 @@ class Binding(Lookup):
         elif isinstance(target, ast.Subscript):
             index = self.expr(target.slice, env)
             for thing in self.choices(self.expr(target.value, env)):
-                several = (
-                    len(index) > 1
-                    and isinstance(thing, Dict)
-                    and all(isinstance(t, Const) for t in index)
-                )
+                several = len(index) > 1 and isinstance(thing, Dict) and all_of(index, Const)
                 for key in (
                     [t.value for t in ordered(index) if isinstance(t, Const)]
                     if several
@@ -113,12 +113,7 @@ class Binding(Lookup):
                     parts |= thing.exact[i]
                 elif starred is not None and i >= starred:
                     parts |= element(self, thing, None)
-                elif (
-                    isinstance(thing, Const)
-                    and isinstance(thing.value, tuple)
-                    and len(thing.value) == n
-                    and starred is None
-                ):
+                elif is_const(thing, tuple) and len(thing.value) == n and starred is None:
                     parts |= values(Const(thing.value[i]))
                 else:
                     parts |= element(self, thing, i)
@@ -134,12 +129,10 @@ class Binding(Lookup):
         or not to this very object.
         """
         found |= thing.past.get(name, NOTHING) if isinstance(thing, Inst) else NOTHING
-        again = any(isinstance(f, LoopFrame) for f in thing.made) and not any(
-            t is thing for t in self.building
-        )
+        again = any_of(thing.made, LoopFrame) and thing not in self.building
         old = thing.attrs.get(name)
         # a table or a state that is made at the first batch, and that nothing sets back to None
-        first = old == values(Const(None)) and not any(isinstance(t, (Const, Num)) for t in found)
+        first = old == values(Const(None)) and not any_of(found, Const, Num)
         if not sure or again or self.weak(thing.made, once=first):
             if old is None and isinstance(thing, Inst):
                 old = frozenset(
@@ -196,9 +189,7 @@ class Binding(Lookup):
             elif isinstance(thing, Cls):
                 parts = list(thing.members.values())
                 thing.members.update(
-                    (n, v | unknown)
-                    for n, v in thing.members.items()
-                    if not any(isinstance(t, Func) for t in v)
+                    (n, v | unknown) for n, v in thing.members.items() if not any_of(v, Func)
                 )
                 todo += [thing.env, *thing.bases]
             elif isinstance(thing, Func):
@@ -233,7 +224,11 @@ class Binding(Lookup):
         elif isinstance(thing, Inst) and thing.cls.find(f"{name}.setter"):
             self.call_method_of(thing, f"{name}.setter", [found], target)
         elif isinstance(thing, (Inst, Ext)):
-            self.store_attribute(thing, name, found)
+            held = dict_items(thing) if thing in thing.attrs.get("__dict__", NOTHING) else None
+            if held is None:
+                self.store_attribute(thing, name, found)
+            else:
+                self.set_entry(held, name, Entry(found, None, target, True))
             self.emit("set_attribute", target, thing, None, found, name=name)
         elif isinstance(thing, Dict):
             self.set_entry(thing, name, Entry(found, None, target, True))
@@ -260,7 +255,7 @@ class Binding(Lookup):
         """``thing.name = found`` where ``thing`` is a module or class of a library."""
         kind = "set_elsewhere" if is_new(f"{thing.name}.{name}") else "set_flag"
         self.emit(kind, node, thing, None, found, name=f"{thing.name}.{name}")
-        if any(isinstance(t, (Func, Bound, Cls, Partial, Inst)) for t in found):
+        if any_of(found, Func, Bound, Cls, Partial, Inst):
             full = canonical(f"{thing.name}.{name}")
             self.keep(found, full)
             if not found <= self.patched.get(full, NOTHING):
@@ -280,6 +275,8 @@ class Binding(Lookup):
         """``thing[key] = ...``; where it is not ``sure``, it may be under another key."""
         if not isinstance(thing, Tensor) or thing.sure is None:
             self.emit("set_item", target, thing, None, found)
+        if isinstance(thing, Inst) and thing.cls.find("__setitem__") is None:
+            thing = dict_items(thing) or thing
         if isinstance(thing, Dict):
             self.set_entry(thing, key, Entry(found, expr, target, sure))
             if is_attribute(target.value, "_modules"):
@@ -304,7 +301,7 @@ class Binding(Lookup):
                 )
             else:
                 thing.elem = join(thing.elem, found)
-        elif isinstance(thing, Ext) and thing.name == "builtins.vars":
+        elif is_named(thing, Ext, "builtins.vars"):
             self.set_in_namespace(thing, key, found)
         elif isinstance(thing, Ext) and module_parts.is_container(thing):
             module_parts.put(self, thing, key, found)

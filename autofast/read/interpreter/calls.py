@@ -8,6 +8,7 @@ from dataclasses import replace
 from autofast.model import limits
 from autofast.model.calls import is_name
 from autofast.model.changes import CLOCK
+from autofast.model.contents import dict_items
 from autofast.model.device_loader import MARK, is_device_loader
 from autofast.model.kinds import is_module
 from autofast.model.limits import MANY, SEVERAL
@@ -34,14 +35,17 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    is_const,
+    is_named,
     joined,
     one,
+    only,
     ordered,
 )
 from autofast.model.values import things as values
 from autofast.read.interpreter.entering import Entering, completed
 from autofast.read.interpreter.named import evaluated, is_namespace
-from autofast.read.library import module_parts
+from autofast.read.library import dict_objects, module_parts
 from autofast.read.library import torch_library as torchlib
 from autofast.read.library.chosen import networks_in, one_of
 from autofast.read.library.containers import as_table
@@ -76,14 +80,21 @@ class Calls(Entering):
                 return found
         if is_namespace(node) and _is_only_read(node):
             return values(Unknown("the variables of a scope as a dict"))
-        if any(
-            isinstance(t, Ref) and t.name in ("builtins.exec", "builtins.globals") for t in callee
-        ):
+        if any(is_named(t, Ref, ("builtins.exec", "builtins.globals")) for t in callee):
             self.changes += not env.module.opaque
             if not env.module.opaque:
                 CLOCK.shake()
             env.module.opaque = env.module.opaque or "exec() may have changed it"
-        return self.call_values(callee, args, node)
+        if not self.wary:
+            return self.call_values(callee, args, node)
+        inside = self.depths()
+        try:
+            return self.call_values(callee, args, node)
+        except RecursionError:
+            self.unwind(inside)
+            what = f"the call on line {node.lineno}"
+            self.cut_short(what, env, callee.union(*args.all()))
+            return values(Unknown(f"{what} is too large to follow"))
 
     def super_of(self, env: Env) -> Values:
         scope: Env | None = env
@@ -119,7 +130,7 @@ class Calls(Entering):
         single = one(found)
         if isinstance(single, Seq) and single.exact is not None:
             args.positional.extend(Given(item, None) for item in single.exact)
-        elif isinstance(single, Const) and isinstance(single.value, tuple):
+        elif is_const(single, tuple):
             args.positional.extend(Given(values(Const(v)), None) for v in single.value)
         else:
             args.open = "positional arguments come through `*`"
@@ -152,7 +163,7 @@ class Calls(Entering):
         if classes and not self.each:
             callee = callee - classes | one_of(classes)
         self.several = self.several or bool(classes and self.each)
-        own = [t for t in callee if isinstance(t, Cls)]
+        own = only(callee, Cls)
         many = len(own) >= MANY
         if not many and (not self.several or len(callee) < 2):
             return self.call_each(callee, args, node)
@@ -181,9 +192,7 @@ class Calls(Entering):
         ``models.__dict__[name](num_classes=10)`` calls none of the layers and modules beside the
         functions that make models.
         """
-        if isinstance(thing, (Const, Module)) or (
-            isinstance(thing, Ref) and thing.name in self.libraries
-        ):
+        if isinstance(thing, (Const, Module)) or is_named(thing, Ref, self.libraries):
             return False
         this = not isinstance(thing, Func)
         for func in (
@@ -264,12 +273,15 @@ class Calls(Entering):
         inst.args = args if inst.args is None else joined([inst.args, args])
         self.emit("new", node, inst, args)
         self.building.append(inst)
+        dict_objects.begin(inst)
         try:
             init = cls.find("__init__")
             if not init or "dataclass" in cls.external:
                 self.fields(inst, cls, args, node)
             if not init and module_parts.is_container(inst):
                 module_parts.keep_parts(self, inst, args)
+            if not init and (held := dict_items(inst)) is not None:
+                dict_objects.method(self, inst, held, "__init__", args, node)
             for func in ordered(init or NOTHING):
                 self.call_values(self.bind_members(values(func), inst, node), args, node)
         finally:
@@ -343,7 +355,7 @@ class Calls(Entering):
                 and thing.name.startswith("dataclasses.field")
             ):
                 continue
-            if isinstance(thing, Ext) and thing.name == "dataclasses.field":
+            if is_named(thing, Ext, "dataclasses.field"):
                 factory = thing.args.get(-1, "default_factory")
                 out |= thing.args.get(-1, "default") | (
                     self.call_values(factory, Arguments(thing.node), thing.node)

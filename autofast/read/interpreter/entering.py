@@ -45,11 +45,7 @@ class Entering(Binding):
         recursion.
         """
         entered = [f for f in self.entered if f.node is func.node]
-        return (
-            func.env.kind == "function"
-            and len(entered) < MOST_WRAPPERS
-            and all(f is not func for f in entered)
-        )
+        return func.env.kind == "function" and len(entered) < MOST_WRAPPERS and func not in entered
 
     def call_function(
         self, func: Func, args: Arguments, node: ast.AST | None, this: Thing | None

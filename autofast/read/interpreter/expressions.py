@@ -33,8 +33,11 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_of,
     const,
+    is_const,
     one,
+    only,
     ordered,
 )
 from autofast.model.values import things as values
@@ -87,7 +90,7 @@ class Expressions(Binding):
     def expr_Attribute(self, node: ast.Attribute, env: Env) -> Values:
         base = ordered(self.expr(node.value, env))
         found = [self.attribute(thing, node.attr, node) for thing in base]
-        return join(found[0] if len(found) == 1 else NOTHING.union(*found))
+        return join(one(found, NOTHING.union(*found)))
 
     def expr_Subscript(self, node: ast.Subscript, env: Env) -> Values:
         base = self.expr(node.value, env)
@@ -279,7 +282,7 @@ class Expressions(Binding):
             return module_parts.joined(self, node, both)
         if isinstance(node.op, (ast.Add, ast.Mult)) and any(_is_row(t) for t in (*left, *right)):
             return values(self.joined_rows(node, left, right))
-        if isinstance(node.op, ast.BitOr) and any(isinstance(t, Dict) for t in (*left, *right)):
+        if isinstance(node.op, ast.BitOr) and any_of((*left, *right), Dict):
             made, past = begun(self, node)
             for side in (left, right):
                 for thing in ordered(side):
@@ -376,7 +379,7 @@ class Expressions(Binding):
         record.is_generator = True
         if node.value is not None:
             record.yields = join(record.yields, self.expr(node.value, env))
-        record.contexts += [f for f in self.stack[record.depth :] if isinstance(f, WithFrame)]
+        record.contexts += only(self.stack[record.depth :], WithFrame)
         return values(Const(None), Unknown("what is sent to a generator"))
 
     def expr_YieldFrom(self, node: ast.YieldFrom, env: Env) -> Values:
@@ -461,7 +464,7 @@ class Expressions(Binding):
     def few(self, over: ast.expr, found: Values, env: Env) -> tuple[Values, ...]:
         """What a loop over ``found`` goes through, where that is known one by one, and little."""
         row = one(found)
-        if isinstance(row, Const) and isinstance(row.value, tuple):
+        if is_const(row, tuple):
             items = tuple(values(Const(v)) for v in row.value)
         elif isinstance(row, Seq) and row.kind in ("list", "tuple", "lazy"):
             items = row.exact or ()
@@ -534,20 +537,18 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 def _has_walrus(node: ast.expr) -> bool:
     known: bool | None = getattr(node, "_af_has_walrus", None)
     if known is None:
-        known = node._af_has_walrus = any(isinstance(n, ast.NamedExpr) for n in walk(node))  # type: ignore[attr-defined]
+        known = node._af_has_walrus = any_of(walk(node), ast.NamedExpr)  # type: ignore[attr-defined]
     return known
 
 
 def _is_row(thing: Thing) -> bool:
-    return (isinstance(thing, Seq) and thing.kind in ("list", "tuple")) or (
-        isinstance(thing, Const) and isinstance(thing.value, tuple)
-    )
+    return (isinstance(thing, Seq) and thing.kind in ("list", "tuple")) or is_const(thing, tuple)
 
 
 def _added(left: Values, right: Values) -> Values:
     """The strings that ``a + b`` may be, where each is one of a few constants; empty otherwise."""
     sides = [[t.value for t in ordered(side) if isinstance(t, Const)] for side in (left, right)]
-    known = [[v for v in side if isinstance(v, str)] for side in sides]
+    known = [only(side, str) for side in sides]
     if [len(side) for side in known] != [len(left), len(right)]:
         return NOTHING
     if len(left) * len(right) > MOST_ITEMS:
@@ -558,6 +559,6 @@ def _added(left: Values, right: Values) -> Values:
 def _text(found: Values) -> str:
     """What is known of a string: ``models.*_model``; empty where it need not be one."""
     thing = one(found)
-    if isinstance(thing, Const) and isinstance(thing.value, str):
-        return thing.value
+    if is_const(thing, str):
+        return str(thing.value)
     return thing.pattern if isinstance(thing, Num) else ""

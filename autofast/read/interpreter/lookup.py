@@ -10,6 +10,7 @@ from typing import Any
 from autofast.flow.scopes import own_nodes
 from autofast.model import names
 from autofast.model.calls import is_name, items_of
+from autofast.model.contents import dict_items
 from autofast.model.events import CallFrame, TryFrame
 from autofast.model.kinds import (
     is_autograd_function,
@@ -43,8 +44,10 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_of,
     certainly,
     const,
+    is_named,
     ordered,
 )
 from autofast.model.values import things as values
@@ -121,7 +124,7 @@ class Lookup(Core):
         """The value of a name of ``scope``; where anything may have been set, constants and what
         functions rebind are not known.
         """
-        if scope.opaque and (any(isinstance(t, Const) for t in found) or name in scope.rebound):
+        if scope.opaque and (any_of(found, Const) or name in scope.rebound):
             return found | values(Unknown(scope.opaque))
         return found
 
@@ -209,10 +212,18 @@ class Lookup(Core):
         if not name.startswith("__") and protocols.own_getter(self, thing):
             return self.call_method_of(thing, "__getattribute__", [values(Const(name))], node)
         found = thing.attrs.get(name)
+        held = dict_items(thing)
+        same = thing in thing.attrs.get("__dict__", NOTHING)  # its items are its attributes
+        if held is not None and same and name in held.entries:
+            found = held.get(name)
         if not found and (member := thing.cls.find(name)):
             found = self.bind_members(member, thing, node)
+        if not found and held is not None and name in DICT_METHODS:
+            return values(Method(thing, name))
+        if not found and held is not None and same:
+            found = self.subscript(held, values(Const(name)), node)
         if found:
-            data = thing.open and not any(isinstance(t, (Func, Bound)) for t in found)
+            data = thing.open and not any_of(found, Func, Bound)
             return found | (values(Unknown(thing.open)) if data else NOTHING)
         if thing.cls.find("__getattr__") and not name.startswith("__"):
             return self.call_method_of(thing, "__getattr__", [values(Const(name))], node)
@@ -243,6 +254,8 @@ class Lookup(Core):
 
     def subscript(self, thing: Thing, index: Values, node: ast.AST | None) -> Values:
         key = const(index)
+        if isinstance(thing, Inst) and thing.cls.find("__getitem__") is None:
+            thing = dict_items(thing) or thing
         if isinstance(thing, Dict):
             found: Values = NOTHING
             for one_key in index:
@@ -253,11 +266,11 @@ class Lookup(Core):
             return values(
                 Unknown(f"the key {key!r} is never set" if key is not ... else "a key is computed")
             )
-        if isinstance(thing, Ref) and thing.name == "sys.modules" and isinstance(key, str):
+        if is_named(thing, Ref, "sys.modules") and isinstance(key, str):
             named = values(Const(key))
             mine = (m for m in self.modules.values() if m.env.vars.get("__name__") == named)
             return values(*mine) or values(Ref(key))
-        if isinstance(thing, Ext) and thing.name == "builtins.vars" and isinstance(key, str):
+        if is_named(thing, Ext, "builtins.vars") and isinstance(key, str):
             return NOTHING.union(*(self.attribute(t, key, node) for t in thing.attrs["of"]))
         if isinstance(thing, Seq):
             if (

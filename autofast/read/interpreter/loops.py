@@ -27,6 +27,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_of,
     const,
     one,
 )
@@ -213,7 +214,7 @@ class Loops(Statements):
     def stmt_While(self, node: ast.While, env: Env) -> bool:
         self.loop(node, NOTHING, env)
         forever = isinstance(node.test, ast.Constant) and bool(node.test.value)
-        return forever and not any(isinstance(n, ast.Break) for n in walk(node))
+        return forever and not any_of(walk(node), ast.Break)
 
 
 def _is_number(found: Values | None) -> bool:

@@ -20,6 +20,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    is_const,
     one,
     ordered,
 )
@@ -124,7 +125,7 @@ def _parts(interp: Core, source: ast.expr) -> list[Part] | None:
 
 def _named(interp: Core, key: Thing, env: Env, node: ast.expr) -> Values:
     module = interp.modules.get(env.module.source) if env.module.source is not None else None
-    if isinstance(key, Const) and isinstance(key.value, str):
+    if is_const(key, str):
         return _lookup(interp, key.value, env)
     if isinstance(key, (Arg, Setting)) and module is not None:
         return chosen.member(interp, module, key, node)
@@ -141,7 +142,7 @@ def _attributes(interp: Core, found: Values, name: str, node: ast.expr) -> Value
 
 
 def _member(interp: Core, thing: Thing, key: Thing, node: ast.expr) -> Values:
-    if isinstance(key, Const) and isinstance(key.value, str):
+    if is_const(key, str):
         return interp.attribute(thing, key.value, node)
     if isinstance(thing, Module) and isinstance(key, (Arg, Setting)):
         return chosen.member(interp, thing, key, node)

@@ -13,7 +13,7 @@ from autofast.model.changes import Watched
 from autofast.model.events import BranchFrame, GuardFrame, TryFrame, WithFrame
 from autofast.model.kinds import entered
 from autofast.model.limits import MOST_CALLEES
-from autofast.model.names import NAMED_TUPLE
+from autofast.model.names import NAMED_TUPLE, last_part
 from autofast.model.source import children, nodes_in, walk
 from autofast.model.syntax import LOOPS
 from autofast.model.tensors import binary
@@ -38,7 +38,10 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_of,
     const,
+    is_named,
+    only,
     ordered,
 )
 from autofast.model.values import things as values
@@ -115,7 +118,7 @@ class Statements(Binding):
 
     def extended(self, node: ast.AugAssign, old: Values, right: Values) -> Values:
         """``layers += [a, b]`` on lists, also of modules; empty where neither side is one."""
-        if isinstance(node.op, ast.BitOr) and any(isinstance(t, Dict) for t in old):
+        if isinstance(node.op, ast.BitOr) and any_of(old, Dict):
             for thing in self.choices(old):
                 if isinstance(thing, Dict):
                     for other in right:
@@ -204,9 +207,9 @@ class Statements(Binding):
             if own:
                 made = self.call_values(own, Arguments(None, [Given(found, None)]), written)
                 found = made if len(own) == len(decorator) and made else made | found
-            if any(isinstance(t, Ref) and t.name in model_zoo.REGISTERS for t in decorator):
+            if any(is_named(t, Ref, model_zoo.REGISTERS) for t in decorator):
                 model_zoo.register(self, node.name, found)
-            if any(isinstance(t, Unknown) for t in decorator) and isinstance(node, ast.FunctionDef):
+            if any_of(decorator, Unknown) and isinstance(node, ast.FunctionDef):
                 found |= values(
                     Unknown(f"`{node.name}` is decorated by something that is not known")
                 )
@@ -225,7 +228,7 @@ class Statements(Binding):
             return False
         held = [t for found in func.env.vars.values() for t in found]
         held += [decorator.this] if isinstance(decorator, Bound) else []
-        owners = [t for t in held if isinstance(t, Inst)]  # the registry
+        owners = only(held, Inst)  # the registry
         key = (id(func.node), *owners)
         self.registered[key] = self.registered.get(key, 0) + 1
         if self.registered[key] <= MOST_CALLEES:
@@ -245,7 +248,7 @@ class Statements(Binding):
         given = [ordered(self.expr(e, env)) for e in node.bases]
         decorators = tuple(self.expr(d, env) for d in node.decorator_list)
         is_dataclass = any(
-            isinstance(t, Ref) and t.name.rsplit(".", 1)[-1] in DATACLASSES
+            isinstance(t, Ref) and last_part(t.name) in DATACLASSES
             for d in node.decorator_list
             for t in self.at.get(id(d.func if isinstance(d, ast.Call) else d), NOTHING)
         )
@@ -289,7 +292,7 @@ class Statements(Binding):
                 external.add(thing.name)
             elif isinstance(thing, Unknown):
                 external.add("?")
-            elif isinstance(thing, Ext) and thing.name == "collections.namedtuple":
+            elif is_named(thing, Ext, "collections.namedtuple"):
                 external.add(NAMED_TUPLE)
                 fields = field_names(self, thing)
         home = env.outer if env.kind == "class" and env.outer is not None else env
@@ -473,9 +476,13 @@ class Statements(Binding):
             return any(
                 isinstance(n, ast.Return) and n.value is not None for f in exits for n in walk(f)
             )
-        return isinstance(thing, Ext) and thing.name in (
-            "contextlib.suppress",
-            "contextlib.ExitStack",
+        return is_named(
+            thing,
+            Ext,
+            (
+                "contextlib.suppress",
+                "contextlib.ExitStack",
+            ),
         )
 
     stmt_AsyncWith = stmt_With

@@ -14,8 +14,11 @@ from autofast.model.values import (
     Tensor,
     Unknown,
     Values,
+    any_of,
     const,
+    is_named,
     one,
+    only,
 )
 from autofast.model.values import things as values
 from autofast.read.library.table import gives
@@ -49,7 +52,7 @@ def _initialize(interp: Core, name: str, args: Arguments, node: ast.AST | None) 
         or args.open
         or args.loose is not None
         or not models
-        or any(isinstance(t, Unknown) for t in models)
+        or any_of(models, Unknown)
     ):
         return None
     if not optimizers or optimizers == values(Const(None)):
@@ -65,10 +68,7 @@ def _level(given: Values) -> object:
 
 def scales(stack: Stack) -> bool:
     """Whether a place is below ``with amp.scale_loss(...)``."""
-    frames = [f for f in stack if isinstance(f, WithFrame)]
+    frames = only(stack, WithFrame)
     return any(
-        isinstance(t, Ext) and t.name == SCALE_LOSS
-        for f in frames
-        for _, found in f.contexts
-        for t in found
+        is_named(t, Ext, SCALE_LOSS) for f in frames for _, found in f.contexts for t in found
     )

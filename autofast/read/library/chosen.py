@@ -34,8 +34,12 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    all_of,
+    any_of,
     const,
+    is_named,
     one,
+    only,
     ordered,
 )
 from autofast.model.values import things as values
@@ -66,7 +70,7 @@ def member(interp: Core, module: Module, name: Setting | Arg, node: ast.AST | No
     """
     default = text_of(name)
     first = module.env.vars.get(default, NOTHING)
-    if not first or module.env.opaque or any(isinstance(t, Ref) for t in first):
+    if not first or module.env.opaque or any_of(first, Ref):
         return any_member(module, name) | values(COMPUTED)
     interp.attribute(module, default, node)
     others = [t for found in module.env.vars.values() for t in ordered(found) if t not in first]
@@ -85,7 +89,7 @@ def any_member(module: Thing, name: Thing) -> Values:
     public = [v for key, v in module.env.vars.items() if key[:1] != "_" and fits.fullmatch(key)]
     found = [t for held in public for t in held if not isinstance(t, Module)]
     bases = {n for t in found if isinstance(t, Cls) for n in t.external}
-    found = [t for t in found if not (isinstance(t, Ref) and t.name in bases)]
+    found = [t for t in found if not is_named(t, Ref, bases)]
     if sum(not isinstance(t, (Const, Num)) for t in found) <= MOST_CALLEES:
         return join(frozenset(found))
     own = frozenset(t for t in found if _is_of(module, t))
@@ -104,7 +108,7 @@ def one_of(several: Iterable[Thing]) -> Values:
     """A module or dataset of which nothing else is known, for one of many classes of the project;
     where these may compute gradients themselves, or keep what they compute, nothing is known.
     """
-    classes = [t for t in several if isinstance(t, Cls)]
+    classes = only(several, Cls)
     kinds = {name for t in classes for name in t.external & (MODULE_BASES | DATASET_BASES)}
     harmless = not any(
         OWN_GRADIENTS.search(source_of(t.node).text)
@@ -146,7 +150,7 @@ def parts_of_name(
         row = one(args.positional[0].values)
         parts = row.exact if isinstance(row, Seq) else None
         names = [one(part) for part in parts or ()]
-        if not names or not all(isinstance(t, (Const, Setting)) for t in names):
+        if not names or not all_of(names, Const, Setting):
             return None
         like = next((t for t in names if isinstance(t, Setting)), Const(""))
         return values(replace(like, value=".".join(map(text_of, filter(None, names)))))

@@ -6,6 +6,7 @@ import ast
 from dataclasses import replace
 from typing import Any
 
+from autofast.model.contents import ITEMS, dict_items
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_module
 from autofast.model.limits import MOST_COPIES, MOST_ITEMS
@@ -23,7 +24,10 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    all_of,
+    any_of,
     const,
+    is_named,
     one,
     ordered,
 )
@@ -156,7 +160,10 @@ def namespace_method(
 
 
 def as_table(interp: Core, this: Thing) -> Thing:
-    """A copy of ``vars(x)`` as it is now; anything else as it is."""
+    """A copy of ``vars(x)`` as it is now, the items of an object that is a dict; anything else as
+    it is."""
+    if (held := dict_items(this)) is not None:
+        return held
     if not isinstance(this, Ext) or this.name != "builtins.vars":
         return this
     made: Dict = interp.intern(Dict, ("table", this), lambda: Dict(None))
@@ -166,7 +173,7 @@ def as_table(interp: Core, this: Thing) -> Thing:
             if made.get(key) != found:
                 made.entries[key] = [Entry(found, None, None, len(owners) == 1)]
         seen = isinstance(owner, Inst) and owner.cls.external <= {"builtins.object"}
-        seen = seen or (isinstance(owner, Ext) and owner.name == "argparse.Namespace")
+        seen = seen or is_named(owner, Ext, "argparse.Namespace")
         open_as = getattr(owner, "open", "") if seen else "an object's attributes as a dict"
         if open_as and not made.open:
             made.widen(open_as)
@@ -180,7 +187,7 @@ def is_settings(thing: Dict) -> bool:
 
 def _constants(owner: Thing) -> list[str]:
     attrs = owner.attrs if isinstance(owner, (Inst, Ext)) else {}
-    return [key for key, found in attrs.items() if any(isinstance(t, Const) for t in found)]
+    return [key for key, found in attrs.items() if any_of(found, Const)]
 
 
 def dict_method(
@@ -314,7 +321,7 @@ def extend(interp: Core, seq: Seq, found: Values) -> None:
     """
 
     single = one(found)
-    looped = any(isinstance(f, LoopFrame) for f in seq.made)
+    looped = any_of(seq.made, LoopFrame)
     if (
         isinstance(single, Seq)
         and single.exact is not None
@@ -407,7 +414,7 @@ def copied(interp: Core, thing: Thing, node: ast.AST | None, kind: str = "") -> 
             (id(node), thing, "copy"),
             lambda: Inst(thing.cls, thing.node, {}, tuple(interp.stack), thing.args),
         )
-    elif isinstance(thing, Ext) and thing.name == "argparse.Namespace":
+    elif is_named(thing, Ext, "argparse.Namespace"):
         inst = interp.intern(
             Ext,
             (id(node), thing, "copy"),
@@ -417,6 +424,8 @@ def copied(interp: Core, thing: Thing, node: ast.AST | None, kind: str = "") -> 
         return thing
     for name, found in thing.attrs.items():
         inst.attrs[name] = join(inst.attrs.get(name, NOTHING), found)
+    if (held := dict_items(thing)) is not None:
+        inst.attrs[ITEMS] = frozenset({copied(interp, held, node)})
     inst.open = inst.open or thing.open
     return inst
 
@@ -429,7 +438,7 @@ def field_names(interp: Core, kind: Ext) -> tuple[str, ...]:
         plain = tuple(const(part) for part in several.exact)
     if isinstance(plain, str):
         plain = tuple(plain.replace(",", " ").split())
-    known = isinstance(plain, tuple) and all(isinstance(part, str) for part in plain)
+    known = isinstance(plain, tuple) and all_of(plain, str)
     return plain if known else ()
 
 

@@ -22,6 +22,8 @@ from autofast.model.values import (
     Tensor,
     Thing,
     Values,
+    is_named,
+    only,
     ordered,
     result_of,
 )
@@ -88,7 +90,7 @@ def run_hooks(interp: Core) -> None:
             and isinstance(thing, (Ext, Inst))
             and thing.args is not None
         ):
-            models = [t for t in ordered(given(thing.args, "model")) if isinstance(t, Inst)]
+            models = only(ordered(given(thing.args, "model")), Inst)
             interp.__dict__.setdefault("_given_models", []).extend(models)
             found.update((id(t.cls), t.cls) for t in models)
             _fetch(interp, thing.args)
@@ -180,7 +182,7 @@ def method(
     interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None
 ) -> Values | None:
     """What a parser of dataclasses returns: one object of each of its classes, in their order."""
-    if not (isinstance(this, Ext) and this.name in PARSERS and name.startswith("parse_")):
+    if not (is_named(this, Ext, PARSERS) and name.startswith("parse_")):
         return None
     parts: list[Values] = []
     for thing in ordered(this.args.get(0, "dataclass_types")):

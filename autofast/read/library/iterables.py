@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 
-from autofast.model.names import COLLATES
+from autofast.model.names import COLLATES, last_part
 from autofast.model.tensors import mixed, tensors_in
 from autofast.model.values import (
     NOTHING,
@@ -24,8 +24,10 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
-    expand,
+    all_of,
+    any_of,
     one,
+    only,
     result_of,
 )
 from autofast.model.values import things as values
@@ -152,11 +154,11 @@ def _next(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Val
 
 @gives(*COPIES)
 def _copy(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    first, kind = first_of(args), name.rpartition(".")[2]
+    first, kind = first_of(args), last_part(name)
     single = one(first)
     if isinstance(single, Seq) and single.exact is not None:
         return values(copied(interp, single, node, kind))
-    if any(isinstance(t, Tensor) for t in first):
+    if any_of(first, Tensor):
         none = {"sure": False, "fresh": "", "param": ""}
         return frozenset(t.but(**none) if isinstance(t, Tensor) else t for t in first)
     elem = iterate(interp, first, node) if first else NOTHING
@@ -187,7 +189,7 @@ def _filter(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
     over = args.positional[1].values
     each = iterate(interp, over, node)
     protocols.run_often(interp, first_of(args), Arguments(node, [Given(each, None)]), node)
-    if all(isinstance(t, Seq) for t in over):
+    if all_of(over, Seq):
         return values(row_of(interp, (id(node), "filter"), node, each, "lazy"))
     return over
 
@@ -206,14 +208,14 @@ def _folded(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
     rows = frozenset(t for t in things if isinstance(t, Seq)) if name == "builtins.sum" else NOTHING
     if rows:  # ``sum(lists, [])``
         whole = row_of(interp, (id(node), "sum"), node, iterate(interp, rows, node))
-        return values(whole, *expand(things, Unknown))
+        return values(whole, *only(things, Unknown))
     if name in ("builtins.max", "builtins.min"):
         return (
             things
             | args.get(-1, "default")
             | (values(Num()) if things != parts or not parts else NOTHING)
         )
-    return values(Num(), *expand(things, Unknown))
+    return values(Num(), *only(things, Unknown))
 
 
 @gives("functools.reduce")
@@ -262,7 +264,7 @@ def _combined(interp: Core, name: str, args: Arguments, node: ast.AST | None) ->
 def _drawn(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
     """Of objects, as they are; what NumPy draws of numbers is said with its functions."""
     drawn = iterate(interp, first_of(args) or args.get(0, "population"), node)
-    if name.startswith("numpy.") and not any(isinstance(t, (Inst, Func, Cls)) for t in drawn):
+    if name.startswith("numpy.") and not any_of(drawn, Inst, Func, Cls):
         return None
     if name == "random.choice" or (name == "numpy.random.choice" and not args.get(1, "size")):
         return drawn
@@ -272,7 +274,7 @@ def _drawn(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Va
 @gives("heapq.heappush", "heapq.heappushpop", "heapq.heapreplace", "bisect.insort")
 @gives("bisect.insort_left", "bisect.insort_right")
 def _put(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    for thing in expand(first_of(args), Seq):
+    for thing in only(first_of(args), Seq):
         seq_method(interp, thing, "insert", Arguments(node, args.positional[1:2]), node)
     gives_one = name in ("heapq.heappushpop", "heapq.heapreplace")
     return iterate(interp, first_of(args), node) if gives_one else values(Const(None))
@@ -280,13 +282,13 @@ def _put(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
 
 @gives("heapq.heappop")
 def _taken(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    found = [seq_method(interp, t, "pop", args, node) for t in expand(first_of(args), Seq)]
+    found = [seq_method(interp, t, "pop", args, node) for t in only(first_of(args), Seq)]
     return NOTHING.union(*found) or values(result_of(name))
 
 
 @gives("random.shuffle", "numpy.random.shuffle")
 def _shuffled(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    for thing in expand(first_of(args), Seq):
+    for thing in only(first_of(args), Seq):
         shuffle(interp, thing)
     return values(Const(None))
 

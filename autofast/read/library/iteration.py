@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from autofast.model.changes import CLOCK
-from autofast.model.contents import opened, wrapped
+from autofast.model.contents import dict_items, opened, wrapped
 from autofast.model.kinds import is_dataset, is_loader, is_module, library_dataset
-from autofast.model.limits import FETCHED
-from autofast.model.names import GRAPHS, NAMED_TUPLE
+from autofast.model.limits import FETCHED, FEW
+from autofast.model.names import GRAPHS, NAMED_TUPLE, last_part
 from autofast.model.tensors import SHAPE, tensors_in
 from autofast.model.values import (
     NOTHING,
@@ -30,6 +30,9 @@ from autofast.model.values import (
     Unknown,
     Values,
     const,
+    is_const,
+    is_named,
+    only,
     ordered,
 )
 from autofast.model.values import things as values
@@ -100,6 +103,8 @@ def _iterate(interp: Core, thing: Thing, node: ast.AST) -> Values:
     if isinstance(thing, Inst):
         if thing.cls.find("__iter__") is not None:
             return by_iterator(interp, thing, node)
+        if (held := dict_items(thing)) is not None:
+            return _iterate(interp, held, node)
         if thing.cls.find("__getitem__") is not None:
             return interp.call_method_of(thing, "__getitem__", [values(Num())], node)
     if isinstance(thing, (Inst, Ext)) and is_module(thing):
@@ -199,7 +204,7 @@ def element(interp: Core, thing: Thing, index: int | None) -> Values:
 
 def made_with(loader: Ext | Inst) -> tuple[Arguments | None, ast.AST | None]:
     """What a DataLoader was made with, and where; its ``collate_fn`` may have been set later."""
-    inner = [t for t in loader.attrs.get("__loader__", NOTHING) if isinstance(t, Ext)]
+    inner = only(loader.attrs.get("__loader__", NOTHING), Ext)
     args, node = (inner[0].args, inner[0].node) if inner else (loader.args, loader.node)
     set_later = loader.attrs.get("collate_fn", NOTHING)
     if args is not None and set_later and set_later != args.get(6, "collate_fn"):
@@ -225,7 +230,7 @@ def batch_of(interp: Core, loader: Thing) -> Values:
         sample = sample_of(interp, *args.get(0, "dataset"))
         alone = const(args.get(1, "batch_size")) is None and not args.get(4, "batch_sampler")
         collate = [t for t in args.get(6, "collate_fn") if t != Const(None)]
-        if any(isinstance(t, Unknown) and t.name == GRAPHS for t in collate):
+        if any(is_named(t, Unknown, GRAPHS) for t in collate):
             made = values(Tensor(rank="?"))
         elif collate:
             given = sample if alone else values(Seq(None, None, sample))
@@ -234,7 +239,7 @@ def batch_of(interp: Core, loader: Thing) -> Values:
         else:
             made = sample
         how = "own" if collate else "item" if alone else "batch"
-        found = Collation(interp, tag, how).every(made)
+        found = _folded(Collation(interp, tag, how).every(made))
     except TooDeep:
         interp.unwind(inside)
         CLOCK.shake()
@@ -250,6 +255,20 @@ def batch_of(interp: Core, loader: Thing) -> Values:
         copies.one(t) if isinstance(t, (Dict, Seq)) else t for t in cache[id(loader)]
     )
     return cache[id(loader)]
+
+
+def _folded(batches: Values) -> Values:
+    """Of many dicts, as many datasets make them one of which is chosen, one that may be each."""
+    several = only(ordered(batches), Dict)
+    if len(several) <= FEW:
+        return batches
+    one = Dict(None, open=next((t.open for t in several if t.open), ""))
+    one.rest = NOTHING.union(*(t.rest for t in several))
+    for key in dict.fromkeys(key for t in several for key in t.entries):
+        in_all = all(t.holds(key) for t in several)
+        found = [e for t in several for e in t.entries.get(key, ())]
+        one.entries[key] = [replace(e, sure=e.sure and in_all) for e in found]
+    return batches - frozenset(several) | {one}
 
 
 def sample_of(interp: Core, *datasets: Thing) -> Values:
@@ -284,7 +303,7 @@ def sample_of(interp: Core, *datasets: Thing) -> Values:
 
 
 def _library_sample(interp: Core, thing: Ext) -> Values:
-    short = thing.name.rsplit(".", 1)[-1]
+    short = last_part(thing.name)
     if short == "TensorDataset":
         held = (frozenset(tensors_in(g.values)) for g in thing.args.positional)
         return interp.tuple_of(None, tuple(t or values(Tensor()) for t in held), "sample", thing)
@@ -324,7 +343,7 @@ class Collation:
         if isinstance(thing, Tensor):
             device = "cpu" if thing.device == "?" else thing.device
             return thing.but(batch=self.tag, fresh="", device=device, made=None, param="")
-        if isinstance(thing, Const) and isinstance(thing.value, tuple) and self.how != "own":
+        if is_const(thing, tuple) and self.how != "own":
             parts = tuple(values(Const(v)) for v in thing.value)
             return self.row(thing, Seq(None, parts), "list")
         if not batched and (is_text(thing) or isinstance(thing, Num) and thing.scalar):
@@ -333,7 +352,7 @@ class Collation:
             made = Seq(None, None, values(thing), texts)
             row: Seq = self.interp.intern(Seq, (*self.key, thing, texts), lambda: made)
             return row
-        if isinstance(thing, Const) and isinstance(thing.value, (int, float)) and batched:
+        if is_const(thing, int, float) and batched:
             dtype = "int" if isinstance(thing.value, int) else "f64"
             return Tensor(batch=self.tag, device="cpu", dtype=dtype, sure=True)
         if isinstance(thing, (Num, Unknown, Ext)):
@@ -377,7 +396,7 @@ class Collation:
 
 
 def is_text(thing: Thing) -> bool:
-    written = isinstance(thing, Const) and isinstance(thing.value, (str, bytes))
+    written = is_const(thing, str, bytes)
     return written or isinstance(thing, Num) and thing.pattern not in ("", SHAPE)
 
 

@@ -29,7 +29,10 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    certainly,
     const,
+    is_const,
+    one,
     result_of,
 )
 from autofast.model.values import things as values
@@ -81,7 +84,7 @@ def _settings(interp: Core, name: str, args: Arguments, node: ast.AST | None) ->
         return values(dict_of(interp, node, args))
     first = first_of(args)
     given = first or args.get(0, "stream") | args.get(0, "fp")
-    if given and all(isinstance(t, (Dict, Seq, Setting)) for t in given):
+    if certainly(given, Dict, Seq, Setting):
         return given
     loaded = NOTHING.union(*(_loaded(interp, t, LOADERS.get(name, ()), node) for t in given))
     return loaded or (None if name in WRAPPERS else values(result_of(name)))
@@ -90,7 +93,7 @@ def _settings(interp: Core, name: str, args: Arguments, node: ast.AST | None) ->
 def _joined(args: Arguments) -> Values:
     """What ``os.path.join`` gives: the path where all parts are constants, else the last part."""
     parts = [const(g.values) for g in args.positional]
-    if parts and all(isinstance(part, str) for part in parts):
+    if certainly(parts, str):
         return values(Const("/".join(parts)))
     return args.positional[-1].values if args.positional else NOTHING
 
@@ -110,7 +113,7 @@ def _located(thing: Thing) -> Located | None:
         default = const(thing.default)
         fits = default is None or (isinstance(default, str) and default.endswith(SUFFIXES))
         return Located(by=thing) if fits else None
-    if isinstance(thing, Const) and isinstance(thing.value, str) and thing.value.endswith(SUFFIXES):
+    if is_const(thing, str) and thing.value.endswith(SUFFIXES):
         return Located(by=thing)
     return None
 
@@ -139,7 +142,7 @@ def _file(interp: Core, by: Arg | Const, kinds: tuple[str, ...]) -> Path | None:
     folder = interp.project.entry.resolve().parent
     if name is None:
         found = [p for p in candidates(folder, kinds) if not _is_named(interp, p)]
-        return found[0] if len(found) == 1 else None
+        return one(found)
     if not isinstance(name, str):
         return None
     for base in (folder, interp.project.root):
@@ -147,7 +150,7 @@ def _file(interp: Core, by: Arg | Const, kinds: tuple[str, ...]) -> Path | None:
         if disk.is_file(path) and interp.project.root in path.parents:
             return path
     named = [p for p in candidates(folder, SUFFIXES) if p.name == Path(name).name]
-    return named[0] if len(named) == 1 else None
+    return one(named)
 
 
 def _is_named(interp: Core, path: Path) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import re
 
+from autofast.model.contents import dict_items
 from autofast.model.kinds import is_dataset, is_loader, is_module, is_optimizer, is_scaler
 from autofast.model.names import LOADER
 from autofast.model.tensors import SHAPE, dtype_of, kind_asked, mixed, target_of, tensors_in
@@ -33,6 +34,8 @@ from autofast.model.values import (
     Unknown,
     Values,
     const,
+    is_const,
+    is_named,
     one,
     result_of,
 )
@@ -40,6 +43,7 @@ from autofast.model.values import things as values
 from autofast.ops import is_in_place, op
 from autofast.read.library import (
     chosen,
+    dict_objects,
     distributions,
     frameworks,
     hugging_face_data,
@@ -82,9 +86,11 @@ def _plain_method(
     """
     if isinstance(this, Dict):
         return dict_method(interp, this, name, args, node)
+    if isinstance(this, Inst) and (held := dict_items(this)) is not None:
+        return dict_objects.method(interp, this, held, name, args, node)
     if isinstance(this, Seq):
         return seq_method(interp, this, name, args, node)
-    if isinstance(this, Const) and isinstance(this.value, str) and name == "format":
+    if is_const(this, str) and name == "format":
         for given in args.every:
             for thing in given.values:
                 if isinstance(thing, Tensor):
@@ -95,13 +101,13 @@ def _plain_method(
     if isinstance(this, (Num, Const, Arg)):
         if (parts := chosen.parts_of_name(interp, this, name, args, node)) is not None:
             return parts
-        if name in OF_TEXT and isinstance(this, Const) and isinstance(this.value, str):
+        if name in OF_TEXT and is_const(this, str):
             return _of_text(this.value, name, args)
         if name in ("split", "rsplit", "splitlines", "partition", "rpartition"):
             kind = "tuple" if name.endswith("partition") else "list"
             return values(row_of(interp, (id(node), "split"), node, values(Num()), kind))
         return values(Num())
-    if isinstance(this, Ext) and this.name == "builtins.vars":
+    if is_named(this, Ext, "builtins.vars"):
         return namespace_method(interp, this, name, args, node)
     if options.is_parser(this):
         return options.parser_method(interp, this, name, args, node)
@@ -149,7 +155,7 @@ def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST
         return pretrained.create(interp, this, args, node)
     if isinstance(this, Tensor):
         return tensor_method(interp, this, name, args, node)
-    if isinstance(this, Ext) and this.name == "builtins.super":
+    if is_named(this, Ext, "builtins.super"):
         return super_method(interp, this, name, args, node)
     if name == "__iter__" and isinstance(this, Ext) and (is_loader(this) or "over" in this.attrs):
         func = node.func if isinstance(node, ast.Call) else None
@@ -194,12 +200,12 @@ def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST
                 interp.emit("closure", node, this, args)
                 return interp.call_values(values(closure), Arguments(None), node)
         return values(Const(None))
-    if isinstance(this, Ext) and this.name == "accelerate.Accelerator" and name == "prepare":
+    if is_named(this, Ext, "accelerate.Accelerator") and name == "prepare":
         parts = tuple(g.values for g in args.positional)
-        return parts[0] if len(parts) == 1 else interp.tuple_of(node, parts, name)
+        return one(parts, interp.tuple_of(node, parts, name))
     if isinstance(this, Inst) and is_dataset(this):
         return values(result_of(f".{name}"))
-    if isinstance(this, Ext) and this.name == "torch.optim.swa_utils.AveragedModel":
+    if is_named(this, Ext, "torch.optim.swa_utils.AveragedModel"):
         return values(Num())
     if isinstance(this, Ext) and name.startswith(MERGES):
         _merged(interp, this, f"what .{name}() sets is not known")
@@ -218,7 +224,7 @@ def _merged(interp: Core, settings: Ext, why: str) -> None:
             seen.add(id(thing))
             interp.open_attributes(thing, why)
             inside = [t for found in thing.attrs.values() for t in found]
-            todo += [t for t in inside if isinstance(t, Ext) and t.name == settings.name]
+            todo += [t for t in inside if is_named(t, Ext, settings.name)]
 
 
 def super_method(
@@ -230,6 +236,8 @@ def super_method(
         return values(Unknown("super()"))
     if name == "__init_subclass__":
         return values(Const(None))
+    if isinstance(inst, Inst) and (held := dict_items(inst)) is not None:
+        return dict_objects.method(interp, inst, held, name, args, node)
     if name == "__init__":
         if isinstance(inst, Inst) and LOADER in inst.cls.external:
             made: Ext = interp.intern(
@@ -317,7 +325,7 @@ def moved(interp: Core, this: Tensor, name: str, args: Arguments, node: ast.AST 
         dtypes = {t.dtype if isinstance(t, Tensor) else dtype_of(t) for t in others}
         return this.but(
             device="dev" if cuda else this.device if name == "type" else "?",
-            dtype=(dtypes.pop() if len(dtypes) == 1 else "") or "?",
+            dtype=(one(dtypes, "")) or "?",
             fresh="",
         )
     target, kinds, dtype = target_of(name, args)

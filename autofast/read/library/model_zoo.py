@@ -15,6 +15,7 @@ from autofast.model.values import (
     Given,
     Unknown,
     Values,
+    any_of,
     const,
     ordered,
 )
@@ -44,7 +45,7 @@ def register(interp: Core, name: str, made: Values) -> None:
 @gives(*MAKERS)
 def _created(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
     own = _own(interp, args, node)
-    optional = any(isinstance(t, Arg) for t in args.get(0, "model_name"))  # another may be given
+    optional = any_of(args.get(0, "model_name"), Arg)  # another may be given
     return own | make(interp, "timm.create_model", args, node) if optional or not own else own
 
 

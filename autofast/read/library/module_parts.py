@@ -24,7 +24,9 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_of,
     const,
+    is_named,
     one,
     ordered,
 )
@@ -41,7 +43,7 @@ def is_container(thing: Thing | None, kinds: frozenset[str] = CONTAINERS) -> Typ
     """Whether it is one of torch's containers of modules, or of a class that extends one."""
     if isinstance(thing, Inst):
         return bool(thing.cls.external & kinds)
-    return isinstance(thing, Ext) and thing.name in kinds
+    return is_named(thing, Ext, kinds)
 
 
 def is_of_library(thing: Thing | None) -> bool:
@@ -90,7 +92,7 @@ def given_parts(args: Arguments) -> tuple[dict[str, Values], Values]:
             named.update((str(k), found) for k, found in pairs)
         elif isinstance(held, Seq) and held.exact is not None:
             named.update((str(i), found) for i, found in enumerate(held.exact))
-        elif any(isinstance(t, (Seq, Dict)) for t in part.values):
+        elif any_of(part.values, Seq, Dict):
             for thing in part.values:
                 rest |= thing.any() if isinstance(thing, (Seq, Dict)) else values(thing)
         else:
@@ -202,7 +204,7 @@ def _is_loose(interp: Core, thing: Inst | Ext) -> bool:
 
 def _may_be_many(interp: Core, thing: Inst | Ext) -> bool:
     """Whether what happens to it here may not happen, or not to it, or several times."""
-    return any(isinstance(f, LoopFrame) for f in thing.made) or interp.weak(thing.made)
+    return any_of(thing.made, LoopFrame) or interp.weak(thing.made)
 
 
 def children(interp: Core, thing: Inst | Ext, node: ast.AST | None) -> Values:
@@ -338,4 +340,4 @@ def set_by_prefix(interp: Core, thing: Thing, args: Arguments) -> bool:
 def _beginning(name: Values) -> str:
     """The text that a computed string certainly begins with."""
     firsts = {t.pattern.partition("*")[0] if isinstance(t, Num) else "" for t in name}
-    return firsts.pop() if len(firsts) == 1 else ""
+    return one(firsts, "")

@@ -11,7 +11,7 @@ from autofast.model import names
 from autofast.model.changes import CLOCK, remember, remembered
 from autofast.model.events import Way, way_of
 from autofast.model.limits import MOST_ALIKE_PASSES, MOST_PARTS
-from autofast.model.names import WRAPPERS
+from autofast.model.names import WRAPPERS, last_part
 from autofast.model.tensors import dtype_of, mixed, target_of, tensors_in
 from autofast.model.values import (
     NOTHING,
@@ -33,6 +33,7 @@ from autofast.model.values import (
     Unknown,
     Values,
     const,
+    is_named,
     ordered,
 )
 from autofast.model.values import things as values
@@ -99,12 +100,12 @@ def forward(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -
     given = [g.values for g in args.every]
     tensors = tensors_in(*given)
     depth = interp.__dict__.setdefault("_forwards", [])
-    if not depth and tensors and isinstance(thing, Ext) and thing.name in names.ACTIVATIONS:
+    if not depth and tensors and is_named(thing, Ext, names.ACTIVATIONS):
         plain = mixed(tensors)  # no model, but a function of what a model gave
         is_sigmoid = thing.name == "torch.nn.Sigmoid"
         return values(plain.but(prob=node or SOMEWHERE) if is_sigmoid else plain)
     interp.emit("forward", node, thing, args, outer=not depth, inputs=tensors)
-    if any(t is thing for t in depth):
+    if thing in depth:
         return values(
             mixed(tensors) if tensors else Tensor()
         )  # a wrapper around itself, made in a loop
@@ -161,9 +162,10 @@ def _output(
             rank=rank,
             made=None,
         )
+    anything = Tensor(models=makers, passes=passes, grad=grad, rank="?")
     is_deep = isinstance(thing, (Seq, Dict)) and len(done) > MOST_PARTS
     if isinstance(thing, Unknown) or is_deep:
-        return Tensor(models=makers, passes=passes, grad=grad, rank="?")
+        return anything
 
     def inner(found: Values) -> Values:
         return frozenset(_output(interp, t, makers, passes, grad, gathers, done) for t in found)
@@ -171,6 +173,7 @@ def _output(
     if id(thing) in done:
         return done[id(thing)]
     if isinstance(thing, Seq):
+        done[id(thing)] = anything  # inside of itself
         items = None if thing.items is None else tuple(inner(i) for i in thing.items)
         elem = inner(thing.elem)
         head = tuple(inner(i) for i in thing.head)
@@ -236,7 +239,7 @@ def _forward(
             for inner in ordered(thing.args.get(0, "module") | thing.args.get(0, "model")):
                 found |= interp.call_values(values(inner), args, node)
             return found or values(base)
-        short = thing.name.rsplit(".", 1)[-1]
+        short = last_part(thing.name)
         if short == "Sequential":
             return _in_turn(interp, thing, args, node, base)
         if short == "Sigmoid":

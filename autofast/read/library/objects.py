@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import ast
 
+from autofast.model.contents import dict_items
+from autofast.model.names import last_part
 from autofast.model.values import (
     NOTHING,
     Arg,
     Arguments,
     Const,
     Dict,
+    Entry,
     Ext,
     Inst,
     Module,
@@ -24,6 +27,8 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_of,
+    is_const,
     joined,
     ordered,
     result_of,
@@ -72,7 +77,7 @@ def _cast(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Val
     first = first_of(args)
     for thing in first:
         if isinstance(thing, (Tensor, Unknown)):
-            interp.emit("sync", node, thing, args, how=name.rsplit(".", 1)[-1])
+            interp.emit("sync", node, thing, args, how=last_part(name))
     return values(Num(next((t for t in first if isinstance(t, Tensor)), None), scalar=True))
 
 
@@ -100,7 +105,7 @@ def _type(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Val
     if len(args.positional) == 3:
         return plain(interp, name, args, node)
     things = first_of(args)
-    if len(args.positional) != 1 or not any(isinstance(t, (Inst, Seq, Dict)) for t in things):
+    if len(args.positional) != 1 or not any_of(things, Inst, Seq, Dict):
         return None
     return frozenset(map(_type_of, things))
 
@@ -119,7 +124,7 @@ def _getattr(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
     found = args.get(2, "default")
     for thing in ordered(args.get(0, "object")):
         for key in ordered(args.get(1, "name")):
-            if isinstance(key, Const) and isinstance(key.value, str):
+            if is_const(key, str):
                 found |= interp.attribute(thing, key.value, node)
             elif isinstance(thing, Module) and isinstance(key, (Setting, Arg)):
                 found |= chosen.member(interp, thing, key, node)
@@ -139,21 +144,22 @@ def _setattr(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
     names = args.get(1, "name")
     for thing in interp.choices(args.get(0, "object")):
         for key in ordered(names):
-            if (
-                isinstance(key, Const)
-                and isinstance(key.value, str)
-                and isinstance(thing, (Inst, Ext))
-            ):
+            if is_const(key, str) and isinstance(thing, (Inst, Ext)):
                 interp.store_attribute(thing, key.value, args.get(2, "value"), sure=len(names) == 1)
+                if (held := dict_items(thing)) is not None:
+                    entry = Entry(args.get(2, "value"), None, node, False)
+                    interp.set_entry(held, key.value, entry)
                 interp.emit(
                     "set_attribute", node, thing, args, args.get(2, "value"), name=key.value
                 )
             elif isinstance(thing, Ref):
-                known = isinstance(key, Const) and isinstance(key.value, str)
+                known = is_const(key, str)
                 set_as = key.value if isinstance(key, Const) and known else "*"
                 interp.set_in_library(thing, set_as, args.get(2, "value"), node)
             elif not module_parts.set_by_prefix(interp, thing, args):
                 interp.open_attributes(thing, "an attribute is set whose name is computed")
+                if (held := dict_items(thing)) is not None:
+                    held.widen("an attribute is set whose name is computed")
     return values(Const(None))
 
 
@@ -161,7 +167,7 @@ def _setattr(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
 def _delattr(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
     for thing in interp.choices(first_of(args)):
         for key in args.get(1, "name"):
-            if isinstance(key, Const) and isinstance(key.value, str):
+            if is_const(key, str):
                 protocols.drop(interp, thing, key.value, node)
             else:
                 interp.open_attributes(thing, "an attribute is deleted whose name is computed")

@@ -29,7 +29,12 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    all_of,
+    any_of,
     const,
+    is_const,
+    is_named,
+    only,
     ordered,
 )
 from autofast.model.values import things as values
@@ -114,7 +119,7 @@ def enlist(interp: Core, written: ast.expr, found: Values) -> bool:
     ``app = typer.Typer()``, which runs what it is put on when it is called.
     """
     func = written.func if isinstance(written, ast.Call) else written
-    if any(isinstance(t, Ref) and t.name in GROUPS for t in interp.at.get(id(func), NOTHING)):
+    if any(is_named(t, Ref, GROUPS) for t in interp.at.get(id(func), NOTHING)):
         _open_group(interp, found)
     if not isinstance(func, ast.Attribute) or func.attr not in ("command", "group", "callback"):
         return False
@@ -146,7 +151,7 @@ def run_commands(interp: Core, group: Thing, node: ast.AST | None) -> None:
 
 def of_field(cls: Cls, name: str, default: Values, node: ast.AST | None) -> Arg | None:
     """The option that a field of a dataclass is; None where its default is made anew each time."""
-    if not isinstance(node, ast.Call) or not all(isinstance(t, Const) for t in default):
+    if not isinstance(node, ast.Call) or not all_of(default, Const):
         return None
     written = (s for base in (cls, *cls.ancestors()) for s in base.node.body)
     said = (s.value for s in written if isinstance(s, ast.AnnAssign) and is_name(s.target, name))
@@ -189,7 +194,7 @@ def is_parser(thing: Thing) -> TypeGuard[Ext | Inst]:
     """A parser, also one of a class of the project that extends it."""
     if isinstance(thing, Inst):
         return bool(PARSERS & thing.cls.external)
-    return isinstance(thing, Ext) and thing.name in PARSERS
+    return is_named(thing, Ext, PARSERS)
 
 
 def parser_method(
@@ -231,11 +236,9 @@ def chosen(
     project; nothing for any other option.
     """
     text = Given(values(replace(option, default=NOTHING)), None)
-    if (kind := args.named.get("type")) is not None and all(
-        isinstance(t, Func) for t in kind.values
-    ):
+    if (kind := args.named.get("type")) is not None and all_of(kind.values, Func):
         found = _maybe(interp, kind.values, Arguments(None, [text]), node)
-        plain = [t for t in option.default if isinstance(t, Const) and isinstance(t.value, str)]
+        plain = [t for t in option.default if is_const(t, str)]
         default = option.default - frozenset(plain) - {Const(None)}
         for word in plain:  # a default that is a string goes through `type=`, too
             default |= interp.call_values(
@@ -246,7 +249,7 @@ def chosen(
     else:
         return NOTHING
     both = found | (default - {Const(None)})
-    named = found and all(isinstance(t, (Cls, Func, Ref, Partial)) for t in both)
+    named = found and all_of(both, Cls, Func, Ref, Partial)
     return found | default if named else NOTHING
 
 
@@ -322,7 +325,7 @@ def _set_defaults(interp: Core, this: Ext | Inst, args: Arguments) -> None:
                 weak = interp.weak(this.made) or not given.sure
                 default = option.default | given.values if weak else given.values
                 this.attrs[f"{OPTION}{key}"] = values(replace(option, default=default))
-        if not any(isinstance(option, Arg) for option in declared):
+        if not any_of(declared, Arg):
             this.attrs[f"{OPTION}{key}"] = declared | given.values  # as of several subparsers
     if args.open:
         interp.open_attributes(this, "defaults of options are set that are not known")
@@ -336,7 +339,7 @@ def of_command(interp: Core, func: Func, parameter: str) -> Values:
     for written in getattr(func.node, "decorator_list", ()):
         if isinstance(written, ast.Call) and _is_option(interp, written):
             words = [const(interp.at.get(id(a), NOTHING)) for a in written.args]
-            names = [w for w in words if isinstance(w, str)]
+            names = only(words, str)
             plain = [n for n in names if not n.startswith("-")]
             if (plain[0] if plain else _name(names)) == parameter:
                 return values(_option_of(interp, written, parameter))
@@ -345,7 +348,7 @@ def of_command(interp: Core, func: Func, parameter: str) -> Values:
 
 def _is_option(interp: Core, written: ast.Call) -> bool:
     return any(
-        isinstance(t, Ref) and t.name in ("click.option", "click.decorators.option")
+        is_named(t, Ref, ("click.option", "click.decorators.option"))
         for t in interp.at.get(id(written.func), NOTHING)
     )
 

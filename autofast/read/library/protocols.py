@@ -18,13 +18,16 @@ from autofast.model.values import (
     Func,
     Given,
     Inst,
+    Method,
     Partial,
     Ref,
     Thing,
     Unknown,
     Values,
+    is_named,
 )
 from autofast.model.values import things as values
+from autofast.read.library import dict_objects
 from autofast.read.library.iteration import iterate
 from autofast.read.state.core import Core
 
@@ -70,12 +73,14 @@ def operate(
 
 def get(interp: Core, member: Thing, this: Inst, node: ast.AST | None) -> Values:
     """What a member of a class that is no function gives where an object is asked for it."""
-    if isinstance(member, Ext) and member.name == PROPERTY:
+    if is_named(member, Ext, PROPERTY):
         return interp.call_values(
             member.args.get(0, "fget"), Arguments(node, [Given(values(this), None)]), node
         )
     if isinstance(member, Inst) and member.cls.find("__get__"):
         return interp.call_method_of(member, "__get__", [values(this), values(this.cls)], node)
+    if name := dict_objects.unbound(member):
+        return values(Method(this, name))
     return values(member)
 
 
@@ -90,7 +95,7 @@ def put(interp: Core, this: Thing, name: str, found: Values, node: ast.AST) -> b
         return True
     done = False
     for member in this.cls.find(name) or NOTHING:
-        if isinstance(member, Ext) and member.name == PROPERTY:
+        if is_named(member, Ext, PROPERTY):
             given = Arguments(node, [Given(values(this), None), Given(found, None)])
             interp.call_values(member.args.get(1, "fset"), given, node)
             done = True
@@ -119,7 +124,7 @@ def spelled(this: Thing, name: str, args: Arguments) -> tuple[str, Arguments] | 
         return None
     if isinstance(this, (Ref, Cls)):
         return builtin, args
-    if isinstance(this, Ext) and this.name == "builtins.super":
+    if is_named(this, Ext, "builtins.super"):
         owner = this.attrs.get("__this__", NOTHING)
     else:
         owner = values(this)
@@ -219,6 +224,6 @@ def unwound(interp: Core, this: Thing, grad: str, node: ast.AST | None) -> None:
 
 def referred(thing: Thing) -> Values | None:
     """What a weak reference gives when it is called."""
-    if isinstance(thing, Ext) and thing.name in WEAK:
+    if is_named(thing, Ext, WEAK):
         return thing.args.get(0, "object") | values(Const(None))
     return None

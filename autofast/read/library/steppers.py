@@ -12,6 +12,7 @@ import ast
 from functools import cache
 from pathlib import Path
 
+from autofast.model.names import last_part
 from autofast.model.source import Told
 from autofast.model.values import Arguments, Values
 from autofast.read.library.table import gives
@@ -182,4 +183,4 @@ def _source(part: str) -> Told:
 @gives(*_NAMES)
 def _called(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
     module = interp.run_module(_source(_NAMES[name]), False)
-    return interp.call_values(module.env.vars[name.rpartition(".")[2]], args, node)
+    return interp.call_values(module.env.vars[last_part(name)], args, node)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from autofast.model import names
 from autofast.model.kinds import is_module
-from autofast.model.names import AUTOCAST, FACTORIES, FUNCTIONAL_LOSSES, NO_GRAD
+from autofast.model.names import AUTOCAST, FACTORIES, FUNCTIONAL_LOSSES, NO_GRAD, last_part
 from autofast.model.tensors import device_kinds, is_unknown_in, kind_asked, mixed, tensors_in
 from autofast.model.values import (
     NOTHING,
@@ -24,7 +24,9 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_of,
     const,
+    is_const,
     result_of,
 )
 from autofast.model.values import things as values
@@ -39,6 +41,8 @@ ROOTS += "torch.cuda.FloatTensor torch.fft".split()
 MOVES = "to cuda cpu xpu type type_as float double half bfloat16 long int bool byte".split()
 MOVES += "item tolist numpy".split()
 GRADIENTS = ("torch.autograd.grad", "torch.autograd.functional.jacobian", "torch.func.grad")
+# of what old constructors make; all others of them make integers
+LEGACY = {"DoubleTensor": "f64", "FloatTensor": "f32", "HalfTensor": "half", "Tensor": "?"}
 gives(*names.GENERATORS, *AUTOCAST, "peft.get_peft_model")(make)
 
 
@@ -56,7 +60,7 @@ def _gradient_mode(interp: Core, name: str, args: Arguments, node: ast.AST | Non
             unsure = flag is ... or interp.weak(())
             interp.grad_default = "maybe" if unsure else "on" if flag else "off"
     decorated = args.get(0, "func") if name == "torch.no_grad" else NOTHING
-    if any(isinstance(t, Func) for t in decorated):
+    if any_of(decorated, Func):
         return decorated
     return make(interp, name, args, node)
 
@@ -82,7 +86,7 @@ def _by_its_class(interp: Core, name: str, args: Arguments, node: ast.AST | None
 
 @gives(*(f"{root}.*" for root in ROOTS))
 def _operation(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    short = name.rpartition(".")[2]
+    short = last_part(name)
     given = [g.values for g in args.every]
     tensors = tensors_in(*given)
     written = args.get(0, "self") if is_in_place(name) else args.get(-1, "out")
@@ -95,7 +99,7 @@ def _operation(interp: Core, name: str, args: Arguments, node: ast.AST | None) -
         return values(
             Tensor(
                 device="dev" if "cuda" in name else "cpu",
-                dtype="f64" if short == "DoubleTensor" else "?",
+                dtype=LEGACY.get(short, "int"),
                 fresh=short,
                 made=node,
             )
@@ -232,7 +236,7 @@ def _kinds(thing: Thing, around: tuple[Thing, ...] = ()) -> set[type | None]:
     if isinstance(thing, Seq) and thing not in around:
         inner = (*around, thing)
         return {kind for t in thing.any() for kind in _kinds(t, inner)} or {float}
-    if isinstance(thing, Const) and isinstance(thing.value, tuple):
+    if is_const(thing, tuple):
         return {type(v) for v in thing.value}
     return {type(thing.value) if isinstance(thing, Const) else None}
 

@@ -9,7 +9,7 @@ import ast
 from autofast.model import names
 from autofast.model.calls import call_of
 from autofast.model.kinds import is_classmethod, is_dataset, is_loader, is_loss, is_module
-from autofast.model.names import WRAPPERS
+from autofast.model.names import WRAPPERS, last_part
 from autofast.model.tensors import DTYPE, SHAPE, mixed, tensors_in
 from autofast.model.values import (
     NOTHING,
@@ -30,12 +30,15 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    is_const,
+    is_named,
     one,
     result_of,
 )
 from autofast.model.values import things as values
 from autofast.read.library import (  # noqa: F401 (some only register what they know)
     apex,
+    dict_objects,
     distributions,
     hugging_face_data,
     iterables,
@@ -128,7 +131,7 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
             return values(
                 Seq(None, None, NOTHING.union(*(g.values for g in thing.args.positional)), "tuple")
             )
-    if isinstance(thing, Method) and thing.name == name:
+    if is_named(thing, Method, name):
         return values(thing)  # `node = node.next`: of what is not known, once and for all
     if isinstance(thing, Tensor):  # asked for again and again, of many tensors at once
         methods: dict[str, Values] = thing.__dict__.setdefault("_methods", {})
@@ -162,12 +165,14 @@ def _super_attribute(interp: Core, thing: Ext, name: str, node: ast.AST | None) 
 def call(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> Values:
     """Calling anything that is not a function or class of the project."""
     if isinstance(thing, Ref):
+        if dict_objects.unbound(thing) and args.positional:
+            return dict_objects.of_class(interp, thing, args, node)
         return call_ref(interp, thing.name, args, node)
     if isinstance(thing, Method):
         return call_method(interp, thing.this, thing.name, args, node)
     if (meant := protocols.referred(thing)) is not None:
         return meant
-    if isinstance(thing, Ext) and thing.name == "collections.namedtuple":
+    if is_named(thing, Ext, "collections.namedtuple"):
         return named_tuple(interp, thing, args, node)
     if isinstance(thing, Ext):
         if is_loss(thing):
@@ -176,7 +181,7 @@ def call(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> V
             return forward(interp, thing, args, node)
         if thing.name in names.CHAINS and not args.named:
             return _chain(interp, thing, args, node)
-        if thing.name.startswith("torchvision.") and thing.name.rpartition(".")[2] in TO_TENSORS:
+        if thing.name.startswith("torchvision.") and last_part(thing.name) in TO_TENSORS:
             tensors = tensors_in(*(g.values for g in args.every)) or [Tensor(device="cpu")]
             return values(mixed(tensors, sure=True))
         if thing.name == "torch.utils.data.DataLoader" or thing.name.startswith("torchvision."):
@@ -219,7 +224,7 @@ def _chain(interp: Core, thing: Ext, args: Arguments, node: ast.AST | None) -> V
 
 
 def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    name = protocols.SPELLED.get(name.rpartition(".")[2], name)  # `object.__setattr__(x, n, v)`
+    name = protocols.SPELLED.get(last_part(name), name)  # `object.__setattr__(x, n, v)`
     interp.emit(name, node, Ref(name), args)
     if (found := known(interp, name, args, node)) is not None:
         return found
@@ -250,7 +255,7 @@ def _other_process(interp: Core, short: str, args: Arguments, node: ast.AST | No
     single = one(args.named["args"].values) if "args" in args.named else one(args.get(1, "args"))
     if isinstance(single, Seq) and single.items is not None:
         given += [Given(item, None) for item in single.items]
-    elif isinstance(single, Const) and isinstance(single.value, tuple):
+    elif is_const(single, tuple):
         given += [Given(values(Const(v)), None) for v in single.value]
     interp.emit("process", node, None, args)
     interp.call_values(target, Arguments(None, given), node)

@@ -8,7 +8,7 @@ from typing import TypeGuard
 from autofast.model.calls import is_method
 from autofast.model.source import nodes_in, walk
 from autofast.model.syntax import is_stored
-from autofast.model.values import Cls, Func, Thing
+from autofast.model.values import Cls, Func, Thing, only
 
 CHANGE = frozenset(
     "add append appendleft clear extend insert pop popitem remove reverse setdefault sort update __setitem__ __setattr__".split()
@@ -24,7 +24,7 @@ def bodies(thing: Func | Cls) -> list[Func]:
     """The functions that a call of it runs first."""
     if isinstance(thing, Func):
         return [thing]
-    return [t for t in thing.find("__init__") or () if isinstance(t, Func)]
+    return only(thing.find("__init__") or (), Func)
 
 
 def changes_others(func: Func) -> bool:

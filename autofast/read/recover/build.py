@@ -15,9 +15,10 @@ from autofast.model.contents import elements, opened, unwrapped, wrapped
 from autofast.model.events import BranchFrame, below, loops
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.limits import SCRIPT, WORK, TooLarge
+from autofast.model.names import last_part
 from autofast.model.script import Optimizer, Script, Sync, Transfer
 from autofast.model.source import Endless, Source, Told, nested_too_deeply
-from autofast.model.values import Cls, Ext, Inst, Seq, Tensor, Thing, Unknown, joined
+from autofast.model.values import Cls, Ext, Inst, Seq, Tensor, Thing, Unknown, any_of, joined
 from autofast.read.interpreter.interpreter import Again, Interpreter, TooDeep
 from autofast.read.library import determinism
 from autofast.read.library.frameworks import run_hooks
@@ -48,6 +49,8 @@ FRAMEWORKS = {
     "composer.Trainer": "composer",
 }
 
+PLAIN = 100  # levels of syntax that no stack is too small for: what is deep then is a value
+
 
 @deeply
 def read_script(
@@ -57,13 +60,13 @@ def read_script(
     too deeply; raises :class:`BadInput`. ``overlay`` and ``before`` are those of
     :class:`Project`."""
     broken: dict[Path, str] = {}
-    each = True
+    each, wary = True, False
     while True:
         restart()
         project = Project(entry, root, overlay, before)
         project.broken.update(broken)
         source = project.read(entry)
-        interp = Interpreter(project, each)
+        interp = Interpreter(project, each, wary)
         try:
             with WORK.at_most(SCRIPT):
                 return _read(interp, project, source)
@@ -74,7 +77,10 @@ def read_script(
                 f"{source.rel}: too large to follow: to read it takes more than {SCRIPT:,} steps"
             ) from None
         except RecursionError:
-            deepest, why = nested_too_deeply(interp.modules)
+            deepest, depth, why = nested_too_deeply(interp.modules)
+            if depth < PLAIN and not wary:
+                wary = True
+                continue
             if deepest is None or deepest is source or deepest.path.resolve() in broken:
                 raise why from None
             # What depends on it is not known; on a file that only imports the entry nothing does.
@@ -174,7 +180,7 @@ def _optimizers(interp: Interpreter, script: Script) -> list[Optimizer]:
         if not is_optimizer(made) or not isinstance(made.node, ast.Call) or made.args is None:
             continue
         name = _class_name(made)
-        mine = [u for u in updates if any(t is made for t in u.things)]
+        mine = [u for u in updates if made in u.things]
         owners = _owners(script, made.args.given(0, "params"))
         old = found.get(id(made.node))
         if old is None:
@@ -192,7 +198,7 @@ def _class_name(made: Inst | Ext) -> str:
     """The name of an optimizer's class; that of the base class where it is chosen by its name."""
     if isinstance(made, Inst):
         return made.cls.node.name
-    return "Optimizer" if made.name == names.ANY_OPTIMIZER else made.name.rsplit(".", 1)[-1]
+    return "Optimizer" if made.name == names.ANY_OPTIMIZER else last_part(made.name)
 
 
 def _owners(script: Script, given: object) -> list[Thing]:
@@ -283,6 +289,4 @@ def _gates(frame: BranchFrame) -> bool:
     test = frame.node.test if isinstance(frame.node, (ast.If, ast.IfExp)) else None
     if test is None:
         return True
-    return any(
-        isinstance(n, (ast.Mod, ast.Gt, ast.GtE, ast.Lt, ast.LtE, ast.Eq)) for n in ast.walk(test)
-    )
+    return any_of(ast.walk(test), ast.Mod, ast.Gt, ast.GtE, ast.Lt, ast.LtE, ast.Eq)

@@ -11,6 +11,7 @@ from typing import TypeGuard
 
 from autofast.model.contents import opened
 from autofast.model.kinds import library_dataset
+from autofast.model.names import last_part
 from autofast.model.script import Dataset
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
@@ -25,6 +26,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    is_named,
     ordered,
     why_unknown,
 )
@@ -47,7 +49,7 @@ def describe(interp: Core, found: Values) -> list[Dataset]:
 
 
 def _is_wrapper(thing: Thing) -> TypeGuard[Ext]:
-    return isinstance(thing, Ext) and thing.name in WRAPPERS
+    return is_named(thing, Ext, WRAPPERS)
 
 
 def _wrapped(thing: Thing) -> Iterable[Thing]:
@@ -76,7 +78,7 @@ def _describe(interp: Core, thing: Thing) -> Dataset:
 
 
 def _of_library(interp: Core, thing: Ext) -> Dataset:
-    short = thing.name.rsplit(".", 1)[-1]
+    short = last_part(thing.name)
     if thing.name == "torch.utils.data.TensorDataset":
         later = [o.result for s in interp.log.of("set_attribute") for o in s if o.this is thing]
         held = tensors_in(*(g.values for g in thing.args.positional), *later)
@@ -163,12 +165,7 @@ def _of_project(interp: Core, thing: Inst) -> Dataset:
         ),
         None,
     )
-    own = [
-        f"`{n}`"
-        for n, v in thing.attrs.items()
-        for t in v
-        if isinstance(t, Ext) and t.name in GENERATORS
-    ]
+    own = [f"`{n}`" for n, v in thing.attrs.items() for t in v if is_named(t, Ext, GENERATORS)]
     random = walk.random | ({"own"} if own else set())
     if base is not None:  # its items come from the library's class
         random, walk.reads = random | base.random, walk.reads | base.reads

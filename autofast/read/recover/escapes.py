@@ -23,7 +23,7 @@ from autofast.model.names import CONTEXT, FORWARD_HOOKS, HOOK_OF_ALL
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, nodes_in, parent_of, statement_of, walk
 from autofast.model.syntax import FUNCTIONS, is_stored
-from autofast.model.values import Dict, Ext, Seq, Tensor, Thing, certainly
+from autofast.model.values import Dict, Ext, Seq, Tensor, Thing, certainly, is_named
 from autofast.read.recover.leaks import FRESH, Leaks, carries, in_data, root_of
 from autofast.read.recover.region import Region
 
@@ -108,7 +108,7 @@ class _Ways:
     def born_inside(self, thing: Thing | None) -> bool:
         made = getattr(thing, "made", None)
         node = getattr(thing, "node", None)
-        context = isinstance(thing, Ext) and thing.name == CONTEXT  # of one call
+        context = is_named(thing, Ext, CONTEXT)  # of one call
         return (
             context
             or (isinstance(node, ast.AST) and self.region.holds(node))
@@ -120,9 +120,7 @@ class _Ways:
         if not isinstance(thing, (Seq, Dict)):
             return []
         scope = self.region.scope
-        names = [
-            n for n in nodes_in(scope, ast.Name) if any(t is thing for t in self.script.values(n))
-        ]
+        names = [n for n in nodes_in(scope, ast.Name) if thing in self.script.values(n)]
         return [n for n in names if function_of(n) is scope and is_local(n)]
 
     # ---------------------------------------------------------------------------------------- names

@@ -14,7 +14,7 @@ from autofast.model.script import Evaluation, Script
 from autofast.model.source import ancestors, function_of, nodes_in, statement_of
 from autofast.model.syntax import DEFS, LOOPS
 from autofast.model.tensors import tensors_in, things_in
-from autofast.model.values import Const, Ext, Inst, Num, Ref, Tensor, Values
+from autofast.model.values import Const, Ext, Inst, Num, Ref, Tensor, Values, all_of
 from autofast.read.recover.escapes import leak
 from autofast.read.recover.hazards import hazard, needs_gradients
 from autofast.read.recover.leaks import root_of
@@ -96,7 +96,7 @@ def _is_free(found: Values) -> bool:
     """Numbers, arrays and texts alone: a tensor that was computed with something unknown may carry
     a gradient without being known to.
     """
-    return bool(found) and all(isinstance(t, (Const, Num)) for t in things_in(found))
+    return bool(found) and all_of(things_in(found), Const, Num)
 
 
 def _is_local_variable(node: ast.AST) -> bool:

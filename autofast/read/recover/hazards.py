@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from autofast.flow.scopes import is_local
 from autofast.model.events import WithFrame
 from autofast.model.kinds import is_autocast, is_module, is_optimizer
 from autofast.model.names import WRAPPERS, is_of_model_library
@@ -13,7 +14,18 @@ from autofast.model.script import Evaluation, Script
 from autofast.model.source import at, function_of, nodes_in
 from autofast.model.syntax import is_read
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Arguments, Ext, Inst, Ref, Tensor, Thing, Unknown, Values, const
+from autofast.model.values import (
+    Arguments,
+    Ext,
+    Inst,
+    Ref,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    const,
+    is_named,
+)
 from autofast.read.recover.compiled import is_in_place, is_left_eager, records_graphs
 from autofast.read.recover.escapes import YIELDS, ends_with_call
 from autofast.read.recover.leaks import carries
@@ -116,7 +128,7 @@ def _foreign_model(evaluation: Evaluation) -> str:
 
 
 def _inner(thing: Thing | None) -> list[Thing]:
-    if isinstance(thing, Ext) and thing.name in (*WRAPPERS, AVERAGED):
+    if is_named(thing, Ext, (*WRAPPERS, AVERAGED)):
         return [
             x for t in thing.args.get(0, "module") | thing.args.get(0, "model") for x in _inner(t)
         ]
@@ -218,6 +230,8 @@ def needs_gradients(
             return f"{at(site.node)} calls something that is not known: {why}"
     for site, occurrence in region.sites(script, "forward"):
         trained = site.node in training.passes and not evaluation.shared
+        # In a function that training calls, too, it is told below what comes of it here.
+        trained = trained and region.holds(site.node)
         if occurrence.data["outer"] and trained:
             return f"the forward of {at(site.node)} is trained"
     for expr in _needed(script, region, training) if not evaluation.shared else ():
@@ -291,6 +305,9 @@ def _needed(script: Script, region: Region, training: Training) -> Iterator[ast.
         script, "set_attribute", "set_elsewhere", "append", "set_item", "augment"
     ):
         node = site.node.target if isinstance(site.node, ast.AugAssign) else site.node
+        if isinstance(site.node, ast.AugAssign) and isinstance(node, ast.Name) and is_local(node):
+            if not Wanted(script).follow(site.node.value, ()):
+                continue
         if isinstance(node, ast.expr) and not ends_with_call(site.node, region):
             if carries_on(occurrence.result) and not is_only_looked_at(
                 script, site, training.all + training.handed_out, region

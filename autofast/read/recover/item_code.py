@@ -13,6 +13,7 @@ from autofast.flow.scratch import is_scratch
 from autofast.model import names
 from autofast.model.calls import is_name, targets_of
 from autofast.model.contents import opened
+from autofast.model.names import last_part
 from autofast.model.source import ancestors, at, function_of, live
 from autofast.model.tensors import device_kinds, is_device
 from autofast.model.values import (
@@ -32,6 +33,8 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    is_named,
+    only,
     ordered,
 )
 from autofast.ops import draws
@@ -218,7 +221,7 @@ class Walk:
             self.reads.add("file")
             if name.startswith(DECODERS):
                 self.reads.add("decode")
-        elif name.rsplit(".", 1)[-1] not in CHEAP:
+        elif last_part(name) not in CHEAP:
             self.reads.add("compute")
 
     def method(self, thing: Method) -> None:
@@ -228,7 +231,7 @@ class Walk:
             self.random.add("own")
         elif isinstance(thing.this, Ext) and not _draws_nothing(thing):
             self.is_unclear(f"{thing.this.name}.{thing.name}()")
-        if isinstance(thing.this, Ext) and thing.this.name in GENERATORS:
+        if is_named(thing.this, Ext, GENERATORS):
             local = thing.this.node is not None and id(function_of(thing.this.node)) in self.seen
             self.random.add("numpy" if local else "own")
         if isinstance(thing.this, Tensor) and draws(thing.name):
@@ -251,11 +254,11 @@ def collating(interp: Core, found: Values) -> Walk:
     funcs: list[Func] = []
     for thing in found:
         if isinstance(thing, Partial):
-            funcs += [t for t in thing.func if isinstance(t, Func)]
+            funcs += only(thing.func, Func)
         elif isinstance(thing, (Func, Bound)):
             funcs.append(thing.func if isinstance(thing, Bound) else thing)
         elif isinstance(thing, Inst):
-            funcs += [t for t in thing.cls.find("__call__") or () if isinstance(t, Func)]
+            funcs += only(thing.cls.find("__call__") or (), Func)
     walk = Walk(interp, funcs)
     if any(isinstance(t, Ext) and t.name.startswith("transformers.DataCollator") for t in found):
         walk.random.add("torch")  # some of them mask words at random
@@ -270,7 +273,7 @@ def transform_randomness(interp: Core, transforms: Values) -> tuple[frozenset[st
         if isinstance(thing, Ext) and thing.name.startswith(SHOWN):
             continue  # a logger
         if isinstance(thing, Ext):
-            last = thing.name.rsplit(".", 1)[-1]
+            last = last_part(thing.name)
             if thing.name.startswith("albumentations."):
                 if last not in FIXED_ALBUMENTATIONS or "p" in thing.arg_names():
                     found.add("albumentations")
@@ -316,7 +319,7 @@ def _composed(thing: Thing) -> Iterable[Thing]:
 
 
 def short_name_of(thing: Ext) -> str:
-    return thing.name.rsplit(".", 1)[-1]
+    return last_part(thing.name)
 
 
 def _draws_nothing(method: Method) -> bool:

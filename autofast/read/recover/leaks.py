@@ -15,6 +15,7 @@ from autofast.model import names
 from autofast.model.calls import arguments_of, is_method, receiver_of
 from autofast.model.contents import attributes, opened, wrapped
 from autofast.model.kinds import is_loss, is_module
+from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.source import at, first_line, function_of, is_generator, parent_of, statement_of
 from autofast.model.syntax import is_read
@@ -36,7 +37,10 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    all_of,
+    any_of,
     const,
+    is_named,
 )
 from autofast.ops import is_in_place
 from autofast.read.recover.region import Region
@@ -181,13 +185,13 @@ class Leaks(ValueFlow[None]):
         return why or (Verdict.STOPS if fresh else Verdict.GOES_ON)
 
     def is_tensor(self, node: ast.expr) -> bool:
-        return any(isinstance(t, (Tensor, Unknown)) for t in self.script.values(node))
+        return any_of(self.script.values(node), Tensor, Unknown)
 
     def is_plain(self, expr: ast.expr) -> bool:
         """Certainly a tensor or a number: what is computed of it outside is a tensor like any
         other.
         """
-        return all(isinstance(t, (Tensor, Const, Num)) for t in self.script.values(expr))
+        return all_of(self.script.values(expr), Tensor, Const, Num)
 
     # ---------------------------------------------------------------------------------------- calls
     def given(self, use: Usage, callee: Thing, context: None) -> Answer:
@@ -203,7 +207,7 @@ class Leaks(ValueFlow[None]):
             return Verdict.ENTERS if plain else f"{text}() gets it on {at(expr)}"
         if is_loss(callee):
             return self.operand(call, others) or Verdict.STOPS
-        if isinstance(callee, Ext) and callee.name in names.ACTIVATIONS:
+        if is_named(callee, Ext, names.ACTIVATIONS):
             return self.operand(call, others) or Verdict.GOES_ON
         if isinstance(callee, Unknown):
             return f"`{text}` gets it on {at(expr)}, and is not known: {callee.why}"
@@ -213,14 +217,14 @@ class Leaks(ValueFlow[None]):
     def by_library(
         self, name: str, expr: ast.expr, call: ast.Call, others: list[ast.expr]
     ) -> Answer:
-        text, short = first_line(call.func), name.rsplit(".", 1)[-1]
+        text, short = first_line(call.func), last_part(name)
         if name in READS:
             return Verdict.STOPS
         if short in ("Parameter", "Buffer", "from_pretrained") or name == "builtins.setattr":
             return f"{at(expr)} makes it a part of an object"
         if name.startswith("torch.") and writes(name, call):
             return f"`{text}` changes it in place ({at(expr)})"
-        if name.startswith("torch.") and any(isinstance(t, Ext) for t in self.script.values(call)):
+        if name.startswith("torch.") and any_of(self.script.values(call), Ext):
             return f"`{text}` keeps it ({at(expr)})"
         if name.split(".")[0] in PASS_ON:
             return f"`{text}` passes it on ({at(expr)})"
@@ -327,7 +331,7 @@ class Leaks(ValueFlow[None]):
                 and not self.region.holds(node)
             ):
                 found = self.script.values(node.value)
-                mine = thing in found or module and any(isinstance(t, Unknown) for t in found)
+                mine = thing in found or module and any_of(found, Unknown)
                 if mine and (why := self.follow(node, None)):
                     return f": {why}"
         return ""
@@ -376,7 +380,7 @@ def plain_argument(calls: CallGraph, callee: Callee, expr: ast.expr, call: ast.C
     if not isinstance(function, ast.FunctionDef) or is_generator(function):
         return False
     given = (calls.argument(call, callee, p.arg) for p in parameters(function))
-    return not calls.is_decorated(function) and any(a is expr for a in given)
+    return not calls.is_decorated(function) and expr in given
 
 
 def writes(name: str, call: ast.Call) -> bool:

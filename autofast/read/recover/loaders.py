@@ -10,7 +10,7 @@ from autofast.model.events import CallFrame, GuardFrame, LoopFrame, Stack, insid
 from autofast.model.kinds import is_loader
 from autofast.model.script import Loader, Script, Use
 from autofast.model.syntax import LOOPS
-from autofast.model.values import NOTHING, Arguments, Ext, Inst, Thing, joined
+from autofast.model.values import NOTHING, Arguments, Ext, Inst, Thing, any_of, is_named, joined
 from autofast.read.interpreter.interpreter import Interpreter
 from autofast.read.library.iteration import made_with
 from autofast.read.recover.datasets import describe
@@ -22,7 +22,7 @@ def build_loaders(interp: Interpreter, script: Script) -> list[Loader]:
     nodes: dict[int, ast.Call] = {}
     for thing in interp.made:
         own = isinstance(thing, Inst) and is_loader(thing) and "__loader__" in thing.attrs
-        if not own and not (isinstance(thing, Ext) and thing.name == names.LOADER):
+        if not own and not is_named(thing, Ext, names.LOADER):
             continue
         args, node = made_with(thing)
         if isinstance(node, ast.Call) and args is not None:
@@ -56,7 +56,7 @@ def _loader(
         loader.loop = loader.loop or (outer[-1].node if outer else None)
     made_at = [is_guarded(t.made) for t, _ in group]
     loader.guarded = all(is_guarded(u.stack) for u in loader.uses) if loader.uses else all(made_at)
-    loader.moved = [t for t in script.transfers if any(x is y for x in t.loaders for y in things)]
+    loader.moved = [t for t in script.transfers if any(x in things for x in t.loaders)]
     loader.framework = next(
         (n for n in ("lightning", "accelerate", "hf-trainer", "fabric") if n in script.frameworks),
         "",
@@ -115,7 +115,7 @@ def is_guarded(stack: Stack) -> bool:
     """Not run again when a worker imports the entry script: below a main guard, or not reached from
     its top level.
     """
-    if any(isinstance(f, GuardFrame) for f in stack):
+    if any_of(stack, GuardFrame):
         return True
     first = next((f for f in stack if isinstance(f, CallFrame)), None)
     return first is not None and isinstance(

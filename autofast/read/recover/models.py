@@ -7,8 +7,9 @@ import ast
 from autofast.model import names
 from autofast.model.contents import each_once, unwrapped
 from autofast.model.kinds import foreign_bases, is_loss, is_module
+from autofast.model.names import last_part
 from autofast.model.script import Model, Script
-from autofast.model.values import Dict, Ext, Inst, Seq, Thing, Unknown, const
+from autofast.model.values import Dict, Ext, Inst, Seq, Thing, Unknown, const, is_named
 from autofast.read.interpreter.interpreter import Interpreter
 from autofast.read.library.module_parts import MORE
 
@@ -17,7 +18,7 @@ def build_models(interp: Interpreter, script: Script) -> list[Model]:
     found: dict[int, Model] = {}
     wraps: dict[int, list[Ext]] = {}
     for made in interp.made:
-        if isinstance(made, Ext) and made.name in names.WRAPPERS:
+        if is_named(made, Ext, names.WRAPPERS):
             for inner in unwrapped(made):
                 wraps.setdefault(id(inner), []).append(made)
     for site in script.log.of("forward"):
@@ -33,7 +34,7 @@ def build_models(interp: Interpreter, script: Script) -> list[Model]:
                     if isinstance(thing, Inst):
                         name = thing.cls.node.name
                     else:
-                        name = thing.name.rsplit(".", 1)[-1]
+                        name = last_part(thing.name)
                     dtype = (
                         str(const(thing.attrs["__dtype__"])) if "__dtype__" in thing.attrs else ""
                     )
@@ -74,7 +75,7 @@ def layers_of(thing: Thing) -> tuple[frozenset[str], str, list[ast.ClassDef]]:
             if any(
                 n not in names.MODULE_BASES and names.makes_module(n) for n in part.cls.external
             ):
-                layers.update(n.rsplit(".", 1)[-1] for n in part.cls.external)
+                layers.update(last_part(n) for n in part.cls.external)
             if foreign_bases(part.cls):
                 unknown = f"class {part.cls.node.name} has a base that is not in this project"
         elif isinstance(part, (Seq, Dict)):
@@ -100,6 +101,6 @@ def _layer(part: Ext) -> str:
     """
     if part.name.startswith(names.VISION):
         return part.name
-    short = part.name.rsplit(".", 1)[-1]
+    short = last_part(part.name)
     made = part.name in names.BY_ARCHITECTURE and const(part.args.get(0, "model_name"))
     return f"{names.TIMM}{made}" if isinstance(made, str) else short

@@ -17,7 +17,7 @@ from autofast.model.names import WITHOUT_TENSORS
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import at
 from autofast.model.tensors import dtype_of
-from autofast.model.values import Arguments, Ext, Inst, const
+from autofast.model.values import Arguments, Ext, Inst, const, is_named
 from autofast.read.recover.region import Region
 
 COPIES = ("copy.deepcopy", "pickle.dumps")
@@ -61,7 +61,7 @@ def _made(script: Script, region: Region) -> str:
             and isinstance(thing, (Inst, Ext))
             and is_module(thing)
             and not is_loss(thing)
-            and not (isinstance(thing, Ext) and thing.name in WITHOUT_TENSORS)
+            and not is_named(thing, Ext, WITHOUT_TENSORS)
             and call_of(site.node) is None
         ):
             return f"a module is made here ({at(site.node)}): its parameters could not be trained"

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator
 from autofast.model.calls import is_method
 from autofast.model.events import LoopFrame, Site, loops
 from autofast.model.kinds import is_optimizer, is_scheduler
+from autofast.model.names import last_part
 from autofast.model.script import Scheduler, Script, Tick
 from autofast.model.syntax import LOOPS
-from autofast.model.values import Ext, Inst, Seq, Thing, Values, joined, ordered
+from autofast.model.values import Ext, Inst, Seq, Thing, Values, joined, one, ordered
 from autofast.read.recover.steps import all_updates
 
 SEVERAL = {"SequentialLR": 1, "ChainedScheduler": 0}  # where their list of schedulers stands
@@ -27,7 +28,7 @@ def build_schedulers(script: Script, made: Iterable[Ext | Inst]) -> list[Schedul
             continue
         old = found.get(id(thing.node))
         if old is None:
-            name = thing.cls.node.name if isinstance(thing, Inst) else thing.name.rsplit(".", 1)[-1]
+            name = thing.cls.node.name if isinstance(thing, Inst) else last_part(thing.name)
             found[id(thing.node)] = Scheduler(
                 [thing], thing.node, name, thing.args, isinstance(thing, Inst), [], [], []
             )
@@ -46,7 +47,7 @@ def build_schedulers(script: Script, made: Iterable[Ext | Inst]) -> list[Schedul
         wanted = {id(t) for t in scheduler.optimizers}
         scheduler.updates = [u for u in updates if any(id(t) in wanted for t in u.things)]
         scheduler.outer = any(
-            x is t for other in found.values() for x in other.inner for t in scheduler.things
+            x in scheduler.things for other in found.values() for x in other.inner
         )
     return list(found.values())
 
@@ -54,9 +55,7 @@ def build_schedulers(script: Script, made: Iterable[Ext | Inst]) -> list[Schedul
 def _optimizers(scheduler: Scheduler, every: dict[int, Scheduler]) -> list[Thing]:
     given = scheduler.args.get(0, "optimizer")
     if scheduler.name == "ChainedScheduler" and not scheduler.own:
-        inner = [
-            s for s in every.values() if any(t is x for t in s.things for x in scheduler.inner)
-        ]
+        inner = [s for s in every.values() if any(t in scheduler.inner for t in s.things)]
         given = frozenset().union(*(s.args.get(0, "optimizer") for s in inner))
     return [t for t in ordered(given) if is_optimizer(t)]
 
@@ -89,13 +88,13 @@ def _unit(script: Script, site: Site) -> str:
     units = set()
     for occurrence in site:
         around = [f.node for f in loops(occurrence.stack) if isinstance(f.node, LOOPS)]
-        if any(any(n is step.loop for n in around) for step in script.steps):
+        if any(step.loop in around for step in script.steps):
             units.add("update")
         elif around and any(_holds(step.stack, around[-1]) for step in script.steps):
             units.add("epoch")
         else:
             units.add("other")
-    return units.pop() if len(units) == 1 else "other"
+    return one(units, "other")
 
 
 def _holds(stack: tuple[object, ...], loop: ast.AST) -> bool:

@@ -19,7 +19,7 @@ from autofast.model.source import (
     within_statement,
 )
 from autofast.model.syntax import COMPREHENSIONS, DEFS, SIMPLE, is_attribute, is_stored
-from autofast.model.values import Inst, certainly
+from autofast.model.values import Inst, certainly, only
 from autofast.read.recover.region import Region
 
 LEAVES = (ast.Return, ast.Break, ast.Continue, ast.Try, ast.Yield, ast.YieldFrom)
@@ -57,7 +57,7 @@ def _is_sure(script: Script, site: Site, occurrence: Occurrence, inside: set[int
     """
     stack = occurrence.stack
     start = next((n for n, f in enumerate(stack) if id(f.node) in inside), len(stack))
-    calls = [f for f in stack[start:] if isinstance(f, CallFrame)]
+    calls = only(stack[start:], CallFrame)
     places = [*(f.node for f in calls), site.node]
     loops = [f.node for f in stack[start:] if isinstance(f, LoopFrame)]
     each = {n for loop in loops if isinstance(loop, ast.For) for n in stored_in(loop.target)}

@@ -20,6 +20,7 @@ from autofast.flow.scratch import hands_on
 from autofast.model.calls import is_method, receiver_of
 from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence, Site, Stack
 from autofast.model.script import Script
+from autofast.model.several import any_of
 from autofast.model.source import function_of, nodes_in, parent_of, statement_of
 from autofast.model.syntax import LOOPS, is_stored
 from autofast.model.tensors import tensors_in
@@ -137,7 +138,7 @@ def binds_elsewhere(script: Script, region: Region) -> bool:
     called = [c.function for n in calls for t in script.values(n.func) for c in code_of(t)]
     called += [frame.func.node for frame in region.calls(script)]
     code = (n for part in [*region.statements, *called] for n in ast.walk(part))
-    return any(isinstance(n, (ast.Global, ast.Nonlocal)) for n in code)
+    return any_of(code, ast.Global, ast.Nonlocal)
 
 
 def puts_gradients(occurrence: Occurrence) -> bool:

@@ -10,7 +10,7 @@ from autofast.model.kinds import is_autocast, is_optimizer, is_scaler, is_schedu
 from autofast.model.script import Backward, Script, Step, Update
 from autofast.model.source import function_of
 from autofast.model.syntax import LOOPS
-from autofast.model.values import Const, Ext, Tensor, Thing, Unknown, const
+from autofast.model.values import Const, Ext, Tensor, Thing, Unknown, const, is_named, only
 from autofast.read.library import apex
 
 CLIPS = tuple(
@@ -97,7 +97,7 @@ def _backwards(script: Script) -> list[Backward]:
             if isinstance(node.func, ast.Attribute)
             else node.func
         )
-        tensors = [t for t in receivers if isinstance(t, Tensor)]
+        tensors = only(receivers, Tensor)
         backward = Backward(node, expr, site, framework=framework, tensors=tensors)
         _peel(script, backward)
         backward.double = any(
@@ -191,7 +191,7 @@ def _step(
                 if isinstance(around, WithFrame):
                     for expr, found in around.contexts:
                         if is_autocast(found) or any(
-                            isinstance(t, Ext) and t.name == "torch.autocast" for t in found
+                            is_named(t, Ext, "torch.autocast") for t in found
                         ):
                             autocast[id(expr)] = expr
     double = [s.node for s in script.calls("torch.autograd.grad") if here(s) and _creates_graph(s)]

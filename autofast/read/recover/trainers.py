@@ -54,12 +54,7 @@ def _hugging_face(interp: Interpreter, script: Script, trainer: Trainer) -> None
     collate = given(trainer.args, "data_collator")
     if any(t != Const(None) for t in collate):
         args.named["collate_fn"] = Given(collate, None)
-    starts = [
-        (s, o)
-        for s in script.methods("train")
-        for o in s
-        if any(o.this is t for t in trainer.things)
-    ]
+    starts = [(s, o) for s in script.methods("train") for o in s if o.this in trainer.things]
     uses = [Use(site.node, occurrence.stack, True, True) for site, occurrence in starts]
     loader = Loader(
         [], trainer.node, args, describe(interp, datasets), uses[:1], framework="hf-trainer"

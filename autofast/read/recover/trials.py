@@ -10,6 +10,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.calls import items_of, targets_of
 from autofast.model.events import Occurrence, TryFrame
+from autofast.model.names import last_part
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import at, parent_of
 from autofast.model.values import Num, Ref, Tensor, certainly
@@ -51,7 +52,7 @@ def _catches(node: ast.AST) -> bool:
     for handler in getattr(node, "handlers", ()):
         caught = handler.type
         parts = items_of(caught)
-        if any(p is None or ast.unparse(p).rsplit(".", 1)[-1] in OUT_OF_MEMORY for p in parts):
+        if any(p is None or last_part(ast.unparse(p)) in OUT_OF_MEMORY for p in parts):
             return True
     return False
 

@@ -18,10 +18,22 @@ from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Script
 from autofast.model.source import at, first_line, function_of, source_of
 from autofast.model.tensors import things_in
-from autofast.model.values import Bound, Const, Ext, Func, Inst, Method, Num, Ref, Tensor, Thing
+from autofast.model.values import (
+    Bound,
+    Const,
+    Ext,
+    Func,
+    Inst,
+    Method,
+    Num,
+    Ref,
+    Tensor,
+    Thing,
+    is_named,
+)
 from autofast.read.recover.leaks import FACTS, NUMBERS, READS, plain_argument, writes
 
-KNOWN = ("torch.", "builtins.", "math.")  # what they compute is followed
+KNOWN = ("torch.", "builtins.", "math.", "torchvision.utils.")  # what they compute is followed
 NOT_KNOWN = (  # they train, keep, or call what they are given
     "torch.autograd.", "torch.func.", "torch.utils.", "torch.jit.", "torch.distributed.", "torch._",
     "builtins.setattr", "builtins.map", "builtins.filter", "builtins.exec", "builtins.eval",
@@ -91,7 +103,7 @@ class Wanted(ValueFlow[Way]):
             )
             return Verdict.ENTERS if plain else self.lost(use)
         computes = is_loss(callee) or is_module(callee)
-        computes = computes or (isinstance(callee, Ext) and callee.name in names.ACTIVATIONS)
+        computes = computes or is_named(callee, Ext, names.ACTIVATIONS)
         return Verdict.GOES_ON if computes else self.lost(use)
 
     def lost(self, use: Usage) -> str:
@@ -103,7 +115,8 @@ class Wanted(ValueFlow[Way]):
     kept = put
 
     def inside(self, call: ast.Call, context: Way) -> Way:
-        return (*context, call)
+        known = context.index(call) if call in context else None  # it calls itself
+        return (*context[:known], call)
 
     def returned(self, use: Usage, context: Way) -> str:
         if isinstance(function_of(use.node), ast.AsyncFunctionDef):

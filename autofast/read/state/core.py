@@ -45,6 +45,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_of,
     ordered,
 )
 from autofast.read.project import Project
@@ -226,10 +227,11 @@ class Core:
     ``called``.
     """
 
-    def __init__(self, project: Project, each: bool = True):
+    def __init__(self, project: Project, each: bool = True, wary: bool = False):
         self.project = project
         self.each = each  # of several networks one of which is chosen, each is followed
         self.several = False  # and that was done
+        self.wary = wary  # a call for which Python's stack does not do is given up alone
         self.log = Log()
         self.at: dict[int, Values] = {}
         self.modules: dict[Source, Module] = {}
@@ -385,7 +387,7 @@ class Core:
 
     def in_loop(self) -> bool:
         """Whether this place may be reached again, with the same things."""
-        return any(isinstance(f, LoopFrame) for f in self.stack)
+        return any_of(self.stack, LoopFrame)
 
     def keep(self, found: Values, *place: Hashable) -> None:
         """Note that a thing got these values at a place of it, which may be news to a loop that has

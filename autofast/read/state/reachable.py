@@ -26,6 +26,7 @@ from autofast.model.values import (
     Tensor,
     Thing,
     Unknown,
+    all_of,
 )
 
 # Nothing can be reached from these, or set on them.
@@ -95,7 +96,7 @@ def _parts(thing: Any) -> list[Any]:
             return known[2]
     held = (part for values in _held(thing) for part in values if type(part) not in PLAIN)
     parts = list({id(part): part for part in held}.values())
-    if all(isinstance(table, Watched) for table in tables):  # others change unnoticed
+    if all_of(tables, Watched):  # others change unnoticed
         own["_parts"] = CLOCK.ticks, tables, parts
     return parts
 

@@ -10,7 +10,19 @@ import re
 from autofast.model.calls import short_name
 from autofast.model.kinds import is_module
 from autofast.model.tensors import DTYPE, SHAPE
-from autofast.model.values import Const, Dict, Ext, Inst, Num, Ref, Seq, Tensor, Thing, Values
+from autofast.model.values import (
+    Const,
+    Dict,
+    Ext,
+    Inst,
+    Num,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Values,
+    is_named,
+)
 
 SEQUENCES = "tuple list str bytes range deque"
 TYPES = {
@@ -61,7 +73,7 @@ def kinds(found: Values) -> frozenset[str] | None:
             if any(i is None for i in inner):
                 return None
             names.update(*(i for i in inner if i is not None))
-        elif isinstance(thing, Ref) and thing.name in TYPES:
+        elif is_named(thing, Ref, TYPES):
             names.update(TYPES[thing.name].split())
         elif isinstance(thing, Ref) and LAYER.fullmatch(thing.name):
             names.add(thing.name)

@@ -24,7 +24,7 @@ from autofast.model.names import DDP
 from autofast.model.script import Script, Step
 from autofast.model.source import at, function_of, nodes_in, source_of, statement_of, within
 from autofast.model.syntax import VARIABLES
-from autofast.model.values import Ext
+from autofast.model.values import Ext, is_named
 from autofast.read.recover.compiled import records_graphs
 from autofast.rule import Options, Refusal
 from autofast.techniques.accumulation.batch_size import drops_last, smaller
@@ -182,10 +182,7 @@ def _given(losses: Losses, expr: ast.expr, run: Activation) -> Callable[[], Shap
 
 def _has_batch_norm(script: Script, step: Step) -> bool:
     return any(
-        "BatchNorm" in layer
-        for m in script.models
-        if any(m.thing is t for t in step.models)
-        for layer in m.layers
+        "BatchNorm" in layer for m in script.models if m.thing in step.models for layer in m.layers
     )
 
 
@@ -253,7 +250,7 @@ def no_sync(
 
 
 def _is_ddp(thing: object) -> bool:
-    return isinstance(thing, Ext) and thing.name == DDP
+    return is_named(thing, Ext, DDP)
 
 
 def _crosses(edit: Around, here: list[ast.stmt], first: int, last: int) -> bool:

@@ -16,7 +16,18 @@ from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, at, nodes_in, parent_of, within
 from autofast.model.syntax import VARIABLES, is_attribute, is_read, is_stored
-from autofast.model.values import Arg, Arguments, Bound, Const, Ext, Func, Thing, certainly, const
+from autofast.model.values import (
+    Arg,
+    Arguments,
+    Bound,
+    Const,
+    Ext,
+    Func,
+    Thing,
+    any_of,
+    certainly,
+    const,
+)
 from autofast.rule import Refusal
 from autofast.techniques.accumulation.window import Window
 from autofast.write.spelling import spelled
@@ -70,9 +81,9 @@ def smaller(script: Script, iteration: Iteration, window: Window) -> list[Edit]:
 
 
 def _made(script: Script, loaders: list[Thing]) -> list[Loader]:
-    found = [x for x in script.loaders if any(t is y for t in x.things for y in loaders)]
+    found = [x for x in script.loaders if any(t in loaders for t in x.things)]
     for loader in found:
-        if not all(any(t is y for y in loaders) for t in loader.things):
+        if not all(t in loaders for t in loader.things):
             raise Refusal(f"the loader on {at(loader.node)} is made in the same place as others")
     return found
 
@@ -113,9 +124,7 @@ def _check_others(
     words = ast.dump(expr)
     for node in script.nodes:
         if is_attribute(node, "batch_size", "batch_sampler") and is_read(node):
-            if any(
-                t is x for t in script.values(node.value) for x in loader.things
-            ) and not _is_shown(node):
+            if any(t in loader.things for t in script.values(node.value)) and not _is_shown(node):
                 raise Refusal(f"the loader's `{node.attr}` is asked for on {at(node)}")
         if not isinstance(node, VARIABLES) or not is_read(node) or not script.reached(node):
             continue
@@ -204,7 +213,7 @@ def _check_intervals(script: Script, iteration: Iteration, steps: int) -> None:
 
 
 def _does_more(script: Script, call: ast.Call) -> bool:
-    if any(isinstance(t, (Func, Bound)) for t in script.values(call.func)):
+    if any_of(script.values(call.func), Func, Bound):
         return True
     given = [call.func, *call.args, *(k.value for k in call.keywords)]
     return any(

@@ -110,7 +110,7 @@ class Body:
                 if len(e.calls) > level
                 and all(c.node is w for c, w in zip(e.calls, way, strict=False))
             ]
-            if all(any(e is w for w in wanted) for e in inside) and self._does_only(
+            if all(e in wanted for e in inside) and self._does_only(
                 call.func.node, inside, level + 1
             ):
                 statement = statement_of(call.node)
@@ -121,7 +121,7 @@ class Body:
             raise Refusal(
                 f"what belongs to the update on {at(event.node)} is part of another statement"
             )
-        if event.kind in ("average", "zero") and any(e is event for e in wanted):
+        if event.kind in ("average", "zero") and event in wanted:
             return outermost(statement, self.loop, self.iteration, event.kind)
         return statement
 
@@ -191,7 +191,7 @@ class Body:
         last = -1
         steps = self._steps_after(start)
         for unit in ends:
-            if any(e is s for e in unit.events for s in steps):
+            if any(e in steps for e in unit.events):
                 top = self._holder(here, unit)
                 if top <= place:
                     raise Refusal(
@@ -201,9 +201,7 @@ class Body:
         after = here[last]
         code, holes = again(statement)
         self.edits.append(Remove(statement))
-        run = next((r for r in runs if any(s is after for s in r)), None) or self._only_run(
-            ends, runs
-        )
+        run = next((r for r in runs if after in r), None) or self._only_run(ends, runs)
         if run is not None:
             self.edits.append(After(run[-1], code, holes, rank=Rank.ZERO))
         else:
@@ -351,8 +349,9 @@ class Body:
         functions = self._outer_functions()
         for function in functions:
             for call in self.script.analysis(CallGraph).sites(function):
-                if not (function_of(call) is self.home and within(call, self.loop)) and not any(
-                    function_of(call) is f for f in functions
+                if (
+                    not (function_of(call) is self.home and within(call, self.loop))
+                    and function_of(call) not in functions
                 ):
                     raise Refusal(
                         f"{getattr(function, 'name', 'a function')}() is also called on {at(call)}, outside of the loop"

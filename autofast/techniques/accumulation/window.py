@@ -18,7 +18,7 @@ from autofast.model.kinds import is_loader
 from autofast.model.script import Loader, Script, Step
 from autofast.model.source import Source, ancestors, at, function_of, nodes_in, parent_of, source_of
 from autofast.model.syntax import VARIABLES
-from autofast.model.values import Arg, Const, Ext, Thing, const
+from autofast.model.values import Arg, Const, Ext, Thing, const, is_named
 from autofast.rule import Refusal
 from autofast.write.share_helper import HELPER
 
@@ -32,12 +32,12 @@ class Window:
     """Windows of ``steps`` batches.
 
     Attributes:
-        loop: over the batches. loader: what it goes over, as it is written. things: the loaders
-            that this may be.
-        counter, start: the loop's variable that counts batches, and its first value. made: edits
-            that make the counter.
-        number, name: the number of batches at module level, and as the loop has it. share: the
-            function of a batch's share.
+        loop: over the batches.
+        loader: what it goes over, as it is written. things: the loaders that this may be.
+        counter, start: the loop's variable that counts batches, and its first value.
+        made: edits that make the counter.
+        number, name: the number of batches at module level, and as the loop has it.
+        share: the function of a batch's share.
         drop: a window that is not whole is left out.
     """
 
@@ -121,11 +121,7 @@ def _flags(script: Script, jump: ast.stmt, loop: ast.For) -> Iterator[str]:
         if outer is loop:
             break
         above = parent_of(outer)
-        if (
-            isinstance(above, ast.If)
-            and any(s is outer for s in above.body)
-            and isinstance(above.test, VARIABLES)
-        ):
+        if isinstance(above, ast.If) and outer in above.body and isinstance(above.test, VARIABLES):
             found = script.values(above.test)
             if found and all(
                 isinstance(t, Arg) and t.kind == "flag" and const(t.default) is False for t in found
@@ -159,7 +155,7 @@ def loader_of(script: Script, step: Step, loop: ast.For) -> tuple[ast.expr, list
         )
     _check_users(script, loop, expr)
     for thing in found:
-        loader = next((x for x in script.loaders if any(t is thing for t in x.things)), None)
+        loader = next((x for x in script.loaders if thing in x.things), None)
         if loader is None:
             raise Refusal(f"how many batches the loop on {at(loop)} has is not known")
         check_loader(loader, thing)
@@ -201,7 +197,7 @@ def _check_batches(loader: Loader) -> None:
     ):
         samplers = loader.args.get(3, "sampler")
         if not samplers or not all(
-            isinstance(t, Ext) and t.name == "torch.utils.data.BatchSampler" for t in samplers
+            is_named(t, Ext, "torch.utils.data.BatchSampler") for t in samplers
         ):
             raise Refusal(f"{where} makes no batches, and what an item has of samples is not known")
 

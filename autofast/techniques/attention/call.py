@@ -26,7 +26,7 @@ from autofast.model.source import (
     statements_around,
 )
 from autofast.model.syntax import FUNCTIONS, is_attribute, is_stored
-from autofast.model.values import Ext, const, library_name
+from autofast.model.values import Ext, const, is_named, library_name
 from autofast.rule import Effect, Refusal
 from autofast.techniques.attention.masks import is_causal, mask_text, may_differ
 from autofast.techniques.attention.written_out import Attention, Scale
@@ -168,7 +168,7 @@ def _switched_apart(script: Script) -> bool:
         is_attribute(n, "training") and is_stored(n)
         for source in script.sources
         for n in (source.nodes if ".training" in source.text else ())
-    ) or any(t is None or (isinstance(t, Ext) and t.name == "torch.nn.Dropout") for t in switched)
+    ) or any(t is None or is_named(t, Ext, "torch.nn.Dropout") for t in switched)
 
 
 def _scale(script: Script, found: Attention, holes: dict[str, ast.expr]) -> str:
@@ -266,11 +266,11 @@ def _nothing_between(
     """What is quoted moves down to the product: nothing on the way may change it."""
     last = statement_of(found.product)
     here = block(last)
-    if any(not any(s is other for other in here) for s in gone):
+    if any(s not in here for s in gone):
         raise Refusal(f"not all of it stands in the block of {at(last)}")
     for expr in moved:
         inner = list(statements_around(expr))
-        first = next((n for n, s in enumerate(here) if any(s is i for i in inner)), 0)
-        between = [s for s in here[first : here.index(last)] if not any(s is g for g in gone)]
+        first = next((n for n, s in enumerate(here) if s in inner), 0)
+        between = [s for s in here[first : here.index(last)] if s not in gone]
         if (node := may_change(script, between, expr)) is not None:
             raise Refusal(f"{at(node)} may change `{ast.unparse(expr)}` on the way to the product")

@@ -14,16 +14,19 @@ import math
 
 from autofast.facts.attribute_values import lasting
 from autofast.facts.dimensions import least
+from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.calls import items_of, spread_out
 from autofast.model.script import Script
 from autofast.model.source import at, nodes_in
-from autofast.model.syntax import SEQUENCES, is_constant
-from autofast.model.values import Ext, Tensor, const, library_name
+from autofast.model.syntax import SEQUENCES, is_attribute, is_constant
+from autofast.model.values import Ext, Tensor, are_numbers, const, is_named, library_name, only
 from autofast.rule import Refusal
 from autofast.techniques.attention.written_out import Attention, Mask
 
+HALVES = ("half", "float16", "bfloat16")
+DEEP = 8
 LARGE = -1e9  # added to any score, this leaves nothing of it in float32
 CAUSAL = -1e4  # the diagonal is never masked, and exp(-1e4) is 0
 INFINITE = frozenset({"math.inf", "numpy.inf", "torch.inf"})
@@ -137,7 +140,7 @@ def _have_length(script: Script, tensor: ast.expr, length: ast.expr) -> bool:
 def _changes_last(script: Script, function: ast.expr) -> bool:
     """Whether it is a layer that changes nothing but the last dimension."""
     layers = script.values(function)
-    return bool(layers) and all(isinstance(t, Ext) and t.name in LAST for t in layers)
+    return bool(layers) and all(is_named(t, Ext, LAST) for t in layers)
 
 
 def _is_unpacked(flow: Flow, length: ast.expr, tensor: ast.Name) -> bool:
@@ -227,7 +230,7 @@ def _is_square(cut: ast.expr) -> bool:
     rest = [p for p in parts if p not in new]
     if any(not isinstance(p, ast.Slice) or p.step is not None for p in rest):
         return False
-    cuts = [p for p in rest if isinstance(p, ast.Slice)]
+    cuts = only(rest, ast.Slice)
     if any(not (p.lower is None or is_constant(p.lower, 0)) for p in cuts):
         return False
     ends = [p.upper for p in cuts]
@@ -283,10 +286,41 @@ def mask_text(script: Script, mask: Mask) -> tuple[str, dict[str, ast.expr]]:
     return text, holes
 
 
+def _are_floats(script: Script, expr: ast.expr, beside: bool = False, depth: int = 0) -> bool:
+    """Whether it is a tensor of 32-bit floats, or of the model's where nothing makes halves:
+    ``(1.0 - mask.to(x.dtype)) * -1e4``, also where callers give it.
+
+    ``beside``: a float stands beside it, with which integers are floats.
+    """
+    found = script.values(expr)
+    kinds = {t.dtype if isinstance(t, Tensor) else "" for t in found}
+    if found and kinds <= ({"f32", "int"} if beside else {"f32"}):
+        return True
+    if depth > DEEP or any(is_attribute(n, *HALVES) for n in script.each(ast.Attribute)):
+        return False
+    match expr:
+        case ast.Name():
+            graph, reaching = script.analysis(CallGraph), script.analysis(Flow).reaching(expr)
+            made = [given for d in reaching for given in graph.gives(d)]
+            return bool(made) and all(
+                m is not None and _are_floats(script, m, beside, depth + 1) for m in made
+            )
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult(), right=right):
+            for number, other in ((left, right), (right, left)):
+                if are_numbers(script.values(number)):
+                    floats = isinstance(const(script.values(number)), float)
+                    return _are_floats(script, other, beside or floats, depth + 1)
+        case ast.Call(func=ast.Attribute(attr="type_as"), args=[_]):
+            return beside
+        case ast.Call(func=ast.Attribute(attr="to"), args=args, keywords=keywords):
+            given = [*args, *(k.value for k in keywords if k.arg == "dtype")]
+            return beside and len(given) == 1 and is_attribute(given[0], "dtype")
+    return False
+
+
 def _given(script: Script, mask: Mask) -> tuple[str, dict[str, ast.expr]]:
     if mask.value is None:
-        floats = all(isinstance(t, Tensor) and t.dtype == "f32" for t in script.values(mask.expr))
-        if not script.values(mask.expr) or not floats:
+        if not _are_floats(script, mask.expr):
             raise Refusal(f"nothing shows that what is added on {at(mask.expr)} are floats")
         return "{mask}", {"mask": mask.expr}
     number = _number(script, mask.value)

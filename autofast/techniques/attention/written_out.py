@@ -21,7 +21,7 @@ from autofast.model.calls import is_method, put_into
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, line_of, live, parent_of, statement_of
 from autofast.model.syntax import VARIABLES, is_attribute
-from autofast.model.values import Const, Ext, are_numbers, const, library_name
+from autofast.model.values import Const, Ext, are_numbers, const, is_named, library_name, one
 from autofast.rule import Effect, Refusal
 from autofast.techniques.attention.products import factors, is_tensor, of_scores, of_values
 
@@ -86,9 +86,9 @@ def _softmax(script: Script, call: ast.Call) -> ast.expr | None:
     """What the softmax over the last dimension is taken of; None where the call is none."""
     args, keywords = list(call.args), {k.arg: k.value for k in call.keywords}
     layers = script.values(call.func)
-    if layers and all(isinstance(t, Ext) and t.name == "torch.nn.Softmax" for t in layers):
+    if layers and all(is_named(t, Ext, "torch.nn.Softmax") for t in layers):
         dims = {const(t.args.get(0, "dim")) for t in layers if isinstance(t, Ext)}
-        dim = dims.pop() if len(dims) == 1 else None
+        dim = one(dims)
         return (
             args[0] if len(args) == 1 and not keywords and _is_last(script, args[0], dim) else None
         )
@@ -319,9 +319,7 @@ class _Reader:
         if not call.args or call.args[0] is not node:
             return False
         layers = self.script.values(call.func)
-        is_layer = bool(layers) and all(
-            isinstance(t, Ext) and t.name == "torch.nn.Dropout" for t in layers
-        )
+        is_layer = bool(layers) and all(is_named(t, Ext, "torch.nn.Dropout") for t in layers)
         return is_layer or self.script.is_call(call, DROPOUT)
 
 
@@ -338,7 +336,7 @@ def drops_weights(script: Script) -> Iterator[tuple[ast.Call, Effect]]:
         if call is None or len(call.args) > PLACE:
             continue
         layers = script.values(call.func)
-        if not layers or not all(isinstance(t, Ext) and t.name == LAYER for t in layers):
+        if not layers or not all(is_named(t, Ext, LAYER) for t in layers):
             continue
         given = {k.arg for k in call.keywords}
         # With is_causal=True, the layer without weights looks at no mask.

@@ -32,7 +32,7 @@ from autofast.model.names import WRAPPERS
 from autofast.model.script import Evaluation, Model, Script, Step
 from autofast.model.source import at, function_of, parent_of, source_of, within
 from autofast.model.syntax import LOOPS
-from autofast.model.values import Method, Ref, Tensor, const
+from autofast.model.values import Method, Ref, Tensor, any_of, const, only
 from autofast.write.spelling import torch_in
 
 
@@ -112,7 +112,7 @@ def recorded(script: Script, model: Model) -> Recorded | str:
 
 
 def _is(model: Model, thing: object) -> bool:
-    return any(inner is model.thing for inner in unwrapped(thing))  # type: ignore[arg-type]
+    return model.thing in unwrapped(thing)  # type: ignore[arg-type]
 
 
 def _wraps(thing: object) -> bool:
@@ -172,11 +172,7 @@ def _shapes(script: Script, model: Model, step: Step) -> str:
         return why
     own = Code(script, (), (model.thing,)).all
     items = {id(d.getitem) for x in script.loaders for d in x.datasets}  # of one shape, as is known
-    stacks = [
-        [f for f in below(s, step.loop) if isinstance(f, CallFrame)]
-        for s in script.stacks
-        if inside(s, step.loop)
-    ]
+    stacks = [only(below(s, step.loop), CallFrame) for s in script.stacks if inside(s, step.loop)]
     functions = {
         id(f.func.node): f.func.node
         for calls in stacks
@@ -187,7 +183,7 @@ def _shapes(script: Script, model: Model, step: Step) -> str:
         for node in ast.walk(part):
             match node:
                 case ast.Subscript(value=cut, slice=index) if id(node) not in own:
-                    of_tensor = any(isinstance(t, Tensor) for t in script.values(cut))
+                    of_tensor = any_of(script.values(cut), Tensor)
                     if of_tensor and _varies(script, index):
                         return f"{at(node)} may cut a batch to another size"
     return ""
@@ -202,7 +198,7 @@ def _varies(script: Script, index: ast.expr) -> bool:
             return any(_varies(script, part) for part in parts)
         case ast.Slice(lower=lower, upper=upper):
             return any(b is not None and const(script.values(b)) is ... for b in (lower, upper))
-    return any(isinstance(t, Tensor) for t in script.values(index))
+    return any_of(script.values(index), Tensor)
 
 
 def _kept(script: Script, model: Model, step: Step) -> str:

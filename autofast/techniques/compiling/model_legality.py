@@ -13,6 +13,7 @@ from autofast.model.calls import is_method, short_name
 from autofast.model.contents import unwrapped
 from autofast.model.events import CallFrame, LoopFrame, Site, Stack
 from autofast.model.kinds import is_module
+from autofast.model.names import last_part
 from autofast.model.script import Model, Script, Step
 from autofast.model.source import at, enclosing, nodes_in, parent_of
 from autofast.model.syntax import IDENTITY, TESTS, VARIABLES, is_attribute
@@ -27,6 +28,7 @@ from autofast.model.values import (
     Tensor,
     Unknown,
     Values,
+    any_of,
     const,
     why_unknown,
 )
@@ -57,11 +59,9 @@ def against(script: Script, model: Model, code: Code) -> str:
         return why
     if why := _by_method(model):
         return why
-    if any(layer.rsplit(".", 1)[-1].startswith(DETECTION) for layer in model.layers):
+    if any(last_part(layer).startswith(DETECTION) for layer in model.layers):
         return f"{model.name} is a detection model, whose lists of boxes have other sizes in each batch"
-    if jit := next(
-        (n for n in jit_uses(script) if any(class_of(n) is c for c in model.classes)), None
-    ):
+    if jit := next((n for n in jit_uses(script) if class_of(n) in model.classes), None):
         return f"{at(jit)} uses TorchScript"
     if (
         isinstance(model.thing, Ext)
@@ -98,9 +98,7 @@ def _inputs(script: Script, model: Model, code: Code) -> str:
         for values in (g.values for g in given):
             if any(isinstance(t, Inst) and not is_module(t) for t in values):
                 return f"its input on {at(site.node)} is no plain tensor"
-            if any(isinstance(t, Num) for t in values) and not any(
-                isinstance(t, Tensor) for t in values
-            ):
+            if any_of(values, Num) and not any_of(values, Tensor):
                 return f"{at(site.node)} gives it a number: it is compiled again where that changes"
             if any(isinstance(t, Seq) and t.items is None and t.kind == "list" for t in values):
                 return f"{at(site.node)} gives it a list, whose length may be another in each batch"
@@ -136,11 +134,7 @@ def padded(script: Script, model: Model) -> str:
 
 
 def _steps(script: Script, model: Model) -> list[Step]:
-    return [
-        s
-        for s in script.steps
-        if any(inner is model.thing for t in s.models for inner in unwrapped(t))
-    ]
+    return [s for s in script.steps if any(model.thing in unwrapped(t) for t in s.models)]
 
 
 def _shapes(script: Script, model: Model, code: Code) -> str:
@@ -210,7 +204,7 @@ def _state(script: Script, model: Model, code: Code) -> str:
                 isinstance(t, Ext) and is_module(t) for t in script.values(kept)
             ):
                 continue
-            here = any(t is model.thing for t in script.values(kept.value))
+            here = model.thing in script.values(kept.value)
             if (here and not _building(node)) or id(node) in code.all:
                 return f"{at(node)} keeps values in a list of the model"
     return ""
@@ -283,7 +277,7 @@ def _operands(test: ast.expr) -> Iterator[ast.expr]:
         case ast.UnaryOp(op=ast.Not(), operand=inner):
             yield from _operands(inner)
         case ast.Compare(left=left, ops=ops, comparators=others):
-            if not any(isinstance(op, IDENTITY) for op in ops):
+            if not any_of(ops, IDENTITY):
                 yield from (left, *others)
         case _:
             yield test

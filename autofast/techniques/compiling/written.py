@@ -24,7 +24,7 @@ from autofast.model.kinds import is_module
 from autofast.model.names import MODULE_BASES
 from autofast.model.script import Model, Script
 from autofast.model.source import ancestors, source_of
-from autofast.model.values import Dict, Ext, Inst, Tensor, Thing, Values, const, one
+from autofast.model.values import Dict, Ext, Inst, Tensor, Thing, Values, const, is_named, one
 from autofast.rule import Effect, Finding, Options
 from autofast.techniques.compiling import graphs
 from autofast.techniques.compiling.model_legality import padded
@@ -76,7 +76,7 @@ def _lists(thing: Thing, path: str = "") -> Iterator[tuple[str, Ext]]:
         return
     for name, values in _attributes(thing):
         inner, here = one(values), f"{path}.{name}"
-        if isinstance(inner, Ext) and inner.name in LISTS:
+        if is_named(inner, Ext, LISTS):
             yield here, inner
         elif inner is not None and is_module(inner):
             yield from _lists(inner, here)
@@ -85,7 +85,7 @@ def _lists(thing: Thing, path: str = "") -> Iterator[tuple[str, Ext]]:
 def _attributes(thing: Thing) -> Iterator[tuple[str, Values]]:
     if isinstance(thing, Inst) and not thing.open:
         yield from thing.attrs.items()
-    elif isinstance(thing, Ext) and thing.name == "torch.nn.ModuleDict":
+    elif is_named(thing, Ext, "torch.nn.ModuleDict"):
         for given in thing.args.positional:
             held = one(given.values)
             if isinstance(held, Dict) and not held.open:
@@ -107,7 +107,7 @@ def _only(container: Ext) -> Inst | None:
 def _is_in(container: Ext, thing: Thing) -> bool:
     given = [t for g in container.args.every for t in g.values]
     inner = [x for t in given for x in getattr(t, "any", frozenset)()]
-    return any(t is thing for t in (*given, *inner))
+    return thing in (*given, *inner)
 
 
 def _loop(block: Inst) -> ast.AST | None:
@@ -141,7 +141,7 @@ def _is_wide(block: Inst) -> bool:
     sizes = [
         const(frozenset({size}))
         for part in parts_of(block).values()
-        if isinstance(part, Ext) and part.name in DENSE
+        if is_named(part, Ext, DENSE)
         for given in part.args.positional[:2]
         for size in given.values
     ]

@@ -17,7 +17,20 @@ from autofast.model.events import Occurrence
 from autofast.model.script import Script
 from autofast.model.source import at, enclosing, nodes_in, parent_of, statement_of, within_statement
 from autofast.model.syntax import COMPREHENSIONS, is_attribute, is_read, is_stored
-from autofast.model.values import Const, Ext, Func, Inst, Num, Ref, Seq, Tensor, Thing
+from autofast.model.values import (
+    Const,
+    Ext,
+    Func,
+    Inst,
+    Num,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    is_const,
+    is_named,
+    only,
+)
 from autofast.ops import draws, is_in_place
 from autofast.rule import Refusal
 from autofast.techniques.ddp.setup import Extent
@@ -65,9 +78,7 @@ def _orders(script: Script) -> None:
 
 def _is_set(script: Script, made: Seq) -> bool:
     if called := script.called(made.node):
-        return any(
-            isinstance(t, Ref) and t.name in ("builtins.set", "builtins.frozenset") for t in called
-        )
+        return any(is_named(t, Ref, ("builtins.set", "builtins.frozenset")) for t in called)
     return made.kind == "set" or isinstance(made.node, (ast.Set, ast.SetComp))
 
 
@@ -81,9 +92,7 @@ def _gone_over(node: ast.AST) -> list[ast.expr]:
 
 def _are_numbers(made: Seq) -> bool:
     found = made.any()
-    return bool(found) and all(
-        isinstance(t, Const) and isinstance(t.value, (int, float)) for t in found
-    )
+    return bool(found) and all(is_const(t, int, float) for t in found)
 
 
 def _is_sorted(script: Script, node: ast.AST) -> bool:
@@ -99,7 +108,7 @@ def _is_sorted(script: Script, node: ast.AST) -> bool:
             return True
     match statement_of(node):
         case ast.Assign(targets=targets):
-            kept = [t for t in targets if isinstance(t, ast.Name)]
+            kept = only(targets, ast.Name)
             return any(_is_sorted_later(script.analysis(Flow), t) for t in kept)
     return False
 

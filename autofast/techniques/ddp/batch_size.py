@@ -12,10 +12,11 @@ from autofast.flow.callgraph import Callee, CallGraph, Function, code_of
 from autofast.flow.scopes import is_parameter, mentions, owner, parameters, scope_of
 from autofast.model.calls import only_target
 from autofast.model.kinds import is_loader, is_module
+from autofast.model.names import last_part
 from autofast.model.script import Loader, Script
 from autofast.model.source import at, nodes_in, outwards, parent_of, statement_of, within_statement
 from autofast.model.syntax import is_attribute, is_read
-from autofast.model.values import Bound, Func, Method, Ref, Tensor
+from autofast.model.values import Bound, Func, Method, Ref, Tensor, is_named
 from autofast.rule import Refusal
 from autofast.techniques.ddp.data import size_of
 
@@ -115,7 +116,7 @@ def _check(script: Script, use: ast.expr, known: Known, depth: int) -> None:
             if here is outer.func:
                 return
             if all(
-                isinstance(t, Ref) and t.name == "builtins.dict" for t in script.values(outer.func)
+                is_named(t, Ref, "builtins.dict") for t in script.values(outer.func)
             ) and isinstance(parent_of(outer), ast.Call):
                 continue
             _in_call(script, use, outer, known, depth)
@@ -171,9 +172,7 @@ def _in_function(
 ) -> None:
     calls, node = script.analysis(CallGraph), callee.function
     given = {p.arg: calls.argument(call, callee, p.arg) for p in parameters(node)}
-    mine = [
-        name for name, e in given.items() if e is not None and any(x is use for x in ast.walk(e))
-    ]
+    mine = [name for name, e in given.items() if e is not None and use in ast.walk(e)]
     if not mine:
         raise Refusal(f"what the batch size on {at(use)} is used for is not known")
     for name in mine:
@@ -193,7 +192,7 @@ def _apart(script: Script, call: ast.Call, known: Known) -> bool:
     noise, to look at results.
     """
     if not any(
-        isinstance(t, Ref) and t.name.startswith("torch.") and t.name.rsplit(".", 1)[-1] in MAKES
+        isinstance(t, Ref) and t.name.startswith("torch.") and last_part(t.name) in MAKES
         for t in script.values(call.func)
     ):
         return False

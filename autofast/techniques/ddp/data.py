@@ -6,9 +6,10 @@ import ast
 
 from autofast.facts.loaders import given, managed, whole_batches
 from autofast.model.calls import is_name
+from autofast.model.names import last_part
 from autofast.model.script import Loader, Script, Step
 from autofast.model.source import at, function_of
-from autofast.model.values import Const, Ext, Given, const, ordered
+from autofast.model.values import Const, Ext, Given, all_of, const, ordered
 from autofast.rule import Refusal
 from autofast.write.share_helper import is_share
 
@@ -24,7 +25,7 @@ def loaders_of(script: Script) -> list[Loader]:
     for step in script.steps:
         _check_step(step)
         for thing in step.loaders:
-            loader = next((x for x in script.loaders if any(t is thing for t in x.things)), None)
+            loader = next((x for x in script.loaders if thing in x.things), None)
             if loader is None:
                 raise Refusal(
                     f"where the batches of the loop on {at(step.loop)} come from is not known"
@@ -62,7 +63,7 @@ def size_of(script: Script, loader: Loader) -> Given | None:
 
 def _check_loader(script: Script, loader: Loader) -> None:
     where = at(loader.node)
-    if not all(isinstance(t, Ext) for t in loader.things):
+    if not all_of(loader.things, Ext):
         raise Refusal(f"the loader on {where} is of a class of its own")
     if managed(script, loader):
         raise Refusal("a framework gets the loader and shares its batches out itself")
@@ -78,7 +79,7 @@ def _check_loader(script: Script, loader: Loader) -> None:
             break
         if value is not None and value.values != frozenset({Const(None)}):
             made = (t for t in ordered(value.values) if isinstance(t, Ext))
-            kind = next((t.name.rsplit(".", 1)[-1] for t in made), "its own")
+            kind = next((last_part(t.name) for t in made), "its own")
             raise Refusal(
                 f"the loader on {where} has a {name.replace('_', ' ')} ({kind}): which samples it draws would change if each process got a part"
             )
@@ -123,7 +124,7 @@ def _check_uses(script: Script, loader: Loader) -> None:
         for node in source.each(ast.Attribute):
             if (
                 node.attr not in READ
-                and any(t is x for t in script.values(node.value) for x in loader.things)
+                and any(t in loader.things for t in script.values(node.value))
                 and not is_share(function_of(node))  # a quotient of numbers that are shares all
             ):
                 raise Refusal(

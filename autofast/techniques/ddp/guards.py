@@ -19,10 +19,11 @@ from autofast.edit.edits import After, Around, Before, Edit, Keyword, Wrap
 from autofast.facts.host_io import HostEffect
 from autofast.flow.positions import block, index
 from autofast.model.calls import call_of, is_method, items_of, keyword_of
+from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, parent_of, statement_of, within_statement
 from autofast.model.syntax import SIMPLE
-from autofast.model.values import Ext, const
+from autofast.model.values import Ext, any_of, const
 from autofast.rule import Refusal
 from autofast.techniques.ddp.names import Ranks
 
@@ -95,7 +96,7 @@ def _statement(effect: HostEffect) -> ast.stmt | None:
         raise Refusal(f"`{short(effect)}` on {at(node)} runs in an event loop")
     if isinstance(outer, ast.Expr):
         return outer
-    if any(isinstance(a, ALONE) for a in within_statement(node)):
+    if any_of(within_statement(node), ALONE):
         return None
     match statement_of(node):
         case ast.Expr(value=ast.Call()):
@@ -138,7 +139,7 @@ def caught(handler: ast.ExceptHandler) -> set[str]:
 
 def short(effect: HostEffect) -> str:
     text = ast.unparse(effect.node.func)
-    return f"{text}()" if len(text) < 40 else f"{effect.name.rsplit('.', 1)[-1]}()"
+    return f"{text}()" if len(text) < 40 else f"{last_part(effect.name)}()"
 
 
 def _refusal(effect: HostEffect) -> str:

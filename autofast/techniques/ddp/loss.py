@@ -25,10 +25,11 @@ from autofast.flow.defuse import Definition
 from autofast.flow.effects import is_number
 from autofast.model.calls import unstarred
 from autofast.model.kinds import is_loss, is_module
+from autofast.model.names import last_part
 from autofast.model.script import Backward, Script
 from autofast.model.source import at, function_of, nodes_in, parent_of
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Const, Dict, Ext, Inst, Num, Seq, Tensor, Thing
+from autofast.model.values import Const, Dict, Ext, Inst, Num, Seq, Tensor, Thing, any_of, only
 from autofast.rule import Refusal
 from autofast.techniques.ddp.samples import REDUCTIONS, TURNS, check_forward, first_dim, is_apart
 
@@ -175,7 +176,7 @@ class Loss(Losses):
         given = [unstarred(a) for a in expr.args]
         kinds = [self.shape(g, run) for g in (*given, *(k.value for k in expr.keywords))]
         flat = [k for kind in kinds for k in (kind if isinstance(kind, tuple) else (kind,))]
-        if any(isinstance(k, tuple) for k in flat):
+        if any_of(flat, tuple):
             raise unknown(expr)
         kind = each((k for k in flat if isinstance(k, Kind)), expr)
         return kind if kind is Kind.TURNED else Kind.ROWS
@@ -186,7 +187,7 @@ class Loss(Losses):
         return Kind.TURNED if self._turned[id(model)] else Kind.ROWS
 
     def _function(self, name: str, expr: ast.Call, run: Activation) -> Shape:
-        short = name.rsplit(".", 1)[-1]
+        short = last_part(name)
         if name == "builtins.sum" and len(expr.args) == 1:
             match expr.args[0]:
                 case (
@@ -230,7 +231,7 @@ class Loss(Losses):
             for found in (kind, *others)
             for k in (found if isinstance(found, tuple) else (found,))
         ]
-        kinds = [k for k in flat if isinstance(k, Kind)]
+        kinds = only(flat, Kind)
         if len(kinds) < len(flat):
             return None
         if name in SHAPES | TURNS | JOINING and kinds and kinds[0] in EACH:

@@ -18,7 +18,7 @@ from autofast.facts.used_parameters import parameters_of, used_parameters
 from autofast.model.contents import unwrapped
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.kinds import is_module
-from autofast.model.names import DDP
+from autofast.model.names import DDP, last_part
 from autofast.model.script import Model, Script, Step
 from autofast.model.source import at
 from autofast.model.values import Const, Ext, Num, Tensor, Thing
@@ -36,7 +36,9 @@ class Trained:
     """A model that trains.
 
     Attributes:
-        thing: the module itself. calls: where training calls it. steps: the loops these are in.
+        thing: the module itself.
+        calls: where training calls it.
+        steps: the loops these are in.
         name: that of the wrapper; ``anchor`` is the statement before (``after``: after) which it is
             made, ``raw`` the module's name there.
     """
@@ -142,7 +144,7 @@ def _check_owners(script: Script, found: list[Trained]) -> None:
         for thing in optimizer.params:
             if id(thing) not in every:
                 name = getattr(getattr(thing, "cls", None), "node", None)
-                called = getattr(name, "name", getattr(thing, "name", "a model").rsplit(".", 1)[-1])
+                called = getattr(name, "name", last_part(getattr(thing, "name", "a model")))
                 raise Refusal(
                     f"{called} is trained by {optimizer.name} ({at(optimizer.node)}), but not by calling it: "
                     "DistributedDataParallel only sees forward, so move what it computes into forward()"
@@ -168,7 +170,7 @@ def check(script: Script, mine: Trained, parallel: bool = False) -> None:
     taken = ("torch.jit.script",) if parallel else ("torch.nn.DataParallel", "torch.jit.script")
     if any(w.name in taken for w in mine.model.wraps):
         raise Refusal(
-            f"the model ({name}) is wrapped by {mine.model.wraps[0].name.rsplit('.', 1)[-1]} already"
+            f"the model ({name}) is wrapped by {last_part(mine.model.wraps[0].name)} already"
         )
     if any(w.name == DDP for w in mine.model.wraps):
         raise Refusal("it is distributed already")
@@ -188,7 +190,7 @@ def check(script: Script, mine: Trained, parallel: bool = False) -> None:
             and any(True in {getattr(t, "value", None) for t in part.arg("sparse")} for _ in (0,))
         ):
             raise Refusal(
-                f"sparse gradients ({part.name.rsplit('.', 1)[-1]} on {at(part.node or mine.calls[0])}) are not averaged by every backend"
+                f"sparse gradients ({last_part(part.name)} on {at(part.node or mine.calls[0])}) are not averaged by every backend"
             )
     if lazy := next((n for n in sorted(mine.model.layers) if n.startswith("Lazy")), ""):
         raise Refusal(
@@ -206,7 +208,7 @@ def check(script: Script, mine: Trained, parallel: bool = False) -> None:
         )
     if unproven:
         mine.options.append("find_unused_parameters=True")
-    elif several and mine.model.layers & {b.rsplit(".", 1)[-1] for b in BUFFERS}:
+    elif several and mine.model.layers & {last_part(b) for b in BUFFERS}:
         mine.options.append("broadcast_buffers=False")
     for change in ("requires_grad", "requires_grad_"):
         _check_freezing(script, mine, change)

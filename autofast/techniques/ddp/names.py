@@ -24,7 +24,7 @@ from autofast.model.events import GuardFrame
 from autofast.model.script import Loader, Model, Script, Step
 from autofast.model.source import Source, ancestors, at, source_of
 from autofast.model.syntax import FUNCTIONS
-from autofast.model.values import Thing
+from autofast.model.values import Thing, any_of
 from autofast.rule import Refusal
 from autofast.write.imports import imported, module_in
 from autofast.write.spelling import torch_in
@@ -142,7 +142,7 @@ class Ranks:
             id(f.node) for s in self.script.steps for f in s.stack if isinstance(f, GuardFrame)
         }
         around = list(ancestors(node))
-        if any(isinstance(a, FUNCTIONS) for a in around):
+        if any_of(around, FUNCTIONS):
             return False
         return bool(guards) and not any(id(a) in guards for a in (node, *around))
 
@@ -167,7 +167,7 @@ def _comes_before(source: Source, node: ast.AST, os: str) -> bool:
     """
     body = source.tree.body
     top = next(
-        (n for n, s in enumerate(body) if s is node or any(a is s for a in ancestors(node))),
+        (n for n, s in enumerate(body) if s is node or s in ancestors(node)),
         len(body),
     )
     below = max(
@@ -195,8 +195,8 @@ class Training:
             of the whole batch that a rank has.
         epochs: the loop around the training loops, if there is one.
         setup: just before this statement the process group is made.
-        end: after this statement the group is left. reductions: ``mean`` or ``sum`` over the batch,
-            by the id of each backward's call.
+        end: after this statement the group is left.
+        reductions: ``mean`` or ``sum`` over the batch, by the id of each backward's call.
     """
 
     steps: list[Step]
@@ -215,7 +215,7 @@ class Training:
 
     def shares(self, thing: Thing) -> bool:
         """Whether the batches of this loader are shared out."""
-        return any(thing is t for loader in self.loaders for t in loader.things)
+        return any(thing in loader.things for loader in self.loaders)
 
     def trains(self, thing: Thing) -> bool:
         """Whether this is the raw module of a model that trains."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from autofast.edit.edits import Edit, Wrap
 from autofast.edit.order import Rank
 from autofast.facts.retained_graphs import gone_through_twice
-from autofast.model.names import DDP
+from autofast.model.names import DDP, last_part
 from autofast.model.script import Loader, Script
 from autofast.model.source import at
 from autofast.rule import Options, Refusal
@@ -93,9 +93,7 @@ def _check_script(script: Script) -> None:
     if framework := next((f for f in FRAMEWORKS if f in script.frameworks), None):
         raise Refusal(FRAMEWORKS[framework])
     for site in script.calls(*STARTS):
-        raise Refusal(
-            f"it is distributed already, by {site.kind.rsplit('.', 1)[-1]}() on {at(site.node)}"
-        )
+        raise Refusal(f"it is distributed already, by {last_part(site.kind)}() on {at(site.node)}")
     if script.processes:
         raise Refusal(f"it starts processes of its own ({at(script.processes[0].node)})")
     if any(w.name == DDP for m in script.models for w in m.wraps):

@@ -15,7 +15,7 @@ from autofast.flow.callgraph import code_of
 from autofast.model.calls import is_method, receiver_of
 from autofast.model.events import BranchFrame, below
 from autofast.model.kinds import is_loss, is_module
-from autofast.model.names import makes_module
+from autofast.model.names import last_part, makes_module
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, nodes_in
 from autofast.model.syntax import SEQUENCES, is_attribute, is_operation
@@ -31,7 +31,9 @@ from autofast.model.values import (
     Ref,
     Tensor,
     Thing,
+    any_of,
     const,
+    only,
 )
 from autofast.ops import by_element
 from autofast.ops.families import PAIRED
@@ -84,7 +86,7 @@ def check_forward(script: Script, module: Thing) -> bool:
             continue
         seen.add(id(thing))
         if isinstance(thing, Inst):
-            functions = [f for f in thing.cls.find("forward") or () if isinstance(f, Func)]
+            functions = only(thing.cls.find("forward") or (), Func)
             if not functions and not any(
                 n.startswith("torch.nn.") and n != "torch.nn.Module" for n in thing.cls.external
             ):
@@ -165,7 +167,7 @@ def _turns_batch(script: Script, function: ast.AST) -> bool:
             given = [a for a in node.args if not isinstance(a, ast.Starred)]
             dims = [const(script.values(a)) for a in given]
             name = node.func.attr
-            if any(isinstance(t, Ref) for t in script.values(node.func.value)):
+            if any_of(script.values(node.func.value), Ref):
                 dims = dims[1:]
             if name == "permute":
                 if len(dims) == 1 and isinstance(given[-1], SEQUENCES):
@@ -212,14 +214,14 @@ def _call(
 def _named(
     script: Script, call: ast.Call, name: str, method: bool, products: list[ast.AST]
 ) -> bool:
-    short = name.rsplit(".", 1)[-1]
+    short = last_part(name)
     if not method and not name.startswith("torch."):
         if name in PYTHON or name.startswith(("math.", "builtins.", "warnings.", "logging.")):
             return False
         raise Refusal(f"what {name} on {at(call)} does with the samples of a batch is not known")
     of = receiver_of(call)
     whose = NOTHING if of is None else script.values(of)
-    if method and of is not None and not any(isinstance(t, Tensor) for t in whose):
+    if method and of is not None and not any_of(whose, Tensor):
         if not any(is_module(t) for t in whose):
             return False  # a list, a string
     if short.endswith("_loss") or short in LOSSES:

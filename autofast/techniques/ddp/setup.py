@@ -26,7 +26,7 @@ from autofast.model.events import (
 )
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of
-from autofast.model.values import Arg, Const, Ext, Inst, certainly, const
+from autofast.model.values import Arg, Const, Ext, Inst, any_of, certainly, const, is_const, only
 from autofast.rule import Refusal
 from autofast.techniques.ddp.names import Ranks
 from autofast.write.spelling import VISIBLE, uses_gpu
@@ -49,10 +49,10 @@ class Extent:
     """The code in which a training happens.
 
     Attributes:
-        scope: a function or the module. block: the statements of it that hold all, those below a
-            main guard where all are there.
-        first: before it the group is made. last: after it (before it, where it is a ``return``) the
-            group is left.
+        scope: a function or the module.
+        block: the statements of it that hold all, those below a main guard where all are there.
+        first: before it the group is made.
+        last: after it (before it, where it is a ``return``) the group is left.
     """
 
     scope: Function
@@ -78,7 +78,7 @@ def in_block(
 
 def node_in(scope: Function, stack: Stack, node: ast.AST) -> ast.AST | None:
     """The node in the code of ``scope`` at which the script is when it comes to ``node``."""
-    calls = [f for f in stack if isinstance(f, CallFrame)]
+    calls = only(stack, CallFrame)
     start = 0
     if not isinstance(scope, ast.Module):
         start = next(
@@ -130,9 +130,7 @@ def _block_of(scope: Function, stacks: list[Stack]) -> list[ast.stmt]:
         raise Refusal(f"the training is started by a lambda ({at(scope)})")
     body = scope.body
     guards = {id(f.node): f.node for stack in stacks for f in stack if isinstance(f, GuardFrame)}
-    inside = isinstance(scope, ast.Module) and all(
-        any(isinstance(f, GuardFrame) for f in stack) for stack in stacks
-    )
+    inside = isinstance(scope, ast.Module) and all(any_of(stack, GuardFrame) for stack in stacks)
     if inside and len(guards) == 1 and isinstance(guard := next(iter(guards.values())), ast.If):
         return guard.body
     return body
@@ -345,9 +343,7 @@ def devices(script: Script, ranks: Ranks) -> list[Edit]:
 def _numbered(script: Script, ranks: Ranks, expr: ast.expr) -> Iterator[Edit]:
     """The edit for a GPU that is given by its number."""
     numbers = {
-        t.value
-        for t in script.values(expr)
-        if isinstance(t, Const) and isinstance(t.value, int) and not isinstance(t.value, bool)
+        t.value for t in script.values(expr) if is_const(t, int) and not isinstance(t.value, bool)
     }
     options = [
         t for t in script.values(expr) if isinstance(t, Arg) and isinstance(const(t.default), int)

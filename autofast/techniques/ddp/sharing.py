@@ -25,7 +25,7 @@ from autofast.model.kinds import is_loader
 from autofast.model.script import Loader, Script, Step
 from autofast.model.source import at, function_of, holds, parent_of, statement_of
 from autofast.model.syntax import is_constant
-from autofast.model.values import Ext, Given, const
+from autofast.model.values import Ext, Given, any_of, const
 from autofast.rule import Refusal
 from autofast.techniques.ddp.names import Ranks
 from autofast.write.reach import Reach
@@ -83,7 +83,7 @@ def _at_call(
     lines, holes = [], {}
     name = plain_text(dataset)
     if not name:
-        if any(isinstance(n, ast.Call) for n in computed_before(dataset)):
+        if any_of(computed_before(dataset), ast.Call):
             raise Refusal(
                 f"the dataset of the loader on {at(call)} is made after other things in one statement: put it into a variable"
             )
@@ -269,7 +269,7 @@ def another_order(script: Script, ranks: Ranks, loader: Loader) -> list[Edit]:
     sampler = "sampler" if whole is None else "sampler.sampler"
     edits: list[Edit] = []
     for step in script.steps:
-        if not any(t is x for t in step.loaders for x in loader.things):
+        if not any(t in loader.things for t in step.loaders):
             continue
         stacks = [
             o.stack

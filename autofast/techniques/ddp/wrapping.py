@@ -17,7 +17,7 @@ from autofast.model.events import BranchFrame, GuardFrame, LoopFrame, Occurrence
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, is_elif, parent_of, statements_around
 from autofast.model.syntax import DEFS, FUNCTIONS, is_attribute, is_read
-from autofast.model.values import Inst
+from autofast.model.values import Inst, any_of
 from autofast.rule import Options, Refusal
 from autofast.techniques.ddp.model import UNSAFE_MOVES, Trained
 from autofast.techniques.ddp.names import Ranks
@@ -200,7 +200,7 @@ def _beside_variable(
         if any(s is None for s in inner):
             raise Refusal(f"the training starts in the `else` of the main guard on {at(anchor)}")
         block = anchor.body
-        anchor = next(s for s in block if any(s is i for i in inner))
+        anchor = next(s for s in block if s in inner)
     if is_elif(anchor):
         raise Refusal(f"the training starts in an `elif` on {at(anchor)}")
     mine.anchor = anchor
@@ -267,7 +267,7 @@ def _beside_attribute(
         or len(owners) != 1
     ):
         raise Refusal(f"`{mine.raw}` is set in several methods or objects ({at(stores[0])})")
-    if not function.args.args or any(isinstance(f, LoopFrame) for f in owners[0].made):
+    if not function.args.args or any_of(owners[0].made, LoopFrame):
         raise Refusal(f"the object with `{mine.raw}` is made in a loop")
     this = function.args.args[0].arg
     body = function.body
@@ -300,6 +300,6 @@ def _beside_attribute(
 
 def _made_before(mine: Trained, occurrence: Occurrence) -> bool:
     """It is moved before it is given to the object: where it is made itself."""
-    return not any(
-        isinstance(f, (BranchFrame, LoopFrame)) for f in occurrence.stack
-    ) and not mine.trains_on(occurrence.stack)
+    return not any_of(occurrence.stack, BranchFrame, LoopFrame) and not mine.trains_on(
+        occurrence.stack
+    )

@@ -30,7 +30,18 @@ from autofast.model.source import (
     within,
 )
 from autofast.model.syntax import is_docstring
-from autofast.model.values import Func, Method, Ref, Seq, Tensor, Unknown, certainly
+from autofast.model.values import (
+    Func,
+    Method,
+    Ref,
+    Seq,
+    Tensor,
+    Unknown,
+    all_of,
+    any_of,
+    certainly,
+    only,
+)
 from autofast.read.recover.evaluations import region_of
 from autofast.rule import Finding
 from autofast.write.neighbours import follows
@@ -105,7 +116,7 @@ def _inside(statement: ast.stmt) -> Iterator[ast.expr]:
 
 def _is_harmless(script: Script, expr: ast.expr) -> bool:
     """Neither a tensor nor a call that may make, keep or be given one."""
-    if any(isinstance(t, Tensor) for t in script.values(expr)):
+    if any_of(script.values(expr), Tensor):
         return False
     if isinstance(expr, ast.ListComp):
         over = [script.values(g.iter) for g in expr.generators]
@@ -113,7 +124,7 @@ def _is_harmless(script: Script, expr: ast.expr) -> bool:
     if not isinstance(expr, ast.Call):
         return not isinstance(expr, (ast.Await, ast.Lambda, ast.GeneratorExp))
     callees = script.values(expr.func)
-    if callees and all(isinstance(t, Func) for t in callees):
+    if certainly(callees, Func):
         return not script.unread and not _comes_to_torch(script, expr)
     if not callees and isinstance(expr.func, ast.Name):  # never reached
         return hasattr(builtins, expr.func.id) and not is_taken(source_of(expr), expr.func.id)
@@ -186,7 +197,7 @@ def _is_of_loop(script: Script, gate: BranchFrame, loop: ast.AST) -> bool:
         return False
     parts = list(ast.walk(gate.node.test))
     names = {n.id for n in parts if isinstance(n, ast.Name)}
-    return all(isinstance(n, PARTS) for n in parts) and not names & stored_in(loop)
+    return all_of(parts, PARTS) and not names & stored_in(loop)
 
 
 # ------------------------------------------------------------------------------------------- blocks
@@ -221,5 +232,5 @@ def joined(found: Sequence[Finding], rule: str) -> list[Finding]:
 # `no_grad` comes behind `inference_mode` in the alphabet.
 def _block(finding: Finding, rule: str) -> Around | None:
     """The block that a fix puts one evaluation in, which no comment keeps as it is."""
-    blocks = [e for e in finding.edits if isinstance(e, Around)]
+    blocks = only(finding.edits, Around)
     return blocks[0] if blocks and not is_spared(blocks[0].first, rule) else None

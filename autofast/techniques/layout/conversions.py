@@ -18,7 +18,7 @@ from autofast.model.script import Model, Script, Transfer
 from autofast.model.source import function_of, nodes_in, parent_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES, has_star, is_read
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Cls, Ext, Inst, Ref, Unknown
+from autofast.model.values import Cls, Ext, Inst, Ref, Unknown, is_named
 from autofast.rule import Effect, Finding
 from autofast.techniques.layout.reshapes import reshapes
 from autofast.write.spelling import torch_in
@@ -357,7 +357,7 @@ def _passed_on(script: Script, expr: ast.expr) -> ast.expr | None:
         ):
             return inner
         case ast.Call(func=func, args=[inner]) if any(
-            isinstance(t, Ref) and t.name == "torch.autograd.Variable" for t in script.values(func)
+            is_named(t, Ref, "torch.autograd.Variable") for t in script.values(func)
         ):
             return inner
     return None

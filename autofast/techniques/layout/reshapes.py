@@ -17,7 +17,7 @@ from autofast.model.script import Script
 from autofast.model.source import at, function_of, nodes_in, parent_of
 from autofast.model.syntax import SEQUENCES, is_attribute, is_read
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Ext, Ref, Tensor, Thing, Unknown, Values, const
+from autofast.model.values import Ext, Ref, Tensor, Thing, Unknown, Values, any_of, const, is_named
 
 
 def reshapes(script: Script, code: Code, models: Values) -> Iterator[Edit] | str:
@@ -227,16 +227,14 @@ PRODUCTS = frozenset({"torch.matmul", "torch.mm", "torch.bmm", "torch.addmm"})
 
 
 def _is_contiguous(script: Script, call: ast.Call, around: tuple[ast.expr, ...]) -> bool:
-    if not call.keywords and any(
-        isinstance(t, Ref) and t.name in PRODUCTS for t in script.values(call.func)
-    ):
+    if not call.keywords and any(is_named(t, Ref, PRODUCTS) for t in script.values(call.func)):
         return True
     if is_method(call, "contiguous", "flatten", "reshape", "mm", "bmm"):
         return True
     if is_method(call, "view"):
         return _lies_in_order(script, call.func.value, around)
     found = script.values(call.func)
-    if call.args and found and all(isinstance(t, Ref) and t.name in EACH for t in found):
+    if call.args and found and all(is_named(t, Ref, EACH) for t in found):
         return _lies_in_order(script, call.args[0], around)
     if found and all(_is_pooled(t, call, script) or _gives_one_channel(t) for t in found):
         return True
@@ -277,7 +275,7 @@ def _is_averaged(call: ast.Call) -> bool:
 
 
 def _may_be_tensor(found: Values) -> bool:
-    return any(isinstance(t, (Tensor, Unknown)) for t in found)
+    return any_of(found, Tensor, Unknown)
 
 
 def _gives_one_channel(callee: Thing) -> bool:
@@ -289,19 +287,15 @@ def _gives_one_channel(callee: Thing) -> bool:
             return const(args.get(1, "out_channels")) in (1,)
         case Ext(name="torch.nn.Sequential", args=args) if args.loose is None and not args.open:
             layers = [g.values for g in args.positional]
-            while layers and all(isinstance(t, Ext) and t.name in LAYERS for t in layers[-1]):
+            while layers and all(is_named(t, Ext, LAYERS) for t in layers[-1]):
                 layers.pop()
             return bool(layers) and bool(layers[-1]) and all(map(_gives_one_channel, layers[-1]))
     return False
 
 
 def _is_pooled(callee: Thing, call: ast.Call, script: Script) -> bool:
-    if isinstance(callee, Ext) and callee.name == "torch.nn.AdaptiveAvgPool2d":
+    if is_named(callee, Ext, "torch.nn.AdaptiveAvgPool2d"):
         return const(callee.args.get(0, "output_size")) in (1, (1, 1))
-    if (
-        isinstance(callee, Ref)
-        and callee.name == "torch.nn.functional.adaptive_avg_pool2d"
-        and len(call.args) > 1
-    ):
+    if is_named(callee, Ref, "torch.nn.functional.adaptive_avg_pool2d") and len(call.args) > 1:
         return const(script.values(call.args[1])) in (1, (1, 1))
-    return isinstance(callee, Ext) and callee.name in ("torch.nn.Linear", "torch.nn.Embedding")
+    return is_named(callee, Ext, ("torch.nn.Linear", "torch.nn.Embedding"))

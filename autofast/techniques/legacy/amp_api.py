@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Decorator, Edit, Replace, Rewrite
 from autofast.model.calls import call_of, root_of, short_name
+from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.source import Source, at, enclosing, parent_of
 from autofast.model.syntax import DEFS, VARIABLES, has_star, is_attribute, is_read
@@ -29,7 +30,8 @@ class Use:
     """A place that names an old object.
 
     Attributes:
-        call: the call of it. decorated: the function that it decorates without a call.
+        call: the call of it.
+        decorated: the function that it decorates without a call.
         binding: the import that binds the name it is reached by; None where that is ``torch``
             itself.
     """
@@ -47,7 +49,7 @@ class Use:
 
     @property
     def short(self) -> str:
-        return self.name.rpartition(".")[2]
+        return last_part(self.name)
 
 
 def old_uses(script: Script, source: Source) -> Iterator[Use]:

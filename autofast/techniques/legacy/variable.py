@@ -24,7 +24,7 @@ from autofast.facts.cost.gains import unit_of
 from autofast.facts.tensor_identity import VARIABLE, Plainness
 from autofast.flow.scopes import is_parameter
 from autofast.model.calls import call_of, is_name, keyword_of, pairs_of, variable_name
-from autofast.model.names import FUNCTIONAL_LOSSES, is_loss
+from autofast.model.names import FUNCTIONAL_LOSSES, is_loss, last_part
 from autofast.model.script import Script
 from autofast.model.source import Source, function_of, parent_of, source_of, statement_of, within
 from autofast.model.syntax import VARIABLES, has_star, is_constant, is_read
@@ -295,7 +295,7 @@ def old_reductions(script: Script) -> Iterator[Finding]:
             name = site.kind
         else:
             name = next((getattr(o.this, "name", "") for o in site), "")
-        short = name.rpartition(".")[2]
+        short = last_part(name)
         functional = name.startswith("torch.nn.functional.") and short in FUNCTIONAL_LOSSES
         if not isinstance(call, ast.Call) or not (
             functional or (site.kind == "new" and is_loss(name))

@@ -14,7 +14,7 @@ from autofast.model.calls import receiver_of, short_name, taker_of
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import at, first_line, function_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES
-from autofast.model.values import Const, Ext, Thing, const
+from autofast.model.values import Const, Ext, Thing, all_of, const, is_named
 from autofast.write.imports import imported
 from autofast.write.share_helper import is_share
 from autofast.write.spelling import torch_in
@@ -53,7 +53,7 @@ def against(script: Script, loader: Loader) -> str:
     """Why batches must be collated item by item; empty where nothing speaks against."""
     if script.unread:
         return script.unread  # who looks at the loader may be missing
-    if not all(isinstance(t, Ext) for t in loader.things):
+    if not all_of(loader.things, Ext):
         return "the loader is of a class of its own"
     if managed(script, loader):
         return "a framework gets the loader and looks at its batch_size"
@@ -66,7 +66,7 @@ def against(script: Script, loader: Loader) -> str:
 
 def _passes_lists(thing: Thing, datasets: list[Dataset]) -> bool:
     """The dataset itself, or a random split of it, whose indices are whole numbers."""
-    if isinstance(thing, Ext) and thing.name == SPLIT:
+    if is_named(thing, Ext, SPLIT):
         return all(_passes_lists(t, datasets) for t in thing.args.get(0, "dataset"))
     return any(thing is d.thing for d in datasets)
 
@@ -85,7 +85,7 @@ def _arguments(loader: Loader) -> str:
     if sampler is not None and len(sampler.values) > 1 and Const(None) in sampler.values:
         return "whether it has a sampler depends on the run"
     if sampler is not None and not all(
-        t == Const(None) or (isinstance(t, Ext) and t.name in SAMPLERS) for t in sampler.values
+        t == Const(None) or is_named(t, Ext, SAMPLERS) for t in sampler.values
     ):
         return "its sampler may give something else than whole numbers"
     return ""

@@ -139,7 +139,11 @@ def raised(script: Script, options: Options, loaders: list[Loader]) -> Iterator[
             continue
         assert isinstance(home, Home)
         source = source_of(number.origin.expr)
-        helped = as_cores(source, options) if value else helper(script, source, options, alone=True)
+        helped = (
+            as_cores(script, source, options)
+            if value
+            else helper(script, source, options, alone=True)
+        )
         if value and not number.is_default and not options.workers:
             helped = as_beside(script, number.origin.expr) or helped
         enough = _enough(script, number) if value else ""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import count
 
 from autofast.model.script import Script
+from autofast.model.several import all_of
 from autofast.model.source import at
 from autofast.ops.families import SIGNS
 from autofast.rule import Refusal
@@ -22,6 +23,7 @@ from autofast.techniques.loading.item_values import (
     Value,
     by_numpy,
     by_torch,
+    no_form,
 )
 from autofast.techniques.loading.windows import Sum
 
@@ -78,7 +80,7 @@ class Names:
     # ----------------------------------------------------------------------------------- dimensions
     def items(self, value: Value, node: ast.AST) -> Items:
         if not isinstance(value, Items):
-            raise Refusal(f"{at(node)} has no form for batches")
+            raise no_form(node)
         return value
 
     def rank(self, items: Items) -> int | None:
@@ -139,24 +141,24 @@ class Arithmetic(Names):
                 sign = {ast.FloorDiv: "//", ast.Mod: "%"}.get(type(op))
                 if sign:
                     return Same(f"({one.code}) {sign} ({other.code})")
-            raise Refusal(f"{at(node)} has no form for batches")
+            raise no_form(node)
         sign = SIGNS[type(op)]
         if isinstance(one, Items) or isinstance(other, Items):
             return self.on_items(one, sign, other, node)
         if isinstance(one, Several) or isinstance(other, Several):
-            raise Refusal(f"{at(node)} has no form for batches")
+            raise no_form(node)
         code = f"({one.code}) {sign} ({other.code})"
         if isinstance(one, Same) and isinstance(other, Same):
             sided = sign in "+-" and (one.side or one.sided)
             return Same(code, _computed(one.value, sign, other.value), sided=sided)
         if not isinstance(one, Fixed) and not isinstance(other, Fixed):
             return self.of_draws(one, sign, other, code, node)
-        raise Refusal(f"{at(node)} has no form for batches")
+        raise no_form(node)
 
     def of_draws(self, one: Value, sign: str, other: Value, code: str, node: ast.AST) -> Draw:
         kinds = [v.kind if isinstance(v, Draw) else _kind(v) for v in (one, other)]
         if "bool" in kinds or "" in kinds:
-            raise Refusal(f"{at(node)} has no form for batches")
+            raise no_form(node)
         if "float" in kinds or sign == "/":
             return Draw(code)
         low = high = None
@@ -215,7 +217,7 @@ class Arithmetic(Names):
                 return code, together(items.dtype, dtype), made, items.shape, items
             case Items():
                 return self.operand_items(items, rest, together, node)
-        raise Refusal(f"{at(node)} has no form for batches")
+        raise no_form(node)
 
     def operand_items(
         self, items: Items, rest: Items, together: object, node: ast.AST
@@ -263,18 +265,18 @@ class Arithmetic(Names):
                 return Same(f"-({code})", -found if isinstance(found, (int, float)) else found)
             case ast.Not(), Same(code=code):
                 return Same(f"not ({code})")
-        raise Refusal(f"{at(node)} has no form for batches")
+        raise no_form(node)
 
     def compared(self, one: Value, op: ast.cmpop, other: Value, node: ast.AST) -> Value:
         sign = COMPARED.get(type(op), "")
         if not sign or isinstance(one, Several) or isinstance(other, Several):
-            raise Refusal(f"{at(node)} has no form for batches")
+            raise no_form(node)
         code = f"({one.code}) {sign} ({other.code})"
         if isinstance(one, Same) and isinstance(other, Same):
             return Same(code)
-        if sign in ON_DRAWS and all(isinstance(v, (Draw, Same)) for v in (one, other)):
+        if sign in ON_DRAWS and all_of((one, other), Draw, Same):
             return Draw(code, "bool")
-        raise Refusal(f"{at(node)} has no form for batches")
+        raise no_form(node)
 
     # -------------------------------------------------------------------------------------- choices
     def alike(self, one: Items, other: Items) -> bool:

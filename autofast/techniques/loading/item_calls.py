@@ -13,7 +13,7 @@ from autofast.model.source import at
 from autofast.model.values import const
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_parts import Parts
-from autofast.techniques.loading.item_values import Draw, Items, Same, Several, Value
+from autofast.techniques.loading.item_values import Draw, Items, Same, Several, Value, no_form
 
 FRACTIONS = frozenset(
     {"random.random", *(f"numpy.random.{n}" for n in ("rand", "random", "random_sample"))}
@@ -41,7 +41,7 @@ class Calls(Parts):
             case [ast.Starred()] if not call.keywords:
                 pass  # ``np.random.randn(*image.shape)``
             case _ if starred:
-                raise Refusal(f"{at(call)} has no form for batches")
+                raise no_form(call)
         if name and (drawn := self.dice(call, name)) is not None:
             return drawn
         package, _, short = name.rpartition(".")
@@ -49,7 +49,7 @@ class Calls(Parts):
             package in ("numpy", "torch", "builtins") or name == "torch.nn.functional.pad"
         ):
             if not call.args or starred:
-                raise Refusal(f"{at(call)} has no form for batches")
+                raise no_form(call)
             return self.function(call, package, short)
         match call.func:
             case ast.Attribute(value=inner, attr=attr) if not name:
@@ -84,7 +84,7 @@ class Calls(Parts):
         """Of a span or a bell whose numbers all items share."""
         codes = [v.code for v in given if isinstance(v, Same)]
         if len(codes) != len(given) or (codes and name in BELL):
-            raise Refusal(f"{at(call)} has no form for batches")
+            raise no_form(call)
         low, high = [*codes, *("0", "1")[len(codes) :]]
         if name in SPANS:
             drawn = self.drawn_by("rand", self.n)
@@ -102,11 +102,11 @@ class Calls(Parts):
         if name == "torch.randint":
             size = named.pop("size", None) or (given.pop() if len(given) > 1 else Same(""))
             if not _single([size]):
-                raise Refusal(f"{at(call)} has no form for batches")
+                raise no_form(call)
         low = named.pop("low", None) or (given[0] if len(given) > 1 else Same("0", 0))
         high = named.pop("high", None) or (given[-1] if given else Same(""))
         if named or len(given) > 2 or not isinstance(low, Same) or not isinstance(high, Same):
-            raise Refusal(f"{at(call)} has no form for batches")
+            raise no_form(call)
         least = low.value if type(low.value) is int else None
         most = high.value if type(high.value) is int else None
         below = high.code
@@ -168,7 +168,7 @@ class Calls(Parts):
                 return self.taken_over(self.moved(inner, "unsqueeze(1)", 1), call, short)
         value = self.value(first)
         if isinstance(value, Draw):
-            raise Refusal(f"{at(call)} has no form for batches")
+            raise no_form(call)
         items = self.items(value, call)
         if short in TAKEN:
             return self.taken_over(items, call, short)
@@ -193,19 +193,19 @@ class Calls(Parts):
             case Same() if single and short in ("int", "float", "len", "bool"):
                 kinds = {"int": int, "float": float, "len": int}
                 return Same(f"{short}({value.code})", kinds.get(short, ...))
-        raise Refusal(f"{at(call)} has no form for batches")
+        raise no_form(call)
 
     def taken_over(self, items: Items, call: ast.Call, short: str) -> Items:
         """``torch.from_numpy(image)``, ``torch.tensor(label, dtype=torch.long)``."""
         kind = keyword_of(call, "dtype")
         others = [k for k in call.keywords if k.arg != "dtype"]
         if len(call.args) != 1 or others:
-            raise Refusal(f"{at(call)} has no form for batches")
+            raise no_form(call)
         held = replace(items, numpy=False, taken=True)
         if kind is None:
             return held
         if not (dtype := dtype_named(self.script, kind)) or dtype == "float64":
-            raise Refusal(f"{at(call)} has no form for batches")
+            raise no_form(call)
         return self.cast(held, dtype, call, numpy=False)
 
     def pads(self, items: Items, rest: list[ast.expr], call: ast.Call, package: str) -> Items:
@@ -250,7 +250,7 @@ class Calls(Parts):
         if isinstance(value, Draw):
             if attr in ("item", "float") and not call.args:
                 return value
-            raise Refusal(f"{at(call)} has no form for batches")
+            raise no_form(call)
         items = self.items(value, call)
         args = list(call.args)
         if attr in ("astype", "to", "type") and len(args) == 1:
@@ -318,18 +318,18 @@ class Calls(Parts):
             case [int() as one, int() as two]:
                 by = self.value(turns) if turns is not None else Same("1", 1)
                 return self.turned_by(items, by, (one, two), call)
-        raise Refusal(f"{at(call)} has no form for batches")
+        raise no_form(call)
 
     def bounded(self, items: Items, rest: list[ast.expr], call: ast.Call) -> Items:
         names = {"a_min": 0, "min": 0, "a_max": 1, "max": 1}
         bounds = [self.value(a) for a in rest]
         for keyword in call.keywords:
             if keyword.arg not in names or len(bounds) != names[keyword.arg]:
-                raise Refusal(f"{at(call)} has no form for batches")
+                raise no_form(call)
             bounds.append(self.value(keyword.value))
         numbers = [v for v in bounds if isinstance(v, Same) and type(v.value) in (int, float)]
         if len(numbers) != 2 or len(bounds) != 2 or "float" not in items.made:
-            raise Refusal(f"{at(call)} has no form for batches")
+            raise no_form(call)
         code = f"({items.code}).clamp({numbers[0].code}, {numbers[1].code})"
         return replace(items, code=code, fresh=True)
 
@@ -345,7 +345,7 @@ class Calls(Parts):
             sides = [-1]
         assert isinstance(sides, list)
         if not sides or not all(type(v) is int and v != 0 for v in sides):
-            raise Refusal(f"{at(call)} has no form for batches")
+            raise no_form(call)
         if sides == [-1]:
             code = f"({items.code}).flatten(1)"
         else:

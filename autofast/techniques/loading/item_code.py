@@ -21,7 +21,15 @@ from autofast.model.source import at, is_switched, live_block
 from autofast.model.values import library_name
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_expressions import Expressions, Stored
-from autofast.techniques.loading.item_values import Draw, Fixed, Items, Same, Several, Value
+from autofast.techniques.loading.item_values import (
+    Draw,
+    Fixed,
+    Items,
+    Same,
+    Several,
+    Value,
+    no_form,
+)
 from autofast.techniques.loading.windows import Sum
 
 
@@ -67,7 +75,7 @@ class Statements(Expressions):
                     raise Refusal(f"{at(stmt)} changes `{name}`, which is not made here")
                 self.emit(name, self.in_place(self.env[name], op, self.value(value), target))
             case _:
-                raise Refusal(f"{at(stmt)} has no form for batches")
+                raise no_form(stmt)
 
     def assigned(self, target: ast.expr, value: ast.expr) -> None:
         pairs = pairs_of(target, value)
@@ -82,7 +90,7 @@ class Statements(Expressions):
                 case ast.Tuple(elts=elts):
                     self.unpacked(elts, part)
                 case _:
-                    raise Refusal(f"{at(target)} has no form for batches")
+                    raise no_form(target)
 
     def bound(self, name: str, value: ast.expr) -> None:
         """A variable: what is stored under it becomes a parameter of that name."""
@@ -120,7 +128,7 @@ class Statements(Expressions):
             case _:
                 found = self.sides(value, len(targets))
         if len(found) != len(targets):
-            raise Refusal(f"{at(value)} has no form for batches")
+            raise no_form(value)
         names = [getattr(target, "id", "") for target in targets]
         for n, (name, part) in enumerate(zip(names, found, strict=True)):
             read = loaded_in(ast.parse(getattr(part, "code", ""), mode="eval"))

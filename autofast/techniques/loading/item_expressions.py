@@ -10,12 +10,21 @@ from dataclasses import dataclass
 from autofast.facts.arrays import Array, array_of, constant
 from autofast.facts.dimensions import rank
 from autofast.flow.scopes import loaded_in, stored_in
+from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.source import at, live, parent_of, source_of
-from autofast.model.values import Arg, Const, Thing, const
+from autofast.model.values import Arg, Const, Thing, const, one
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_calls import Calls
-from autofast.techniques.loading.item_values import Draw, Fixed, Items, Same, Several, Value
+from autofast.techniques.loading.item_values import (
+    Draw,
+    Fixed,
+    Items,
+    Same,
+    Several,
+    Value,
+    no_form,
+)
 
 
 @dataclass(frozen=True)
@@ -85,7 +94,7 @@ class Expressions(Calls):
                 return self.one(op, self.value(inner), expr)
             case ast.Compare(left=left, ops=[op], comparators=[right]):
                 return self.compared(self.value(left), op, self.value(right), expr)
-        raise Refusal(f"{at(expr)} has no form for batches")
+        raise no_form(expr)
 
     def shared(self, expr: ast.Name | ast.Attribute) -> Value:
         """What all items share: a constant, an attribute of the dataset, a small array."""
@@ -105,7 +114,7 @@ class Expressions(Calls):
         if is_here and (array := constant(self.script, expr)) is not None:
             known = next((p for c, p in self.fixed if c == code), "")
             if not known:
-                known = self.fresh(code.rsplit(".", 1)[-1].lower())
+                known = self.fresh(last_part(code).lower())
                 self.fixed.append((code, known))
             assert array.rank is not None
             return Fixed(known, array.rank, array.dtype)
@@ -127,7 +136,7 @@ class Expressions(Calls):
         values = [v for t in found for v in _constants(t)]
         if found and ... not in values and values:
             types = {type(v) for v in values}
-            return types.pop() if len(types) == 1 else ...
+            return one(types, ...)
         return ...
 
     def attribute(self, expr: ast.expr) -> str:
@@ -178,7 +187,7 @@ class Expressions(Calls):
                 place = const(self.script.values(index))
                 if isinstance(place, int):
                     return self.side(self.items(self.value(inner), expr), place)
-                raise Refusal(f"{at(expr)} has no form for batches")
+                raise no_form(expr)
         base = self.value(expr.value)
         if isinstance(base, Several):
             place = const(self.script.values(expr.slice))
@@ -213,7 +222,7 @@ class Expressions(Calls):
                         return [self.side(items, first + n) for n in range(count)]
                     if first == -count:
                         return [self.side(items, first + n) for n in range(count)]
-        raise Refusal(f"{at(expr)} has no form for batches")
+        raise no_form(expr)
 
     def path(self, owner: ast.expr) -> str:
         """An object that the dataset holds, as the method of the dataset calls it."""

@@ -12,7 +12,7 @@ from autofast.model.source import at
 from autofast.model.values import const
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_arithmetic import Arithmetic
-from autofast.techniques.loading.item_values import FLOATS, Draw, Items, Same, Value
+from autofast.techniques.loading.item_values import FLOATS, Draw, Items, Same, Value, no_form
 from autofast.techniques.loading.windows import Sum
 
 
@@ -57,7 +57,7 @@ class Moves(Arithmetic):
         """``x.T``."""
         items = self.items(value, node)
         if self.rank(items) != 2:
-            raise Refusal(f"{at(node)} has no form for batches")
+            raise no_form(node)
         return self.moved(items, "transpose(1, 2)")
 
     def ordered(self, items: Items, axes: list[int]) -> Items:
@@ -84,7 +84,7 @@ class Moves(Arithmetic):
             return replace(items, dtype=dtype, fresh=items.fresh or numpy, taken=True)
         method = {"float32": "float", "int64": "long", "bool": "bool", "uint8": "byte", "int32": "int"}.get(made)  # fmt: skip
         if method is None:
-            raise Refusal(f"{at(node)} has no form for batches")
+            raise no_form(node)
         code = f"({items.code}).{method}()"
         copied = numpy or items.dtype not in ("", dtype)  # else it may be of this type already
         return replace(
@@ -119,9 +119,9 @@ class Parts(Moves):
                 case ast.Constant(value=None) if len(parts) == 1:
                     return self.moved(items, "unsqueeze(1)", 1)
                 case _:
-                    raise Refusal(f"{at(node)} has no form for batches")
+                    raise no_form(node)
         if flips and any(p != ":" for p in plain) or (flips and crops):
-            raise Refusal(f"{at(node)} has no form for batches")
+            raise no_form(node)
         known = self.rank(items)
         if known is not None and known < len(parts):
             raise Refusal("its items have other dimensions than its __getitem__ works with")
@@ -138,7 +138,7 @@ class Parts(Moves):
         for bound in (lower, upper):
             found = self.value(bound) if bound is not None else Same("")
             if not isinstance(found, Same):
-                raise Refusal(f"{at(node)} has no form for batches")
+                raise no_form(node)
             codes.append(f"({found.code})" if found.code else "")
         return ":".join(codes)
 
@@ -191,7 +191,7 @@ class Parts(Moves):
         self.not_listed(items, node)
         axes = [place for place, _, _ in crops]
         if any(p != ":" for p in plain) or axes not in ([0], [1], [0, 1], [1, 2]):
-            raise Refusal(f"{at(node)} has no form for batches")
+            raise no_form(node)
         names = []
         for n, (_, first, size) in enumerate(crops):
             key = (self.plain(first), self.plain(size))

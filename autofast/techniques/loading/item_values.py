@@ -4,11 +4,20 @@ number drawn for each item, or the same for all.
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from autofast.model.source import at
+from autofast.rule import Refusal
+
 FLOATS = ("float16", "float32", "float64")
 SMALL = ("bool", "uint8", "int8", "int16")
+
+
+def no_form(node: ast.AST) -> Refusal:
+    """For what cannot be said of a whole batch."""
+    return Refusal(f"{at(node)} has no form for batches")
 
 
 @dataclass(frozen=True)
@@ -21,9 +30,11 @@ class Items:
             their number.
         dtype: in the script, as NumPy calls it; ``made``: of the tensor. Empty where it is not
             known.
-        numpy: an array of NumPy in the script. fresh: in memory of its own there.
+        numpy: an array of NumPy in the script.
+        fresh: in memory of its own there.
         laid_out: the tensor certainly lies in memory as a stacked one.
-        shape: two that are equal have the same one. taken: torch took it as it is stored.
+        shape: two that are equal have the same one.
+        taken: torch took it as it is stored.
     """
 
     code: str

@@ -11,7 +11,7 @@ from autofast.model.calls import is_name, keyword_of
 from autofast.model.script import Loader, Script
 from autofast.model.source import parent_of, source_of
 from autofast.model.syntax import is_read
-from autofast.model.values import Arg, Ext, Ref, are_numbers, const
+from autofast.model.values import Arg, Ext, Ref, all_of, are_numbers, const, is_named
 from autofast.rule import Effect, Finding
 from autofast.write.imports import imports_of, unimported
 from autofast.write.spelling import torch_in
@@ -26,7 +26,7 @@ def split_numbers(script: Script, loader: Loader) -> tuple[Edit, ...]:
     """
     call = loader.node
     numbers = call.args[0] if call.args else None
-    if not all(isinstance(t, Ext) for t in loader.things):  # a class of the project gives others
+    if not all_of(loader.things, Ext):  # a class of the project gives others
         return ()
     if not isinstance(numbers, ast.Call) or script.values(numbers.func) != {RANGE}:
         return ()
@@ -78,7 +78,7 @@ def _is_gone_through(script: Script, call: ast.Call) -> bool:
     taken: ast.expr = call
     taker = parent_of(call)
     if isinstance(taker, ast.Call) and all(
-        isinstance(t, Ref) and t.name in ITERATING for t in script.values(taker.func) or {None}
+        is_named(t, Ref, ITERATING) for t in script.values(taker.func) or {None}
     ):
         taken, taker = taker, parent_of(taker)
     return isinstance(taker, (ast.For, ast.comprehension)) and taker.iter is taken

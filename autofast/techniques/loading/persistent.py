@@ -15,7 +15,7 @@ from autofast.model.script import Loader, Script, Use
 from autofast.model.source import ancestors, at, function_of, source_of
 from autofast.model.syntax import is_attribute
 from autofast.model.tensors import is_unknown_in, things_in
-from autofast.model.values import Cls, Ext, Inst, Ref, Thing, const
+from autofast.model.values import Cls, Ext, Inst, Ref, Thing, any_of, const, is_named, only
 from autofast.rule import Finding, Options
 from autofast.techniques.loading.few_workers import NAME as WORKERS
 from autofast.techniques.loading.few_workers import together
@@ -179,7 +179,7 @@ def against(script: Script, loader: Loader) -> str:
             return f"{dataset.name} has a random generator of its own, which would go on where each epoch begins with a copy of it"
         if place := _changed_later(script, loader, dataset.thing):
             return f"{place} changes {dataset.name} after the workers have got their copy of it: they would not see it"
-        if functions := [n for n in dataset.set_outside if isinstance(n, ast.FunctionDef)]:
+        if functions := only(dataset.set_outside, ast.FunctionDef):
             return f"{dataset.name}.{functions[0].name}() changes the dataset, which workers that stay would not see"
     if (anew := seeded_anew(script, loader)) is not None:
         return f"{at(anew[0])} sets the seed anew, which workers that stay would not follow"
@@ -297,9 +297,9 @@ def _repeatable(script: Script, expr: ast.expr) -> bool:
         if isinstance(node, ast.Call):
             if _is_lookup(script, node):
                 continue
-            pure = all(
-                isinstance(t, Ref) and t.name in PURE for t in script.values(node.func)
-            ) and bool(script.values(node.func))
+            pure = all(is_named(t, Ref, PURE) for t in script.values(node.func)) and bool(
+                script.values(node.func)
+            )
             if not pure:
                 return False
         elif not isinstance(node, (*SIMPLE, *OPERATORS)):
@@ -317,4 +317,4 @@ def _is_lookup(script: Script, call: ast.Call) -> bool:
 
 def _is_own(script: Script, expr: ast.expr) -> bool:
     """Whether a lookup there may run code of the project."""
-    return any(isinstance(t, (Inst, Cls)) for t in script.values(expr))
+    return any_of(script.values(expr), Inst, Cls)

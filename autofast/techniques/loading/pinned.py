@@ -47,7 +47,7 @@ def place(script: Script, options: Options, things: Sequence[Thing]) -> ast.AST 
     """Where one of these loaders gets its argument, as the key of that fix; True where one has it
     already, False where none can get it.
     """
-    mine = [x for x in script.loaders if any(t is thing for t in things for thing in x.things)]
+    mine = [x for x in script.loaders if any(t in x.things for t in things)]
     if not mine or any(is_given(x) for x in mine):
         return True
     able = pinnable(script, options) if options.decides(Pinned) else []

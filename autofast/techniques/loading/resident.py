@@ -17,7 +17,7 @@ from autofast.model.events import LoopFrame
 from autofast.model.script import Loader, Script
 from autofast.model.source import Source, at, parent_of, source_of, statement_of
 from autofast.model.syntax import is_stored
-from autofast.model.values import Const, Ext, Ref, Thing, const
+from autofast.model.values import Const, Ext, Ref, Thing, all_of, const
 from autofast.rule import Effect, Options, Refusal
 from autofast.techniques.loading.batched import is_batched
 from autofast.techniques.loading.image_batches import function_text, name_of
@@ -108,7 +108,7 @@ def made_resident(script: Script, options: Options) -> list[tuple[Loader, Plan]]
 def is_left(script: Script, options: Options, things: list[Thing]) -> bool:
     """Whether some of these loaders, whose batches something gets, goes on as it is."""
     found = left(script, options)
-    return any(t is x for loader in found for t in loader.things for x in things)
+    return any(t in things for loader in found for t in loader.things)
 
 
 class _Plans:
@@ -273,7 +273,7 @@ def _of_script(script: Script, loader: Loader) -> str:
 
 
 def _of_loader(loader: Loader) -> str:
-    if not all(isinstance(t, Ext) for t in loader.things):
+    if not all_of(loader.things, Ext):
         return "the loader is of a class of its own"
     if loader.args.open:
         return f"its arguments are not all known: {loader.args.open}"

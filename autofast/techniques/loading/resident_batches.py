@@ -14,7 +14,7 @@ from autofast.flow.provenance import assigned
 from autofast.model.device_loader import BATCH_CLASS, FIXED, METHOD, OF_ROWS
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import source_of
-from autofast.model.values import Ext, Inst, Thing
+from autofast.model.values import Ext, Inst, Thing, is_named
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_code import Form, form_of
 from autofast.techniques.loading.resident_items import SUBSETS
@@ -82,7 +82,7 @@ def batches_of(script: Script, loader: Loader) -> Batches:
 def _written(script: Script, things: Sequence[Thing], attr: str) -> None:
     """Raises :class:`Refusal` for a tensor that is perhaps written to after the copy."""
     for site in script.log.of("set_attribute"):
-        made = [o for o in site if o.data["name"] == attr and any(o.this is t for t in things)]
+        made = [o for o in site if o.data["name"] == attr and o.this in things]
         expr = assigned(site.node) if made else None
         if made and expr is None:
             raise Refusal(f"where the tensors under `{attr}` come from is not known")
@@ -96,7 +96,7 @@ def _is_part(thing: Thing, datasets: Sequence[Dataset]) -> bool | None:
     """Whether it is a part of the dataset, by indices; None where it is something else."""
     if any(thing is d.thing for d in datasets):
         return False
-    if isinstance(thing, Ext) and thing.name in SUBSETS:
+    if is_named(thing, Ext, SUBSETS):
         inner = {_is_part(t, datasets) for t in thing.args.get(0, "dataset")}
         return True if inner == {False} else None
     return None

@@ -7,9 +7,10 @@ from autofast.facts.augmentations import Augmentation, augmentation
 from autofast.facts.datasets import COLOUR, GREY, SPLIT, held, indexed, returns_tuple, to_tensor
 from autofast.facts.loaders import again
 from autofast.facts.workers.shared_state import changed_ever, changed_since_made
+from autofast.model.names import last_part
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import first_line
-from autofast.model.values import Ext, Thing, const
+from autofast.model.values import Ext, Thing, const, is_named
 from autofast.rule import Refusal
 
 SUBSETS = (SPLIT, "torch.utils.data.Subset")
@@ -94,7 +95,7 @@ def _images(loader: Loader) -> bool:
 
 def _is_part(thing: Thing, datasets: list[Dataset]) -> bool:
     """The dataset itself, or a part of it by a list of indices."""
-    if isinstance(thing, Ext) and thing.name in SUBSETS:
+    if is_named(thing, Ext, SUBSETS):
         return all(_is_part(t, datasets) for t in thing.args.get(0, "dataset"))
     return any(thing is d.thing for d in datasets)
 
@@ -128,7 +129,7 @@ def _image_form(dataset: Dataset) -> str:
 def _arrays(dataset: Dataset) -> tuple[str, str]:
     """How all images of a set of torchvision's become floats, and what the tensors are called."""
     thing = dataset.thing
-    short = thing.name.rsplit(".", 1)[-1] if isinstance(thing, Ext) else ""
+    short = last_part(thing.name) if isinstance(thing, Ext) else ""
     if not isinstance(thing, Ext) or short not in (*GREY, *COLOUR, "SVHN"):
         raise Refusal(f"items of {dataset.name} are made in a way that is not known")
     if thing.args.open or any(

@@ -28,7 +28,17 @@ from autofast.model.events import LoopFrame
 from autofast.model.script import Script
 from autofast.model.source import function_of, nodes_in, parent_of, source_of, statement_of
 from autofast.model.syntax import SEQUENCES, VARIABLES, is_read, is_stored
-from autofast.model.values import Arg, Const, Num, Ref, Tensor, certainly, const
+from autofast.model.values import (
+    Arg,
+    Num,
+    Ref,
+    Tensor,
+    any_of,
+    certainly,
+    const,
+    is_const,
+    is_named,
+)
 from autofast.ops import reshapes
 from autofast.rule import Refusal
 from autofast.write.imports import module_in
@@ -304,10 +314,7 @@ def _is_flat(script: Script, size: ast.expr) -> bool:
     if isinstance(size, SEQUENCES):
         return len(size.elts) == 1 and not isinstance(size.elts[0], ast.Starred)
     found = script.values(size)
-    return bool(found) and all(
-        isinstance(t, (Num, Arg)) or (isinstance(t, Const) and isinstance(t.value, int))
-        for t in found
-    )
+    return bool(found) and all(isinstance(t, (Num, Arg)) or is_const(t, int) for t in found)
 
 
 def _library(script: Script, row: ast.Name) -> str:
@@ -317,12 +324,12 @@ def _library(script: Script, row: ast.Name) -> str:
         return ""
     if certainly(found, Tensor):
         return "torch"
-    return "" if any(isinstance(t, Tensor) for t in found) else "numpy"
+    return "" if any_of(found, Tensor) else "numpy"
 
 
 def _is(script: Script, func: ast.expr, name: str) -> bool:
     found = script.values(func)
-    return bool(found) and all(isinstance(t, Ref) and t.name == name for t in found)
+    return bool(found) and all(is_named(t, Ref, name) for t in found)
 
 
 def _text(node: ast.AST) -> str:

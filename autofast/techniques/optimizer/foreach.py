@@ -16,7 +16,7 @@ from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import nodes_in, source_of
 from autofast.model.syntax import is_attribute, is_constant, is_operation
-from autofast.model.values import Seq, Tensor, const
+from autofast.model.values import Seq, Tensor, all_of, any_of, const
 from autofast.rule import Refusal
 
 COUNTED = (ast.Name, ast.Attribute, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Subscript)
@@ -196,16 +196,16 @@ class _Reader:
     def is_number(self, expr: ast.expr) -> bool:
         """The same number in every turn: made of names and constants, and no tensor."""
         return (
-            all(isinstance(n, (*COUNTED, *PARTS)) for n in ast.walk(expr))
+            all_of(ast.walk(expr), *COUNTED, *PARTS)
             and not self.loop.mentions(expr)
-            and not any(isinstance(t, (Tensor, Seq)) for t in self.script.values(expr))
+            and not any_of(self.script.values(expr), Tensor, Seq)
         )
 
 
 def _adds_to_one(script: Script, a: ast.expr, b: ast.expr) -> bool:
     """``a`` is ``1 - b``, or the other way round; or both are constants."""
     known = const(script.values(a)), const(script.values(b))
-    if all(isinstance(x, (int, float)) for x in known):
+    if all_of(known, int, float):
         return abs(float(known[0]) + float(known[1]) - 1) < 1e-12
     return _is_rest(a, b) or _is_rest(b, a)
 

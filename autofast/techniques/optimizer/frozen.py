@@ -156,11 +156,11 @@ def _as_called(sites: list) -> frozenset[Thing]:  # type: ignore[type-arg]
 def _lifted(node: ast.AST, around: list[ast.stmt]) -> ast.stmt | None:
     """The statement of a block that a call stands in, itself or below ``with``."""
     here: ast.AST | None = statement_of(node)
-    while here is not None and not any(here is s for s in around):
+    while here is not None and here not in around:
         here = parent_of(here)
         if not hasattr(here, "items"):
             return None
-    return here  # type: ignore[return-value]
+    return here
 
 
 # --------------------------------------------------------------------------- what speaks against it

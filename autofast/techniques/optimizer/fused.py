@@ -42,6 +42,7 @@ from autofast.model.values import (
     Values,
     const,
     consts,
+    is_named,
 )
 from autofast.rule import Finding
 from autofast.write.arguments import Home, room
@@ -175,9 +176,7 @@ def is_exact(optimizer: Optimizer) -> bool:
     it may be another.
     """
     own = (f"torch.optim.{optimizer.name}", ANY_OPTIMIZER)
-    return optimizer.name in FUSED and all(
-        isinstance(t, Ext) and t.name in own for t in optimizer.things
-    )
+    return optimizer.name in FUSED and all(is_named(t, Ext, own) for t in optimizer.things)
 
 
 def home(script: Script, optimizer: Optimizer, calls: list[ast.Call]) -> Home | str:
@@ -207,7 +206,7 @@ def _only_those(script: Script, optimizer: Optimizer) -> str:
     others = [
         t
         for t in script.values(optimizer.node.func)
-        if not (isinstance(t, Ref) and t.name in {f"torch.optim.{n}" for n in FUSED})
+        if not is_named(t, Ref, {f"torch.optim.{n}" for n in FUSED})
     ]
     return "its class is chosen when it runs, and not all take fused=" if others else ""
 
@@ -241,12 +240,10 @@ def against(script: Script, optimizer: Optimizer, *, without_apex: bool) -> str:
         if framework in script.frameworks and not (framework == "apex" and without_apex):
             return f"{framework} changes the optimizer ({at(script.frameworks[framework])})"
     for site in script.log.of("set_attribute"):
-        if any(
-            o.data["name"] == "step" and any(o.this is t for t in optimizer.things) for o in site
-        ):
+        if any(o.data["name"] == "step" and o.this in optimizer.things for o in site):
             return f"its step() is replaced on {at(site.node)}"
     for site in script.methods("register_step_pre_hook", "register_step_post_hook"):
-        if any(o.this is t for o in site for t in optimizer.things):
+        if any(o.this in optimizer.things for o in site):
             return f"its hooks ({at(site.node)}) would run in steps that a GradScaler skips, too"
     return sparse(script) or _complex(script, optimizer) or _lightning_clips(script)
 

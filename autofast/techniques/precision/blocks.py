@@ -25,7 +25,7 @@ from autofast.model.script import Script
 from autofast.model.source import parent_of, source_of, statement_of
 from autofast.model.syntax import has_star
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Const, Dict, Seq, Tensor, Thing, Values
+from autofast.model.values import Const, Dict, Seq, Tensor, Thing, Values, only
 from autofast.rule import Options
 from autofast.techniques.precision.forms import Precision
 from autofast.techniques.precision.with_logits import logits_of
@@ -94,7 +94,7 @@ def casts_below(script: Script, half: Half, call: ast.Call) -> list[Edit]:
     tuples = [t.exact for t in found if isinstance(t, Seq) and t.exact is not None]
     if not isinstance(target, ast.Tuple) or not found or len(tuples) != len(found):
         return []
-    names = [e for e in target.elts if isinstance(e, ast.Name)]
+    names = only(target.elts, ast.Name)
     if any(len(t) != len(target.elts) for t in tuples) or len(names) != len(target.elts):
         return []
     edits: list[Edit] = []

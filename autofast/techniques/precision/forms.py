@@ -9,6 +9,7 @@ from autofast.edit.edits import After, Before, Edit
 from autofast.facts.by_default import Off
 from autofast.facts.forwards import Region
 from autofast.model.script import Script
+from autofast.model.several import one
 from autofast.model.source import source_of, statement_of
 from autofast.techniques.precision.scaling import EVER_SINCE, Scaling, of_cuda_amp
 from autofast.write.cuda_flag import enabled_where_cuda
@@ -97,7 +98,7 @@ def shared(
     if scaled and precision.device == "cuda" and script.torch.rules_out(DTYPE_SINCE):
         return replace(precision, form="fp16", old=True)
     if precision.form == "auto" and scaling is not None:
-        beside = scaling.makes[0] if len(scaling.makes) == 1 else None
+        beside = one(scaling.makes)
         dtype = Shared(script, AMP_DTYPE, [*firsts, *scaling.makes], beside)
         return replace(precision, shared=dtype) if dtype.is_one else replace(precision, form="fp16")
     if precision.form == "native":

@@ -28,7 +28,7 @@ from autofast.model.events import BranchFrame, Occurrence, Site, inside
 from autofast.model.kinds import is_scaler
 from autofast.model.script import Script, Step, Update
 from autofast.model.source import at, function_of, source_of
-from autofast.model.values import Thing, Unknown
+from autofast.model.values import Thing, Unknown, any_of
 from autofast.rule import Finding, Refusal
 
 Named = Callable[[ast.AST], str]  # what the scaler is called at a place; raises :class:`Refusal`
@@ -190,7 +190,7 @@ class Known:
                 given = frozenset().union(
                     *(o.args.get(0, "optimizer") for o in site if o.args is not None)
                 )
-                sure = bool(given) and not any(isinstance(t, Unknown) for t in given)
+                sure = bool(given) and not any_of(given, Unknown)
                 self.events.append(
                     Event("unscale", site.node, frozenset(map(id, given)) if sure else None, sure)
                 )

@@ -16,7 +16,7 @@ from autofast.model.calls import is_call_of, literal_of
 from autofast.model.script import Scheduler, Script
 from autofast.model.source import at
 from autofast.model.syntax import is_operation
-from autofast.model.values import Const
+from autofast.model.values import Const, is_const
 from autofast.rule import Refusal
 from autofast.write.spelling import spelled
 
@@ -87,12 +87,9 @@ def _whole(script: Script, expr: ast.expr) -> None:
     its middle.
     """
     found = script.values(expr)
-    if any(
-        isinstance(t, Const) and isinstance(t.value, float) and not t.value.is_integer()
-        for t in found
-    ):
+    if any(is_const(t, float) and not t.value.is_integer() for t in found):
         raise Refusal(f"`{ast.unparse(expr)}` on {at(expr)} is no whole number of epochs")
-    if found and all(isinstance(t, Const) and isinstance(t.value, int) for t in found):
+    if found and all(is_const(t, int) for t in found):
         return
     todo: list[ast.AST] = [expr]
     while todo:

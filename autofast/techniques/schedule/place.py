@@ -30,9 +30,11 @@ class Place:
     """The updates of one epoch.
 
     Attributes:
-        loop: over batches. loader: what it goes over, without counters and bars; ``loaders`` are
-            those that this may be.
-        anchor: the statement after which an update is done. gone: the one that steps the scheduler.
+        loop: over batches.
+        loader: what it goes over, without counters and bars; ``loaders`` are those that this may
+            be.
+        anchor: the statement after which an update is done.
+        gone: the one that steps the scheduler.
         stacks: the paths to the updates.
     """
 
@@ -101,7 +103,7 @@ def _update(scheduler: Scheduler) -> Update:
     first, *more = {id(u.node): u for u in scheduler.updates}.values()
     if more:
         raise Refusal(f"its optimizer is stepped in several places ({at(more[-1].node)})")
-    if not all(any(t is o for o in scheduler.optimizers) for t in first.things):
+    if not all(t in scheduler.optimizers for t in first.things):
         raise Refusal(f"{at(first.node)} steps other optimizers as well")
     if not isinstance(parent_of(first.node), (ast.Expr, ast.Assign)):
         raise Refusal(f"the step on {at(first.node)} is part of an expression")
@@ -124,7 +126,7 @@ def _loader(script: Script, loop: ast.For, update: Update) -> tuple[ast.expr, li
             raise unknown
         expr = inner
     for thing in loaders.values():
-        loader = next((x for x in script.loaders if any(t is thing for t in x.things)), None)
+        loader = next((x for x in script.loaders if thing in x.things), None)
         if loader is None:
             raise unknown
         check_loader(loader, thing)

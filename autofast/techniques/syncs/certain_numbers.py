@@ -19,7 +19,18 @@ from autofast.model.kinds import is_loss
 from autofast.model.script import Script
 from autofast.model.source import parent_of
 from autofast.model.syntax import has_star, is_attribute
-from autofast.model.values import Ext, Method, Ref, Tensor, Thing, certainly, const
+from autofast.model.values import (
+    Ext,
+    Method,
+    Ref,
+    Tensor,
+    Thing,
+    any_of,
+    certainly,
+    const,
+    is_named,
+    only,
+)
 
 WHOLE = ("mean", "sum", "max", "min")  # without arguments: of all elements
 # Keep the shape.
@@ -65,7 +76,7 @@ def is_scalar(script: Script, expr: ast.expr, depth: int = 0) -> bool:
 
 
 def _may_be_tensor(script: Script, expr: ast.expr) -> bool:
-    return any(isinstance(t, Tensor) for t in script.values(expr))
+    return any_of(script.values(expr), Tensor)
 
 
 def _makes_scalar(script: Script, made: Definition, depth: int) -> bool:
@@ -93,7 +104,7 @@ def _calls_scalar(script: Script, call: ast.Call, depth: int) -> bool:
                 return False
             if _may_keep_elements(script, call):
                 return False
-        elif isinstance(thing, Ref) and thing.name in [f"torch.{n}" for n in WHOLE]:
+        elif is_named(thing, Ref, [f"torch.{n}" for n in WHOLE]):
             if not plain or len(call.args) != 1:
                 return False
         else:
@@ -122,7 +133,7 @@ def is_float(script: Script, core: ast.expr) -> bool:
     """
     if holds_floats(script, core):
         return True
-    values = [t for t in script.values(core) if isinstance(t, Tensor)]
+    values = only(script.values(core), Tensor)
     if not values or any(t.dtype == "complex" for t in values):
         return False
     real = all(t.loss for t in values) or not script.analysis(_may_be_complex)
@@ -133,7 +144,7 @@ def kind_of(script: Script, core: ast.expr) -> str:
     """``float``, or ``int`` for a count; empty where it may be either, or complex."""
     if is_float(script, core):
         return "float"
-    found = [t for t in script.values(core) if isinstance(t, Tensor)]
+    found = only(script.values(core), Tensor)
     return (
         "int" if found and all(t.dtype == "int" and not (t.grad or t.loss) for t in found) else ""
     )

@@ -18,7 +18,7 @@ from autofast.model.calls import is_path, short_name
 from autofast.model.script import Script
 from autofast.model.source import Source, function_of, source_of, within
 from autofast.model.syntax import is_read
-from autofast.model.values import Const, Dict, Seq, Tensor
+from autofast.model.values import Const, Dict, Seq, Tensor, all_of
 from autofast.rule import Refusal
 from autofast.techniques.syncs.certain_numbers import holds_floats, is_float, is_scalar
 from autofast.techniques.syncs.freshness import is_fresh
@@ -135,9 +135,7 @@ def _is_of_torch(script: Script, call: ast.Call) -> bool:
     names = [getattr(t, "name", "") for t in found]
     if names and all(n.startswith(("torch.", "builtins.")) for n in names if n):
         return all(names)
-    return isinstance(call.func, ast.Attribute) and all(
-        isinstance(t, Tensor) for t in script.values(call.func.value)
-    )
+    return isinstance(call.func, ast.Attribute) and all_of(script.values(call.func.value), Tensor)
 
 
 # --------------------------------------------------------------------------- tensors shown together

@@ -34,7 +34,7 @@ from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of, source_of, within
 from autofast.model.syntax import is_attribute
-from autofast.model.values import Seq, Tensor
+from autofast.model.values import Seq, Tensor, one
 from autofast.rule import Refusal
 from autofast.techniques.syncs.certain_numbers import kind_of
 from autofast.techniques.syncs.common_reads import several_gpus
@@ -218,9 +218,11 @@ class Kept:
     ``values`` where it is used again.
 
     Attributes:
-        name: the list. at_once: its tensors are read by one copy.
+        name: the list.
+        at_once: its tensors are read by one copy.
         rounds: sums of floats may be made by ``sum()``, which rounds less than ``+=`` from Python
-            3.12 on. begin: the 0 that such a sum begins as, where the list takes its place.
+            3.12 on.
+        begin: the 0 that such a sum begins as, where the list takes its place.
     """
 
     script: Script
@@ -249,9 +251,7 @@ class Kept:
 
     # ---------------------------------------------------------------------------------- in the loop
     def append(self, items: Sequence[str]) -> str:
-        return (
-            f"{self.name}.append({items[0] if len(items) == 1 else '(' + ', '.join(items) + ')'})"
-        )
+        return f"{self.name}.append({one(items, '(' + ', '.join(items) + ')')})"
 
     # ----------------------------------------------------------------------------- where it is read
     @property

@@ -38,7 +38,7 @@ from autofast.model.calls import call_of, is_method
 from autofast.model.script import Script, Sync
 from autofast.model.source import ancestors, function_of, parent_of, statement_of, within
 from autofast.model.syntax import COMPREHENSIONS, is_read
-from autofast.model.values import Tensor
+from autofast.model.values import Tensor, any_of
 from autofast.techniques.syncs.freshness import kept, without_graph
 from autofast.techniques.syncs.liveness import Needs
 from autofast.techniques.syncs.reads import Read, on_device, peeled
@@ -110,7 +110,7 @@ def _makes_floats(script: Script, call: ast.Call) -> bool:
 def _is_once(use: ast.Name) -> bool:
     """Whether the use is come to once, and nothing is stored to it."""
     inner = (*COMPREHENSIONS, ast.Lambda, ast.Subscript)
-    return not any(isinstance(a, inner) for a in ancestors(use))
+    return not any_of(ancestors(use), inner)
 
 
 def extended(script: Script) -> Iterator[tuple[ast.stmt, str, list[Edit]]]:
@@ -202,7 +202,7 @@ def _each_alone(uses: list[ast.Name], needs: Needs, loop: Loop) -> list[ast.Name
         is_read(use)
         and function_of(use) is function_of(loop)
         and loop_of(use) in (None, loop, *loops_around(loop))
-        and not any(isinstance(a, (*COMPREHENSIONS, ast.Lambda)) for a in ancestors(use))
+        and not any_of(ancestors(use), *COMPREHENSIONS, ast.Lambda)
         for use in uses
     )
     return uses if alone else []

@@ -15,7 +15,19 @@ from autofast.model.calls import call_of, items_of
 from autofast.model.script import Script
 from autofast.model.source import function_of, parent_of, statement_of, within
 from autofast.model.syntax import is_read, is_stored
-from autofast.model.values import Const, Ext, Method, Num, Ref, Tensor, Thing, certainly, const
+from autofast.model.values import (
+    Const,
+    Ext,
+    Method,
+    Num,
+    Ref,
+    Tensor,
+    Thing,
+    any_of,
+    certainly,
+    const,
+    is_named,
+)
 from autofast.ops import is_in_place, may_share
 from autofast.read.recover.compiled import records_graphs
 from autofast.techniques.syncs.certain_numbers import kind_of
@@ -104,7 +116,7 @@ def _runs_without(script: Script, made: ast.expr) -> bool:
 
 def _is_detach(script: Script, value: ast.expr) -> bool:
     callees = script.called(value)
-    return bool(callees) and all(isinstance(t, Method) and t.name == "detach" for t in callees)
+    return bool(callees) and all(is_named(t, Method, "detach") for t in callees)
 
 
 def _graphs(script: Script) -> bool:
@@ -135,8 +147,8 @@ def _is_fresh(script: Script, expr: ast.expr, loop: Loop | None, depth: int) -> 
     match expr:
         case ast.BinOp() | ast.UnaryOp() | ast.Compare():
             return True
-        case ast.Call(func=ast.Attribute(value=tensor, attr=name)) if any(
-            isinstance(t, Tensor) for t in script.values(tensor)
+        case ast.Call(func=ast.Attribute(value=tensor, attr=name)) if any_of(
+            script.values(tensor), Tensor
         ):
             return not is_in_place(name, flags=True) and (
                 not may_share(name) or _is_fresh(script, tensor, loop, depth)
@@ -169,7 +181,7 @@ def _makes_new(script: Script, callee: Thing, depth: int) -> bool:
     if functions := [c.function for c in code_of(callee)]:
         results = [e for f in functions for e in script.analysis(CallGraph).results(f)]
         parts = [e for r in results for e in (items_of(r))]
-        tensors = [e for e in parts if any(isinstance(t, Tensor) for t in script.values(e))]
+        tensors = [e for e in parts if any_of(script.values(e), Tensor)]
         return depth < 3 and bool(parts) and all(is_fresh(script, e, depth + 1) for e in tensors)
     if isinstance(callee, Ext) and callee.name.startswith("torch.nn."):
         return _is_computing(script, callee, depth)

@@ -26,7 +26,19 @@ from autofast.model.source import (
     within,
 )
 from autofast.model.syntax import is_attribute, is_read, is_stored
-from autofast.model.values import Bound, Const, Dict, Ext, Func, Inst, Seq, Thing
+from autofast.model.values import (
+    Bound,
+    Const,
+    Dict,
+    Ext,
+    Func,
+    Inst,
+    Seq,
+    Thing,
+    all_of,
+    any_of,
+    is_named,
+)
 from autofast.rule import Refusal
 from autofast.techniques.syncs.code_motion import Move, move_around
 from autofast.techniques.syncs.sinks import PURE, Sink
@@ -150,9 +162,7 @@ def _looks(script: Script, statements: Sequence[ast.stmt], sink: Sink) -> bool:
     for node in (n for s in statements for n in walk(s)):
         if is_attribute(node, name):
             return True
-        if isinstance(node, ast.Call) and any(
-            isinstance(t, (Bound, Func)) for t in script.values(node.func)
-        ):
+        if isinstance(node, ast.Call) and any_of(script.values(node.func), Bound, Func):
             return True
         if isinstance(node, ast.expr) and script.values(node) & script.values(sink.holder):
             return True
@@ -203,7 +213,7 @@ def _is_endless(script: Script, loop: Loop) -> bool:
     if isinstance(loop, ast.While):
         return True
     for thing in opened(script.values(loop.iter), wrapped):
-        if isinstance(thing, Ext) and thing.name in ENDLESS:
+        if is_named(thing, Ext, ENDLESS):
             return True
         if (
             isinstance(thing, Seq)
@@ -219,7 +229,7 @@ def _is_endless(script: Script, loop: Loop) -> bool:
 def _lookers(script: Script, sink: Sink, loop: Loop) -> Iterator[ast.AST]:
     """Every place that may look at, or change, what a sink fills."""
     holder = sink.holder
-    if isinstance(holder, ast.Name) and not any(isinstance(t, Inst) for t in script.values(holder)):
+    if isinstance(holder, ast.Name) and not any_of(script.values(holder), Inst):
         yield from _of_variable(script, holder, sink, loop)
     else:
         yield from _of_object(script, holder, loop)
@@ -279,7 +289,7 @@ def _under_another_name(script: Script, holder: ast.Name, loop: Loop) -> ast.AST
             continue
         seen = script.values(node)
         parent = parent_of(node)
-        held = all(isinstance(t, (Seq, Dict)) for t in seen)  # only methods are asked of it
+        held = all_of(seen, Seq, Dict)  # only methods are asked of it
         whole = held or not isinstance(parent, ast.Attribute) or parent.value is not node
         if not (objects & seen or (whole and holding & seen)):
             continue
@@ -318,7 +328,7 @@ def _of_object(script: Script, holder: ast.expr, loop: Loop) -> Iterator[ast.AST
     object.
     """
     objects = script.values(holder)
-    if not objects or not all(isinstance(t, (Inst, Seq, Dict)) for t in objects):
+    if not objects or not all_of(objects, Inst, Seq, Dict):
         raise Refusal(f"what `{first_line(holder)}` is is not known")
     holding = _holding(script, objects)
     # Whatever comes to their methods, comes by way of the object.
@@ -382,7 +392,7 @@ def _passes_by(
             continue
         if (
             not data
-            or not all(isinstance(t, Const) for t in member)
+            or not all_of(member, Const)
             or any(t in holding for t in data if isinstance(t, (Inst, Seq, Dict)))
         ):
             return False

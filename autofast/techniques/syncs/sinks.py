@@ -47,7 +47,11 @@ from autofast.model.values import (
     Ref,
     Seq,
     Tensor,
+    all_of,
+    any_of,
     certainly,
+    is_const,
+    only,
 )
 from autofast.rule import Refusal
 from autofast.techniques.syncs.reads import Read, gives_the_same
@@ -151,7 +155,7 @@ def does_more(script: Script, statement: ast.stmt) -> bool:
                 members = [t for n in names for t in thing.cls.find(n) or ()]
             else:
                 members = []
-            if any(isinstance(t, Func) for t in members):
+            if any_of(members, Func):
                 return True
     return False
 
@@ -160,9 +164,7 @@ def _kind(script: Script, expr: ast.expr) -> str:
     """``number``, or ``object`` for what is changed in place by ``+=`` (a tensor, an array, a
     list).
     """
-    return (
-        "number" if all(isinstance(t, (Num, Const, Arg)) for t in script.values(expr)) else "object"
-    )
+    return "number" if all_of(script.values(expr), Num, Const, Arg) else "object"
 
 
 def _begins_as_unknown(script: Script, target: ast.Name) -> bool:
@@ -171,7 +173,7 @@ def _begins_as_unknown(script: Script, target: ast.Name) -> bool:
     """
     for node in mentions(function_of(target), target.id):
         statement = parent_of(node)
-        if isinstance(statement, ast.Assign) and any(t is node for t in statement.targets):
+        if isinstance(statement, ast.Assign) and node in statement.targets:
             found = script.values(statement.value)
             known = certainly(found, Num, Const, Arg)
             made = script.called(statement.value)
@@ -194,7 +196,7 @@ def not_a_keeper(script: Script, func: ast.Attribute) -> str:
     ``update`` of an average meter.
     """
     things = script.values(func.value)
-    if things and all(isinstance(t, Seq) for t in things) and func.attr == "append":
+    if certainly(things, Seq) and func.attr == "append":
         return ""
     if not things or not all(isinstance(t, Inst) and not is_module(t) for t in things):
         return "-"
@@ -212,7 +214,7 @@ def not_a_keeper(script: Script, func: ast.Attribute) -> str:
 def _shares(cls: Cls) -> bool:
     """Whether objects of a class may fill something that all of them have."""
     made = [s.value for s in cls.node.body if isinstance(s, ast.Assign)]
-    filled = any(isinstance(v, (ast.List, ast.Dict, ast.Set, ast.Call)) for v in made)
+    filled = any_of(made, ast.List, ast.Dict, ast.Set, ast.Call)
     return filled or any(n.attr == "__class__" for n in nodes_in(cls.node, ast.Attribute))
 
 
@@ -262,7 +264,7 @@ def _is_set_by_code(func: Func, name: str) -> bool:
         for n in (name, "__setattr__")
         for t in (func.owner.find(n) if func.owner is not None else None) or ()
     ]
-    return any(isinstance(t, Func) for t in members)
+    return any_of(members, Func)
 
 
 def _is_from_outside(script: Script, func: Func, attr: str) -> bool:
@@ -273,7 +275,7 @@ def _is_from_outside(script: Script, func: Func, attr: str) -> bool:
     for node in (n for c in classes for n in walk(c.node)):
         if isinstance(node, ast.Assign) and any(is_attribute(t, attr) for t in node.targets):
             for name in _handed_over(node.value):
-                if any(isinstance(t, (Inst, Seq, Dict, Ext)) for t in script.values(name)):
+                if any_of(script.values(name), Inst, Seq, Dict, Ext):
                     return True
     return False
 
@@ -358,12 +360,12 @@ class _Collector:
             case ast.Name(id=name):
                 return name not in self.changing
             case ast.BinOp() | ast.UnaryOp() | ast.Tuple():
-                parts = [c for c in ast.iter_child_nodes(expr) if isinstance(c, ast.expr)]
+                parts = only(ast.iter_child_nodes(expr), ast.expr)
                 return all(map(self.is_same_later, parts))
         if is_call_of(expr, "len") and len(expr.args) == 1:
             fixed = (Ext, Inst, Tensor)
-            return self.is_same_later(expr.args[0]) and all(
-                isinstance(t, fixed) for t in self.script.values(expr.args[0])
+            return self.is_same_later(expr.args[0]) and all_of(
+                self.script.values(expr.args[0]), fixed
             )
         return False
 
@@ -434,9 +436,7 @@ def is_number(script: Script, expr: ast.expr) -> bool:
             return True
     values = script.values(expr)
     return bool(values) and all(
-        isinstance(t, (Num, Arg))
-        or (isinstance(t, Const) and isinstance(t.value, (int, float, str)))
-        for t in values
+        isinstance(t, (Num, Arg)) or is_const(t, int, float, str) for t in values
     )
 
 

@@ -27,7 +27,7 @@ from autofast.model.events import BranchFrame, CallFrame, Occurrence, loops
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, function_of, nodes_in, statement_of, within
 from autofast.model.syntax import FUNCTIONS, LOOPS, SIMPLE, is_attribute, is_constant, is_read
-from autofast.model.values import Cls, Func, Inst, Ref, Unknown
+from autofast.model.values import Cls, Func, Inst, Ref, Unknown, any_of
 from autofast.techniques.syncs.sinks import Sink
 
 
@@ -122,13 +122,9 @@ def catchers(
     for outer in ancestors(node):
         if outer is stop or isinstance(outer, FUNCTIONS):
             return
-        if (
-            is_try(outer)
-            and (outer.handlers or outer.finalbody)
-            and any(here is s for s in outer.body)
-        ):
+        if is_try(outer) and (outer.handlers or outer.finalbody) and here in outer.body:
             yield outer
-        if isinstance(outer, (ast.With, ast.AsyncWith)) and any(here is s for s in outer.body):
+        if isinstance(outer, (ast.With, ast.AsyncWith)) and here in outer.body:
             if any(_sees(script, item.context_expr) for item in outer.items):
                 yield outer
         here = outer
@@ -138,9 +134,7 @@ def _sees(script: Script, manager: ast.expr) -> bool:
     """Whether a manager may end an exception or, at the end of its block, look at what the loop
     fills; not, if nothing is known of it.
     """
-    if may_swallow(script, manager) and not any(
-        isinstance(t, Unknown) for t in script.values(manager)
-    ):
+    if may_swallow(script, manager) and not any_of(script.values(manager), Unknown):
         return True
     things = script.values(manager) | (script.called(manager))
     exits = [e for t in things if isinstance(t, Inst) for e in t.cls.find("__exit__") or ()]

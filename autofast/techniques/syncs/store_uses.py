@@ -47,8 +47,11 @@ from autofast.model.values import (
     Ref,
     Thing,
     Unknown,
+    all_of,
+    any_of,
     certainly,
     const,
+    only,
 )
 from autofast.rule import Refusal
 from autofast.techniques.syncs.reads import Read
@@ -140,7 +143,7 @@ def write_of(statement: ast.stmt, reads: list[Read]) -> Write | None:
     display = next(iter(displays.values()))
     if len(displays) > 1 or not isinstance(display, ast.Dict):
         return None
-    whole = all(any(r.node is v for v in display.values) for r in reads)
+    whole = all(r.node in display.values for r in reads)
     match parent_of(display):
         case ast.Call(func=ast.Attribute(value=holder, attr="update"), args=[_]) if whole:
             return Write(statement, mine, holder, "set")
@@ -183,7 +186,7 @@ class Uses:
                 yield node
                 continue
             named = is_attribute(node, *attrs) if attrs else False
-            if named and any(isinstance(t, Unknown) for t in self.script.values(node.value)):  # type: ignore[attr-defined]
+            if named and any_of(self.script.values(node.value), Unknown):  # type: ignore[attr-defined]
                 raise Refusal(f"{at(node)} may look at it, too")
             if named and not self.script.reached(statement_of(node)) and self._may_be_mine(node):
                 raise Refusal(f"`.{node.attr}` is used in code that is not reached ({at(node)})")  # type: ignore[attr-defined]
@@ -201,7 +204,7 @@ class Uses:
     def _may_be_mine(self, node: ast.AST) -> bool:
         """Whether a place that the reader never came to may stand in a class of the objects."""
         around = enclosing(node, ast.ClassDef)
-        owners = [t for t in self._holding() if isinstance(t, Inst)]
+        owners = only(self._holding(), Inst)
         classes = {c.node.name for o in owners for c in (o.cls, *o.cls.ancestors())}
         return around is None or bool(
             classes & {around.name, *(n for b in around.bases for n in names_in(b))}
@@ -241,7 +244,7 @@ class Uses:
             case (ast.Tuple() | ast.Call(), ast.Return() | ast.Expr()):
                 return True
             case (ast.Tuple() | ast.Call(), ast.Assign(targets=[ast.Tuple() as names])):
-                return not any(isinstance(e, ast.Starred) for e in names.elts)
+                return not any_of(names.elts, ast.Starred)
         return self._consumer(node) is not None
 
     def _consumer(self, node: ast.expr) -> ast.Call | None:
@@ -287,7 +290,7 @@ class Uses:
                 return self._of_method(node, method)  # type: ignore[arg-type]
             case (Act.TESTED | Act.CHOSEN | Act.DROPPED, _) | (Act.COMPUTED, ast.UnaryOp()):
                 return Use.IGNORES  # at most whether it is empty is asked
-            case Act.BOUND, _ if all(isinstance(t, VARIABLES) for t in use.targets):
+            case Act.BOUND, _ if all_of(use.targets, VARIABLES):
                 return Use.IGNORES
             case (Act.RETURNED, _) | (Act.HELD, ast.Tuple()) if _is_handed_on(use):
                 self._check_callers(node)
@@ -326,7 +329,7 @@ class Uses:
             return Use.KEEPS
         if is_read(place):
             return Use.LOOKS
-        if isinstance(statement, ASSIGNMENTS) and any(t is place for t in targets_of(statement)):
+        if isinstance(statement, ASSIGNMENTS) and place in targets_of(statement):
             if isinstance(statement, ast.AugAssign):
                 return Use.CHANGES
             if statement.value is not None and self._is_number(statement.value):

@@ -49,7 +49,7 @@ from autofast.model.syntax import (
     is_operation,
     is_read,
 )
-from autofast.model.values import Dict, Inst, Seq, Tensor, Thing, certainly
+from autofast.model.values import Dict, Inst, Seq, Tensor, Thing, any_of, certainly
 from autofast.rule import Refusal
 from autofast.techniques.syncs.certain_numbers import is_scalar, kind_of
 from autofast.techniques.syncs.code_motion import moves
@@ -108,7 +108,7 @@ def _together(
         if not certainly(objects, *kinds):
             continue
         same = [g for g in groups if g[0] & objects and g[1] == write.attr]
-        groups = [g for g in groups if all(g is not other for other in same)]
+        groups = [g for g in groups if g not in same]
         whole = objects.union(*(g[0] for g in same))
         groups.append((whole, write.attr, [*(w for g in same for w in g[2]), write]))
     yield from (g for g in groups if any(_is_in_steps(script, r) for w in g[2] for r in w.reads))
@@ -307,7 +307,7 @@ class Store:
     def _is_seldom(self, node: ast.AST) -> bool:
         """Whether a place is come to in few steps."""
         around = loops_around(statement_of(node))
-        loop = next((x for x in around if any(x is mine for mine in self._loops)), None)
+        loop = next((x for x in around if x in self._loops), None)
         if loop is None and id(function_of(node)) not in self._often:
             return True
         left_out = loop is None and is_mostly_left_out(self.flow.graph(node), node)
@@ -361,7 +361,7 @@ class Store:
         inside = {id(f) for loop in outer for f in self.calls.run_in(loop)}
         tops = [top for top, _ in looks]
         often = any(id(function_of(t)) in inside or any(within(t, n) for n in outer) for t in tops)
-        return often or not (outer or any(isinstance(n, ast.While) for n in self._loops))
+        return often or not (outer or any_of(self._loops, ast.While))
 
     def _is_other(self, node: ast.expr) -> bool:
         """``total["n"]``, where steps put tensors under other keys."""
@@ -394,9 +394,7 @@ class Store:
         if name in stored_in(here) and not isinstance(here, ASSIGNMENTS):
             raise Refusal(f"{at(here)} gives `{name}` another value")
         while isinstance(outer := parent_of(here), ast.stmt) and not isinstance(outer, DEFINITIONS):
-            gate = isinstance(outer, ast.If) and rare_arm(outer) is any(
-                here is s for s in outer.body
-            )
+            gate = isinstance(outer, ast.If) and rare_arm(outer) is (here in outer.body)
             if not is_elif(here) and (gate or self._puts(outer) or name in stored_in(outer)):
                 break
             if is_elif(here) and self._puts(outer):
@@ -432,7 +430,7 @@ class Store:
 
         if self.attr:
             return [*imports, Before(top, f"{name} = {number(name)}")]
-        if any(isinstance(t, Seq) for t in self.objects):
+        if any_of(self.objects, Seq):
             return [*imports, Before(top, f"{name}[:] = [{number(value)} for {value} in {name}]")]
         key = source.fresh("key", "name", "label")
         code = f"for {key}, {value} in {name}.items():\n    {name}[{key}] = {number(value)}"

@@ -15,7 +15,7 @@ from autofast.flow.program import Flow
 from autofast.model.script import Script
 from autofast.model.source import nodes_in
 from autofast.model.syntax import is_operation
-from autofast.model.values import Const, Tensor
+from autofast.model.values import Tensor, is_const, one
 from autofast.techniques.syncs.certain_numbers import is_scalar, kind_of
 from autofast.techniques.syncs.common_reads import several_gpus
 from autofast.techniques.syncs.reads import Read
@@ -83,7 +83,7 @@ def _number_of(script: Script, read: Read) -> str:
     value.
     """
     kinds = {kind_of(script, tensor) for tensor in read.tensors}
-    kind = kinds.pop() if len(kinds) == 1 else ""
+    kind = one(kinds, "")
     if read.how == "item" or read.how == kind:
         return kind
     return "float" if read.how == "float" and kind == "int" else ""
@@ -116,9 +116,7 @@ def _is_number(script: Script, part: ast.expr) -> bool:
     left, no array.
     """
     values = script.values(part)
-    return is_number(script, part) and not any(
-        isinstance(t, Const) and isinstance(t.value, str) for t in values
-    )
+    return is_number(script, part) and not any(is_const(t, str) for t in values)
 
 
 def begins_as(script: Script, sink: Sink) -> frozenset[str]:

@@ -19,7 +19,7 @@ from autofast.model.calls import receiver_of
 from autofast.model.contents import opened
 from autofast.model.events import Site
 from autofast.model.script import Script
-from autofast.model.source import function_of, statement_of
+from autofast.model.source import statement_of
 from autofast.model.syntax import LOOPS, TESTS, is_operation, is_read
 from autofast.model.values import Const, Num, Tensor, Thing, Values, const
 from autofast.rule import Finding
@@ -148,7 +148,7 @@ def _of_call(script: Script, kind: str, site: Site) -> Wait | None:
 def _is_tested(node: ast.AST) -> bool:
     """Whether it stands in the condition of its statement."""
     test = getattr(statement_of(node), "test", None)
-    return test is not None and any(part is node for part in ast.walk(test))
+    return test is not None and node in ast.walk(test)
 
 
 def _of_copy(script: Script, site: Site, node: ast.Call) -> Wait | None:
@@ -274,12 +274,5 @@ def _binds_mask(script: Script, made: Definition, depth: int) -> bool:
     """What a variable is set to; of a parameter, what every call that trains or evaluates gives
     it.
     """
-    if not made.is_parameter:
-        return made.value is not None and is_mask(script, made.value, depth)
-    match function_of(made.node):
-        case ast.FunctionDef() as function:
-            given = script.analysis(CallGraph).arguments(function, made.name)
-            return bool(given) and all(
-                e is not None and is_mask(script, e, depth) for _, e in given
-            )
-    return False
+    given = script.analysis(CallGraph).gives(made)
+    return bool(given) and all(e is not None and is_mask(script, e, depth) for e in given)

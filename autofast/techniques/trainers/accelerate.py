@@ -66,7 +66,7 @@ def _precision(script: Script, spot: Spot, options: Options) -> Iterator[Finding
     value = f'{os}.environ.get("{LAUNCHED}", {half})'
     if option is not None:
         given = spot.args.named["mixed_precision"]
-        if given.expr is None or given.via or not any(given.expr is n for n in ast.walk(spot.node)):
+        if given.expr is None or given.via or given.expr not in ast.walk(spot.node):
             yield Finding(
                 spot.place,
                 FP32,

@@ -14,9 +14,10 @@ from autofast.facts.precision.foreign import loaded_in_16
 from autofast.facts.precision.hazards import against, has_autocast, ratio
 from autofast.facts.precision.layers import recurrent
 from autofast.facts.precision.whole_script import against_script
+from autofast.model.names import last_part
 from autofast.model.script import Model, Script
 from autofast.model.source import Source, at
-from autofast.model.values import Cls, Ext, Func, Inst, Thing, Unknown, ordered
+from autofast.model.values import Cls, Ext, Func, Inst, Thing, Unknown, is_named, ordered
 from autofast.read.recover.models import layers_of
 from autofast.rule import Options
 from autofast.write.half_dtype import HAS_BF16, in_module
@@ -69,7 +70,7 @@ def _adapted(thing: Thing) -> list[Thing]:
     """The model itself; for one with adapters of PEFT, which are plain layers, the model that has
     got them.
     """
-    if isinstance(thing, Ext) and thing.name == "peft.get_peft_model":
+    if is_named(thing, Ext, "peft.get_peft_model"):
         return ordered(thing.args.get(0, "model"))
     return [thing]
 
@@ -87,7 +88,7 @@ def _of_thing(thing: Thing) -> str:
 def _model(thing: Inst | Ext) -> Model:
     """A model that only a framework calls."""
     layers, unknown, classes = layers_of(thing)
-    name = thing.cls.node.name if isinstance(thing, Inst) else thing.name.rsplit(".", 1)[-1]
+    name = thing.cls.node.name if isinstance(thing, Inst) else last_part(thing.name)
     if isinstance(thing, Ext) and thing.name.startswith(("transformers.", "timm.", "torchvision.")):
         unknown = ""
     if "__dtype__" in thing.attrs:

@@ -48,8 +48,8 @@ def find(script: Script, trainers: list[Trainer], options: Options) -> Iterator[
             continue
         for thing in trainer.settings:
             things, members = groups.setdefault(id(thing.node), ([], []))
-            things += [] if any(t is thing for t in things) else [thing]
-            members += [] if any(t is trainer for t in members) else [trainer]
+            things += [] if thing in things else [thing]
+            members += [] if trainer in members else [trainer]
     calls = [
         things[0].node for things, _ in groups.values() if isinstance(things[0].node, ast.Call)
     ]

@@ -11,7 +11,7 @@ from autofast.model.calls import short_name, targets_of
 from autofast.model.script import Script, Trainer
 from autofast.model.source import at
 from autofast.model.syntax import is_constant, is_written
-from autofast.model.values import Cls, Const, Inst, Thing, Values, const, one
+from autofast.model.values import Cls, Const, Inst, Thing, Values, const, is_const, one
 from autofast.read.library.frameworks import is_lightning
 from autofast.read.requirements import at_least, rules_out
 from autofast.rule import Finding, Options
@@ -167,9 +167,7 @@ def _of_trainer(spot: Spot, options: Options) -> str:
     if spot.says("plugins"):
         return "plugins= is given, which may decide about precision"
     strategy = one(spot.values("strategy"))
-    if spot.says("strategy") and not (
-        isinstance(strategy, Const) and isinstance(strategy.value, str)
-    ):
+    if spot.says("strategy") and not is_const(strategy, str):
         return "the strategy is an object of its own, which may decide about precision"
     if isinstance(strategy, Const) and str(strategy.value).startswith(OWN_PRECISION):
         return f"the strategy {strategy.value} decides about precision"
@@ -200,9 +198,7 @@ def _of_modules(script: Script, clips: bool, options: Options) -> str:
         return why
     code = [f for t in things for f in methods(_class(t), HOOKS)]
     inner = [m.thing for m in script.models]
-    return against_half(
-        script, options, code, [*things, *(t for t in inner if not any(t is x for x in things))]
-    )
+    return against_half(script, options, code, [*things, *(t for t in inner if t not in things)])
 
 
 def _numpy(script: Script, things: list[Thing]) -> str:

@@ -22,6 +22,7 @@ from autofast.model.values import (
     Inst,
     Thing,
     Values,
+    is_named,
     joined,
     one,
     ordered,
@@ -36,9 +37,11 @@ class Spot:
     """The options of one or more trainers, written in one place.
 
     Attributes:
-        node: what findings point at. source: the file that is written to.
-        things: the objects that hold the options. cls: the project's dataclass they are of;
-            ``fields`` where its defaults are the options, as the command line gives the rest.
+        node: what findings point at.
+        source: the file that is written to.
+        things: the objects that hold the options.
+        cls: the project's dataclass they are of; ``fields`` where its defaults are the options, as
+            the command line gives the rest.
         calls: the calls of all spots, for a dict that feeds several.
     """
 
@@ -89,7 +92,7 @@ class Spot:
             exprs = [home.expr for home in homes] if not isinstance(homes, str) else []
         else:
             exprs = [self.field(name)]
-        only = exprs[0] if len(exprs) == 1 else None
+        only = one(exprs)
         return only if is_written(only, value) else None
 
     def add(self, name: str, value: str, kind: str) -> tuple[Edit, ...] | str:
@@ -114,7 +117,7 @@ def _plain(script: Script, found: Values) -> list[Thing]:
     """The values, with ``field(default=...)`` opened."""
     out: list[Thing] = []
     for thing in ordered(found):
-        if isinstance(thing, Ext) and thing.name == "dataclasses.field":
+        if is_named(thing, Ext, "dataclasses.field"):
             out += ordered(thing.args.get(-1, "default")) or [thing]
         else:
             out.append(thing)

@@ -16,7 +16,7 @@ from autofast.model.script import Script, Transfer
 from autofast.model.source import function_of, nodes_in, parent_of
 from autofast.model.syntax import is_attribute, is_stored
 from autofast.model.tensors import is_dtype, tensors_in
-from autofast.model.values import Cls, Inst, Ref, Seq, Tensor, Unknown
+from autofast.model.values import Cls, Inst, Ref, Seq, Tensor, Unknown, one, only
 from autofast.rule import Effect
 from autofast.techniques.transfers.factories import KEEPS, Creation, again_and_again
 
@@ -97,7 +97,7 @@ def _set_by_constructor(
     read it than the copies, and what the constructor does with it."""
     owners, found = script.values(node.value), script.values(node)
     classes = {t.cls if isinstance(t, Inst) and is_module(t) else None for t in owners}
-    cls = classes.pop() if len(classes) == 1 else None
+    cls = one(classes)
     if cls is None or cls.find(node.attr) is not None or not found or learned(script, node):
         return None
     others = (t for t in found if not isinstance(t, Tensor) or t.device != "cpu" or t.param)
@@ -110,7 +110,7 @@ def _set_by_constructor(
     if init is None or not init.args.args:
         return None
     name = f"{init.args.args[0].arg}.{node.attr}"
-    sets = [s for s in init.body if isinstance(s, ast.Assign)]
+    sets = only(init.body, ast.Assign)
     places = [s for s in sets if [ast.unparse(t) for t in s.targets] == [name]]
     begun = [c.lineno for c in nodes_in(init, ast.Call) if is_method(c, "__init__")]
     if len(places) != 1 or not begun or max(begun) > places[0].lineno:

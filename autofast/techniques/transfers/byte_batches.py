@@ -33,8 +33,10 @@ from autofast.model.values import (
     Seq,
     Thing,
     Values,
+    all_of,
     certainly,
     const,
+    is_named,
 )
 from autofast.ops.families import REGROUPING
 from autofast.rule import Refusal
@@ -73,7 +75,7 @@ class Items:
         if isinstance(thing, Inst):
             made = thing.cls.find("__getitem__") or ()
             return any(isinstance(f, Func) and f.node is g for f in made for g in self.getitems)
-        return any(thing is x for x in self.sets)
+        return thing in self.sets
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +146,7 @@ def _of_library(script: Script, items: Items) -> None:
     for node in expressions(script, bool):
         found = script.values(node)
         inside = list(opened(found, elements))
-        if any(t is x for t in inside for x in items.transforms) and id(node) not in calls:
+        if any(t in items.transforms for t in inside) and id(node) not in calls:
             if isinstance(why := handling.judge(usage_of(node)), str):
                 raise Refusal(f"{at(node)} {why}, a transform")
         for t in inside:
@@ -185,7 +187,7 @@ def _holds(found: Values, items: Items) -> bool:
 
 
 def _given(thing: Thing) -> Iterable[Thing]:
-    if isinstance(thing, Ext) and thing.name in WRAPPERS:
+    if is_named(thing, Ext, WRAPPERS):
         return (t for g in thing.args.every for t in g.values)
     return elements(thing)
 
@@ -217,7 +219,7 @@ class _Handling:
             case Act.HELD if isinstance(node, (ast.Tuple, ast.List, ast.Dict)):
                 return Verdict.GOES_ON
             case Act.TAKEN | Act.FILLED | Act.INDEXES | Act.LOOPED | Act.HELD:
-                several = all(isinstance(t, Seq) for t in self.script.values(use.expr))
+                several = all_of(self.script.values(use.expr), Seq)
                 return Verdict.GOES_ON if several else f"takes something out of `{text}`"
             case Act.TARGET | Act.BOUND | Act.RETURNED | Act.DROPPED | Act.TESTED:
                 return Verdict.GOES_ON
@@ -235,8 +237,7 @@ class _Handling:
     def _knows(self, call: ast.Call) -> bool:
         callee = self.script.values(call.func)
         return bool(callee) and all(
-            isinstance(t, (Func, Bound, Cls)) or (isinstance(t, Ref) and t.name in self.functions)
-            for t in callee
+            isinstance(t, (Func, Bound, Cls)) or is_named(t, Ref, self.functions) for t in callee
         )
 
 
@@ -257,7 +258,7 @@ def _loaded(
             if library := next(iter(script.values(expr.func)), None):
                 if library == Ref("builtins.enumerate"):
                     target = _element(target, 1)
-                elif not (isinstance(library, Ref) and library.name in LOOPED):
+                elif not is_named(library, Ref, LOOPED):
                     raise Refusal(f"what {at(loop)} iterates is not known")
             expr = expr.args[0] if expr.args else ast.Constant(None)
         if not all(id(t) in things for t in script.values(expr)):

@@ -15,7 +15,19 @@ from autofast.flow.reflection import showing
 from autofast.model.calls import literal_of, spreads
 from autofast.model.script import Loader, Script
 from autofast.model.source import at, live, source_of, statement_of
-from autofast.model.values import Const, Ext, Ref, Seq, Thing, Unknown, Values, const, one
+from autofast.model.values import (
+    Const,
+    Ext,
+    Ref,
+    Seq,
+    Thing,
+    Unknown,
+    Values,
+    const,
+    is_named,
+    one,
+    only,
+)
 from autofast.rule import Refusal
 from autofast.techniques.transfers.byte_batches import Items, Key
 from autofast.write.imports import imported
@@ -138,7 +150,7 @@ def pictures_of(script: Script, loaders: Sequence[Loader]) -> list[Pictures]:
     for dataset in {id(d): d for x in loaders for d in x.datasets}.values():
         thing, getitem = dataset.thing, dataset.getitem
         pictures = Pictures(0, dataset.node or getitem or ast.Pass())
-        if isinstance(thing, Ext) and thing.name in SETS:
+        if is_named(thing, Ext, SETS):
             pictures.sets.append(thing)
             transforms = thing.args.get(SETS[thing.name], "transform")
             why = _of_set(thing)
@@ -234,7 +246,7 @@ def _scales(cast: Ext) -> bool:
     if short_name(cast) == "ToDtype" and const(cast.args.get(1, "scale")) is not True:
         return False
     given = cast.args.get(0, "dtype")
-    single = given and all(isinstance(t, Ref) and t.name in SINGLE for t in given)
+    single = given and all(is_named(t, Ref, SINGLE) for t in given)
     return not cast.args.open and (bool(single) or (not given and short_name(cast) != "ToDtype"))
 
 
@@ -313,8 +325,8 @@ def _transformed(script: Script, getitem: ast.FunctionDef) -> tuple[Key, ast.Cal
 def _returned(getitem: ast.FunctionDef) -> list[tuple[Key, ast.expr]]:
     """What a plain ``__getitem__`` gives, where that stands in one place: its parts, by their
     keys."""
-    match [n for n in live(getitem) if isinstance(n, ast.Return)]:
-        case [ast.Return(value=value) as only] if only is getitem.body[-1]:
+    match only(live(getitem), ast.Return):
+        case [ast.Return(value=value) as single] if single is getitem.body[-1]:
             if getitem.decorator_list or showing(getitem):
                 return []
         case _:

@@ -19,7 +19,7 @@ from autofast.model.script import Script, Transfer
 from autofast.model.source import at, function_of, nodes_in, parent_of, source_of
 from autofast.model.syntax import LOOPS, VARIABLES
 from autofast.model.tensors import NOT_CUDA
-from autofast.model.values import Ext, Inst, Tensor, Thing, Values, why_unknown
+from autofast.model.values import Ext, Inst, Tensor, Thing, Values, all_of, any_of, why_unknown
 from autofast.read.requirements import rules_out
 from autofast.rule import Refusal
 from autofast.write.spelling import is_device_object, may_be_mps, spelled, torch_in
@@ -69,7 +69,7 @@ def moves(script: Script) -> Iterator[Move]:
         loaders = list({id(x): x for t in found if isinstance(t, Tensor) for x in t.batch}.values())
         if (
             loaders
-            and all(isinstance(t, Tensor) for t in receivers)
+            and all_of(receivers, Tensor)
             and any(t.device == "dev" for t in receivers if isinstance(t, Tensor))
         ):
             yield Move(node, node.args[0], found, loaders, site)
@@ -105,7 +105,7 @@ def against(script: Script, move: Move) -> str:
     text = source_of(move.node).segment(move.source)
     if unknown := why_unknown(move.values):
         return f"what `{text}` is is not known: {unknown}"
-    if any(isinstance(t, (Inst, Ext)) for t in move.values):
+    if any_of(move.values, Inst, Ext):
         return f"`{text}` may be no tensor: its own .to() need not take non_blocking"
     if isinstance(move.source, ast.Name) and (old := rules_out(script, (1, 5), GRAPHS)):
         return f"{old}, and the .to() of its batches took no non_blocking then"
@@ -114,7 +114,7 @@ def against(script: Script, move: Move) -> str:
     ):
         return f"`{text}` may be on a GPU: a copy back that does not wait would be read before it is there"
     for loader in script.loaders:
-        if not any(x is t for x in move.loaders for t in loader.things):
+        if not any(x in loader.things for x in move.loaders):
             continue
         if managed(script, loader):
             return f"the framework moves the batches of this loader ({at(loader.node)}): this copy does nothing and can go"

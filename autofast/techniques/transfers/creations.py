@@ -8,18 +8,20 @@ from dataclasses import replace
 
 from autofast.edit.edits import Edit, Keyword, Remove, Rewrite
 from autofast.facts.loaders import DEVICE_DEFAULTS
+from autofast.flow.scopes import mentions
 from autofast.model.calls import call_of, is_path, keyword_of, names_in, receiver_of
 from autofast.model.events import Site
-from autofast.model.names import FACTORIES
+from autofast.model.names import FACTORIES, last_part
 from autofast.model.script import Script, Transfer
-from autofast.model.source import parent_of, source_of, statement_of
+from autofast.model.source import function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES, is_attribute
 from autofast.model.tensors import is_dtype
-from autofast.model.values import Num, Ref, Tensor, Unknown, const
+from autofast.model.values import Num, Ref, Tensor, Unknown, all_of, any_of, const
 from autofast.rule import Effect
 from autofast.techniques.transfers.composed import Parts, chain, hides, parts
 from autofast.techniques.transfers.dealt_out import against
 from autofast.techniques.transfers.factories import (
+    KEEPS,
     Creation,
     again_and_again,
     factory,
@@ -68,14 +70,21 @@ def _all_made_there(
     made there, or none."""
     stmt = statement_of(transfer.node)
     needed = names_in(ast.parse(where))
-    gate = None
+    gate: ast.If | ast.IfExp | None = None
+    move: ast.expr = transfer.node
     if isinstance(expr, ast.Name):
-        if not is_bound_to(stmt, transfer.node, expr.id):
+        match parent_of(move):
+            case ast.IfExp(test=test, body=copied, orelse=ast.Name(here)) as chosen if (
+                copied is move and here == expr.id and _is_switch(script, test)
+            ):
+                needed |= names_in(test)
+                move = gate = chosen
+        if not is_bound_to(stmt, move, expr.id) or _needs_memory(expr):
             return
         whole = chain(script, stmt, expr.id, needed, factory)
         match parent_of(stmt):
             case ast.If(test=test, body=[only], orelse=[]) as above if (
-                only is stmt and not whole.calls
+                only is stmt and not whole.calls and gate is None
             ):
                 needed |= names_in(test)
                 if _is_switch(script, test):
@@ -95,14 +104,26 @@ def _all_made_there(
         return
     edits = list(first.edits)
     if only_moves(transfer):
-        if isinstance(expr, ast.Name) and getattr(stmt, "value", None) is transfer.node:
-            edits.append(Remove(gate if gate is not None else stmt))
+        if isinstance(expr, ast.Name) and getattr(stmt, "value", None) is move:
+            edits.append(Remove(gate if isinstance(gate, ast.If) else stmt))
         else:
-            edits.append(Rewrite(transfer.node, "{made}", {"made": expr}))
+            edits.append(Rewrite(move, "{made}", {"made": expr}))
     together = [*edits, *(e for other in others for e in other.edits)]
     rounds = Effect.ROUNDING if whole.rounds else Effect.EXACT
     effect = max(rounds, *(m.effect for m in (first, *others)))
     yield replace(first, edits=tuple(together), effect=effect)
+
+
+def _needs_memory(made: ast.Name) -> bool:
+    """Whether something is written to what was spread out by ``expand``, or views it otherwise: a
+    copy has given it memory of its own."""
+    uses = [parent_of(n) for n in mentions(function_of(made), made.id)]
+    spread = any(is_attribute(use, "expand", "expand_as") for use in uses)
+    return spread and any(
+        isinstance(use, ast.AugAssign)
+        or (is_attribute(use) and (use.attr == "view" or use.attr.endswith("_")))
+        for use in uses
+    )
 
 
 def _is_there(script: Script, transfer: Transfer, call: ast.Call) -> bool:
@@ -141,7 +162,7 @@ def _made_there(
     if gate is None and (like := _made_alike(script, transfer, call)) is not None:
         yield replace(creation, edits=(like,))
         return
-    edits = [*creation.edits]
+    edits = [*creation.edits, *_idle(script, call)]
     if only_moves(transfer):
         stmt = statement_of(transfer.node)
         alone = (
@@ -164,6 +185,21 @@ def _made_there(
     elif (cast := cast_to(transfer)) is not None:
         edits += _only_cast(transfer.node, moved, call, cast, script)
     yield replace(creation, edits=tuple(edits))
+
+
+def _idle(script: Script, made: ast.Call) -> Iterator[Edit]:
+    """What changes nothing behind a factory: ``torch.arange(n).view(n, 1).long()``,
+    ``torch.zeros(n).contiguous()``.
+    """
+    call, name = made, script.library_function(made)
+    whole = name == "torch.arange" and _effect(script, "arange", made) is Effect.EXACT
+    while is_attribute(method := parent_of(made), *KEEPS):
+        if (outer := call_of(method)) is None:
+            return
+        is_cast = whole and not call.keywords and method.attr == "long"
+        if is_cast or (method.attr == "contiguous" and made is call):
+            yield Rewrite(outer, "{made}", {"made": made})
+        made = outer
 
 
 def _cast_behind(script: Script, move: ast.Call, call: ast.Call) -> tuple[ast.Call, str] | None:
@@ -190,7 +226,7 @@ def _only_cast(
     return (Rewrite(move, "{made}.to({dtype})", {"made": made, "dtype": dtype}),)
 
 
-def _behind(script: Script, gate: ast.If | None, where: str) -> str:
+def _behind(script: Script, gate: ast.If | ast.IfExp | None, where: str) -> str:
     """The device ``where``, only under the condition that a copy stands behind."""
     if gate is None:
         return where
@@ -207,7 +243,7 @@ def _device_asked(script: Script, test: ast.expr) -> str:
     """``x.device`` for the condition ``x.is_cuda`` of a tensor; empty for any other."""
     if is_attribute(test, "is_cuda"):
         found = script.values(test.value)
-        if any(isinstance(t, Tensor) for t in found):
+        if any_of(found, Tensor):
             return f"{source_of(test).segment(test.value)}.device"
     return ""
 
@@ -224,7 +260,7 @@ def _made_alike(script: Script, transfer: Transfer, call: ast.Call) -> Edit | No
     found = script.values(like)
     if not isinstance(like, VARIABLES) or not found:
         return None
-    if not all(isinstance(t, Tensor) for t in found) or not names:
+    if not all_of(found, Tensor) or not names:
         return None
     holes = {"like": like} | {f"d{n}": a for n, a in enumerate(call.args)}
     sizes = ", ".join(f"{{d{n}}}" for n in range(len(call.args)))
@@ -239,7 +275,7 @@ def created(script: Script, call: ast.Call, where: str) -> Creation | None:
     site = _site(script, first)
     if site is None or _placed(site):
         return None
-    short = site.kind.rsplit(".", 1)[-1]
+    short = last_part(site.kind)
     there = made_there(script, call, where) if old else Keyword(call, "device", where)
     effect = Effect.EXACT if old else _effect(script, short, call)
     if effect is Effect.ROUNDING and _becomes_whole(script, call):
@@ -310,7 +346,7 @@ def device_of(transfer: Transfer) -> str | None:
     if any(isinstance(n, ast.NamedExpr) for n in ast.walk(expr)):
         return None
     text = source_of(node).segment(expr)
-    if transfer.how == "type_as" or all(isinstance(t, Tensor) for t in target.values):
+    if transfer.how == "type_as" or all_of(target.values, Tensor):
         return f"{text}.device" if isinstance(expr, VARIABLES) else None
     named = any(k.arg == "device" for k in node.keywords)
     no_device: tuple[type, ...] = () if named else (Tensor, Unknown)

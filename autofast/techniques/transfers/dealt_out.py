@@ -7,7 +7,7 @@ from autofast.model.events import inside
 from autofast.model.script import Script
 from autofast.model.source import at
 from autofast.model.tensors import device_kinds
-from autofast.model.values import Const, Ref
+from autofast.model.values import Const, Ref, is_named
 from autofast.rule import Effect
 from autofast.techniques.transfers.drawn_arrays import DRAWS
 from autofast.techniques.transfers.factories import Creation, again_and_again
@@ -49,9 +49,7 @@ def against(script: Script, creation: Creation, hot: frozenset[int]) -> str:
 def _splits(script: Script, creation: Creation, hot: frozenset[int]) -> str:
     """A place that deals out the data by the numbers that the host draws next: others may be held
     out then than in the run before."""
-    if any(
-        isinstance(t, Ref) and t.name in DRAWS for a in creation.call.args for t in script.called(a)
-    ):
+    if any(is_named(t, Ref, DRAWS) for a in creation.call.args for t in script.called(a)):
         kind = "numpy"
     else:
         kind = "torch"

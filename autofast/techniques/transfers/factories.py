@@ -32,7 +32,17 @@ from autofast.model.source import (
     statement_of,
 )
 from autofast.model.syntax import SEQUENCES, is_attribute, is_read
-from autofast.model.values import Arg, Const, Num, Seq, Tensor, Unknown, certainly, library_names
+from autofast.model.values import (
+    Arg,
+    Const,
+    Num,
+    Seq,
+    Tensor,
+    Unknown,
+    any_of,
+    certainly,
+    library_names,
+)
 from autofast.rule import Effect
 from autofast.techniques.transfers.filled import constructor, made_there
 from autofast.techniques.transfers.listed import listed
@@ -124,11 +134,9 @@ def _from_numbers(script: Script, name: str, call: ast.Call) -> bool:
         return _is_display(script, call.args[0])
     values = [t for a in call.args for t in script.values(unstarred(a))]
     values += [t for k in call.keywords for t in script.values(k.value)]
-    if name.removeprefix("torch.") in DATA and any(
-        isinstance(t, (Unknown, Num, Seq)) for t in values
-    ):
+    if name.removeprefix("torch.") in DATA and any_of(values, Unknown, Num, Seq):
         return False
-    return name in SIZED or not any(isinstance(t, Tensor) for t in values)
+    return name in SIZED or not any_of(values, Tensor)
 
 
 def _is_display(script: Script, data: ast.expr) -> bool:

@@ -16,7 +16,7 @@ from autofast.model.calls import call_of, put_into
 from autofast.model.script import Script
 from autofast.model.source import ancestors, block_of, parent_of, statement_of
 from autofast.model.syntax import is_attribute
-from autofast.model.values import Tensor
+from autofast.model.values import Tensor, only
 from autofast.techniques.transfers.creations import created
 from autofast.techniques.transfers.factories import Creation, again_and_again, factory
 
@@ -72,7 +72,7 @@ def _subscripted(script: Script, index: ast.expr) -> ast.Name | None:
     match parent_of(outer) if isinstance(outer, ast.Tuple) else outer:
         case ast.Subscript(value=ast.Name() as tensor) if tensor is not index:
             found = script.values(tensor)
-            tensors = [t for t in found if isinstance(t, Tensor)]
+            tensors = only(found, Tensor)
             if len(tensors) == len(found) and any(t.device != "cpu" for t in tensors):
                 return tensor
     return None

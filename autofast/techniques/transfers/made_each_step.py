@@ -29,9 +29,13 @@ from autofast.model.values import (
     Seq,
     Setting,
     Tensor,
+    all_of,
+    any_of,
     certainly,
     const,
+    is_named,
     library_names,
+    only,
 )
 from autofast.techniques.transfers.factories import KEEPS, again_and_again
 from autofast.techniques.transfers.listed import listed
@@ -80,7 +84,7 @@ def _leaves_the_host(transfer: Transfer) -> bool:
 def _made(script: Script, expr: ast.expr, loop: ast.AST) -> Iterator[tuple[ast.expr, str]]:
     """What makes the tensor, where it is certainly one of the host and of no loader."""
     found = script.values(expr)
-    every = [t for t in found if isinstance(t, Tensor)]
+    every = only(found, Tensor)
     root = _below(script, expr, STRIPPED)
     if found and len(every) == len(found) and all(map(_of_the_host, every)):
         match root:
@@ -144,14 +148,13 @@ def _makes(script: Script, call: ast.Call) -> bool:
     """A function of the project, a distribution that is drawn from, or a factory."""
     found = script.values(call.func)
     given = [t for a in arguments_of(call) for t in script.values(a)]
-    of_sizes = not any(isinstance(t, (Tensor, Seq, Dict, Inst, Ext)) for t in given)
+    of_sizes = not any_of(given, Tensor, Seq, Dict, Inst, Ext)
     return bool(found) and all(
         isinstance(t, (Func, Bound))
         and of_sizes
         or isinstance(t, Ref)
         and (t.name in MADE or t.name in DATA and _is_put_together(script, call))
-        or isinstance(t, Method)
-        and t.name in SAMPLES
+        or is_named(t, Method, SAMPLES)
         and isinstance(t.this, Ext)
         for t in found
     )
@@ -275,7 +278,7 @@ def _is_of_data(script: Script, expr: ast.expr) -> bool:
         return False
     data = made.args[0]
     found = script.values(data)
-    known = _is_fixed(script, data) or all(isinstance(t, (Const, Arg)) for t in found)
+    known = _is_fixed(script, data) or all_of(found, Const, Arg)
     return bool(found) and not known and not (_is_size(script, made) and _is_written(expr))
 
 

@@ -18,6 +18,7 @@ from autofast.flow.program import Flow, function_around
 from autofast.flow.scopes import mentions
 from autofast.model.calls import is_path, names_in, only_target, spreads
 from autofast.model.events import CallFrame, Site
+from autofast.model.names import last_part
 from autofast.model.script import Script, Transfer
 from autofast.model.source import holds, nodes_in, outwards, parent_of, source_of
 from autofast.model.syntax import is_read
@@ -114,8 +115,7 @@ def _may_be_another(script: Script, function: ast.FunctionDef) -> bool:
     """A method that a class of the project may override, or has from a base that calls it."""
     mine = parent_of(function)
     classes = {
-        c.name: {ast.unparse(b).rpartition(".")[2] for b in c.bases}
-        for c in script.each(ast.ClassDef)
+        c.name: {last_part(ast.unparse(b)) for b in c.bases} for c in script.each(ast.ClassDef)
     }
     own = getattr(mine, "name", "")
     if own not in classes:
@@ -135,7 +135,7 @@ def _array(script: Script, whole: ast.expr, torch: str) -> Rewrite | None:
     match array:
         case ast.Call(func=ast.Attribute(value=inner, attr="astype"), args=[kind], keywords=[]):
             said = const(script.values(kind))
-            name = said if isinstance(said, str) else ast.unparse(kind).rpartition(".")[2]
+            name = said if isinstance(said, str) else last_part(ast.unparse(kind))
             array, dtype = inner, DTYPES.get(name, "")
     triangle = TRIANGLES.get(script.library_function(array))
     match array:
@@ -247,7 +247,7 @@ def _gates(node: ast.AST, function: Function) -> list[ast.expr | None]:
             break
         match outer:
             case ast.If(test=test, body=body):
-                found.append(test if any(inner is s for s in body) else None)
+                found.append(test if inner in body else None)
             case ast.IfExp(test=test, body=value):
                 found.append(test if value is inner else None)
             case ast.For() | ast.While() | ast.Try() | ast.BoolOp() | ast.comprehension():

@@ -14,7 +14,7 @@ from autofast.model.events import BranchFrame, LoopFrame, Occurrence, TryFrame
 from autofast.model.script import Script, Transfer
 from autofast.model.source import function_of, nodes_in, parent_of, statement_of, within
 from autofast.model.syntax import is_attribute, is_read
-from autofast.model.values import Const, Dict, Ext, Thing
+from autofast.model.values import Const, Dict, Ext, Thing, all_of, any_of
 
 
 def is_placed(script: Script, transfer: Transfer) -> bool:
@@ -62,11 +62,7 @@ def _prepared(script: Script, accelerator: Ext) -> Iterator[tuple[ast.Name, ast.
         call, target = site.call, put_into(site.node)
         if call is None or call.keywords or target is None:
             continue
-        if any(
-            o.this is not accelerator
-            or any(isinstance(f, (BranchFrame, TryFrame)) for f in o.stack)
-            for o in site
-        ):
+        if any(o.this is not accelerator or any_of(o.stack, BranchFrame, TryFrame) for o in site):
             continue
         targets, statement = items_of(target), parent_of(call)
         assert isinstance(statement, ast.Assign)
@@ -154,5 +150,5 @@ def _is_same_dict(script: Script, target: ast.Name, value: ast.DictComp, moves: 
             ],
         ):
             same = (key, item, held) == (first, second, target.id) and id(call) in moves
-            return same and all(isinstance(t, Dict) for t in script.values(whole))
+            return same and all_of(script.values(whole), Dict)
     return False

@@ -158,8 +158,10 @@ class Saved:
     """One call of ``torch.save``, in the order of calls.
 
     Attributes:
-        step: optimizer steps made before. tensors, plain: what was saved, by nested key: prints of
-            tensors, other values in words. live: digests of the models' tensors at that time."""
+        step: optimizer steps made before.
+        tensors, plain: what was saved, by nested key: prints of tensors, other values in words.
+        live: digests of the models' tensors at that time.
+    """
 
     path: str
     step: int
@@ -173,8 +175,10 @@ class Resumed:
     """What the script did with the checkpoint that it was to go on from, before its first step.
 
     Attributes:
-        read: it was opened. numbers: whole numbers in it, by name. models, optimizers: how many got
-            a state."""
+        read: it was opened.
+        numbers: whole numbers in it, by name.
+        models, optimizers: how many got a state.
+    """
 
     read: bool
     numbers: Mapping[str, int]
@@ -204,8 +208,9 @@ class Evaluation:
     """The calls of one model without gradients, or in evaluation mode, between two optimizer steps.
 
     Attributes:
-        step: optimizer steps made before. samples: in all calls. sums: over all calls, a checksum
-            of every tensor it was given, by name.
+        step: optimizer steps made before.
+        samples: in all calls.
+        sums: over all calls, a checksum of every tensor it was given, by name.
         result: a checksum of what came out."""
 
     model: int
@@ -284,27 +289,32 @@ class Record:
         trainable_unused: names of parameters that received gradients and are held by no optimizer;
             only with ``Detail``.
         notes: what could not be recorded, in words.
-        saves: every call of torch.save by value. calls: what the models were given in training.
-            modules: settings of their modules, in words, by name. precision: what was computed in
-            ("autocast cpu bfloat16", "forward float32", "gradient float32", "TF32 matmul"). lines:
-            by file, relative to the script's folder. written: texts that were opened for writing in
-            the working folder. dropouts: modules of dropout that were called in training mode, by
-            name. masks: sizes of
-            the masks of dropout, of modules and functions, that were drawn with gradients in the
-            first steps (None: not recorded); mask_rates: the share that each drops; idle_masks: how
-            many were drawn without. fed: passes
-            again, with the items as a model was given them, where that is something else than the
-            loader gave. evaluations: see ``Evaluation``. drawn: by model, "calls" in training, and
-            of the first ones those in which it "drew"; under "whole" how often numbers (and orders,
-            or choices among many) were drawn, by how many at a time, "idle": without gradients;
-            under "sizes" digests of the "sequence" of the first of these calls and of what they
-            drew "among".
-            scalars: what TensorBoard was given: name, step (None: none was given), value.
-            All of these only with ``Detail.state``.
+        saves: every call of torch.save by value.
+        calls: what the models were given in training.
+        modules: settings of their modules, in words, by name.
+        precision: what was computed in ("autocast cpu bfloat16", "forward float32", "gradient
+            float32", "TF32 matmul").
+        lines: by file, relative to the script's folder.
+        written: texts that were opened for writing in the working folder.
+        dropouts: modules of dropout that were called in training mode, by name.
+        masks: sizes of the masks of dropout, of modules and functions, that were drawn with
+            gradients in the first steps (None: not recorded).
+        mask_rates: the share that each drops.
+        idle_masks: how many were drawn without.
+        fed: passes again, with the items as a model was given them, where that is something else
+            than the loader gave.
+        evaluations: see ``Evaluation``.
+        drawn: by model, "calls" in training, and of the first ones those in which it "drew"; under
+            "whole" how often numbers (and orders, or choices among many) were drawn, by how many at
+            a time, "idle": without gradients; under "sizes" digests of the "sequence" of the first
+            of these calls and of what they drew "among".
+        scalars: what TensorBoard was given: name, step (None: none was given), value. All of these
+            only with ``Detail.state``.
         watched: what probe/watch.py gives, as lists and numbers; only with ``Detail.facts``.
         resumed: None where the run was not to go on from a checkpoint.
-        averages: of the weights, as they were seen to move. unseen: processes that it started and
-            that were not followed, in words."""
+        averages: of the weights, as they were seen to move.
+        unseen: processes that it started and that were not followed, in words.
+    """
 
     version: int
     rank: int
@@ -395,10 +405,12 @@ class Run:
         seed: seeds set from outside, and shift added to the seeds that the script sets itself (0:
             none).
         records: by rank; empty when the script died before its first line.
-        stdout: all of it; stderr: its last part; log: all of it, empty where it is very long.
-            files: texts that it wrote in its working folder, by name.
-        script: the entry file, its path and its text. changed: further files that differ from the
-            original's, by path: text before, after.
+        stdout: all of it.
+        stderr: its last part.
+        log: all of it, empty where it is very long.
+        files: texts that it wrote in its working folder, by name.
+        script: the entry file, its path and its text.
+        changed: further files that differ from the original's, by path: text before, after.
         pressure: share of time in which processes waited for a CPU (Linux: /proc/pressure/cpu, in
             per cent), None where unknown."""
 

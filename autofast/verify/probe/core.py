@@ -41,14 +41,14 @@ class Probe:
 
     Attributes:
         main: the thread that trains; waits of other threads cost nothing, as they overlap with it.
-        optimizers: class names in the order of first steps; made: how many optimizers were
-            constructed.
+        optimizers: class names in the order of first steps.
+        made: how many optimizers were constructed.
         device: set when torch arrives, where it was built for CUDA (device.Device).
         folder: of the script, with a separator at its end; lines in it are the script's own.
-        stopped: set when the record is written. children: memory of worker processes at the end of
-            the run.
-        world: number of ranks. has_ranks: this process has started processes that may be the ranks
-            (spawned.py).
+        stopped: set when the record is written.
+        children: memory of worker processes at the end of the run.
+        world: number of ranks.
+        has_ranks: this process has started processes that may be the ranks (spawned.py).
     """
 
     def __init__(self, settings: Settings, born: float, place: tuple[int, int]) -> None:

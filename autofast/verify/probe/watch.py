@@ -38,9 +38,10 @@ class Watch:
 
     Attributes:
         made: seconds and items of each batch, and whether the profiler slowed it, by what made it.
-            by: numbers of loaders, by the same.
-        waits: seconds for each batch, and the same, by number of loader. copies, reads: number,
-            bytes or nothing, seconds. shapes: calls of each.
+        by: numbers of loaders, by the same.
+        waits: seconds for each batch, and the same, by number of loader.
+        copies, reads: number, bytes or nothing, seconds.
+        shapes: calls of each.
     """
 
     def __init__(

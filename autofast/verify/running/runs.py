@@ -84,7 +84,8 @@ class Setup:
     """What all runs have in common.
 
     Attributes:
-        arguments: of the script. cwd: its working folder, where the user has it.
+        arguments: of the script.
+        cwd: its working folder, where the user has it.
         launch: words of the launcher's command, empty for none.
         limit: seconds after which a run is ended; 0 for no limit.
         cached: the interpreter's packages lie there with their byte code.
@@ -184,10 +185,10 @@ class Runner:
         deadline.
 
         Args:
-            seed: random generators start from it. shift: 0, or a number that changes the seeds
-                which the script sets itself.
-            steps: optimizer steps after which the run ends (0: the script's own end). seconds: end
-                at the first step after that long.
+            seed: random generators start from it.
+            shift: 0, or a number that changes the seeds which the script sets itself.
+            steps: optimizer steps after which the run ends (0: the script's own end).
+            seconds: end at the first step after that long.
             samples: that an iteration over a DataLoader gives at most (0: all).
             deadline: of ``time.monotonic()``.
         """

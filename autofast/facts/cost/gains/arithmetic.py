@@ -28,7 +28,7 @@ from autofast.facts.optimizers import asks_momentum
 from autofast.facts.parts import parts_of, trained_models
 from autofast.model.script import Script
 from autofast.model.source import statement_of
-from autofast.model.values import Ext
+from autofast.model.values import Ext, only
 from autofast.rule import Finding, Gain, Options
 
 CONVOLVES = re.compile(r"torch\.nn\.Conv")
@@ -91,7 +91,7 @@ def layout(script: Script, options: Options, finding: Finding, beside: Findings)
 
 def _layers(script: Script) -> list[Ext]:
     parts = [p for m in trained_models(script) for p in parts_of(m.thing).values()]
-    return [p for p in parts if isinstance(p, Ext)]
+    return only(parts, Ext)
 
 
 def _has_few_channels(script: Script) -> bool:

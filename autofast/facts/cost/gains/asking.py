@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import fields
 
 from autofast.facts.by_default import is_taken
@@ -14,9 +14,10 @@ from autofast.facts.switches import in_every_iteration
 from autofast.flow.frequency import Frequency, frequency, is_rare
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
-from autofast.model.events import BranchFrame, Stack, below, inside
+from autofast.model.events import BranchFrame, CallFrame, Stack, below, inside
 from autofast.model.script import Loader, Script
 from autofast.model.source import function_of, walk
+from autofast.model.syntax import SIMPLE
 from autofast.model.values import Ext
 from autofast.rule import Finding, Gain, Options, Question
 
@@ -201,6 +202,25 @@ def in_every_turn(script: Script, loop: ast.AST, nodes: Sequence[ast.AST]) -> as
             if any(inside(o.stack, loop) for o in site):
                 return site.node
     return None
+
+
+def begun_in(script: Script) -> set[int]:
+    """The places of forwards, backwards and updates, and the calls that lead to them, by id."""
+    sites = script.log.of("forward")
+    sites += [b.site for step in script.steps for b in step.backwards]
+    sites += [u.site for step in script.steps for u in step.updates]
+    calls = (f.node for s in sites for o in s for f in o.stack if isinstance(f, CallFrame))
+    return {id(n) for n in (*(s.node for s in sites), *calls)}
+
+
+def always_reads(stmt: ast.stmt, reads: Container[int]) -> bool:
+    """Whether a statement comes to a read on each way through it."""
+    match stmt:
+        case ast.If(body=then, orelse=other):
+            return all(any(always_reads(s, reads) for s in arm) for arm in (then, other))
+        case ast.With(body=body):
+            return any(always_reads(s, reads) for s in body)
+    return isinstance(stmt, SIMPLE) and any(id(n) in reads for n in walk(stmt))
 
 
 def waits_for_data(script: Script, options: Options, beside: Findings) -> Gain | None:

@@ -12,6 +12,8 @@ from autofast.facts.cost.gains.asking import (
     NOISE,
     Answer,
     Findings,
+    always_reads,
+    begun_in,
     changed_nodes,
     code_once,
     feeds,
@@ -30,7 +32,9 @@ from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
 from autofast.facts.loaders import given, has_no_workers
 from autofast.facts.workers.seeding import seed_of
+from autofast.flow.frequency import Frequency, frequency
 from autofast.flow.loops import loops_around
+from autofast.flow.program import Flow
 from autofast.flow.provenance import Trail
 from autofast.model.events import loops
 from autofast.model.names import FACTORIES
@@ -130,13 +134,17 @@ def copies(script: Script, options: Options, finding: Finding, beside: Findings)
     cost = script.analysis(Cost)
     if waits := waits_for_data(script, options, beside):
         return waits
+    size = cost.batch_bytes(finding.node)
+    if not loaders and size is None and (place := _at_rest(script, finding, beside)) is not None:
+        mine = cost.moved_at(finding.node)
+        if not cost.decodes(finding.node) or not any(gets_workers(script, x, beside) for x in mine):
+            return Gain(0.002, f"{at(place)} waits for the device at the end of each step")
     if gain := measured.copying(script, options.target, cost.copies_at(finding.node)):
         return gain
     if cost.moves_batches(finding.node) and not cost.trains(finding.node):
         others = [f.node for f in of_its_rule(finding, beside) if f.edits]
         if not any(map(cost.trains, others)):
             return Gain(EVALUATION * NOISE, "batches of an evaluation alone")
-    size = cost.batch_bytes(finding.node)
     step = cost.estimate(options.target)
     if size is None and not cost.decodes(finding.node) and takes_words(script):
         return Gain(0.001, "numbers of words, some hundred kB a batch at most")
@@ -150,6 +158,26 @@ def copies(script: Script, options: Options, finding: Finding, beside: Findings)
         return found
     share = EVALUATION * min(0.5, 3 * found.share)  # of a forward pass, a third of a step
     return Gain(share, f"{found.reason}, in an evaluation")
+
+
+def _at_rest(script: Script, finding: Finding, beside: Findings) -> ast.AST | None:
+    """What waits for the device in each turn of the loop around, with nothing begun behind it but
+    in few turns: the next copy finds the device at rest.
+    """
+    loop = next(loops_around(finding.node), None)
+    if loop is None or not hasattr(loop, "body"):
+        return None
+    graph, begun = script.analysis(Flow).graph(loop), begun_in(script)
+    changed = changed_nodes(beside)
+    on_device = (s.node for s in script.syncs if any(t.device != "cpu" for t in s.tensors))
+    stays = {id(n): n for n in on_device if id(n) not in changed}
+    for stmt in reversed(loop.body):
+        if always_reads(stmt, stays.keys()):
+            return stmt
+        parts = [n for n in walk(stmt) if id(n) in begun]
+        if any(frequency(graph, n, loop) is not Frequency.RARE for n in parts):
+            return None
+    return None
 
 
 def _waited_behind(script: Script, finding: Finding, beside: Findings) -> ast.AST | None:
@@ -243,7 +271,7 @@ def _copies_memory(script: Script, loader: Loader) -> bool:
 def gets_workers(script: Script, loader: Loader, beside: Sequence[Finding]) -> bool:
     """Whether batches come out of other processes, by an option's default or by what is written."""
     there = [f.node for f in beside if f.edits and f.asks in TO_DEVICE]
-    if any(loader is x for node in there for x in loaders_of(script, node)):
+    if any(loader in loaders_of(script, node) for node in there):
         return False
     if not has_no_workers(loader):
         return True
@@ -273,12 +301,20 @@ def fetching(script: Script, options: Options, finding: Finding, beside: Finding
         return Gain(0.0, "whole batches are taken out of memory at once")
     waiting = measured.waiting(script, mine)
     if waiting is None:
+        if mine and not trains(script, finding) and not _decodes(mine):
+            return Gain(NOISE, "arrays of an evaluation, for which workers start each time anew")
         return Gain(0.3, "waits for data", known=False)
     handed = machine.HANDOVER / waiting.batch if waiting.batch else 1.0
     if waiting.workers == 0 and handed >= 1:
         return measured.gain(0.0, f"{waiting.words}, no more than handing it over takes")
     known = measured.for_target(script, options.target) is not None
     return measured.gain(waiting.share * (1 - min(1.0, handed)), waiting.words, known)
+
+
+def _decodes(loaders: Sequence[Loader]) -> bool:
+    """Whether items of all may be images or sound: they are decoded, or not all known."""
+    sets = [d for x in loaders for d in x.datasets]
+    return not sets or any("decode" in d.reads or d.unknown or d.kind != "project" for d in sets)
 
 
 def keeping(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:

@@ -10,6 +10,8 @@ from autofast.facts.cost.gains.asking import (
     EVALUATION,
     Answer,
     Findings,
+    always_reads,
+    begun_in,
     changed_nodes,
     code_once,
     in_every_turn,
@@ -19,18 +21,15 @@ from autofast.facts.cost.gains.asking import (
     usual,
 )
 from autofast.facts.cost.gains.batches import gets_workers, is_begun, waits_there
-from autofast.facts.cost.inputs import batches
 from autofast.facts.cost.step import Cost
 from autofast.flow.loops import loops_around
 from autofast.model.calls import is_method
-from autofast.model.events import CallFrame, loops
+from autofast.model.events import loops
 from autofast.model.script import Script, Transfer
 from autofast.model.source import at, block_of, statement_of, walk
-from autofast.model.syntax import SIMPLE
 from autofast.model.values import Ref, Tensor, Unknown
 from autofast.rule import Finding, Gain, Options
 
-SHORT = 20  # batches of an evaluation, in which reads are not to be noticed
 READ = 0.03  # of a step, by a read that the host waits for
 # Of one read in the place of several of a tensor, between which the device is given work; where
 # nothing is started in between; of statements whose work would be done at two places, or behind
@@ -70,9 +69,11 @@ def reads(script: Script, options: Options, finding: Finding, beside: Findings) 
         return gain
     if gain := measured.reading(script, options.target, touched(finding)):
         return gain
-    known = [n for x in over if (n := batches(script, x)) is not None]
-    if known and max(known) <= SHORT and not script.analysis(Cost).is_in_training(finding.node):
-        return Gain(0.0, f"an evaluation of {max(known)} batches")
+    if script.analysis(Cost).is_beside_training(finding.node):
+        put_off = [f for f in of_its_rule(finding, beside) if f.edits and f.asks not in kept]
+        beside_it = sum(_loop_of(script, f.node) is loop for f in put_off)
+        share = 4 * EVALUATION * READ * max(1, beside_it)  # a forward is a part of a step
+        return Gain(share, "one read a step of an evaluation")
     steps = script.analysis(Cost).steps
     often = f", {steps:,} steps an epoch" if steps else ""
     return Gain(READ, f"one read a step{often}", known=False)
@@ -84,42 +85,23 @@ def waits(script: Script, options: Options, finding: Finding, beside: Findings) 
     """
     loop, changed = _loop_of(script, finding.node), changed_nodes(beside)
     stays = {id(s.node) for s in script.syncs if id(s.node) not in changed}
-    begun = _begun(script)
+    begun = begun_in(script)
     here = block_of(statement_of(finding.node))
     own = here.index(statement_of(finding.node))
     for side in (here[:own][::-1], here[own + 1 :]) if loop is not None else ():
         for stmt in side:
-            if _always_reads(stmt, stays):
+            if always_reads(stmt, stays):
                 return Gain(0.0, f"{at(stmt)} waits for the device directly beside it, and stays")
             if any(id(n) in begun for n in walk(stmt)):
                 break
     return Gain(0.2, "a wait in every step", known=False)
 
 
-def _begun(script: Script) -> set[int]:
-    """The places of forwards, backwards and updates, and the calls that lead to them, by id."""
-    sites = script.log.of("forward")
-    sites += [b.site for step in script.steps for b in step.backwards]
-    sites += [u.site for step in script.steps for u in step.updates]
-    calls = (f.node for s in sites for o in s for f in o.stack if isinstance(f, CallFrame))
-    return {id(n) for n in (*(s.node for s in sites), *calls)}
-
-
-def _always_reads(stmt: ast.stmt, reads: set[int]) -> bool:
-    """Whether a statement comes to a read on each way through it."""
-    match stmt:
-        case ast.If(body=then, orelse=other):
-            return all(any(_always_reads(s, reads) for s in arm) for arm in (then, other))
-        case ast.With(body=body):
-            return any(_always_reads(s, reads) for s in body)
-    return isinstance(stmt, SIMPLE) and any(id(n) in reads for n in walk(stmt))
-
-
 def _loop_of(script: Script, node: ast.AST) -> ast.AST | None:
     """The innermost loop around ``node`` in which something runs on the device (else the innermost
     of all), or the one around the calls of its function where it is one.
     """
-    around, begun = list(loops_around(node)), _begun(script)
+    around, begun = list(loops_around(node)), begun_in(script)
     at_work = (loop for loop in around if any(id(n) in begun for n in walk(loop)))
     if (loop := next(at_work, next(iter(around), None))) is not None:
         return loop

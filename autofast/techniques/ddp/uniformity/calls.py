@@ -10,8 +10,21 @@ from autofast.facts.batch.losses_of_torch import Loss, loss_called
 from autofast.facts.host_io import ASKS, READS, name_of
 from autofast.model.calls import arguments_of, keyword_of, receiver_of
 from autofast.model.kinds import is_module
+from autofast.model.names import last_part
 from autofast.model.syntax import SEQUENCES
-from autofast.model.values import Dict, Ext, Inst, Method, Ref, Seq, Tensor, Thing, Unknown, const
+from autofast.model.values import (
+    Dict,
+    Ext,
+    Inst,
+    Method,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    all_of,
+    const,
+)
 from autofast.rule import Refusal
 from autofast.techniques.ddp.uniformity.kinds import (
     BATCH,
@@ -66,7 +79,7 @@ class LibraryCalls(Tensors):
 
     def _function(self, name: str, call: Called) -> Kind:
         node, args, wholes = call.node, call.args, call.wholes
-        last = name.rsplit(".", 1)[-1]
+        last = last_part(name)
         if name.startswith((*RANDOM, "random.", "numpy.random.")) or name in (
             "builtins.next",
             "torchsummary.summary",
@@ -164,7 +177,7 @@ class LibraryCalls(Tensors):
         return EQUAL
 
     def _surely_rows(self, expr: ast.expr) -> bool:
-        return all(isinstance(t, Tensor) for t in self.things(expr))
+        return all_of(self.things(expr), Tensor)
 
     def _torch(self, name: str, last: str, call: Called) -> Kind:
         args, wholes = call.args, call.wholes
@@ -209,7 +222,7 @@ class LibraryCalls(Tensors):
     def _module(self, thing: Ext, call: Called) -> Kind:
         """A layer, a loss or a model of a library."""
         wholes = call.wholes
-        short = thing.name.rsplit(".", 1)[-1]
+        short = last_part(thing.name)
         if self.training.trains(thing):
             return self._forward(call)
         if all(k.same for k in wholes):

@@ -20,6 +20,7 @@ import ast
 from dataclasses import dataclass, replace
 
 from autofast.model.calls import arguments_of
+from autofast.model.several import all_of
 
 
 @dataclass(frozen=True)
@@ -241,7 +242,7 @@ def reduced(name: str, kind: Kind, dims: object, keepdim: bool) -> Kind:
     if dims is ...:
         return other("the shapes are not known")
     several = dims if isinstance(dims, (tuple, list)) else (dims,)
-    if not all(isinstance(d, int) for d in several):
+    if not all_of(several, int):
         return other("the shapes are not known")
     if axis in several:
         return whole

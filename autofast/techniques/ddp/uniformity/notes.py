@@ -11,7 +11,7 @@ from autofast.flow.positions import computed_before
 from autofast.model.calls import arguments_of, call_of, receiver_of
 from autofast.model.source import ancestors, at, function_of, parent_of, statement_of
 from autofast.model.syntax import DEFINITIONS, is_operation
-from autofast.model.values import Bound, Cls, Const, Func, Inst, Method, Tensor
+from autofast.model.values import Bound, Cls, Const, Func, Inst, Method, Tensor, any_of, only
 from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import caught
 from autofast.techniques.ddp.uniformity.kinds import EQUAL, Kind
@@ -76,7 +76,7 @@ class Notes(Stores):
         if (
             not self.guarded
             or id(node) in self._inner
-            or not any(isinstance(t, (Func, Bound, Inst, Cls)) for t in self.things(node.func))
+            or not any_of(self.things(node.func), Func, Bound, Inst, Cls)
         ):
             return None
         before, guarded, frames, control = (
@@ -271,7 +271,7 @@ class Notes(Stores):
         """A tensor that is no part of the loss is kept beyond its batch: from here on it is that of
         all processes.
         """
-        tensors = [t for t in self.things(expr) if isinstance(t, Tensor)]
+        tensors = only(self.things(expr), Tensor)
         own = (
             kind.items is None
             and kind.name in ("mean", "sum")
@@ -302,7 +302,7 @@ def _operands(expr: ast.expr) -> list[ast.expr]:
             return [*filter(None, [receiver_of(expr)]), *arguments_of(expr)]
         case ast.IfExp(body=body, orelse=other):
             return [body, other]
-    return [child for child in ast.iter_child_nodes(expr) if isinstance(child, ast.expr)]
+    return only(ast.iter_child_nodes(expr), ast.expr)
 
 
 def _is_method(node: ast.AST) -> bool:

@@ -13,7 +13,7 @@ from autofast.flow.callgraph import Callee
 from autofast.model.calls import is_method
 from autofast.model.source import nodes_in, parent_of
 from autofast.model.syntax import IDENTITY, SEQUENCES, is_operation
-from autofast.model.values import Ext, Func, Inst, Reason, Thing, Unknown, const
+from autofast.model.values import Ext, Func, Inst, Reason, Thing, Unknown, all_of, const, is_named
 from autofast.techniques.ddp.uniformity.calls import CLASSES, LibraryCalls
 from autofast.techniques.ddp.uniformity.kinds import (
     BATCH,
@@ -72,7 +72,7 @@ class Operators(LibraryCalls):
     def _compare(self, node: ast.Compare) -> Kind:
         operands = [node.left, *node.comparators]
         kinds = [self.ev(o).whole for o in operands]
-        if all(isinstance(op, IDENTITY) for op in node.ops):
+        if all_of(node.ops, IDENTITY):
             return EQUAL
         if any(k.name == "batch" for k in kinds):
             if all(k.name == "batch" or k.same for k in kinds):
@@ -353,7 +353,7 @@ def _may_be_device(thing: Thing) -> bool:
     if isinstance(thing, Unknown):
         # A library's functions give no devices.
         return thing.reason not in (Reason.RESULT, Reason.METHOD)
-    return isinstance(thing, Ext) and thing.name == "torch.device"
+    return is_named(thing, Ext, "torch.device")
 
 
 def _fields(held: ast.Attribute) -> set[str] | None:

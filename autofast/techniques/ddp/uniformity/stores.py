@@ -11,7 +11,7 @@ from autofast.model.calls import receiver_of
 from autofast.model.script import Script
 from autofast.model.source import at, source_of, statement_of
 from autofast.model.syntax import VARIABLES
-from autofast.model.values import Bound, Dict, Ext, Inst, Method, Module, Seq, Thing
+from autofast.model.values import Bound, Dict, Ext, Inst, Method, Module, Seq, Thing, any_of, only
 from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import Host
 from autofast.techniques.ddp.names import Training
@@ -146,11 +146,11 @@ class Stores(Values):
     def _store_attribute(self, target: ast.Attribute, kind: Kind) -> None:
         self.changes(target)
         receiver = self.ev(target.value)
-        owners = [t for t in self.things(target.value) if isinstance(t, Inst)]
+        owners = only(self.things(target.value), Inst)
         for thing in owners:
             key = ("a", id(thing), target.attr)
             self.state[key] = kind if len(owners) == 1 else join(self.state.get(key, NONE), kind)
-        modules = [t for t in self.things(target.value) if isinstance(t, Module)]
+        modules = only(self.things(target.value), Module)
         for module in modules:
             self.state["v", id(module.source.tree), target.attr] = kind
         if not owners and not modules and receiver.whole.name != "batch":
@@ -172,11 +172,7 @@ class Stores(Values):
 
     def _store_item(self, target: ast.Subscript, kind: Kind) -> None:
         found = self.things(target.value)
-        if (
-            any(isinstance(t, CLASSES) for t in found)
-            or isinstance(target.value, VARIABLES)
-            and not found
-        ):
+        if any_of(found, CLASSES) or isinstance(target.value, VARIABLES) and not found:
             self.changes(target)
             self.hold(target.value, kind.whole)
             return

@@ -27,6 +27,8 @@ from autofast.model.values import (
     Tensor,
     Thing,
     Unknown,
+    any_of,
+    only,
 )
 from autofast.rule import Refusal
 from autofast.techniques.ddp.uniformity.calls import ADDERS, CLASSES
@@ -97,7 +99,7 @@ class Values(Parts):
             case ast.Call():
                 return self._call(node)
             case ast.JoinedStr():
-                return self._text([v for v in node.values if isinstance(v, ast.FormattedValue)])
+                return self._text(only(node.values, ast.FormattedValue))
             case ast.FormattedValue():
                 return self._formatted(node.value)
             case ast.NamedExpr():
@@ -146,7 +148,7 @@ class Values(Parts):
         if (out := self.outside(node)) is not None:
             return out
         found = self.things(node.func)
-        if (loader := self._loader(node)) is not None and any(isinstance(t, Ref) for t in found):
+        if (loader := self._loader(node)) is not None and any_of(found, Ref):
             for part in arguments_of(node):
                 self.ev(part)
             return loader

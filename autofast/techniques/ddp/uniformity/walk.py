@@ -23,7 +23,7 @@ from autofast.flow.scopes import Variable, variables_of
 from autofast.model.script import Script
 from autofast.model.source import at, nodes_in
 from autofast.model.syntax import has_star
-from autofast.model.values import Thing, const
+from autofast.model.values import Thing, all_of, const
 from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import Host
 from autofast.techniques.ddp.names import Training
@@ -113,7 +113,7 @@ class Walk(Notes):
         return {
             n: t
             for n, t in things.items()
-            if t and all(isinstance(s, ast.arg) for s in table.stores(Variable(n, scope)))
+            if t and all_of(table.stores(Variable(n, scope)), ast.arg)
         }
 
     def _spread(

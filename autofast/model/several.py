@@ -1,0 +1,38 @@
+"""Small questions about several things, of whatever sort."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+D = TypeVar("D")
+Kinds = type | tuple[type, ...]  # as isinstance takes them
+
+
+def one(found: Collection[T], otherwise: D = None) -> T | D:  # type: ignore[assignment]
+    """The single thing among those, if there is just one."""
+    return next(iter(found)) if len(found) == 1 else otherwise
+
+
+def any_of(found: Iterable[object], *kinds: Kinds) -> bool:
+    """Whether one of them is of these kinds."""
+    for one in found:
+        if isinstance(one, kinds):
+            return True
+    return False
+
+
+def all_of(found: Iterable[object], *kinds: Kinds) -> bool:
+    """Whether all are of these kinds, if there are any."""
+    return all(isinstance(one, kinds) for one in found)
+
+
+def only(found: Iterable[object], kind: type[T]) -> list[T]:
+    """Those of one kind."""
+    return [one for one in found if isinstance(one, kind)]
+
+
+def certainly(found: Collection[object], *kinds: Kinds) -> bool:
+    """Whether there are some, and all of these kinds."""
+    return bool(found) and all_of(found, *kinds)
