@@ -830,3 +830,20 @@ def test_composer_takes_no_loader_whose_workers_have_stayed() -> None:
     assert (
         "persistent" not in apply(RULE, own).text
     )  # Composer's own examples, which are read with it
+
+
+@pytest.mark.parametrize(
+    "epoch",
+    [
+        "for a, b in zip(loader, loader):\n    print(a[0].sum(), b[0].sum())",
+        "for x, y in loader:\n    print(sum(b.sum() for _, b in loader))",
+        "for x, y in loader:\n    for other, _ in loader:\n        print((x - other).sum())",
+        "it = iter(loader)\nfor x, y in loader:\n    print(next(it)[1].sum())",
+    ],
+)
+def test_two_passes_at_once(epoch: str) -> None:
+    """With workers that stay, `iter(loader)` is the one iterator, begun again."""
+    found = apply(RULE, between(epoch))
+    assert not found.fixes and "more than once at a time" in found.refusals
+    after = "for x, y in loader:\n    print(x.sum())\nfor x, y in loader:\n    print(y.sum())"
+    assert apply(RULE, between(after)).fixes

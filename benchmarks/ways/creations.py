@@ -765,7 +765,7 @@ CLAIMS = [
         STEPS,
         MADE,
         cuda=True,
-        configs=("copies", "everything"),
+        configs=("copies",),
     ),
     Claim(
         "a table can be a buffer",
@@ -773,6 +773,6 @@ CLAIMS = [
         STEPS,
         TABLES,
         cuda=True,
-        configs=("copies", "everything"),
+        configs=("copies",),
     ),
 ]

@@ -171,7 +171,7 @@ class Calls(TorchFunctionMode):
         if device is None and name in ("as_tensor", "asarray") and this is not None:
             return func(*args, **kwargs)
         if device is not None:
-            device = torch.device(device)
+            device = CUDA if isinstance(device, int) else torch.device(device)
             kwargs["device"] = HOST
             if name == "as_tensor" and this is not None:
                 return self.moved(
