@@ -219,16 +219,14 @@ class State:
         printer = self.printer = self.printer or Printer()
         result: dict[str, Any] = {}
         done: set[int] = set()
-        sizes = {number: len([*model.modules()]) for number, model in enumerate(self.models)}
-        for number in sorted(sizes, key=lambda number: -sizes[number]):
-            model, before = self.models[number], {*done}
+        for number, model in enumerate(self.models):
             kinds = (False, model.named_parameters()), (True, model.named_buffers())
             for buffer, name, tensor in [
                 (kind, *entry) for kind, entries in kinds for entry in entries
             ]:
-                done.add(id(tensor))
-                if not lazy(tensor) and id(tensor) not in before:
+                if not lazy(tensor) and id(tensor) not in done:
                     result[f"{number}/{plain(name)}"] = {**printer(tensor), "buffer": buffer}
+                done.add(id(tensor))
         for number, optimizer in enumerate(self.optimizers):
             for place, group in enumerate(optimizer.param_groups):
                 for index, tensor in enumerate(group["params"]):
