@@ -24,6 +24,7 @@ OWNERS = ("lightning", "accelerate", "hf-trainer", "deepspeed", "fabric")
     groups=("optimizer",),
     uses=("compile", "ddp", "dataparallel-to-ddp"),
     relieves={"device": 9, "cpu": 6},
+    torch=(1, 2),  # Module.requires_grad_
     asks=gains.usual(0.08, "a third of a pass through the model, of about four in a step"),
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:

@@ -176,6 +176,17 @@ def test_no_image_where_the_first_layer_takes_none():
     assert MODEL in done.lines and IMAGES not in done.lines
 
 
+def test_a_view_of_what_dense_layers_give_stays():
+    text = changed(
+        "x = self.b(torch.relu(self.a(x)))",
+        "x = self.b(torch.relu(self.a(self.first(x.flatten(1)).view(-1, 3, 8, 8))))",
+    ).replace(
+        "self.c =",
+        "self.first = nn.Sequential(nn.Linear(192, 192), nn.BatchNorm1d(192), nn.SiLU())\n        self.c =",
+    )
+    assert ".reshape(" not in same(text).text
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -136,6 +136,13 @@ def test_nothing_is_computed_for_it() -> None:
     assert any(not (a == b).all() for a, b in zip(before, after, strict=True))
 
 
+@pytest.mark.parametrize(("asked", "there"), [("1.1.0", False), ("1.2.0", True)])
+def test_modules_are_frozen_at_once_since_torch_1_2(asked: str, there: bool) -> None:
+    found = apply(RULE, GAN, files={"requirements.txt": f"torch=={asked}\n"})
+    assert bool(found.fixes) is there
+    assert there or "what would be written needs torch 1.2" in found.refusals
+
+
 def test_with_other_rules() -> None:
     found = apply(f"{RULE} autocast grad-scaler fused-optimizer", GAN)
     assert {OFF, ON} <= set(found.lines) and "with torch.autocast(" in found.text

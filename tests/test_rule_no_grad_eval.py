@@ -2347,3 +2347,30 @@ def test_a_loss_of_an_evaluation_that_comes_to_a_backward(after: str) -> None:
     done = apply("no-grad-eval", text)
     assert run(text)["losses"] == run(done.text)["losses"]
     assert not done.fixes
+
+
+CRITIC = """\
+generator = nn.Linear(4, 4).to(device)
+optimizer_g = torch.optim.SGD(generator.parameters(), lr=0.1)
+losses = []
+for epoch in range(2):
+    for x, y in loader:
+        real = x.to(device)
+        fake = generator(torch.randn(8, 4).to(device)).detach()
+        between = ((real + fake) / 2).requires_grad_(True)
+        slope = torch.autograd.grad(outputs=model(between).sum(), inputs=between, create_graph=True)[0]
+        loss = model(fake).mean() - model(real).mean() + (slope.norm(2, 1) - 1).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        optimizer_g.zero_grad()
+        (-model(generator(torch.randn(8, 4).to(device))).mean()).backward()
+        optimizer_g.step()
+        losses.append(loss.item())
+"""
+
+
+def test_what_a_critic_is_given_beside_a_penalty() -> None:
+    """The outputs that are differentiated have a name."""
+    done = check(HEAD + CRITIC, "torch.")
+    assert [line for line in done.lines if "no_grad" in line or "inference" in line]

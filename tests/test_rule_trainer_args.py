@@ -516,6 +516,16 @@ def test_the_trainer_of_hugging_face() -> None:
     assert len({f.message for f in done.fixes}) == 3 and "read out of memory" in done.refusals
 
 
+@pytest.mark.parametrize("half", [True, False])
+def test_tf32_beside_bf16_is_not_worth_its_lines(half: bool) -> None:
+    """What has TF32 has bfloat16."""
+    made = 'TrainingArguments(output_dir="out", optim="adamw_torch", num_train_epochs=2)'
+    call = made if half else made.replace(")", ", fp16=True)")
+    done = apply(RULE, changed(HF, (made, call)), min_gain=0.01)
+    assert ("bf16=has_bf16" in one_line(done)) is half
+    assert ("tf32=is_torch_tf32_available()" in one_line(done)) is not half
+
+
 @pytest.mark.parametrize(
     ("call", "absent", "reason"),
     [

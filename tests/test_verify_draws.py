@@ -21,7 +21,14 @@ from tests.test_verify_judge import LOSSES, MOVED, made
 from tests.verify_runs import record, run
 
 OWN = "rng = default_rng(0)"
-SIZES = {"wholes 2": 96, "numbers 60": 24, "numbers 2560": 48, "choices 20": 24, "choices 900": 4}
+SIZES = {
+    "wholes 2": 96,
+    "numbers 60": 24,
+    "numbers 2560": 48,
+    "choices 20": 24,
+    "choices 900": 4,
+    "normals 70": 24,
+}
 
 
 def sized(arm: str = "original", more: dict[str, Any] | None = None, **other: Any) -> Run:
@@ -50,6 +57,8 @@ def sized(arm: str = "original", more: dict[str, Any] | None = None, **other: An
         ({"choices 900": 1}, {}, False),  # one order for all epochs
         ({"numbers 60": 1, "wholes 2": 0, "wholes 192": 1}, {}, False),  # at once, and one for all
         ({"numbers 60": 0, "normals 60": 24}, {}, None),  # by another kind
+        ({"normals 70": 0, "numbers 70": 24}, {}, False),  # noise of another shape
+        ({"normals 70": 0, "numbers 70": 24}, {"script": ("a.py", "erfinv")}, "made otherwise"),
         ({"choices 900": 0, "choices 3600": 1}, {}, None),  # all orders at once
         ({"choices 900": 0, "numbers 900": 4}, {}, None),  # by sorting numbers
         ({"choices 900": 0, "numbers 1": 4}, {}, None),  # by a seed for each
@@ -79,6 +88,18 @@ def test_draws_of_one_size(
         assert check is not None and check.passed is None and passed in check.text
     else:
         assert (check.passed if check is not None else None) is passed
+
+
+def test_what_is_drawn_once_stands_for_nothing_in_shorter_runs() -> None:
+    """The training stops by its own numbers: data made before it are no more for that."""
+    before = {"numbers 1000000": 1, "numbers 60": 400, "numbers 9": 12}
+    after = {"numbers 1000000": 1, "numbers 1": 300, "numbers 9": 9}
+    plain = made(losses=LOSSES, drawn={"whole": before})
+    other = made("rewritten", (1.01, 0.9, 0.8), drawn={"whole": after})
+    check = draws.check(gather("unknown", [plain, plain, other]))
+    assert check is not None and "400 draws of 60 numbers less" in check.text
+    kept = made("rewritten", (1.01, 0.9, 0.8), drawn={"whole": {**after, "numbers 60": 300}})
+    assert draws.check(gather("unknown", [plain, plain, kept])) is None
 
 
 def test_draws_of_no_use_may_be_left_out() -> None:
@@ -234,6 +255,33 @@ def test_streams_of_random_numbers_that_meet_again_are_not_the_same_draws() -> N
         after = {"whole": SIZES, "sizes": {"sequence": sequence, "among": 2}}
         after = made("rewritten", calls=other, drawn=after)
         assert alike.redrawn(gather("unknown", [plain, plain, moved, after])) is redrawn
+
+
+@pytest.mark.parametrize(
+    ("places", "verdict"),
+    [((2, 2, 2, 2), Sameness.DIFFERENT), ((2, 1, 2, 2), None), ((4, 4, 4, 4), None)],
+)
+def test_other_data_after_steps_that_are_the_same(
+    places: tuple[int, ...], verdict: Sameness | None
+) -> None:
+    """What is mined once, in place of anew, comes with the second pass under every seed; what a
+    rounding has chosen comes anywhere."""
+
+    def mined(arm: str, seed: int, place: int = 9, **other: Any) -> Run:
+        calls = tuple(Call(0, 8, {"0": seed + i + (i >= place)}, i) for i in range(4))
+        losses = tuple(loss + 1e-3 * (i >= place) for i, loss in enumerate(LOSSES))
+        states = tuple(f"{seed}.{i}" for i in range(4))
+        return made(arm, losses, seed=seed, calls=calls, states=states, **other)
+
+    runs = [mined("original", seed) for seed in (0, 0, 1, 2, 3)]
+    runs += [mined("rewritten", seed, place) for seed, place in enumerate(places)]
+    found = judge("unknown", [*runs, mined("original", 0, detail=MOVED)])
+    said = [c for c in found.checks if c.name == "data"]
+    if places[0] == 4:
+        assert not said
+    else:
+        assert said[0].passed is (None if verdict is None else False)
+        assert "not a bit differs in 2 steps" in said[0].text
 
 
 def test_real_and_fake_in_one_call_are_the_same_data() -> None:

@@ -649,6 +649,9 @@ def row_of(name: str) -> table.Row:
     return next(row for row in table.STRUCTURE if row.name == name)
 
 
+SAYING = {"Check": 0, "unclear": 0, "_of_loaders": 1}  # the place of the name
+
+
 def names_of_checks() -> Iterator[str]:
     """What the modules of judging call their checks: the first argument of ``Check`` and
     ``unclear``, as a text, a constant of the module, or a variable that has one."""
@@ -664,8 +667,9 @@ def names_of_checks() -> Iterator[str]:
                 if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "name":
                     known["name"] = node.value
             for node in ast.walk(function):
-                if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Check", "unclear"):
-                    said = known.get(ast.unparse(node.args[0]), node.args[0])
+                place = isinstance(node, ast.Call) and SAYING.get(ast.unparse(node.func))
+                if isinstance(node, ast.Call) and place is not None and place is not False:
+                    said = known.get(ast.unparse(node.args[place]), node.args[place])
                     for one in (said.body, said.orelse) if isinstance(said, ast.IfExp) else (said,):
                         if isinstance(one, ast.Constant):
                             yield one.value
@@ -785,7 +789,7 @@ def test_counters() -> None:
 
 
 def test_training_mode_is_that_of_calls_with_and_without_gradients() -> None:
-    def modes(training: float, evaluating: float | None, *shares: float) -> Run:
+    def modes(training: float | None, evaluating: float | None, *shares: float) -> Run:
         return run(
             record(
                 [
@@ -809,6 +813,9 @@ def test_training_mode_is_that_of_calls_with_and_without_gradients() -> None:
         "evaluated with gradients"
     )
     assert check(tensors.training_mode(two(a, modes(0.0, 0.0, 0.0)))).passed is False
+    alone = modes(None, 0.0, 0.0)  # parts of the model are called to train, which are not seen
+    assert tensors.training_mode(two(a, alone)) is None
+    assert check(tensors.training_mode(two(a, modes(None, 1.0, 1.0, 0.5)))).passed is False
     assert check(tensors.training_mode(two(a, modes(1.0, 1.0, 1.0), "recipe"))).passed is False
 
 

@@ -947,22 +947,28 @@ def test_a_tensor_made_beside_many_waits_that_stay(reads: int, worth: bool) -> N
 
 
 @pytest.mark.parametrize(
-    ("head", "data", "worth"),
+    ("head", "data", "epochs", "worth"),
     [
-        ("", 'Rows("train")', True),
-        ("torch.manual_seed(0)\n", 'Rows("train")', False),
-        ("from lib import set_seed\nset_seed(0)\n", 'Rows("train")', False),
+        ("", 'Rows("train")', 300, True),
+        ("", 'Rows("train")', 100, False),
+        ("torch.manual_seed(0)\n", 'Rows("train")', 300, False),
+        ("from lib import set_seed\nset_seed(0)\n", 'Rows("train")', 300, False),
         (
             "torch.manual_seed(0)\n",
             'torchvision.datasets.CIFAR10(".", transform=lambda x: x)',
+            100,
             True,
         ),
     ],
 )
-def test_workers_that_stay_where_the_seed_was_set(head: str, data: str, worth: bool) -> None:
-    """Half a second an epoch is worth other numbers where epochs are known to be short."""
+def test_workers_that_stay_where_the_seed_was_set(
+    head: str, data: str, epochs: int, worth: bool
+) -> None:
+    """Half a second an epoch is worth other numbers where epochs are known to be short, and its
+    line where there are so many that they will be short.
+    """
     text = MODES.replace("{call}", "train()").replace("from lib import Rows", ROWS_OF)
-    text = text.replace('Rows("train")', data)
+    text = text.replace('Rows("train")', data).replace("range(9)", f"range({epochs})")
     found = apply("persistent-workers", "import torch, torchvision\n" + head + text, min_gain=0.01)
     assert any("persistent_workers=True" in line for line in found.lines) is worth
 

@@ -280,3 +280,15 @@ def test_arrays_of_an_evaluation_are_read_as_they_were() -> None:
     assert not done.fixes and len(whole.fixes) == 1
     trained = apply("num-workers", ARRAYS.replace(", num_workers=8", ""), min_gain=0.01)
     assert len(trained.fixes) == 1 and trained.text.count("num_workers=") == 1
+
+
+def test_batches_of_an_evaluation_alone_are_collated_as_they_were() -> None:
+    rows = "TensorDataset(torch.randn(64, 8))"
+    text = ARRAYS.replace('Arrays("test.h5")', rows).replace(
+        "DataLoader, Dataset", "DataLoader, Dataset, TensorDataset"
+    )
+    text = text.replace("batch_size=1", "batch_size=4").replace("for x in test", "for (x,) in test")
+    assert not apply("batched-dataset", text, min_gain=0.01).fixes
+    both = text.replace('Arrays("train.h5")', rows).replace("for x in train", "for (x,) in train")
+    assert len(apply("batched-dataset", both, min_gain=0.01).fixes) == 2
+    assert len(apply("batched-dataset", text).fixes) == 1

@@ -15,7 +15,7 @@ from statistics import fmean, median, pstdev, stdev
 
 __all__ = [
     "Difference", "difference", "distance", "fmean", "gap", "hodges_lehmann", "median",
-    "pstdev", "rounded_alike", "spread", "stdev", "t_quantile"
+    "pstdev", "rounded_alike", "spread", "stdev", "t_quantile", "times"
 ]  # fmt: skip
 
 
@@ -193,3 +193,12 @@ def difference(before: Sequence[float], after: Sequence[float]) -> Difference:
         return Difference(value, math.sqrt(both / n), n - 1, True)
     total = one + two
     return Difference(value, math.sqrt(total / n), total**2 / ((one**2 + two**2) / (n - 1)), False)
+
+
+def times(before: Sequence[float], after: Sequence[float], least: float, risk: float) -> str:
+    """How many times as large ``after`` is in the mean, both being logarithms; nothing where that
+    is no more than ``least``, or than chance makes it at this risk."""
+    found = difference(before, after)
+    if abs(found.value) <= max(least, found.half(1 - risk / 2)):
+        return ""
+    return f"{math.exp(found.value):.3g} times the original's, in the mean over {len(before)} seeds"

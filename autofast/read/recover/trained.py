@@ -8,7 +8,7 @@ from autofast.flow.callgraph import CallGraph
 from autofast.model.events import CallFrame, Occurrence, Site, Stack
 from autofast.model.script import Script
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Ext, Reason, Ref, Tensor, Unknown, Values
+from autofast.model.values import NOTHING, Ext, Reason, Ref, Tensor, Unknown, Values
 from autofast.read.recover.eval_mode import switching_functions
 
 BACKWARDS = tuple(
@@ -62,9 +62,9 @@ class Training:
 def _differentiated(occurrence: Occurrence) -> Values:
     if isinstance(occurrence.this, Tensor):
         return frozenset({occurrence.this})
-    if occurrence.args is not None and occurrence.args.positional:
-        return occurrence.args.positional[0].values
-    return frozenset()
+    if (args := occurrence.args) is None:
+        return NOTHING
+    return args.get(0, "outputs") | args.get(0, "tensors") | args.get(0, "loss")
 
 
 def _handed_out(kind: str, occurrence: Occurrence) -> Values:

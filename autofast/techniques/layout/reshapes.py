@@ -221,7 +221,9 @@ def _is_the_same(script: Script, one: ast.expr, other: ast.expr) -> bool:
 EACH = frozenset(  # number by number: what they give lies in memory as what they are given
     f"torch.{of}{name}" for of in ("", "nn.functional.") for name in ("sigmoid", "relu", "tanh")
 )
-LAYERS = frozenset(f"torch.nn.{name}" for name in ("Sigmoid", "Tanh", "ReLU", "LeakyReLU"))
+LAYERS = frozenset(
+    f"torch.nn.{name}" for name in "Sigmoid Tanh ReLU LeakyReLU GELU SiLU ELU Dropout".split()
+)
 DEEP = 6  # steps from a mask back to what it was made of
 PRODUCTS = frozenset({"torch.matmul", "torch.mm", "torch.bmm", "torch.addmm"})
 
@@ -236,7 +238,7 @@ def _is_contiguous(script: Script, call: ast.Call, around: tuple[ast.expr, ...])
     found = script.values(call.func)
     if call.args and found and all(is_named(t, Ref, EACH) for t in found):
         return _lies_in_order(script, call.args[0], around)
-    if found and all(_is_pooled(t, call, script) or _gives_one_channel(t) for t in found):
+    if found and all(_is_pooled(t, call, script) or _gives_in_order(t) for t in found):
         return True
     return _comes_in_order(script, call, around)
 
@@ -278,18 +280,20 @@ def _may_be_tensor(found: Values) -> bool:
     return any_of(found, Tensor, Unknown)
 
 
-def _gives_one_channel(callee: Thing) -> bool:
-    """A convolution into one channel, or layers that end in one: rows and columns lie in the same
-    order in both layouts.
+def _gives_in_order(callee: Thing) -> bool:
+    """A convolution into one channel, whose rows and columns lie in the same order in both layouts,
+    what gives no image, or layers that end in such.
     """
     match callee:
+        case Ext(name="torch.nn.Linear" | "torch.nn.Embedding" | "torch.nn.BatchNorm1d"):
+            return True
         case Ext(name="torch.nn.Conv2d" | "torch.nn.ConvTranspose2d", args=args):
             return const(args.get(1, "out_channels")) in (1,)
         case Ext(name="torch.nn.Sequential", args=args) if args.loose is None and not args.open:
             layers = [g.values for g in args.positional]
             while layers and all(is_named(t, Ext, LAYERS) for t in layers[-1]):
                 layers.pop()
-            return bool(layers) and bool(layers[-1]) and all(map(_gives_one_channel, layers[-1]))
+            return bool(layers) and bool(layers[-1]) and all(map(_gives_in_order, layers[-1]))
     return False
 
 
@@ -298,4 +302,4 @@ def _is_pooled(callee: Thing, call: ast.Call, script: Script) -> bool:
         return const(callee.args.get(0, "output_size")) in (1, (1, 1))
     if is_named(callee, Ref, "torch.nn.functional.adaptive_avg_pool2d") and len(call.args) > 1:
         return const(script.values(call.args[1])) in (1, (1, 1))
-    return is_named(callee, Ext, ("torch.nn.Linear", "torch.nn.Embedding"))
+    return False

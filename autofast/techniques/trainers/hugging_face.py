@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from autofast.edit.edits import Edit, Import
+from autofast.facts.cost.gains.asking import Findings
 from autofast.facts.optimizers import SINCE, sparse
 from autofast.facts.precision.fp32 import decided as tf32_decided
 from autofast.facts.precision.fp32 import needs_digits
@@ -19,7 +20,7 @@ from autofast.model.script import Loader, Script, Trainer
 from autofast.model.source import statement_of
 from autofast.model.values import Cls, Const, Ext, Inst, Thing, const
 from autofast.read.requirements import rules_out
-from autofast.rule import Effect, Finding, Options
+from autofast.rule import Effect, Finding, Gain, Options, Question
 from autofast.techniques.trainers.half import AMPERE, against_half, forwards, has_bf16, methods
 from autofast.techniques.trainers.spots import Spot, changed, flag, replaced, spot_of, takes
 from autofast.write.spelling import chooses_devices_late
@@ -158,6 +159,17 @@ def _against_bf16(script: Script, group: Group) -> str:
 
 
 # --------------------------------------------------------------------------------------------- TF32
+def _beside(spot: Spot) -> Question:
+    """Nothing where bfloat16 is asked for, or is written: what has TF32 has that."""
+
+    def ask(script: Script, options: Options, finding: Finding, beside: Findings) -> Gain | None:
+        written = any(f.edits and f.node is finding.node and f.message == FP32 for f in beside)
+        half = written or spot.says("bf16", False)
+        return Gain(0.0, "products are computed in bfloat16 where there is TF32") if half else None
+
+    return ask
+
+
 def _tf32(script: Script, group: Group) -> Iterator[Finding]:
     spot = group.spot
     if group.options.target == "cpu" or group.on_cpu or spot.says("tf32") or tf32_decided(script):
@@ -174,7 +186,8 @@ def _tf32(script: Script, group: Group) -> Iterator[Finding]:
         )
     else:
         more = (Import(spot.source, "from transformers.utils import is_torch_tf32_available"),)
-        yield _added(spot, "tf32", "is_torch_tf32_available()", "bool", DIGITS, more)
+        found = _added(spot, "tf32", "is_torch_tf32_available()", "bool", DIGITS, more)
+        yield replace(found, asks=_beside(spot))
 
 
 # ------------------------------------------------------------------------------------ the optimizer

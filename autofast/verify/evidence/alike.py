@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
 from autofast.verify.estimates import gap
+from autofast.verify.evidence import course
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.record import Call, Record, Run
 
@@ -131,11 +132,23 @@ def other_data(ev: Evidence) -> int | None:
 def redrawn(ev: Evidence) -> bool:
     """The same random numbers to the end, in the main process alone, and yet the models are given
     other data."""
-    workers = any(p.workers for run in (ev.a, ev.b) for r in run.records for p in r.passes)
     # Streams of which some are used by chance may meet again.
     counted = [{**run.record.drawn, "sizes": _sequence(run)} for run in (ev.a, ev.b)]
     alike = drawn_alike(ev.a, ev.b) and counted[0] == counted[1]
-    return alike and not workers and not throughout(ev)
+    return alike and not _workers(ev) and not throughout(ev)
+
+
+def given_otherwise(ev: Evidence) -> list[int]:
+    """By seed, how many steps are the same to the bit, where the next one, from the same random
+    numbers, is given other data."""
+    place = other_data(ev)
+    first = [course.together(a.record, b.record) for a, b in ev.pairs]
+    same = place and place in first[:1] and drawn_alike(ev.a, ev.b, place + 1)
+    return first if same and not _workers(ev) else []
+
+
+def _workers(ev: Evidence) -> bool:
+    return any(p.workers for run in (ev.a, ev.b) for r in run.records for p in r.passes)
 
 
 def _sequence(run: Run) -> object:
@@ -149,9 +162,10 @@ def drawn_among(ev: Evidence) -> bool:
     return now in known or len(set(known)) > 1
 
 
-def drawn_alike(a: Run, b: Run) -> bool:
-    """The same random numbers to the end."""
-    states = [(x.random, y.random) for x, y in zip(a.record.steps, b.record.steps, strict=False)]
+def drawn_alike(a: Run, b: Run, until: int | None = None) -> bool:
+    """The same random numbers to the end, or over so many steps."""
+    both = zip(a.record.steps[:until], b.record.steps, strict=False)
+    states = [(x.random, y.random) for x, y in both]
     return bool(states) and all(same_draws(x, y) for x, y in states)
 
 

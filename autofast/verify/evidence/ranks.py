@@ -45,6 +45,7 @@ def _record(ranks: Sequence[Record]) -> Record:
         calls=(),  # a rank's model is given a part of each batch
         evaluations=(),
         drawn={},
+        rows={},
         checkpoints=_checkpoints(ranks),
         wrote_outside=tuple(sorted({path for rank in ranks for path in rank.wrote_outside})),
         notes=tuple(dict.fromkeys(note for rank in ranks for note in rank.notes)),

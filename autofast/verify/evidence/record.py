@@ -308,6 +308,8 @@ class Record:
             "whole" how often numbers (and orders, or choices among many) were drawn, by how many at
             a time, "idle": without gradients; under "sizes" digests of the "sequence" of the first
             of these calls and of what they drew "among".
+        rows: by the length of data, of which rows are taken in training: how many, and numbers of
+            their order (probe/rows.py).
         scalars: what TensorBoard was given: name, step (None: none was given), value. All of these
             only with ``Detail.state``.
         watched: what probe/watch.py gives, as lists and numbers; only with ``Detail.facts``.
@@ -358,6 +360,7 @@ class Record:
     resumed: Resumed | None = None
     evaluations: tuple[Evaluation, ...] = ()
     drawn: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    rows: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     averages: tuple[Followed, ...] = ()
     unseen: tuple[str, ...] = ()
 
@@ -413,6 +416,8 @@ class Run:
         changed: further files that differ from the original's, by path: text before, after.
         pressure: share of time in which processes waited for a CPU (Linux: /proc/pressure/cpu, in
             per cent), None where unknown."""
+
+    __hash__ = object.__hash__  # a key of caches, by itself
 
     arm: str
     seed: int

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
-from autofast.verify.estimates import gap
+from autofast.verify.estimates import gap, median
 from autofast.verify.evidence import alike
 from autofast.verify.evidence.gathered import Evidence, gather
 from autofast.verify.evidence.record import Evaluation, Run
@@ -33,6 +33,7 @@ Lost = tuple[tuple[str, str], float, float, float]
 OFTEN = 6  # draws of one size
 # What draws unseen: generators of a script's own, and code that no longer runs as Python.
 UNSEEN = "default_rng RandomState random.Random( CUDAGraph cuda.graph jit. vmap compile(".split()
+SHAPED = "erfinv ndtri icdf ppf cos(".split()  # what makes normal numbers of even ones
 
 
 def check(ev: Evidence) -> Check | None:
@@ -87,8 +88,10 @@ def _sizes(ev: Evidence) -> Check | None:
 def _said(ev: Evidence, text: str, means: str) -> Check:
     files = [pair for path, pair in ev.b.changed.items() if path != ev.b.script[0]]
     texts = [r.script[1] + "".join(f[k] for f in files) for k, r in enumerate((ev.a, ev.b))]
-    if any(texts[1].count(word) > texts[0].count(word) for word in UNSEEN):
-        return unclear(NAME, f"{text}, unless in a generator of its own, or a graph")
+    if any(texts[1].count(word) > texts[0].count(word) for word in (*UNSEEN, *SHAPED)):
+        return unclear(
+            NAME, f"{text}, unless made otherwise, in a generator of its own, or a graph"
+        )
     return Check(NAME, False, f"{text}: {means}")
 
 
@@ -103,12 +106,13 @@ def _comparable(a: Run, b: Run) -> bool:
 
 def _in_training(a: Run, b: Run) -> tuple[Drawn, Drawn]:
     """How often that much is drawn with gradients; in the other script also without them, where the
-    original does not; and in as many steps."""
+    original does not; and in as many steps, as far as it is not drawn once for all of them."""
     longer = len(a.record.steps) / max(1, len(b.record.steps))
     one, two = (run.record.drawn["whole"] for run in (a, b))
     idle = [run.record.drawn.get("idle", {}) for run in (a, b)]
     beside = {k: max(0.0, n * longer - idle[0].get(k, 0)) for k, n in idle[1].items()}
-    return one, {k: two.get(k, 0) * longer + beside.get(k, 0) for k in {**two, **beside}}
+    ends = {k: (n, n * longer, one.get(k, 0)) for k, n in two.items()}
+    return one, {k: median(ends.get(k, (0,))) + beside.get(k, 0) for k in {**two, **beside}}
 
 
 def _numbers(run: Run) -> tuple[int, int]:
@@ -139,7 +143,8 @@ def _lost(one: Drawn, two: Drawn, steady: set[str], base: int) -> Lost | None:
             more += now - times
     for size, kind in sorted(lost, reverse=True):
         # Numbers of another kind stand for it as far as they stand for none of their own.
-        place = gained[kind] + (gained - total - Counter({kind: gained[kind]})).total()
+        others = gained - total - Counter({kind: gained[kind]})
+        place = gained[kind] + others.total() - (kind == "normals") * others["numbers"]
         as_often = kind == "choices" and 2 * more >= lost[size, kind]
         if 4 * place < total[kind] and not as_often:
             of = f"{'about ' * (base > 1)}{size}"

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import product
 
 from autofast.verify.estimates import fmean, spread
 from autofast.verify.evidence import alike
@@ -33,6 +34,7 @@ LOOKS = (
     "how evenly values lie over the samples",
     "how evenly values lie within a sample",
 )
+ODD = "it holds what is no number; in the original it does not"
 
 
 def _series(run: Run, key: Key) -> list[float]:
@@ -113,10 +115,9 @@ def _period_of(cut: Sequence[Sequence[list[float]]], length: int) -> str:
         if min(one, two) >= 0.5 and max(one, two) > limit:
             one, two = _repeat_beside_places(cut, lag)
             limit = 0.75  # what is usual comes from the same series, and takes its share
-        if two > limit and one < 0.5:
-            return f"the same comes again every {lag} calls (correlation {two:.2f}, {one:.2f} in the original): an order lost or drawn once"
-        if one > limit and two < 0.5:
-            return f"in the original the same comes again every {lag} calls (correlation {one:.2f}, now {two:.2f})"
+        if max(one, two) > limit and min(one, two) < 0.5:
+            text = f"the same comes again every {lag} calls (correlation {two:.2f}, {one:.2f} in the original)"
+            return f"{text}: an order lost or drawn once" if two > one else text
     return ""
 
 
@@ -193,24 +194,12 @@ def _level(before: Sequence[list[float]], after: Sequence[list[float]]) -> str:
     return ""
 
 
-def _looks(ev: Evidence, key: Key) -> str:
-    """What sums do not tell: a scale or a mask that is drawn for the whole batch, or strata."""
-    for place, words in enumerate(LOOKS):
-        before, after = _cut([[_look(pair[k], key, place) for pair in ev.pairs] for k in (0, 1)])
-        if not min(map(len, (*before, *after))):
-            continue
-        if len(set(before[0])) < 2 or not all(math.isfinite(x) for s in (*before, *after) for x in s):  # fmt: skip
-            continue
-        for test in (_scatter, _level):
-            text = test(before, after)
-            if text:
-                return f"{words}: {text}"
-    return ""
+def _look(place: int) -> Callable[[Run, Key], list[float]]:
+    def of(run: Run, key: Key) -> list[float]:
+        known = (c.looks.get(key[1], ()) for c in run.record.calls if c.model == key[0])
+        return [looks[place] for looks in known if len(looks) > place]
 
-
-def _look(run: Run, key: Key, place: int) -> list[float]:
-    calls = [c for c in run.record.calls if c.model == key[0] and len(c.looks.get(key[1], ())) > place]  # fmt: skip
-    return [c.looks[key[1]][place] for c in calls[:MOST]]
+    return of
 
 
 def _as_often(ev: Evidence, key: Key) -> bool:
@@ -234,31 +223,35 @@ def _cut(some: list[list[list[float]]]) -> list[list[list[float]]]:
     return some if one == two else [[s[: min(one | two)] for s in arm] for arm in some]
 
 
+VIEWS = (  # a look tells what sums do not: a scale or a mask drawn for the whole batch, or strata
+    ("", _all, (_seeds, _period, _again, _scatter, _level)),
+    *((f"{words}: ", _look(place), (_scatter, _level)) for place, words in enumerate(LOOKS)),
+)
+
+
 def given(ev: Evidence) -> Check | None:
     name = "what the models are given"
     if alike.other_data(ev) == 0 and all(c.passed for c in rounding.judge(ev)):
         # What is cut off, or filled up, from the first step on has no part in anything.
         return Check(name, True, "other values, and only rounding parts the two")
     looked = 0
-    for key in _keys(ev):
-        before, after = _cut([[_series(pair[k], key) for pair in ev.pairs] for k in (0, 1)])
+    for key, (words, of, tests) in product(_keys(ev), VIEWS):
+        before, after = _cut([[of(pair[k], key)[:MOST] for pair in ev.pairs] for k in (0, 1)])
         if not all(map(len, (*before, *after))) or len(set(before[0])) < 2 or not _as_often(ev, key):  # fmt: skip
             continue
-        if not all(math.isfinite(x) for s in before for x in s):
+        if not _finite(before):
             continue
-        looked += 1
-        if not all(math.isfinite(x) for s in after for x in s):
-            text = "it holds what is no number; in the original it does not"
-            return Check(name, False, f"input {key[1]} of model {key[0]}: {text}")
-        for test in (_seeds, _period, _again, _scatter, _level):
-            text = test(before, after)
-            if text:
-                return Check(name, False, f"input {key[1]} of model {key[0]}: {text}")
-        text = _looks(ev, key)
+        looked += not words
+        found = (test(before, after) for test in tests)
+        text = next(filter(None, found), "") if _finite(after) else ODD
         if text:
-            return Check(name, False, f"input {key[1]} of model {key[0]}: {text}")
+            return Check(name, False, f"input {key[1]} of model {key[0]}: {words}{text}")
     text = f"{looked} inputs in the order and scatter of the original"
     return Check(name, True, text) if looked else None
+
+
+def _finite(some: Sequence[Sequence[float]]) -> bool:
+    return all(math.isfinite(x) for s in some for x in s)
 
 
 def called(ev: Evidence) -> Check | None:

@@ -254,7 +254,11 @@ def _numeric(ev: Evidence) -> tuple[list[Check], int]:
                 return checks, more
         checks = close
         over, more = _over_seeds(ev)
-        if alike.redrawn(ev) and not all(c.passed for c in close):
+        if first := alike.given_otherwise(ev):
+            text = f"not a bit differs in {first[0]} steps; in the next the same is drawn, and the models are given other data"
+            late = Check("data", False, f"{text}, under every seed")
+            over.append(late if len(set(first)) == 1 else unclear("data", text))
+        elif alike.redrawn(ev) and not all(c.passed for c in close):
             text = "the same random numbers were drawn, and other data made of them: "
             among = "in the first steps orders, choices or whole numbers were drawn among others (rows, kinds) than in the original"
             asked = "no rewrite needs that, and seeds do not tell; used in the original's order they would compare"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise, product
 
 from autofast.report.style import count
@@ -250,32 +250,7 @@ def level(ev: Evidence) -> Check | None:
     Limits are those of a single further value (Student's t at 1 - 1e-7, and 6 standard deviations
     at least), from all passes and seeds.
     """
-    name = "mean value of the samples"
-    a_runs, b_runs = course.arms(ev)
-    looked = 0
-    for view in _views(*a_runs, *b_runs):
-        rows = [
-            [(k, total / n) for run in runs for k, total, _, n in _totals(run, view) if n]
-            for runs in (a_runs, b_runs)
-        ]
-        for loader in sorted({k for k, _ in rows[0]}):
-            before, after = ([mean for k, mean in some if k == loader] for some in rows)
-            if len(before) < 4 or not after or not all(map(math.isfinite, before)):
-                continue
-            mean, wide = fmean(before), spread(before)
-            if wide <= CLOSE * max(map(abs, before), default=0.0):
-                continue  # deterministic: ``content`` tells
-            looked += 1
-            often = max(6.0, t_quantile(1 - 1e-7, len(before) - 1))
-            limit = often * wide * math.sqrt(1 + 1 / len(before))
-            worst = max(after, key=lambda one: gap(one, mean))
-            if gap(worst, mean) > max(limit, 1e-3 * abs(mean)):
-                text = f"{worst:.6g} in one of {len(after)} passes, {mean:.6g} ± {wide:.2g} in {len(before)} of the original"
-                return Check(
-                    name, None if ev.effect == "recipe" else False, text + _named_view(view)
-                )
-    text = f"{looked} within the scatter of the original's passes"
-    return Check(name, True, text) if looked else None
+    return _of_loaders(ev, "mean value of the samples", _levels, _jumps)
 
 
 def scatter(ev: Evidence) -> Check | None:
@@ -287,32 +262,57 @@ def scatter(ev: Evidence) -> Check | None:
     318-335), and 6 of those are allowed, and a factor of 1.5. Batches of one pass share its
     samples, which makes both estimates better than that, not worse.
     """
-    name = "scatter of the batches"
-    a_runs, b_runs = course.arms(ev)
+    return _of_loaders(ev, "scatter of the batches", _means, _scatters)
+
+
+def _of_loaders(
+    ev: Evidence,
+    name: str,
+    of: Callable[[Run, View, int], list[float]],
+    test: Callable[[list[float], list[float]], str | None],
+) -> Check | None:
+    """Of each tensor, and of each loader for training; what is the same in all runs, ``content``
+    tells. ``test``: what is wrong, None where too little is known."""
+    arms = course.arms(ev)
+    runs = [run for some in arms for run in some]
+    trained = {p.loader for run in arms[0] for r in run.records for p in r.passes if p.training}
     looked = 0
-    for view in _views(*a_runs, *b_runs):
-        trained = {p.loader for run in a_runs for r in run.records for p in r.passes if p.training}
-        for loader in sorted(trained):
-            one, two = (
-                [x for run in runs for x in _means(run, view, loader)] for runs in (a_runs, b_runs)
-            )
-            if (
-                min(len(one), len(two)) < 20
-                or not all(map(math.isfinite, one))
-                or spread(one) <= CLOSE * max(map(abs, one))
-                or len(set(one)) < 10
-            ):
-                continue
-            looked += 1
-            if not all(map(math.isfinite, two)):
-                text = "means over batches are not all numbers, as they are in the original"
-                return Check(name, False, text + _named_view(view))
-            ratio = 2 * math.log(spread(two) / spread(one)) if spread(two) else -math.inf
-            error = math.sqrt((_kurtosis(one) - 1) / len(one) + (_kurtosis(two) - 1) / len(two))
-            if abs(ratio) > max(6 * error, math.log(1.5)):
-                text = f"means over batches scatter by {spread(two):.3g}, by {spread(one):.3g} in the original"
-                return Check(name, False, text + _named_view(view))
+    for view, loader in product(_views(*runs), sorted(trained)):
+        one, two = ([x for run in some for x in of(run, view, loader)] for some in arms)
+        if len(one) < 4 or not two or not all(map(math.isfinite, one)):
+            continue
+        text = test(one, two) if spread(one) > CLOSE * max(map(abs, one)) else None
+        if text:
+            wrong = None if ev.effect == "recipe" else False
+            return Check(name, wrong, text + _named_view(view))
+        looked += text is not None
     return Check(name, True, f"as in the original, in {looked} items") if looked else None
+
+
+def _levels(run: Run, view: View, loader: int) -> list[float]:
+    return [total / n for k, total, _, n in _totals(run, view) if n and k == loader]
+
+
+def _jumps(before: list[float], after: list[float]) -> str:
+    mean, wide = fmean(before), spread(before)
+    often = max(6.0, t_quantile(1 - 1e-7, len(before) - 1))
+    limit = often * wide * math.sqrt(1 + 1 / len(before))
+    worst = max(after, key=lambda one: gap(one, mean))
+    if gap(worst, mean) <= max(limit, 1e-3 * abs(mean)):
+        return ""
+    return f"{worst:.6g} in one of {len(after)} passes, {mean:.6g} ± {wide:.2g} in {len(before)} of the original"
+
+
+def _scatters(one: list[float], two: list[float]) -> str | None:
+    if min(len(one), len(two)) < 20 or len(set(one)) < 10:
+        return None
+    if not all(map(math.isfinite, two)):
+        return "means over batches are not all numbers, as they are in the original"
+    ratio = 2 * math.log(spread(two) / spread(one)) if spread(two) else -math.inf
+    error = math.sqrt((_kurtosis(one) - 1) / len(one) + (_kurtosis(two) - 1) / len(two))
+    if abs(ratio) <= max(6 * error, math.log(1.5)):
+        return ""
+    return f"means over batches scatter by {spread(two):.3g}, by {spread(one):.3g} in the original"
 
 
 def _means(run: Run, view: View, loader: int) -> list[float]:

@@ -27,7 +27,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from autofast.report.style import count
-from autofast.verify.estimates import Difference, difference, fmean, median, spread
+from autofast.verify.estimates import Difference, difference, fmean, median, spread, times
 from autofast.verify.evidence import alike
 from autofast.verify.evidence.alike import low
 from autofast.verify.evidence.gathered import Evidence, curve, norms, taken
@@ -43,7 +43,11 @@ LEAST = 4  # pairs of seeds before anything is judged
 WINDOWS = 10
 LEVEL = math.log(1.05)
 PART_LEVEL = math.log(1.1)  # of a group of parameters
-PARTS = {"grad_norms": "gradients", "update_norms": "updates", "state_norms": "movements"}
+PARTS = {
+    "grad_norms": "gradients of parameters",
+    "update_norms": "updates of parameters",
+    "state_norms": "movements of buffers",
+}
 NOTHING = 1e-5  # of the largest group's gradient: about what float32 leaves of a sum that is 0
 NOTHING_LOW = 2.0**-7  # about what 16 bits leave of it
 CAP = 0.05  # of the loss's drop over the run: no margin is larger
@@ -255,11 +259,8 @@ def level(ev: Evidence, name: str) -> Check | None:
     before, after = _columns(ev, lambda run: _level(run, name))
     if ev.effect == "recipe" or len(before) < LEAST:
         return None
-    found = difference(before, after)
-    text = f"{math.exp(found.value):.3g} times the original's, in the mean over {len(before)} seeds"
-    return Check(
-        f"{NORMS[name]} over seeds", abs(found.value) <= max(LEVEL, found.half(0.9995)), text
-    )
+    text = times(before, after, LEVEL, 1e-3)
+    return Check(f"{NORMS[name]} over seeds", not text, text or "as in the original")
 
 
 def _part_levels(run: Run, name: str) -> list[float]:
@@ -301,12 +302,10 @@ def parts(ev: Evidence) -> Check | None:
         for place in range(sizes.pop()):
             if what != "state_norms" and place in rounding:
                 continue
-            found = difference([a[place] for a, _ in both], [b[place] for _, b in both])
             looked += 1
-            if abs(found.value) > max(PART_LEVEL, found.half(0.99995)):
-                often = f"{math.exp(found.value):.3g} times the original's, in the mean over {len(both)} seeds"
-                text = f"{words} of group {place + 1} of the {'buffers' if what == 'state_norms' else 'parameters'} are {often}"
-                return Check(name, False, text)
+            one, two = ([pair[k][place] for pair in both] for k in (0, 1))
+            if often := times(one, two, PART_LEVEL, 1e-4):
+                return Check(name, False, f"{words}, group {place + 1}: {often}")
     return Check(name, True, f"{looked} groups of parameters") if looked > 2 else None
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from autofast.verify.estimates import difference
+from autofast.verify.estimates import times
 from autofast.verify.evidence import course
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.numbered import plain
@@ -51,10 +51,9 @@ def _off(one: Sequence[float], two: Sequence[float], tensors: int) -> str:
         return "is zero, and not in the original"
     if min(*one, *two) <= 0:
         return ""
-    found = difference([math.log(x) for x in one], [math.log(x) for x in two])
-    if abs(found.value) <= max(PART_LEVEL, found.half(1 - RISK / (2 * tensors))):
-        return ""
-    return f"has a norm {math.exp(found.value):.3g} times the original's, in the mean over {len(one)} seeds"
+    logs = [[math.log(x) for x in some] for some in (one, two)]
+    text = times(logs[0], logs[1], PART_LEVEL, RISK / tensors)
+    return text and f"has a norm {text}"
 
 
 def _check(ev: Evidence, at_end: bool) -> Check | None:

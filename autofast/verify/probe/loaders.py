@@ -157,6 +157,7 @@ class Loaders:
         self.given_bytes: set[int] = set()
         self.changed, self.looked = False, 0
         self.projections: dict[int, Any] = {}
+        self.rows: Any = None  # rows.Rows
         self.kept = 0
         base: Any = dataloader._BaseDataLoaderIter
         self.wrap_iter(dataloader.DataLoader)
@@ -200,6 +201,8 @@ class Loaders:
             sizes = iterator.__dict__.get(SIZES)
             drawn = sizes.popleft() if sizes else None
             self.event("n", start, number, first_size(batch) if drawn is None else len(drawn))
+            if drawn and self.rows is not None:
+                self.rows.took(iterator._dataset, drawn)
             if sums:
                 self.settle()
                 whole, single = checksums(batch, probe)

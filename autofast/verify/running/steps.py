@@ -44,7 +44,7 @@ from autofast.verify.running.events import Iteration, Span, evaluations, nested,
 VERSION = 1
 AS_WRITTEN = (
     "version rank world_size exit_code optimizers syncs peak_memory peak_memory_children wrote_outside environment settings "
-    "trainable_unused error traceback notes drawn modules precision written dropouts masks mask_rates idle_masks scalars unseen"
+    "trainable_unused error traceback notes drawn modules precision written dropouts masks mask_rates idle_masks scalars rows unseen"
 ).split()  # fields of Record
 FED = 32  # added to the number of a loader where its items are those that a model was given
 PHASE_WORDS = "backward optimizer optimizer optimizer forward transfer communication".split()

@@ -50,6 +50,7 @@ ARRAYS = ("", "from_numpy", "as_tensor")
 TO_DEVICE: set[Question] = set()  # of fixes that put all data of a loader on the device
 DRAWS = tuple(f"torch.{name}" for name, draws in FACTORIES.items() if draws)
 FEW_WAITS = 4  # in a step, beside which one more or less counts
+MANY_EPOCHS = 200  # of which each is taken to be short
 FEW = 4  # batches of a pass over a loader, for which no worker is started
 
 
@@ -65,10 +66,8 @@ def together(share: float, reason: str, copied: bool = False) -> Question:
             return Gain(NOISE, "rows of numbers of words, collated beside steps of a transformer")
         waiting = measured.waiting(script, loaders)
         if waiting is None:
-            if (
-                copied
-                and loaders
-                and not any(trains(script, f) for f in of_its_rule(finding, beside) if f.edits)
+            if loaders and not any(
+                trains(script, f) for f in of_its_rule(finding, beside) if f.edits
             ):
                 return Gain(NOISE, "new code for the batches of an evaluation alone")
             return estimate(script, options, finding, beside)
@@ -335,10 +334,11 @@ def keeping(script: Script, options: Options, finding: Finding, beside: Findings
     cost, step = script.analysis(Cost), script.analysis(Cost).estimate(options.target)
     epoch = (cost.steps or 0) * (machine.USUAL if isinstance(step, str) else step.seconds)
     files = any("file" in d.reads for x in mine for d in x.datasets)
-    if not files and seed is None or 0 < epoch < machine.START / found.share:
+    many = (cost.epochs or 0) >= MANY_EPOCHS
+    if many and not files and seed is None or 0 < epoch < machine.START / found.share:
         return found
     if seed is None:
-        return Gain(0.005, "half a second an epoch, which reads files and may be long")
+        return Gain(0.005, "half a second an epoch that is not known to be short")
     words = "half a second an epoch that is not known to be short, and the seed of"
     return Gain(0.0, f"{words} {at(seed)} would give other numbers from the second epoch on")
 
