@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from autofast.edit.edits import Edit, Rewrite, Wrap
 from autofast.facts.copies import against_source, batch_dtypes
 from autofast.facts.cost import gains
-from autofast.model.calls import arguments_of, is_method
+from autofast.model.calls import is_method
 from autofast.model.script import Script
-from autofast.model.tensors import dtype_of, is_dtype
+from autofast.model.tensors import dtype_of
 from autofast.model.values import Const, Ref, Thing
 from autofast.ops.families import REGROUPING
 from autofast.rule import Effect, Finding, Options, rule
@@ -32,7 +32,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         moved = transfer.operand
         if moved is None or transfer.how not in ("to", "cuda") or not transfer.loops:
             continue
-        cast = _below_views(script, moved)
+        cast = _below_views(moved)
         batch, template, edits = _uncast(script, cast)
         if (
             template
@@ -60,13 +60,11 @@ def _uncast(script: Script, cast: ast.expr) -> tuple[ast.expr, str, tuple[Edit, 
     )
 
 
-def _below_views(script: Script, expr: ast.expr) -> ast.expr:
+def _below_views(expr: ast.expr) -> ast.expr:
     """What is moved, without views on the way: ``x.float().unsqueeze(0)`` is ``x.float()`` in
-    another shape; not ``x.float().view(torch.int32)``.
+    another shape.
     """
     while is_method(expr) and expr.func.attr in REGROUPING:
-        if any(is_dtype(t) for a in arguments_of(expr) for t in script.values(a)):
-            break
         expr = expr.func.value
     return expr
 

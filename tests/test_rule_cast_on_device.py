@@ -139,7 +139,6 @@ def test_in_memory_of_channels_last() -> None:
         ("x = x.float().to('cpu')", BYTES),
         ("x = x.float().to(y)", BYTES),
         ("x = x.long().to(device)", BYTES),
-        ("x = x.float().view(torch.int32).to(device).float()", BYTES),  # its bits
         ("x = x.to(device).float().to(device)", BYTES),
         ("x = x.to('cpu', torch.float32).to(device)", BYTES),
     ],

@@ -1014,16 +1014,3 @@ def test_the_device_of_what_has_been_asked_whether_it_is_on_a_gpu() -> None:
     """A list that the reader takes it for as well has no ``is_cuda``."""
     mixed = "y = [x, []][step % 1]\nz = torch.zeros(3, 4)\nif y.is_cuda:\n    z = z.cuda()"
     assert made(mixed).lines == ["z = torch.zeros(3, 4, device=y.device)"]
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        "z = Variable(torch.ones(3, 4), requires_grad=True).to(device)\nz.retain_grad()",
-        "z = torch.ones(3, 4).to(where := device)",
-        "z = torch.tensor(range(0)).to(device).sum() + x",
-    ],
-)
-def test_what_is_another_tensor_there(make: str) -> None:
-    """Its gradient belongs to the host's, its device is bound by the copy, or it has no numbers."""
-    assert not made(make).fixes

@@ -173,11 +173,6 @@ def test_nothing_for_the_cpu() -> None:
             script("DataLoader(TensorDataset(a, a.sum(1)), batch_size=4)", more="a = torch.randn(16, 4).to(device)"),
             "on the device already",
         ),
-        (
-            script("DataLoader(data, batch_size=4)", more="data = TensorDataset(torch.randn(16, 4), torch.randn(16))",
-            epoch="data.tensors = (torch.randn(16, 4).to(device), torch.randn(16).to(device))"),
-            "on the device already",
-        ),
         (script(PLAIN, dataset=FILES.replace("torch.load(self.paths[index])", "torch.load(self.paths[index]).cuda()")), "on the device already"),
     ],
 )  # fmt: skip

@@ -80,9 +80,10 @@ class Effects:
         if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(
             node.ctx, (ast.Store, ast.Del)
         ):
-            owner = _shown(node.value)
+            base = node.value  # `vars(data)[name] = ...`
+            shown = isinstance(base, ast.Call) and is_name(base.func, "vars") and base.args
             name = node.attr if isinstance(node, ast.Attribute) else ""
-            yield Write(node, owner or node.value, name, computed=owner is not None)
+            yield Write(node, shown[0] if shown else base, name, computed=bool(shown))
         elif isinstance(node, ast.Name) and is_stored(node):
             yield Write(node, None, bound=node.id)
             if isinstance(parent_of(node), ast.AugAssign) and not is_number(
@@ -104,8 +105,7 @@ class Effects:
             )
             ours = any_of(callees, Func, Bound, Cls)
             if changes and not ours:
-                owner = _shown(func.value)
-                yield Write(node, owner or func.value, computed=owner is not None)
+                yield Write(node, func.value)
             if func.attr == "shuffle" and node.args and not ours:
                 yield Write(node, node.args[0])  # by a generator, of Python or NumPy
         elif isinstance(func, ast.Attribute) and any(
@@ -134,14 +134,6 @@ class Effects:
             n.startswith("torch.") and is_in_place(n, flags=True) for n in names
         ):
             yield Write(node, node.args[0])
-
-
-def _shown(base: ast.expr) -> ast.expr | None:
-    """``data`` in ``vars(data)`` and ``data.__dict__``, which hold its attributes; None where it is
-    neither."""
-    if isinstance(base, ast.Call) and is_name(base.func, "vars") and base.args:
-        return base.args[0]
-    return base.value if isinstance(base, ast.Attribute) and base.attr == "__dict__" else None
 
 
 def is_number(found: Values) -> bool:

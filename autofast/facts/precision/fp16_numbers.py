@@ -3,50 +3,30 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from contextlib import suppress
 
 from autofast.facts.batch.calls import reduction_of
 from autofast.facts.batch.losses_of_torch import loss_called
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.full_outputs import FullOutputs
-from autofast.model.calls import arguments_of, receiver_of, short_name, taker_of
+from autofast.model.calls import receiver_of, taker_of
 from autofast.model.names import last_part
 from autofast.model.source import at, parent_of, source_of, walk
-from autofast.model.syntax import is_attribute
-from autofast.model.tensors import dtype_of
 from autofast.model.values import Cls, Ext, Ref, Thing, const
 from autofast.rule import Refusal
 
 FP16_MOST = 65504.0
-BF16_MOST = 3.3895e38  # a little less than fp32
-PUT = ("masked_fill", "masked_fill_", "fill_", "full_like", "new_full")
 FP16_LEAST = 6e-8  # what is smaller becomes 0 in fp16
 
 
 def not_fp16(code: Code) -> str:
     """A constant that fp16 cannot hold, in words; empty where there is none."""
-    for node, value in _constants(code):
-        if abs(value) > FP16_MOST or 0 < abs(value) < FP16_LEAST:
-            return f"fp16 cannot hold {value:g} ({source_of(node).rel}:{node.lineno})"
-    return ""
-
-
-def not_16_bits(code: Code) -> str:
-    """A constant that is put into a tensor and that bf16 cannot hold either, which is an error, in
-    words; empty where there is none."""
-    for node, value in _constants(code):
-        call = taker_of(node)
-        if abs(value) > BF16_MOST and call is not None and short_name(call.func) in PUT:
-            return f"no 16-bit tensor can hold {value:g} ({source_of(node).rel}:{node.lineno})"
-    return ""
-
-
-def _constants(code: Code) -> Iterator[tuple[ast.expr, float]]:
     for part in code.parts:
         for node in walk(part):
             if isinstance(node, ast.expr) and (value := _constant(code, node)) is not None:
-                yield node, value
+                if abs(value) > FP16_MOST or 0 < abs(value) < FP16_LEAST:
+                    return f"fp16 cannot hold {value:g} ({source_of(node).rel}:{node.lineno})"
+    return ""
 
 
 def summed(code: Code) -> str:
@@ -84,14 +64,15 @@ def _constant(code: Code, node: ast.expr) -> float | None:
             return None  # a sum of squares, a softmax: fp32 under autocast, too
     elif not isinstance(parent, ast.arguments):
         return None
-    minus = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
-    number = node.operand if isinstance(node, ast.UnaryOp) and minus else node
-    value: object
-    if is_attribute(number, "min", "max") and _is_of_fp32(code, number.value):
-        value = 3.4028235e38
-    elif isinstance(number, ast.Constant):
-        value = number.value
-        value = -value if minus and isinstance(value, (int, float)) else value
+    if (
+        isinstance(node, ast.UnaryOp)
+        and isinstance(node.op, ast.USub)
+        and isinstance(node.operand, ast.Constant)
+    ):
+        number = node.operand.value
+        value = -number if isinstance(number, (int, float)) else number
+    elif isinstance(node, ast.Constant):
+        value = node.value
     else:
         value = const(code.script.values(node))
     return (
@@ -102,14 +83,6 @@ def _constant(code: Code, node: ast.expr) -> float | None:
         and abs(value) != float("inf")
         else None
     )
-
-
-def _is_of_fp32(code: Code, info: ast.expr) -> bool:
-    """``torch.finfo(torch.float32)``"""
-    if not code.script.is_call(info, "torch.finfo", "numpy.finfo"):
-        return False
-    of = arguments_of(info)
-    return not of or any(dtype_of(t) in ("f32", "f64") for t in code.script.values(of[0]))
 
 
 def _tensor_of(code: Code, call: ast.Call) -> ast.expr | None:

@@ -14,13 +14,12 @@ from autofast.facts.precision.between import structure
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.distances import Ratios, distances
 from autofast.facts.precision.foreign import custom_function, foreign, loaded_in_16
-from autofast.facts.precision.fp16_numbers import not_16_bits
 from autofast.facts.precision.kept_inside import kept_inside
 from autofast.facts.precision.layers import dense_sizes, is_small
 from autofast.facts.precision.whole_script import CHOSEN, complex_in
 from autofast.flow.positions import happens_in
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method, items_of, keyword_of
+from autofast.model.calls import is_method, items_of
 from autofast.model.events import WithFrame
 from autofast.model.kinds import is_autocast, is_module
 from autofast.model.names import last_part
@@ -191,7 +190,7 @@ def against(code: Code) -> str:
     """Why it cannot run under autocast; empty where nothing speaks against."""
     for check in (
         _losses, _dtypes, algebra, distances, structure, custom_function, foreign, _writes,
-        kept_inside, one_dtype, own_dtype, _size, not_16_bits,
+        kept_inside, one_dtype, own_dtype, _size,
     ):  # fmt: skip
         if why := check(code):
             return why
@@ -245,9 +244,6 @@ def _writes(code: Code) -> str:
             and not made_alike(code.script, site.node)
         ):
             return f"{at(site.node)} writes 16-bit values into a tensor that is fp32"
-    for call in (c for part in code.parts for c in nodes_in(part, ast.Call)):
-        if keyword_of(call, "out") is not None and code.script.library_function(call):
-            return f"{at(call)} writes what may be 16-bit into a tensor that is fp32"
     for site, occurrence in code.events("tensor_write"):
         node = site.node
         if (

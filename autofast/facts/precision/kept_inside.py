@@ -22,48 +22,28 @@ from autofast.model.values import Bound, Dict, Func, Seq
 HOOKS = ("register_forward_hook", "register_forward_pre_hook")
 FILLS = ("append", "extend", "insert", "update", "setdefault", "appendleft")
 CASTS = ("float", "double", "int", "long", "bool", "byte", "item", "tolist", "argmax")
-METHODS = ("matmul", "mm", "bmm", "mv", "dot", "addmm")
-PRODUCTS = (*(f"torch.{name}" for name in METHODS), "torch.einsum", "torch.nn.functional.linear")
-PRODUCT = "and the other side of the product may be fp32"
 DEEP = 8
 
 
 def kept_inside(code: Code) -> str:
-    """Where a 16-bit tensor that was kept under autocast would be given to NumPy, or to a layer or
-    product in fp32, in words; empty where none is.
+    """Where a 16-bit tensor that was kept under autocast would be given to NumPy, in words; empty
+    where none is.
     """
     script = code.script
     classes = [c for m in code.models for c in m.classes]
     inner = nodes_of([*classes, *_hooks(script)])  # helpers are asked about what models give them
-    uses: dict[ast.AST, tuple[list[ast.expr], str]] = {}
-    for site in script.log.of("forward"):
-        if isinstance(site.node, ast.Call) and id(site.node) not in code.all:
-            uses[site.node] = arguments_of(site.node), "and that layer's weights are fp32"
-    for node in script.nodes:
-        if id(node) in code.all:
-            continue
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-            uses[node] = [node.left, node.right], PRODUCT
-        elif isinstance(node, ast.Call) and script.is_call(node, *PRODUCTS):
-            uses[node] = arguments_of(node), PRODUCT
-        elif is_method(node, *METHODS):
-            uses[node] = [node.func.value, *node.args], PRODUCT
     for site in script.log.of("sync"):
-        if is_method(site.node) and any(
+        node = site.node
+        if id(node) in inner or not is_method(node):
+            continue
+        if any(
             o.data.get("how") == "numpy" and o.this and is_activation(frozenset({o.this}))
             for o in site
         ):
-            uses[site.node] = [site.node.func.value], "and NumPy has no bf16"
-    named = {name for hook in _hooks(script) for name in _kept_by(hook)}
-    for node, (operands, why) in uses.items():
-        for operand in operands if id(node) not in inner else ():
-            for place in _places(script, operand, 0):
-                if named & _words(place) or (
-                    is_activation(script.values(operand))
-                    and any(id(store) in inner for store in _stores(script, place))
-                ):
+            for place in _places(script, node.func.value, 0):
+                if any(id(store) in inner for store in _stores(script, place)):
                     text = ast.unparse(place)
-                    return f"`{text}` would be a 16-bit tensor on {at(node)}, {why}: write .float() before it"
+                    return f"`{text}` would be a 16-bit tensor on {at(node)}, and NumPy has no bf16: write .float() before it"
     return ""
 
 
@@ -74,27 +54,6 @@ def _hooks(script: Script) -> Iterator[ast.AST]:
                 func = thing.func if isinstance(thing, Bound) else thing
                 if isinstance(func, Func):
                     yield func.node
-
-
-def _kept_by(hook: ast.AST) -> Iterator[str]:
-    """The names under which a hook, whose code is not followed, puts away what is no cast."""
-    for node in ast.walk(hook):
-        match node:
-            case ast.Call(func=ast.Attribute(value=owner, attr=attr)) if attr in FILLS:
-                kept = next(reversed(arguments_of(node)), node)
-            case ast.Assign(targets=[ast.Attribute() | ast.Subscript() as owner], value=kept):
-                pass
-            case _:
-                continue
-        if not is_method(kept, *CASTS):
-            yield from _words(owner)
-
-
-def _words(place: ast.AST) -> set[str]:
-    """The last name of what holds: ``feats`` in ``self.feats[n]``."""
-    while isinstance(place, ast.Subscript):
-        place = place.value
-    return {place.attr} if isinstance(place, ast.Attribute) else {getattr(place, "id", "")} - {""}
 
 
 Place = ast.Attribute | ast.Subscript | ast.Name

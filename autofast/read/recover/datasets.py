@@ -80,8 +80,7 @@ def _describe(interp: Core, thing: Thing) -> Dataset:
 def _of_library(interp: Core, thing: Ext) -> Dataset:
     short = last_part(thing.name)
     if thing.name == "torch.utils.data.TensorDataset":
-        later = [o.result for s in interp.log.of("set_attribute") for o in s if o.this is thing]
-        held = tensors_in(*(g.values for g in thing.args.positional), *later)
+        held = tensors_in(*(g.values for g in thing.args.positional))
         on_device = "its tensors are on the device" if any(t.device == "dev" for t in held) else ""
         mine = (thing, "tensors", thing.node, short)
         return Dataset(*mine, in_memory=True, on_device=on_device)

@@ -10,9 +10,9 @@ from autofast.facts.workers.seeding import fixed_by_workers, seeded_anew
 from autofast.facts.workers.shared_state import changed_between, changed_by_items, items
 from autofast.flow.program import Flow
 from autofast.model.calls import literal_of, short_name
-from autofast.model.events import CallFrame, Stack, inside, loops
+from autofast.model.events import CallFrame, Stack, loops
 from autofast.model.script import Loader, Script, Use
-from autofast.model.source import ancestors, at, function_of, nodes_in, source_of
+from autofast.model.source import ancestors, at, function_of, source_of
 from autofast.model.syntax import is_attribute
 from autofast.model.tensors import is_unknown_in, things_in
 from autofast.model.values import Cls, Ext, Inst, Ref, Thing, any_of, const, is_named, only
@@ -168,8 +168,6 @@ def against(script: Script, loader: Loader) -> str:
         return "a second Trainer of Composer takes no loader whose workers have stayed"
     if (use := _drops(script, loader)) is not None:
         return f"{at(use.node)} takes one batch and drops the iterator, and all workers fetch ahead for it"
-    if (use := _begun_again(script, loader)) is not None:
-        return f"{at(use.node)} goes through it more than once at a time, and workers that stay have one iterator"
     if _never_ends(loader):
         return "its sampler never comes to the end of an epoch"
     for dataset in loader.datasets:
@@ -201,18 +199,6 @@ def _drops(script: Script, loader: Loader) -> Use | None:
     epochs = [u for u in loader.uses if u.trains and u.repeated and not u.is_next]
     before = any(around.isdisjoint(frame.node for frame in loops(u.stack)) for u in epochs)
     return None if before else use
-
-
-def _begun_again(script: Script, loader: Loader) -> Use | None:
-    """A loop over the loader in which it is asked for batches again, or that asks it twice."""
-    for use in loader.uses:
-        over = getattr(use.node, "iter", None)
-        asked = [a for a in getattr(over, "args", ()) if script.values(a) & set(loader.things)]
-        inner = [c.iter for c in nodes_in(use.node, ast.comprehension)]
-        asked += [i for i in inner if script.values(i) & set(loader.things)] * 2
-        if len(asked) > 1 or any(inside(u.stack, use.node) for u in loader.uses if u is not use):
-            return use
-    return None
 
 
 def _never_ends(loader: Loader) -> bool:

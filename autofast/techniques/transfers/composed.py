@@ -17,7 +17,7 @@ from autofast.model.script import Script
 from autofast.model.source import block_of, nodes_in, within_statement
 from autofast.model.syntax import COMPREHENSIONS, SEQUENCES, is_attribute, is_read
 from autofast.model.tensors import is_dtype
-from autofast.model.values import Ref, const, library_names
+from autofast.model.values import Ref, library_names
 
 Factory = Callable[[Script, ast.expr], "ast.Call | None"]
 
@@ -99,9 +99,8 @@ def _call(script: Script, call: ast.Call, factory: Factory, name: str) -> Parts 
     names = library_names(found)
     of_torch = len(names) == len(found) == 1
     rest = [*call.args[1:], *(k.value for k in call.keywords)]
-    learned = names == {VARIABLE} and any(const(script.values(r)) is not False for r in rest)
-    if learned or not all(_is_number(script, r) for r in rest):
-        return None  # a Variable that needs a gradient gets it, not its copy
+    if not all(_is_number(script, r) for r in rest):
+        return None
     if of_torch and names <= JOINS | {VARIABLE} and call.args:
         return parts(script, call.args[0], factory, name)
     match call:

@@ -10,10 +10,9 @@ from autofast.edit.edits import Edit, Keyword
 from autofast.facts.aliases import HANDED, writes
 from autofast.facts.loaders import cannot_pin, managed, of_array, stays_unpinned, unpinned
 from autofast.flow import scopes
-from autofast.flow.effects import Effects
 from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method, literal_of, receiver_of
+from autofast.model.calls import is_method, literal_of, short_name
 from autofast.model.events import Site, inside, loops
 from autofast.model.script import Script, Transfer
 from autofast.model.source import at, function_of, nodes_in, parent_of, source_of
@@ -24,7 +23,7 @@ from autofast.read.requirements import rules_out
 from autofast.rule import Refusal
 from autofast.write.spelling import is_device_object, may_be_mps, spelled, torch_in
 
-ARRAYS = ("numpy.asarray", "numpy.asanyarray")
+SHARED = frozenset({"numpy", "__array__", "asarray", "asanyarray"})  # arrays in its memory
 GRAPHS = "torch-geometric"
 SHAPES = frozenset(
     {"squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "requires_grad_"}
@@ -155,6 +154,13 @@ def _written_after(script: Script, move: Move) -> str:
     first = move.site.occurrences[0]
     around = loops(first.stack)
     loop = next((f for f in reversed(around) if f.loaders), None)
+    arrays = {
+        id(n)
+        for n in script.each(ast.Call)
+        if short_name(n.func) in SHARED
+        and any(_is_from(t, move.loaders) for e in nodes_in(n, ast.expr) for t in script.values(e))
+    }
+    memory = script.analysis(Memory)
     sites: dict[int, list[Site]] = {}
     for _, site in script.log.each():
         sites.setdefault(id(site.node), []).append(site)
@@ -162,7 +168,9 @@ def _written_after(script: Script, move: Move) -> str:
         call = parent_of(node) if isinstance(node, ast.Attribute) else node
         if is_method(call, *SHAPES):  # another shape of the same memory
             continue
-        mine = any(_is_from(t, move.loaders) for t in changed)
+        mine = any(_is_from(t, move.loaders) for t in changed) or (
+            written is not None and not arrays.isdisjoint(memory.sources(written))
+        )
         if not mine and HANDED not in changed and not (call is not node and why_unknown(changed)):
             continue
         if mine and _own_memory(script, written, move.loaders):
@@ -175,38 +183,7 @@ def _written_after(script: Script, move: Move) -> str:
             for o in known
         ):
             return at(node)
-    return _written_by_numpy(script, move)
-
-
-def _written_by_numpy(script: Script, move: Move) -> str:
-    """The line of a change of the batch through an array that shares its memory: ``a = x.numpy()``,
-    ``a *= 2``."""
-    here = function_of(move.node)
-    arrays = {
-        id(n)
-        for n in nodes_in(here, ast.Call)
-        if (is_method(n, "numpy", "__array__") or script.is_call(n, *ARRAYS))
-        and function_of(n) is here
-        and any(
-            _is_from(t, move.loaders)
-            for e in (receiver_of(n), *n.args[:1])
-            if e is not None
-            for t in script.values(e)
-        )
-    }
-    if not arrays:
-        return ""
-    changed = [w.base for w in script.analysis(Effects).writes if w.base is not None]
-    changed += [n.target for n in script.each(ast.AugAssign)]
-    memory = script.analysis(Memory)
-    return next(
-        (
-            at(c)
-            for c in changed
-            if function_of(c) is here and not arrays.isdisjoint(memory.sources(c))
-        ),
-        "",
-    )
+    return ""
 
 
 def _is_from(thing: Thing | None, loaders: list[Thing]) -> bool:

@@ -343,8 +343,6 @@ def device_of(transfer: Transfer) -> str | None:
         or transfer.kinds <= {"cpu"}
     ):
         return None
-    if any(isinstance(n, ast.NamedExpr) for n in ast.walk(expr)):
-        return None
     text = source_of(node).segment(expr)
     if transfer.how == "type_as" or all_of(target.values, Tensor):
         return f"{text}.device" if isinstance(expr, VARIABLES) else None

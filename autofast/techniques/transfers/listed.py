@@ -66,7 +66,7 @@ def _counts(script: Script, expr: ast.expr) -> bool:
     be an error there."""
     match expr:
         case ast.Constant(value=value):
-            return type(value) is int and value > 0  # of none, torch.tensor makes floats
+            return type(value) is int and value >= 0
         case ast.Call(func=ast.Name(id="len"), args=[_]):
             return script.is_call(expr, "builtins.len")
         case (
