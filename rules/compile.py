@@ -98,14 +98,14 @@ def trained(script: Script) -> Iterator[Model]:
     """The models that take part in training and have weights that an optimizer gets, as far as that
     is known.
     """
-    used = {id(inner) for step in script.steps for t in step.models for inner in unwrapped(t)}
+    used = {inner for step in script.steps for t in step.models for inner in unwrapped(t)}
     owned = {
         id(inner): inner for o in script.optimizers for t in o.params for inner in unwrapped(t)
     }
     inside = {part for t in owned.values() for part in parts_of(t)}
     open_ended = any(not o.params for o in script.optimizers) or not script.optimizers
     for model in script.models:
-        if id(model.thing) in used and (
+        if model.thing in used and (
             id(model.thing) in inside
             or (model.layers and (open_ended or owned.keys() & parts_of(model.thing)))
         ):

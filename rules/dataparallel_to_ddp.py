@@ -54,8 +54,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
 
 def _check(script: Script, call: ast.Call) -> None:
     """What it wraps is one of the models that train, spelled out."""
-    made = {id(t) for t in script.values(call)}
-    trained = [m for m in script.models if any(id(w) in made for w in m.wraps)]
+    made = set(script.values(call))
+    trained = [m for m in script.models if any(w in made for w in m.wraps)]
     if not trained:
         raise Refusal(f"which model DataParallel on {at(call)} is put around is not known")
     if spreads(call):

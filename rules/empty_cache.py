@@ -166,9 +166,9 @@ def _after_gradients(script: Script, site: Site) -> bool:
     stmt = statement_of(site.node)
     before = block_of(stmt)
     before = before[: next(i for i, s in enumerate(before) if s is stmt)]
-    backwards = {id(n) for step in script.steps for b in step.backwards for n in [b.node]}
+    backwards = {n for step in script.steps for b in step.backwards for n in [b.node]}
     for earlier in reversed(before):
-        if any(id(n) in backwards for n in ast.walk(earlier)):
+        if any(n in backwards for n in ast.walk(earlier)):
             return True
         if not isinstance(earlier, QUIET):
             return False

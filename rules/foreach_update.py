@@ -47,7 +47,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     """Update all parameters at once, not one by one in a loop."""
     if options.target == "cpu" or not script.steps or not uses_gpu(script):
         return  # on the CPU, the lists are gone through one by one, too
-    answered: set[int] = set()
+    answered: set[object] = set()
     for loop in parameter_loops(script):
         try:
             done = operations(script, loop)
@@ -56,7 +56,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         clips = any(_is_gradient(loop, op) for op in done)
         if clips and (len(done) > 1 or len(loop.lists) > 1 or not is_symmetric(done[0])):
             continue
-        answered.add(id(loop.node))
+        answered.add(loop.node)
         if clips:
             message = "clips the gradients of one parameter after the other"
         else:
@@ -71,7 +71,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         effect = None if all(op.exact for op in done) else Effect.ROUNDING
         yield Finding(loop.node, message, edits=(*imports, edit), effect=effect)
     for node, message, advice in one_by_one(script):
-        if id(node) not in answered:
+        if node not in answered:
             yield Finding(node, message, advice=advice)
 
 
@@ -85,18 +85,18 @@ def _clipping(script: Script, loop: ParameterLoop, clamp: Op) -> tuple[str, dict
     are.
     """
     (call,) = loop.lists.values()
-    mine = {id(t) for t in modules(script, call)}
+    mine = set(modules(script, call))
     here = [o.order for s in script.log.of("iterate") if s.node is loop.node for o in s]
     passes = {
-        id(site.node)
+        site.node
         for site in script.log.of("forward")
-        if any(id(x) in mine for o in site if o.this is not None for x in unwrapped(o.this))
+        if any(x in mine for o in site if o.this is not None for x in unwrapped(o.this))
     }
     backwards = [
         o.order
         for step in script.steps
         for b in step.backwards
-        if any(id(p) in passes for t in b.tensors for p in t.passes)
+        if any(p in passes for t in b.tensors for p in t.passes)
         for o in b.site
     ]
     if not backwards or not here or min(backwards) > min(here):
@@ -135,11 +135,11 @@ def _update(script: Script, loop: ParameterLoop, done: list[Op]) -> tuple[str, d
 
 def _cast(script: Script, loop: ParameterLoop) -> str:
     """The line that changes the dtype of one of the models."""
-    mine = {id(t) for call in loop.lists.values() for t in modules(script, call)}
+    mine = {t for call in loop.lists.values() for t in modules(script, call)}
     for site in script.log.of("move_model", ".half", ".bfloat16", ".double", ".float"):
         for o in site:
             cast = site.kind != "move_model" or o.data.get("dtype")
-            if cast and o.this is not None and any(id(t) in mine for t in unwrapped(o.this)):
+            if cast and o.this is not None and any(t in mine for t in unwrapped(o.this)):
                 return at(site.node)
     return ""
 

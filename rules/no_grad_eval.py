@@ -16,7 +16,7 @@ from autofast.model.script import Evaluation, Script
 from autofast.model.source import at, nodes_in, source_of
 from autofast.model.syntax import DEFS, VARIABLES, is_attribute
 from autofast.model.tensors import is_unknown_in, tensors_in
-from autofast.model.values import Ext, Func, Inst, Ref, Tensor, any_of
+from autofast.model.values import Ext, Func, Inst, Ref, Tensor
 from autofast.read.recover.evaluations import HOOKS
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.evaluation.places import (
@@ -67,9 +67,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         elif evaluation.mode == "on":
             new += added(script, evaluation)
     yield from joined(new, NAME)
-    shared = {id(site.node) for e in script.evaluations for site in e.forwards if e.shared}
+    shared = {site.node for e in script.evaluations for site in e.forwards if e.shared}
     for forward, test in evaluating_turns(script):
-        if id(forward) not in shared:
+        if forward not in shared:
             message = "runs of the loop that do not train record for a backward, too"
             advice = (
                 f"put the forward pass and the loss below `with torch.set_grad_enabled({test}):`"
@@ -93,7 +93,7 @@ def tightened(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     called = context.func if isinstance(context, ast.Call) else context
     if not isinstance(called, VARIABLES) or getattr(context, "args", None):
         return  # a context that was made elsewhere
-    if isinstance(called, ast.Name) and not any_of(script.values(called), Ref):
+    if isinstance(called, ast.Name) and not script.may_be(called, Ref):
         return
     message = "evaluates under no_grad, which still counts versions of tensors and follows views"
     node: ast.AST = evaluation.node if evaluation.kind == "with" else context

@@ -26,13 +26,13 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     """Point out vocabularies of a size that tensor cores do not take."""
     if options.target == "cpu" or not uses_gpu(script):
         return
-    seen: set[int] = set()
+    seen: set[object] = set()
     for model in trained_models(script):
         for layer in parts_of(model.thing).values():
             size = _outputs(layer)
             node = getattr(layer, "node", None) or model.node
-            if size >= LARGE and size % ALIGNED and node is not None and id(node) not in seen:
-                seen.add(id(node))
+            if size >= LARGE and size % ALIGNED and node is not None and node not in seen:
+                seen.add(node)
                 padded = -(-size // BEST) * BEST
                 yield Finding(node, MESSAGE.format(size, ALIGNED), advice=ADVICE.format(padded))
 

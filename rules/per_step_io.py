@@ -13,7 +13,7 @@ from autofast.model.calls import keyword_of
 from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import statement_of
-from autofast.model.values import Ext, Num, Unknown, const
+from autofast.model.values import Ext, Num, Unknown
 from autofast.rule import Effect, Finding, Options, rule
 
 EVERY = "`if step % 100 == 0:`"
@@ -123,10 +123,10 @@ def _kind(script: Script, site: Site) -> Kind | None:
     kind = next((k for k in KINDS if any(k.names.fullmatch(n) for n in names)), None)
     if site.kind == "builtins.print":
         flush = keyword_of(node, "flush")
-        return FLUSHES if flush is not None and const(script.values(flush)) is True else LINES
+        return FLUSHES if flush is not None and script.constant(flush) is True else LINES
     if kind is BARS:
         refresh = keyword_of(node, "refresh")
-        return kind if refresh is None or const(script.values(refresh)) is not False else None
+        return kind if refresh is None or script.constant(refresh) is not False else None
     if site.kind.endswith("open"):
         effect = effect_of(script, node)
         return kind if effect is not None and effect.kind == "file" else None

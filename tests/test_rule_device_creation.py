@@ -58,6 +58,7 @@ def made(make: str, before: str = "") -> Applied:
         ("z = torch.ones(3, 4).to(device, torch.float64, copy=True)", ["z = torch.ones(3, 4, device=device).to(device, torch.float64, copy=True)"], Effect.EXACT),
         ("z = torch.arange(0, 4).view(1, 4).long().to(device).float()", ["z = torch.arange(0, 4, device=device).view(1, 4).float()"], Effect.EXACT),
         ("z = torch.arange(0, 4, dtype=torch.int).long().to(device).float()", ["z = torch.arange(0, 4, dtype=torch.int, device=device).long().float()"], Effect.EXACT),
+        ("z = torch.zeros(3, 4, 1, 1).contiguous(memory_format=torch.channels_last).to(device).flatten(1)", ["z = (", "torch.zeros(3, 4, 1, 1, device=device)", ".contiguous(memory_format=torch.channels_last)", ".flatten(1)", ")"], Effect.EXACT),
         ("z = torch.zeros(3, 4).contiguous().to(device)", ["z = torch.zeros(3, 4, device=device)"], Effect.EXACT),
         ("z = torch.ones(4, 3).t().contiguous().to(device)", ["z = torch.ones(4, 3, device=device).t().contiguous()"], Effect.EXACT),
         ("z = torch.arange(4).float().unsqueeze(0).to(device)", ["z = torch.arange(4, device=device).float().unsqueeze(0)"], Effect.EXACT),

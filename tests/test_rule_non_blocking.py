@@ -662,6 +662,46 @@ def test_another_shape_of_the_same_memory_is_no_change() -> None:
     assert "changed in place afterwards" in other.refusals
 
 
+WRITES = [
+    "torch.relu_(x)", "nn.functional.relu(x, inplace=True)", "nn.ReLU(inplace=True)(x)",
+    "nn.init.zeros_(x)", "operator.imul(x, 0)", "operator.methodcaller('zero_')(x)",
+    "exec('x.zero_()')", "list(map(torch.Tensor.zero_, [x]))", "x.type_as(y).zero_()", "(+x).zero_()",
+    "a = np.asarray(x)\na[:] = 0", "rows.append(x)\nrows.pop().zero_()",
+    "match x:\n    case t:\n        t.zero_()",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_all_ways_of_writing_to_a_batch(write: str) -> None:
+    move = f"moved = x.to(device)\n{write}\nx, y = moved, y.to(device)"
+    more = "import operator\nimport collections\nimport numpy as np\nrows = collections.deque()"
+    found = made(move=move, more=more)
+    assert "moved = x.to(device, non_blocking=True)" not in found.lines
+    assert "changed in place afterwards" in found.refusals
+
+
+@pytest.mark.parametrize(
+    "copies",
+    [
+        "def there(t):\n    return [u.to(device) for u in t]",
+        "def there(t):\n    return tuple(u.to(device) for u in t)",
+        "def there(t):\n    d = {n: u.to(device) for n, u in enumerate(t)}\n    return d[0], d[1]",
+    ],
+)
+def test_what_a_comprehension_has_copied_is_changed_behind_it(copies: str) -> None:
+    """The loop that a change of the batch counts for is the one over batches."""
+    found = made(move="a, b = there((x, y))\nx.zero_()\nx, y = a, b", more=copies)
+    assert not found.fixes and "changed in place afterwards" in found.refusals
+    other = made(move="x.mul_(2)\nx, y = there((x, y))", more=copies)
+    assert "u.to(device, non_blocking=True)" in other.text, other.refusals
+
+
+def test_batches_that_a_comprehension_has_copied_are_changed_later() -> None:
+    more = "pairs = [(x.to(device), x) for x, y in loader]\nfor moved, x in pairs:\n    x.zero_()"
+    assert "for x, y in loader]" in made(more=more).text
+    assert "(x.to(device), x) for" in made(more=more).text
+
+
 def test_a_star_import_that_binds_no_builtin() -> None:
     text = """
     import torch

@@ -667,6 +667,23 @@ def test_random_items_are_sampling_and_sums_are_rounding() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        "torch.nn.functional.dropout(x)",
+        "torch.nn.Dropout()(x)",
+        "torch.nn.functional.gumbel_softmax(x, 0)",
+        "x[torch.multinomial(torch.ones(4), 4)]",
+        "torch.poisson(x.abs())",
+        "torch.ones(4).bernoulli()",
+        "torch.zeros(4).exponential_()",
+    ],
+)
+def test_whatever_of_torch_draws_is_sampling(drawn: str) -> None:
+    text = script(PLAIN, dataset=files(f"return {drawn}, x[0]"))
+    assert apply(RULE, text).fixes[0].effect is Effect.SAMPLING
+
+
 def test_items_that_seed_are_sampling() -> None:
     """In the main process, they would also seed what training draws."""
     assert (

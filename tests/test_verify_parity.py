@@ -789,7 +789,7 @@ def test_counters() -> None:
 
 
 def test_training_mode_is_that_of_calls_with_and_without_gradients() -> None:
-    def modes(training: float, evaluating: float | None, *shares: float) -> Run:
+    def modes(training: float | None, evaluating: float | None, *shares: float) -> Run:
         return run(
             record(
                 [
@@ -813,6 +813,9 @@ def test_training_mode_is_that_of_calls_with_and_without_gradients() -> None:
         "evaluated with gradients"
     )
     assert check(tensors.training_mode(two(a, modes(0.0, 0.0, 0.0)))).passed is False
+    alone = modes(None, 0.0, 0.0)  # parts of the model are called to train, which are not seen
+    assert tensors.training_mode(two(a, alone)) is None
+    assert check(tensors.training_mode(two(a, modes(None, 1.0, 1.0, 0.5)))).passed is False
     assert check(tensors.training_mode(two(a, modes(1.0, 1.0, 1.0), "recipe"))).passed is False
 
 

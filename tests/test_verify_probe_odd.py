@@ -334,3 +334,27 @@ def test_a_recurrent_module_that_is_given_packed_sequences() -> None:
     assert inputs.packed((both,)) and not inputs.packed((torch.ones(2, 3, 2),))
     assert not inputs.packed((torch.nn.utils.rnn.pack_sequence(rows[:1] * 2),)), "of one length"
     assert not inputs.packed(())
+
+
+PARTS = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    optimizer.zero_grad()
+    x = torch.randn(8, 4)
+    CALL.square().mean().backward()
+    optimizer.step()
+with torch.no_grad():
+    model(x)
+"""
+
+
+def test_parts_that_are_called_by_themselves_are_no_more_tensors(tmp_path: Path) -> None:
+    for call in ("model(x)", "model[1](model[0](x))"):
+        (tmp_path / "train.py").write_text(PARTS.replace("CALL", call))
+        ran = run(tmp_path, str(tmp_path / "train.py"), detail=FULL)
+        assert len(ran.record.model) == 4, call

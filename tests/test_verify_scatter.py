@@ -61,6 +61,14 @@ def test_rates_and_places_of_dropout(masks: Masks, text: str) -> None:
         assert wrong(4, words=9) == ""  # drawn in another way
 
 
+@pytest.mark.parametrize(("words", "wrong"), [(320, False), (160, True), (0, True)])
+def test_masks_that_the_script_makes_by_itself(words: int, wrong: bool) -> None:
+    """One for both layers is none of either."""
+    runs = [dropping("original", seed, USUAL) for seed in range(4)]
+    runs += [dropping("rewritten", seed, (), words) for seed in range(4)]
+    assert bool(dropout.wrong(gather("unknown", runs))) is wrong
+
+
 def test_layers_that_are_left_out_at_random() -> None:
     runs = [dropping("original", seed, USUAL[: 3 - seed % 2]) for seed in range(4)]
     runs += [dropping("rewritten", seed, USUAL[:2]) for seed in range(4)]

@@ -93,7 +93,7 @@ def _needed(script: Script, test: ast.expr, arm: bool) -> Iterator[tuple[str, tu
         case ast.UnaryOp(op=ast.Not(), operand=inner):
             yield from _needed(script, inner, not arm)
         case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=[right]):
-            values, wanted = script.values(left), const(script.values(right))
+            values, wanted = script.values(left), script.constant(right)
             option = _option(values)
             if option and isinstance(wanted, str) and isinstance(op, ast.Eq) == arm:
                 if const(option.default) != wanted:

@@ -201,10 +201,9 @@ class EditPass(cst.CSTTransformer):
         """What the result of ``edit`` depends on: where it quotes an expression from elsewhere, on
         all edits there may be in that.
         """
-        within = {id(anchor) for anchor in anchors(edit)}
+        within = set(anchors(edit))
         at_home = all(
-            any(id(n) in within for n in (hole, *ancestors(hole)))
-            for hole in holes_of(edit).values()
+            any(n in within for n in (hole, *ancestors(hole))) for hole in holes_of(edit).values()
         )
         return self.ground.token(_wish(edit) if at_home else (_wish(edit), self.everything))
 

@@ -129,7 +129,7 @@ class Pool:
 
     def _check_outside(self, edit: Edit) -> None:
         """Would ``edit`` throw away the place of another?"""
-        gone = {id(node) for node in discarded(edit)}
+        gone = set(discarded(edit))
         if not gone:
             return
         for other in self.edits:
@@ -137,7 +137,7 @@ class Pool:
                 for node in (anchor, *ancestors(anchor)):
                     if id(node) in self._holes:
                         break
-                    if id(node) in gone and _loses(edit, other, node is anchor):
+                    if node in gone and _loses(edit, other, node is anchor):
                         raise EditConflict(other, edit, f"{other.rule} {_deed(other)}")
 
 
@@ -264,9 +264,9 @@ def _check_form(edit: Edit) -> None:
             raise EditConflict(edit, edit, f"{type(anchor).__name__} cannot be edited as a whole")
         if any_of(ancestors(anchor), ast.JoinedStr) and _is_unfit_for_fstring(edit):
             raise EditConflict(edit, edit, "this code cannot be written inside an f-string")
-        around = {id(node) for node in ancestors(anchor)}
+        around = set(ancestors(anchor))
         if isinstance(edit, (Wrap, Rewrite)) and any(
-            id(node) in around for node in edit.holes.values()
+            node in around for node in edit.holes.values()
         ):
             raise ValueError(
                 f"{edit.rule}: a hole holds the expression that it is to be put into: {edit.template}"

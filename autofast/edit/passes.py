@@ -104,7 +104,7 @@ class Passes:
         of the script as it was.
         """
         sources = {s.path: s for s in self.script.sources}
-        taken: set[int] = set()
+        taken: set[object] = set()
         for finding in plan.fixes:
             source = sources.get(source_of(finding.node).path)
             if source is None:
@@ -118,10 +118,10 @@ class Passes:
                 and not f.edits
                 and source_of(f.node) is source
                 and first <= line_of(f.node) - 1 < max(end, first + 1)
-                and id(f.node) not in taken
+                and f.node not in taken
             )
             node = next(refused, None) or _statement_at(source, first + 1)
-            taken.add(id(node))
+            taken.add(node)
             yield replace(finding, node=node)
 
 

@@ -135,10 +135,10 @@ def _statement(source: Source, line: int) -> ast.stmt | None:
 def _here(source: Source, stmt: ast.stmt, line: int) -> Callable[[ast.AST | None], bool]:
     """Whether a node stands in the statement, or in the head of a compound one, and on the line
     where the statement has several."""
-    held = {id(n) for n in _own(stmt)}
+    held = set(_own(stmt))
 
     def here(node: ast.AST | None) -> bool:
-        if node is None or id(node) not in held:
+        if node is None or node not in held:
             return False
         first = getattr(node, "lineno", stmt.lineno)
         last = getattr(node, "end_lineno", None) or first

@@ -120,8 +120,8 @@ def written_after(
     found = script.values(expr)
     if not found or not all_of(found, Tensor):
         return "it is not known what is copied"
-    shared, writes = script.analysis(_writes)
-    for node, target, written in writes:
+    shared, every = script.analysis(writes)
+    for node, target, written in every:
         if (
             may_be(script, target, expr, arrays=shared)
             and (apart is None or function_of(node) is not apart)
@@ -140,7 +140,7 @@ def _is_data(script: Script, expr: ast.expr) -> bool:
 
 
 # ------------------------------------------------------------------------------------------- writes
-def _writes(script: Script) -> tuple[bool, list[tuple[ast.AST, Values, ast.expr | None]]]:
+def writes(script: Script) -> tuple[bool, list[tuple[ast.AST, Values, ast.expr | None]]]:
     """Every write to a tensor (or, where there are any, to an array that may share its memory),
     with what is written to, and the expression for it.
     """
@@ -196,7 +196,7 @@ def _written(
     for target in targets:
         found = script.values(target.value if isinstance(target, ast.Starred) else target)
         if not found and any_of(ancestors(target), ast.Lambda):
-            yield frozenset({Unknown("a lambda")}), None
+            yield frozenset({HANDED}), None
         if isinstance(node, ast.Attribute) and certainly(found, Num):
             yield frozenset({Unknown("an item of an array")}), None  # no number has such a method
         yield found, target
@@ -231,7 +231,7 @@ def _writes_itself(script: Script, node: ast.AugAssign) -> bool:
         return False
     if not isinstance(target, ast.Subscript):
         return True
-    return any_of(script.values(target.value), Seq, Dict)
+    return script.may_be(target.value, Seq, Dict)
 
 
 def _is_counter(script: Script, target: ast.expr) -> bool:
@@ -428,7 +428,7 @@ def _is_copy(script: Script, written: ast.expr) -> bool:
 def _copies_all(script: Script, value: ast.expr | None, whole: bool) -> bool:
     match value:
         case ast.Call(func=ast.Attribute(value=of, attr="copy"), args=[], keywords=[]):
-            return whole and not any_of(script.values(of), Inst)
+            return whole and not script.may_be(of, Inst)
     return False
 
 

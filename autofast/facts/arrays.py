@@ -25,7 +25,6 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
-    any_of,
     are_numbers,
     certainly,
     const,
@@ -115,7 +114,7 @@ def _array_of(script: Script, expr: ast.expr) -> Array | None:
             return rows and replace(rows, rank=None)
         case ast.Name() | ast.Attribute():
             return _joined(_made(script, expr), script)
-        case ast.Subscript(value=inner) if library_name(script.values(inner)) in GRIDS:
+        case ast.Subscript(value=inner) if script.library_name(inner) in GRIDS:
             return Array()
         case ast.List() | ast.ListComp():
             return _of_list(script, expr)
@@ -259,7 +258,7 @@ def _is_whole(script: Script, expr: ast.expr) -> bool:
     """A whole number of Python."""
     match expr:
         case ast.Call(func=func):
-            return library_name(script.values(func)) in ("builtins.int", "builtins.len")
+            return script.library_name(func) in ("builtins.int", "builtins.len")
     found = script.values(expr)
     return bool(found) and all(isinstance(t, Const) and type(t.value) is int for t in found)
 
@@ -275,7 +274,7 @@ def _of_two(script: Script, left: ast.expr, right: ast.expr) -> Array | None:
             rank = None if None in ranks else max(r for r in ranks if r is not None)
             return Array(mine.dtype if mine.dtype == other.dtype else "", rank, mine.plain)
         if other is None and are_numbers(script.values(side)):
-            whole = isinstance(const(script.values(side)), int)
+            whole = isinstance(script.constant(side), int)
             keeps = mine.dtype.startswith("float") or (whole and mine.dtype != "bool")
             return replace(mine, dtype=mine.dtype if keeps else "")
     return None
@@ -300,7 +299,7 @@ def _of_call(script: Script, call: ast.Call) -> Array | None:
     if name in LOADED:
         return None if keyword_of(call, "mmap_mode") else Array(typed)
     match call.func:
-        case ast.Attribute(value=inner, attr="numpy") if any_of(script.values(inner), Tensor):
+        case ast.Attribute(value=inner, attr="numpy") if script.may_be(inner, Tensor):
             return Array()
         case ast.Attribute(value=inner, attr="to_numpy") if _is_frame(script.values(inner)):
             return Array(typed, plain=bool(typed))
@@ -398,7 +397,7 @@ def _written_out(script: Script, expr: ast.expr) -> Array | None:
             flat = sides[0].elts if sides and isinstance(sides[0], ast.Tuple) else sides
             return base and replace(base, rank=len(flat))
         case ast.Call(func=func, args=[given], keywords=keywords):
-            name = library_name(script.values(func))
+            name = script.library_name(func)
             typed = dtype_named(script, keywords[0].value) if keywords else ""
             if name not in ("numpy.array", "numpy.asarray", "torch.tensor") or len(keywords) > 1:
                 return None

@@ -166,7 +166,7 @@ def _by_default(script: Script, frame: BranchFrame) -> bool | None:
         case ast.Compare(
             left=ast.Call(func=ast.Attribute(value=ask, attr="lower" | "upper" as case), args=[])
         ) if (option := _option(script, ask)) is not None:
-            default, other = const(option.default), const(script.values(test.comparators[0]))
+            default, other = const(option.default), script.constant(test.comparators[0])
             if isinstance(default, str) and isinstance(other, str) and len(test.ops) == 1:
                 compare = COMPARES.get(type(test.ops[0]))
                 return None if compare is None else compare(getattr(default, case)(), other)
@@ -228,7 +228,7 @@ def _asked(script: Script, test: ast.expr) -> Asked | None:
         case ast.Name() | ast.Attribute() if (option := _option(script, test)) is not None:
             return Asked(option, test, TRUE, test, bool(const(option.default)))
         case ast.Compare(left=ask, ops=[op], comparators=[other]):
-            option, limit = _option(script, ask), const(script.values(other))
+            option, limit = _option(script, ask), script.constant(other)
             if option is None or limit is ... or type(op) not in COMPARES:
                 return None
             try:

@@ -38,12 +38,10 @@ from autofast.model.values import (
     Tensor,
     Thing,
     all_of,
-    any_of,
     are_numbers,
     certainly,
     const,
     is_named,
-    library_name,
     one,
 )
 from autofast.ops import is_pointwise, reshapes
@@ -193,8 +191,8 @@ def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
             k.arg in (None, "memory_format", "out") for k in keywords
         ):
             return False
-        case ast.Call(func=func, args=args) if any_of(script.values(func), Ref):
-            name = library_name(script.values(func))
+        case ast.Call(func=func, args=args) if script.may_be(func, Ref):
+            name = script.library_name(func)
             if name == "torch.nn.Parameter" and args:
                 return in_order(script, args[0], depth)
             if name == "torch.tensor" and args and isinstance(args[0], (ast.List, ast.ListComp)):

@@ -23,7 +23,6 @@ from autofast.model.values import (
     all_of,
     are_numbers,
     certainly,
-    const,
     only,
 )
 
@@ -186,9 +185,9 @@ def _of_call(script: Script, call: ast.Call, depth: int) -> set[Dimensions]:
         case ast.Call(args=[inner, *_]) if name == "torch.nn.Parameter":
             return {*_possible(script, inner, depth + 1)}
         case ast.Call(args=[_, pattern, *_]) if name == "einops.rearrange":
-            return {_rearranged(const(script.values(pattern)))}
+            return {_rearranged(script.constant(pattern))}
         case ast.Call(args=[pattern, *_]) if name == "torch.einsum":
-            return {_summed(const(script.values(pattern)))}
+            return {_summed(script.constant(pattern))}
         case ast.Call(args=[inner, *_]) if name.removeprefix("torch.") in TRIANGLES:
             return _at_least(2, _possible(script, inner, depth + 1))
         case ast.Call(func=ast.Attribute(attr=attr), args=args, keywords=[]) if attr in SIZED:

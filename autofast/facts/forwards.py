@@ -201,7 +201,7 @@ def _before_backward(
     """
     best: tuple[int, int] | None = None
     found: tuple[ast.stmt, ast.stmt, int] | None = None
-    mine_too = {id(b.node) for b in step.backwards}
+    mine_too = {b.node for b in step.backwards}
     for backward in (b for s in script.steps for b in s.backwards):
         for other in backward.site:
             mine, theirs, depth = in_common(occurrence, node, other, backward.node)
@@ -213,7 +213,7 @@ def _before_backward(
             if best is None or (depth, -distance) > best:
                 best = depth, -distance
                 # None: it belongs to a loop inside this step.
-                found = (mine, theirs, depth) if id(backward.node) in mine_too else None
+                found = (mine, theirs, depth) if backward.node in mine_too else None
     return found
 
 

@@ -37,7 +37,6 @@ from autofast.model.values import (
     Thing,
     Unknown,
     any_of,
-    certainly,
     const,
 )
 from autofast.rule import Refusal
@@ -100,7 +99,7 @@ def against_scaler(script: Script) -> str:
     for node in script.analysis(_nodes):
         if isinstance(node, ast.Attribute):
             # a runner of the project may have a `register_hook` of its own
-            if node.attr in HOOKS and not certainly(script.values(node), Bound):
+            if node.attr in HOOKS and not script.must_be(node, Bound):
                 return f"{node.attr}() on {at(node)} would get scaled gradients"
             if node.attr == "watch" and any(_is_of(t, "wandb") for t in script.values(node)):
                 return f"wandb.watch() on {at(node)} records gradients, which would be scaled"
@@ -138,7 +137,7 @@ def accesses(script: Script, *, strict: bool = True) -> tuple[list[Event], list[
         raise Refusal(f"{at(text)} gets at gradients by name")
     for node in script.analysis(_nodes):
         if is_attribute(node, "grad"):
-            if any_of(script.values(node), Ref, Func, Cls):
+            if script.may_be(node, Ref, Func, Cls):
                 continue  # torch.autograd.grad
             kind = use_of(node)
             if not kind:
@@ -346,7 +345,7 @@ def _gives_parameters(script: Script, node: ast.AST) -> bool:
     if is_attribute(node, *GIVES):
         return True
     if isinstance(node, ast.Subscript):
-        return bool(const(script.values(node.slice)) == "params")
+        return bool(script.constant(node.slice) == "params")
     found = opened(script.values(node)) if isinstance(node, VARIABLES) else ()
     return any(isinstance(t, Tensor) and t.param == "param" for t in found)
 
@@ -448,11 +447,7 @@ def _dead(script: Script) -> set[int]:
     calls = script.analysis(CallGraph)
     trained = script.log.of(".backward", ".manual_backward")
     trains = {
-        id(f.func.node)
-        for site in trained
-        for o in site
-        for f in o.stack
-        if isinstance(f, CallFrame)
+        f.func.node for site in trained for o in site for f in o.stack if isinstance(f, CallFrame)
     }
     nodes = (n for n in script.nodes if isinstance(n, DEFS))
     named = (
@@ -460,4 +455,4 @@ def _dead(script: Script) -> set[int]:
         for n in nodes
         if not (n.name.startswith("__") or n.name in ("forward", "backward") or n.decorator_list)
     )
-    return {id(n) for n in named if id(n) not in trains and calls.is_unused(n)}
+    return {id(n) for n in named if n not in trains and calls.is_unused(n)}

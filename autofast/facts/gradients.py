@@ -113,7 +113,7 @@ def _gives_several(script: Script, step: Step) -> ast.AST | None:
     """A call of a model in the step whose result has parts, however they are put together."""
     calls = (s.node for s in step.forwards if any(inside(o.stack, step.loop) for o in s))
     return next(
-        (node for node in calls if any_of(script.values(node), Seq, Dict, Inst)),
+        (node for node in calls if script.may_be(node, Seq, Dict, Inst)),
         None,
     )
 
@@ -190,9 +190,9 @@ def _varies(script: Script, cls: ast.ClassDef) -> str:
             if isinstance(node, (ast.If, ast.IfExp, ast.While)) and not _fixed(
                 script, cls, method, node.test
             ):
-                inside_it = {id(n) for n in walk(node)}
+                inside_it = set(walk(node))
                 leaves = holds(node, ast.Return, ast.Continue, ast.Break)
-                if any(id(c) in inside_it or (leaves and graph.may_follow(c, node)) for c in calls):
+                if any(c in inside_it or (leaves and graph.may_follow(c, node)) for c in calls):
                     return at(node)
         for call in calls:
             if isinstance(call.func, ast.Subscript) and not _is_counted(method, call.func.slice):
@@ -247,12 +247,12 @@ def _is_counted(method: ast.FunctionDef, index: ast.expr) -> bool:
 def _later_in_steps(script: Script, wanted: set[int]) -> str:
     """A model that only some steps call, or parameters that are switched on while training."""
     for step in script.steps:
-        around = {id(f.node) for f in step.stack if isinstance(f, LoopFrame)}
+        around = {f.node for f in step.stack if isinstance(f, LoopFrame)}
         for site in script.log.of(".requires_grad_", "tensor_write", "set_attribute"):
             switches = site.kind == ".requires_grad_" or any(
                 o.data.get("name") == "requires_grad" for o in site
             )
-            if switches and any(id(f.node) in around for o in site for f in o.stack):
+            if switches and any(f.node in around for o in site for f in o.stack):
                 return f"{at(site.node)} switches gradients on or off while training"
         for site in step.forwards:
             for o in site:

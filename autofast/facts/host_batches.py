@@ -100,7 +100,7 @@ def _are_distinct(script: Script, loader: Loader) -> bool:
     """Every copy to the device within a loop is of a variable of its own, which the loop itself
     sets.
     """
-    seen: set[int] = set()
+    seen: set[object] = set()
     for move in loader.moved:
         func = move.node.func
         if not move.to_device or not any(t.device == "cpu" for t in move.tensors):
@@ -110,10 +110,10 @@ def _are_distinct(script: Script, loader: Loader) -> bool:
         if not isinstance(name, ast.Name) or not isinstance(loop, ast.For):
             return False
         mine = {d.node for d in script.analysis(Flow).reaching(name)}
-        targets = {id(n) for n in ast.walk(loop.target)}
-        if not mine or any(id(n) not in targets or id(n) in seen for n in mine):
+        targets = set(ast.walk(loop.target))
+        if not mine or any(n not in targets or n in seen for n in mine):
             return False
-        seen |= {id(n) for n in mine}
+        seen |= set(mine)
     return True
 
 

@@ -187,7 +187,7 @@ def _only_asks(script: Script, call: ast.Call) -> bool:
     if isinstance(command, ast.List) and all(is_text(e) for e in command.elts):
         text = " ".join(e.value for e in command.elts if is_text(e))
         return COMMANDS.fullmatch(text) is not None
-    found = const(script.values(command)) if command is not None else None
+    found = script.constant(command) if command is not None else None
     return isinstance(found, str) and COMMANDS.fullmatch(found) is not None
 
 

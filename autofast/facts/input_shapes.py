@@ -63,9 +63,9 @@ def varying(script: Script) -> str:
     for loader in loaders:
         if why := varies(script, loader):
             return why
-    trained = {id(d.node) for x in loaders for d in x.datasets}
+    trained = {d.node for x in loaders for d in x.datasets}
     for loader in (x for x in script.loaders if x.uses and not x.trains):
-        others = not loader.datasets or any(id(d.node) not in trained for d in loader.datasets)
+        others = not loader.datasets or any(d.node not in trained for d in loader.datasets)
         if others and (why := _varies_one_by_one(script, loader)):
             return why
     for site in script.calls("torch.nn.functional.interpolate", "torch.nn.functional.upsample"):

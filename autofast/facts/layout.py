@@ -135,9 +135,9 @@ def filled_flat(script: Script, models: list[Model], since: int) -> str:
     """Where weights are filled after ``since`` by what flattens them; not where the model is made,
     which is before that.
     """
-    made = {id(m.node) for m in models}
+    made = {m.node for m in models}
     for site in script.calls(*FILLING_FLAT):
-        if any(o.order > since and not any(id(f.node) in made for f in o.stack) for o in site):
+        if any(o.order > since and not any(f.node in made for f in o.stack) for o in site):
             return f"{at(site.node)} flattens the weights with .view(), which raises in this layout"
     return ""
 

@@ -26,7 +26,6 @@ from autofast.model.values import (
     Unknown,
     all_of,
     any_of,
-    certainly,
     library_name,
     only,
 )
@@ -206,7 +205,7 @@ class LookedAt:
         self._reads |= names if bound or not there else set()
         if there and not bound:
             self._join(*names, *self._names(node.value))
-        return not any_of(self.script.values(node.value), Inst)
+        return not self.script.may_be(node.value, Inst)
 
     def _bound(self, targets: list[ast.expr], names: set[str]) -> bool:
         bound = [n for t in targets for n in nodes_in(t, ast.Name)]
@@ -226,7 +225,7 @@ def is_tensor(script: Script, expr: ast.expr) -> bool:
     function = function_of(expr)
     given = any(d.is_parameter for d in made) and not isinstance(function, ast.Module)
     known = not given or not script.analysis(CallGraph).complete(function)  # type: ignore[arg-type]
-    return known and certainly(script.values(expr), Tensor)
+    return known and script.must_be(expr, Tensor)
 
 
 def _is_number(script: Script, expr: ast.expr) -> bool:
@@ -238,7 +237,7 @@ def _gone_over(script: Script, first: ast.expr) -> Iterator[ast.expr]:
     if script.is_call(first, *PASSING):
         for given in first.args:
             yield from _gone_over(script, given)
-    elif any_of(script.values(first), Tensor):
+    elif script.may_be(first, Tensor):
         yield first
 
 

@@ -29,17 +29,13 @@ def trains_at(script: Script, forward: Occurrence) -> bool | None:
     if last is None:
         return None
     switch, mode = last
-    around = {id(f.node) for f in forward.stack}
-    if any(isinstance(f, BranchFrame) and id(f.node) not in around for f in switch.stack):
+    around = {f.node for f in forward.stack}
+    if any(isinstance(f, BranchFrame) and f.node not in around for f in switch.stack):
         return None
     # What the turns of a loop that the switch stands above leave behind comes to the next turn.
-    shared = {id(f.node) for f in switch.stack}
-    loops = {
-        id(f.node) for f in forward.stack if isinstance(f, LoopFrame) and id(f.node) not in shared
-    }
-    again = any(
-        other is not mode and any(id(f.node) in loops for f in o.stack) for o, other in every
-    )
+    shared = {f.node for f in switch.stack}
+    loops = {f.node for f in forward.stack if isinstance(f, LoopFrame) and f.node not in shared}
+    again = any(other is not mode and any(f.node in loops for f in o.stack) for o, other in every)
     return None if again else mode
 
 
@@ -69,10 +65,10 @@ def _switches(script: Script, forward: Occurrence) -> Iterator[tuple[Occurrence,
     """Where the model of a forward pass, or what it is part of, is switched, to which mode."""
     if forward.this is None:
         return
-    mine = {id(x) for x in unwrapped(forward.this)}
+    mine = set(unwrapped(forward.this))
     for site in script.methods("eval", "train"):
         for o in site:
-            if o.this is not None and any(id(x) in mine for x in unwrapped(o.this)):
+            if o.this is not None and any(x in mine for x in unwrapped(o.this)):
                 yield o, site.kind == ".train" and not _is_false(o)
 
 

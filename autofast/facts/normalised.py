@@ -44,14 +44,14 @@ def reads_bias(script: Script, layers: Iterable[Ext]) -> str:
     """The line that needs the bias of one of these layers, without asking whether there is one; 0
     where none does.
     """
-    mine = {id(t) for t in layers}
+    mine = set(layers)
     for source in script.sources:
         if ".bias" not in source.text:
             continue
         for node in source.each(ast.Attribute):
             if (
                 node.attr == "bias"
-                and any(id(t) in mine or isinstance(t, Unknown) for t in script.values(node.value))
+                and any(t in mine or isinstance(t, Unknown) for t in script.values(node.value))
                 and not _is_asked_for(node)
             ):
                 return at(node)

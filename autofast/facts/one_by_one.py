@@ -14,7 +14,7 @@ from autofast.model.contents import opened
 from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import nodes_in, walk
-from autofast.model.values import Ref, Tensor, Unknown, any_of, is_named
+from autofast.model.values import Ref, Tensor, Unknown, is_named
 
 LOOPS = (ast.For, ast.ListComp, ast.GeneratorExp, ast.SetComp)
 CHANGES = frozenset(
@@ -38,7 +38,7 @@ def one_by_one(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
     """Loops over parameters, or over a ``state_dict()``, in every training step: what they do, and
     what could be done.
     """
-    training = {id(step.loop) for step in script.steps}
+    training = {step.loop for step in script.steps}
     for node in script.nodes:
         if not isinstance(node, LOOPS):
             continue
@@ -46,7 +46,7 @@ def one_by_one(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
         kind, place = _work(script, node, names) if names else ("", node)
         site = _site(script, node, place) if kind else None
         found = in_every_iteration(script, site, or_none=True) if site is not None else None
-        if found is not None and id(found[0]) in training:
+        if found is not None and found[0] in training:
             yield node, kind, LISTS if kind == UPDATE else NORMS_OF_ALL
 
 
@@ -99,7 +99,7 @@ def _work(script: Script, loop: ast.AST, names: set[str]) -> tuple[str, ast.AST]
 def _computes(script: Script, value: ast.expr) -> bool:
     """A sum, a product, or what a function makes of tensors."""
     sums = isinstance(value, ast.BinOp) or (isinstance(value, ast.Call) and len(value.args) > 1)
-    return sums and any_of(script.values(value), Tensor, Unknown)
+    return sums and script.may_be(value, Tensor, Unknown)
 
 
 def _mentions(expr: ast.AST, names: set[str]) -> bool:

@@ -68,7 +68,7 @@ def sparse(script: Script) -> str:
             pretrained = is_method(node, "from_pretrained")
             for keyword in node.keywords:
                 asked = keyword.arg == "sparse_grad" or (pretrained and keyword.arg == "sparse")
-                if asked and const(script.values(keyword.value)) is not False:
+                if asked and script.constant(keyword.value) is not False:
                     return f"{at(node)} may give sparse gradients, which no fused kernel takes"
     return ""
 

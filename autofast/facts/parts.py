@@ -52,5 +52,5 @@ def _modules_in(thing: Thing) -> Iterable[Thing]:
 
 
 def trained_models(script: Script) -> list[Model]:
-    sites = {id(site) for step in script.steps for site in step.forwards}
-    return [m for m in script.models if any(id(site) in sites for site in m.forwards)]
+    sites = {site for step in script.steps for site in step.forwards}
+    return [m for m in script.models if any(site in sites for site in m.forwards)]

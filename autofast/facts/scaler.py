@@ -83,13 +83,13 @@ def problems(
 
 def _roots(script: Script) -> Iterator[Function]:
     """Functions that the reader has entered although nothing calls them."""
-    done: set[int] = set()
+    done: set[object] = set()
     for site in script.log.of(".backward", ".step", ".manual_backward"):
         for occurrence in site:
             calls = (f for f in reversed(occurrence.stack) if isinstance(f, CallFrame))
             first = next((f for f in calls if f.node is f.func.node), None)
-            if first is not None and id(first.func.node) not in done:
-                done.add(id(first.func.node))
+            if first is not None and first.func.node not in done:
+                done.add(first.func.node)
                 yield first.func.node
 
 

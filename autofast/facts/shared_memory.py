@@ -13,7 +13,7 @@ from autofast.flow.scopes import own_nodes
 from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of, statement_of
-from autofast.model.values import Ext, Ref, any_of, is_named
+from autofast.model.values import Ext, Ref, is_named
 
 METHODS = frozenset({"view", "view_as", "reshape", "reshape_as", "flatten", "ravel", "contiguous"})
 FUNCTIONS = frozenset({"torch.flatten", "torch.reshape", "torch.ravel"})
@@ -22,7 +22,7 @@ FUNCTIONS = frozenset({"torch.flatten", "torch.reshape", "torch.ravel"})
 def is_reshaping(script: Script, node: ast.AST) -> ast.expr | None:
     """What is given another shape by this call, perhaps without a copy."""
     if is_method(node) and node.func.attr in METHODS:
-        if not any_of(script.values(node.func.value), Ref):
+        if not script.may_be(node.func.value, Ref):
             return node.func.value
     if isinstance(node, ast.Call) and node.args:
         callee = script.values(node.func)

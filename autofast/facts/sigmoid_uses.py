@@ -131,10 +131,8 @@ class Uses:
 
     def _leads(self, call: ast.Call) -> bool:
         """Whether a function that is called leads to the loss, or gives back what it gets."""
-        inside = {id(f) for c in self.calls.callees(call) for f in self.calls.runs(c.function)}
-        return self._gives_it(call) or any(
-            id(function_of(e)) in inside for e in self.losses.values()
-        )
+        inside = {f for c in self.calls.callees(call) for f in self.calls.runs(c.function)}
+        return self._gives_it(call) or any(function_of(e) in inside for e in self.losses.values())
 
     # ------------------------------------------------------------------------------------ one place
     def _read_at(self, expr: ast.expr) -> ast.expr | None:

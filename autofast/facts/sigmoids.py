@@ -115,10 +115,10 @@ def makes_layer(script: Script, call: ast.Call) -> bool:
 
 def idle_layers(script: Script, gone: list[ast.Call]) -> Iterator[ast.stmt]:
     """``self.sigmoid = nn.Sigmoid()``, where the calls that go are all that reads the attribute."""
-    functions = {id(c.func) for c in gone}
+    functions = {c.func for c in gone}
     for attr in {c.func.attr for c in gone if isinstance(c.func, ast.Attribute)}:
         named = [n for n in script.each(ast.Attribute) if n.attr == attr]
-        if any(id(n) not in functions for n in named if is_read(n)):
+        if any(n not in functions for n in named if is_read(n)):
             continue
         for statement in map(parent_of, named):
             match statement:

@@ -104,14 +104,14 @@ def in_every_epoch(script: Script, site: Site) -> bool:
         for f in o.stack[: len(o.stack) - len(below(o.stack, step.loop))]
         if isinstance(f, LoopFrame) and f.node is not step.loop
     }
-    inner = {id(loop) for loop in batch_loops(script)}
+    inner = set(batch_loops(script))
     for o in site:
         around = [n for n, f in enumerate(o.stack) if id(f.node) in epochs]
         rest = o.stack[around[-1] + 1 :] if around else ()
         plain = not any(
             isinstance(f, (BranchFrame, TryFrame, LoopFrame)) and not _is_sure(f) for f in rest
         )
-        if around and plain and not any(id(f.node) in inner for f in o.stack):
+        if around and plain and not any(f.node in inner for f in o.stack):
             return True
     return False
 

@@ -29,8 +29,6 @@ from autofast.model.values import (
     Unknown,
     Values,
     any_of,
-    certainly,
-    const,
     is_named,
     library_names,
 )
@@ -291,7 +289,7 @@ class Plainness:
         return bool(found) and not any_of(found, Tensor, Unknown, Seq)
 
     def _are_tensors(self, expr: ast.expr) -> bool:
-        return certainly(self.script.values(expr), Tensor)
+        return self.script.must_be(expr, Tensor)
 
     def _is_factory(self, expr: ast.expr) -> bool:
         """``torch.zeros(3)``, ``x.new(3)``, ``torch.cuda.FloatTensor(array)``: made without a
@@ -364,7 +362,7 @@ class Plainness:
             given += call.args[1:2]
         elif any(n.endswith((".Parameter", ".Buffer")) for n in names):
             return False
-        return any(const(self.script.values(v)) is not False for v in given) and any(
+        return any(self.script.constant(v) is not False for v in given) and any(
             n.startswith("torch.") for n in names
         )
 

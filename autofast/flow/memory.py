@@ -30,7 +30,6 @@ from autofast.model.values import (
     Tensor,
     Values,
     all_of,
-    any_of,
     const,
     is_const,
     is_named,
@@ -190,7 +189,7 @@ class Memory:
             case ast.Subscript(ctx=ast.Store(), value=value):
                 return [value]
             case ast.Attribute(value=value, attr=attr) if is_in_place(attr):
-                if not any_of(self.script.values(value), Ref):
+                if not self.script.may_be(value, Ref):
                     return [value]
                 return []
             case ast.Call():

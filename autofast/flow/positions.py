@@ -76,8 +76,8 @@ def index(block: list[ast.stmt], stmt: ast.stmt) -> int:
 
 def place_in(here: list[ast.stmt], node: ast.AST) -> int:
     """The index of the statement of ``here`` that a node is, or is in; -1 for none."""
-    found = {id(a) for a in (node, *ancestors(node))}
-    return next((n for n, statement in enumerate(here) if id(statement) in found), -1)
+    found = {node, *ancestors(node)}
+    return next((n for n, statement in enumerate(here) if statement in found), -1)
 
 
 def block(stmt: ast.stmt) -> list[ast.stmt]:
@@ -159,10 +159,10 @@ def in_main_guard(node: ast.AST) -> bool:
 
 def computed_before(expr: ast.expr) -> Iterator[ast.expr]:
     """What the statement of an expression computes before it comes to that, as it is written."""
-    around = {id(outer) for outer in within_statement(expr)}
+    around = set(within_statement(expr))
     for node in nodes_in(statement_of(expr), ast.expr):
         first = (node.lineno, node.col_offset) < (expr.lineno, expr.col_offset)
-        if first and id(node) not in around:
+        if first and node not in around:
             yield node
 
 

@@ -23,7 +23,6 @@ from autofast.model.values import (
     Inst,
     Ref,
     Values,
-    any_of,
     is_named,
     one,
 )
@@ -102,7 +101,7 @@ class Trail:
             return self._option(option)
         if (held := self._setting(expr)) is not None and isinstance(held[1], ast.Constant):
             return Origin("literal", held[1], held[1], True, held[0])
-        if isinstance(expr, ast.Attribute) and any_of(self.script.values(expr.value), Inst):
+        if isinstance(expr, ast.Attribute) and self.script.may_be(expr.value, Inst):
             return self._attribute(expr, depth)
         return Origin("computed", expr, expr, shared)
 
@@ -198,12 +197,12 @@ class Trail:
             return self._setting_elsewhere(origin)
         if origin.kind != "option":
             return None
-        on_trail = {id(inner) for expr in self.seen.values() for inner in ast.walk(expr)}
+        on_trail = {inner for expr in self.seen.values() for inner in ast.walk(expr)}
         for node in self.script.nodes:
             if (
                 isinstance(node, (ast.Attribute, ast.Name))
                 and is_read(node)
-                and id(node) not in on_trail
+                and node not in on_trail
             ):
                 if any(
                     isinstance(t, Arg) and t.node is origin.node for t in self.script.values(node)

@@ -16,7 +16,8 @@ Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 Scope = (
     ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef | Comprehension
 )
-SCOPES = (ast.Module, *FUNCTIONS, ast.ClassDef, *COMPREHENSIONS)
+WITH_BODIES = (*FUNCTIONS, ast.ClassDef)
+SCOPES = (ast.Module, *WITH_BODIES, *COMPREHENSIONS)
 TYPE_PARAMETERS = tuple(
     getattr(ast, n) for n in ("TypeVar", "ParamSpec", "TypeVarTuple") if hasattr(ast, n)
 )
@@ -71,28 +72,29 @@ def defaults(function: ast.AST) -> dict[str, ast.expr | None]:
 
 # ------------------------------------------------------------------------------ the code of a scope
 def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
-    """The nodes that run as code of a scope, in the order of the text.
+    """The nodes that run as code of a scope, in the order of the text; kept, as :func:`walk` does.
 
     Functions and classes inside are given with their decorators, defaults and bases, but without
     their bodies and parameters. Comprehensions, which run in place, are given with all of theirs.
     For a function itself: its parameters, then its body.
     """
+    if not hasattr(scope, "_af_children"):
+        return _own_nodes(scope)
+    known: list[ast.AST] | None = getattr(scope, "_af_own", None)
+    if known is None:
+        known = scope._af_own = list(_own_nodes(scope))  # type: ignore[attr-defined]
+    return iter(known)
+
+
+def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
     yield from parameters(scope)
-    body = (
-        scope.body
-        if isinstance(scope, (ast.Module, *FUNCTIONS, ast.ClassDef))
-        else list(children(scope))
-    )
-    todo: list[ast.AST] = [body] if isinstance(body, ast.AST) else list(reversed(body))
+    body = scope.body if isinstance(scope, (ast.Module, *WITH_BODIES)) else [*children(scope)]
+    todo: list[ast.AST] = [body] if isinstance(body, ast.AST) else [*reversed(body)]
     while todo:
         node = todo.pop()
         yield node
         todo += reversed(
-            list(
-                outside_parts(node)
-                if isinstance(node, (*FUNCTIONS, ast.ClassDef))
-                else children(node)
-            )
+            [*(outside_parts(node) if isinstance(node, WITH_BODIES) else children(node))]
         )
 
 

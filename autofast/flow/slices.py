@@ -14,7 +14,7 @@ from autofast.flow.scopes import Variable, own_nodes, variables_of
 from autofast.model.calls import arguments_of, call_of
 from autofast.model.script import Script
 from autofast.model.source import function_of, nodes_in, parent_of, statement_of
-from autofast.model.values import Bound, Dict, Inst, Method, Ref, Seq, Unknown, any_of, certainly
+from autofast.model.values import Bound, Dict, Inst, Method, Ref, Seq, Unknown, any_of
 
 CONTAINERS = (ast.Tuple, ast.List, ast.Starred)
 
@@ -60,7 +60,7 @@ class Slices:
         if isinstance(node, ast.Name):
             table = variables_of(node)
             variable = table.of(node)
-            known = variable in found.variables or certainly(self.script.values(node), Ref)
+            known = variable in found.variables or self.script.must_be(node, Ref)
             if variable is not None and not known:
                 found.variables.add(variable)
                 for place in (*table.stores(variable), *table.loads(variable)):
@@ -104,7 +104,7 @@ class Slices:
                             yield name
 
     def _is_method(self, node: ast.Attribute) -> bool:
-        return certainly(self.script.values(node), Method, Bound, Ref)
+        return self.script.must_be(node, Method, Bound, Ref)
 
 
 def _put_into(place: ast.expr) -> list[ast.expr]:

@@ -29,7 +29,7 @@ from autofast.model.limits import MOST_STATES
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, walk
 from autofast.model.syntax import DEFINITIONS, DEFS, FUNCTIONS, is_read
-from autofast.model.values import any_of, const
+from autofast.model.values import any_of
 
 
 class Happening(Interface):
@@ -241,7 +241,7 @@ class _Walk(Generic[S, E]):
         if yes is no:
             return states
         arm = other is yes
-        known = const(self.script.values(node.ast.test))
+        known = self.script.constant(node.ast.test)
         if known is not ... and bool(known) is not arm:
             return frozenset()
         if (

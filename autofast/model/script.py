@@ -17,6 +17,7 @@ from autofast.model.calls import receiver_of
 from autofast.model.events import Log, LoopFrame, Occurrence, Site, Stack
 from autofast.model.limits import WORK
 from autofast.model.measured import Facts
+from autofast.model.several import Kinds
 from autofast.model.source import Source, walk
 from autofast.model.torch_age import TorchAge
 from autofast.model.values import (
@@ -34,6 +35,9 @@ from autofast.model.values import (
     Tensor,
     Thing,
     Values,
+    any_of,
+    certainly,
+    const,
     library_name,
     library_names,
     ordered,
@@ -493,6 +497,22 @@ class Script:
         if len(found) > 1 and type(found) is frozenset:
             found = self.at[id(expr)] = InOrder(ordered(found))
         return found
+
+    def may_be(self, expr: ast.AST, *kinds: Kinds) -> bool:
+        """Whether an expression may be a thing of one of these kinds."""
+        return any_of(self.values(expr), *kinds)
+
+    def must_be(self, expr: ast.AST, *kinds: Kinds) -> bool:
+        """Whether the script comes to an expression, and it is of these kinds."""
+        return certainly(self.values(expr), *kinds)
+
+    def constant(self, expr: ast.AST) -> Any:
+        """The constant that an expression must be; :data:`Ellipsis` where it is not certain."""
+        return const(self.values(expr))
+
+    def library_name(self, expr: ast.AST) -> str:
+        """The canonical name of the library's object that an expression must be, or empty."""
+        return library_name(self.values(expr))
 
     def called(self, node: ast.AST | None) -> Values:
         """What a call calls; nothing for what is no call."""

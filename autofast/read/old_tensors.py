@@ -11,7 +11,7 @@ from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method, keyword_of
 from autofast.model.script import Script
-from autofast.model.values import Ref, Tensor, Unknown, any_of, certainly, const, consts
+from autofast.model.values import Ref, Tensor, Unknown, certainly, consts
 
 COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
 MASKED = ("masked_fill", "masked_fill_", "masked_select", "masked_scatter", "masked_scatter_")
@@ -35,7 +35,7 @@ def broken_views(script: Script) -> Iterator[tuple[ast.Call, str]]:
                 ),
                 args=[shape],
                 keywords=[],
-            ) if const(script.values(shape)) == -1 and _is_several(script, k):  # fmt: skip
+            ) if script.constant(shape) == -1 and _is_several(script, k):  # fmt: skip
                 if _is_transposed(script, whole, 0):
                     why = "an error since torch 1.7, as its parts do not lie one after the other"
                     yield node, f"calls `{ast.unparse(node)}`, {why}"
@@ -46,8 +46,8 @@ def old_numbers(script: Script) -> Iterator[tuple[ast.Subscript, str]]:
     for node in script.each(ast.Subscript):
         match node:
             case ast.Subscript(value=ast.Attribute(value=tensor, attr="data"), ctx=ast.Load()) if (
-                const(script.values(node.slice)) == 0
-                and any_of(script.values(tensor), Tensor)
+                script.constant(node.slice) == 0
+                and script.may_be(tensor, Tensor)
                 and _is_one_number(script, tensor, frozenset())
             ):
                 why = "an IndexError since torch 0.5, as a loss has no dimensions"
@@ -57,7 +57,7 @@ def old_numbers(script: Script) -> Iterator[tuple[ast.Subscript, str]]:
 def differences(script: Script) -> Iterator[tuple[ast.BinOp, str]]:
     """``1 - (a == b)``: comparisons give bool since torch 1.2, which cannot be subtracted."""
     for node in script.each(ast.BinOp):
-        if isinstance(node.op, ast.Sub) and const(script.values(node.left)) == 1:
+        if isinstance(node.op, ast.Sub) and script.constant(node.left) == 1:
             if _is_comparison(script, node.right, 0):
                 words = (
                     f"subtracts the comparison in `{ast.unparse(node)}`, an error since torch 1.2"
@@ -119,7 +119,7 @@ def _is_ranked(script: Script, expr: ast.expr, depth: int) -> bool:
         return _all(script, expr, _is_ranked, depth)
     if isinstance(expr, ast.Subscript):
         return _is_ranked(script, expr.value, depth)
-    return is_method(expr, *RANKED) and any_of(script.values(expr.func.value), Tensor, Unknown, Ref)
+    return is_method(expr, *RANKED) and script.may_be(expr.func.value, Tensor, Unknown, Ref)
 
 
 def _is_one_number(script: Script, expr: ast.expr, around: frozenset[Definition]) -> bool:

@@ -36,8 +36,6 @@ from autofast.model.values import (
     Func,
     Given,
     Ref,
-    certainly,
-    const,
     is_named,
     only,
 )
@@ -150,12 +148,12 @@ def others_may_give(script: Script, call: ast.AST) -> str:
     graph, importers = script.analysis(CallGraph), script.analysis(Importers)
     comes_in = any(isinstance(s, ast.Name) and is_parameter(function, s.id) for s in spread)
     todo: list[ast.AST] = [function]
-    seen: set[int] = set()
+    seen: set[object] = set()
     while todo:
         here = todo.pop()
-        if not isinstance(here, DEFS) or id(here) in seen:
+        if not isinstance(here, DEFS) or here in seen:
             continue
-        seen.add(id(here))
+        seen.add(here)
         if here.args.kwarg is not None and (user := importers.user(here)):
             rest = here.args.kwarg.arg
             return f"{user} calls {here.name}() too, and may give it in **{rest}"
@@ -249,13 +247,13 @@ def _flows(
             if (
                 parent.attr in READERS
                 and call.args
-                and const(script.values(call.args[0])) not in (..., name)
+                and script.constant(call.args[0]) not in (..., name)
             ):
                 return []
             return [] if parent.attr == "update" else None
         case ast.Subscript() if parent.value is use:
             stored = is_stored(parent)
-            return [] if stored or const(script.values(parent.slice)) not in (..., name) else None
+            return [] if stored or script.constant(parent.slice) not in (..., name) else None
         case (
             ast.Assign()
             | ast.AnnAssign()
@@ -300,7 +298,7 @@ def _enters(script: Script, call: ast.Call) -> bool:
     """Whether the call leads into the project, where the same dict is seen again under the
     parameter's name.
     """
-    return certainly(script.values(call.func), Func, Bound, Cls)
+    return script.must_be(call.func, Func, Bound, Cls)
 
 
 def _dicts(script: Script, expr: ast.AST) -> list[Dict]:

@@ -173,13 +173,13 @@ def _spelled(node: ast.AST) -> str:
 
 
 def _needs_cuda(script: Script, value: ast.expr) -> bool:
-    asked = {id(site.node) for site in script.calls("torch.cuda.is_available")}
+    asked = {site.node for site in script.calls("torch.cuda.is_available")}
     parts = value.values if isinstance(value, ast.BoolOp) else [value]
     if isinstance(value, ast.BoolOp) and not isinstance(value.op, ast.And):
         return False
     negated = [isinstance(p, ast.UnaryOp) and isinstance(p.op, ast.Not) for p in parts]
-    return any(id(p) in asked for p in parts) and all(
-        n or id(p) in asked for n, p in zip(negated, parts, strict=True)
+    return any(p in asked for p in parts) and all(
+        n or p in asked for n, p in zip(negated, parts, strict=True)
     )
 
 

@@ -52,11 +52,11 @@ def _is_certain(move: Transfer) -> bool:
     """Some way leads there on which nothing is decided, but by the conditions that are written for
     the device.
     """
-    own = {id(node) for node in _conditions(move)}
+    own = set(_conditions(move))
     return any(
         not any(
             isinstance(f, TryFrame)
-            or (isinstance(f, BranchFrame) and not f.known and id(f.node) not in own)
+            or (isinstance(f, BranchFrame) and not f.known and f.node not in own)
             for f in o.stack
         )
         for o in move.site

@@ -158,17 +158,17 @@ def _here(entry: Source, node: ast.AST) -> ast.stmt | None:
 
 def _trains_in_a_child(script: Script) -> bool:
     """Not where processes and threads of the script only load data, and the training is its own."""
-    calls = {id(site.node) for site in script.processes}
-    return any(id(frame.node) in calls for step in script.steps for frame in step.stack)
+    calls = {site.node for site in script.processes}
+    return any(frame.node in calls for step in script.steps for frame in step.stack)
 
 
 def _in_the_child(script: Script) -> ast.stmt | None:
-    calls = {id(site.node) for site in script.processes}
+    calls = {site.node for site in script.processes}
     for step in script.steps:
         for frame in step.stack:
             if (
                 isinstance(frame, CallFrame)
-                and id(frame.node) in calls
+                and frame.node in calls
                 and isinstance(frame.func.node, ast.FunctionDef)
             ):
                 return next((s for s in frame.func.node.body if not _declares(s)), None)

@@ -125,10 +125,8 @@ class Way:
         parent, params = parent_of(function), [*function.args.posonlyargs, *function.args.args]
         if not isinstance(parent, ast.ClassDef) or not params or _is_special(function):
             return ""
-        mine = {id(t) for t in self.origin.owners}
-        others = [
-            t for t in _instances(self.script) if id(t) not in mine and _descends(t.cls, parent)
-        ]
+        mine = set(self.origin.owners)
+        others = [t for t in _instances(self.script) if t not in mine and _descends(t.cls, parent)]
         if not others and all(_descends(t.cls, parent) for t in self.origin.owners):
             return params[0].arg
         return ""

@@ -49,6 +49,9 @@ class Claim:
     rules: str
     script: str
     ways: Mapping[str, str | Mapping[str, str]] = field(default_factory=dict)
+    cuda: bool = False  # run with a second device
+    digits: float = 0.0  # how far numbers may be apart
+    configs: tuple[str, ...] = ("as it comes", "everything", "with workers", "on request")
 
     def text(self, way: str) -> str:
         said = self.ways[way]

@@ -19,12 +19,14 @@ from typing import Any
 import torch
 import torch._dynamo  # by the first optimizer; here before the forks
 
+from benchmarks.ways import device
+
 SECONDS = 60
 WAITS = ("item", "tolist", "cpu", "numpy", "__float__", "__int__", "__bool__")
 STALE = "changed before it was copied"
 
 
-def run(text: str) -> tuple[str, str]:
+def run(text: str, cuda: bool = False) -> tuple[str, str]:
     """What a script shows, and the last line of its error, if it has one."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -34,7 +36,7 @@ def run(text: str) -> tuple[str, str]:
             code = 1
             try:
                 os.chdir(folder)
-                code = inside(folder)
+                code = inside(folder, cuda)
             finally:
                 os._exit(code)
         os.waitpid(pid, 0)
@@ -44,7 +46,7 @@ def run(text: str) -> tuple[str, str]:
         return shown.read_text(), error.read_text()
 
 
-def inside(folder: Path) -> int:
+def inside(folder: Path, cuda: bool) -> int:
     signal.alarm(SECONDS)
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -53,7 +55,10 @@ def inside(folder: Path) -> int:
     scope: dict[str, Any] = {"__name__": "__main__", "__file__": "train.py"}
     sys.modules["__main__"].__dict__.update(scope)
     scope = sys.modules["__main__"].__dict__
-    stand_in()
+    if cuda:
+        device.install()
+    else:
+        stand_in()
     error = ""
     try:
         exec(compile((folder / "train.py").read_text(), "train.py", "exec"), scope)
@@ -71,7 +76,7 @@ def inside(folder: Path) -> int:
 def digest(value: object) -> str:
     """Of all numbers in it, to the last bit."""
     if isinstance(value, torch.Tensor):
-        return hashlib.sha1(value.detach().contiguous().numpy().tobytes()).hexdigest()[:12]
+        return hashlib.sha1(value.detach().cpu().contiguous().numpy().tobytes()).hexdigest()[:12]
     if isinstance(value, dict):
         return " ".join(f"{k}={digest(v)}" for k, v in value.items())
     if isinstance(value, list | tuple):

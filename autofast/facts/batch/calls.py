@@ -46,7 +46,7 @@ class TorchCalls(Shapes):
             name == "size"
             and kind in EACH
             and len(expr.args) == 1
-            and const(self.script.values(expr.args[0])) == 0
+            and self.script.constant(expr.args[0]) == 0
         ):
             return Kind.SIZE
         if isinstance(kind, tuple):
@@ -125,14 +125,14 @@ class TorchCalls(Shapes):
             raise unknown(expr)
         if given is None:
             return None
-        found = const(self.script.values(given))
+        found = self.script.constant(given)
         if not self.script.values(given):
             try:
                 found = ast.literal_eval(given)
             except ValueError:
                 raise unknown(expr) from None
         if isinstance(given, SEQUENCES):
-            found = tuple(const(self.script.values(e)) for e in given.elts)
+            found = tuple(self.script.constant(e) for e in given.elts)
         dims = list(found) if isinstance(found, (tuple, list)) else [found]
         if not all(isinstance(d, int) and not isinstance(d, bool) for d in dims):
             raise unknown(expr)
@@ -155,7 +155,7 @@ class TorchCalls(Shapes):
             raise unknown(expr)
         named = (k.value for k in expr.keywords if k.arg in ("dim", "start_dim"))
         given = spread_out([*args, *named])
-        first = const(self.script.values(given[0])) if given else ...
+        first = self.script.constant(given[0]) if given else ...
         if name in ("view", "reshape"):
             if not given or not (first == -1 or self._is_size(given[0], run)):
                 raise Refusal(
@@ -165,7 +165,7 @@ class TorchCalls(Shapes):
         if name == "flatten":
             return kind
         if name in ("transpose", "swapaxes"):
-            both = [const(self.script.values(a)) for a in given]
+            both = [self.script.constant(a) for a in given]
             if len(both) == 2 and all(isinstance(d, int) and d > 0 for d in both):
                 return kind
         if name == "permute" and first == 0:
@@ -256,7 +256,7 @@ class TorchCalls(Shapes):
         if not plain or not all(k in (Kind.ROWS, Kind.OPAQUE) for k in others):
             raise unknown(expr)
         if dim is not None and not (
-            isinstance(along := const(self.script.values(dim)), int) and along != 0
+            isinstance(along := self.script.constant(dim), int) and along != 0
         ):
             raise unknown(expr)
         return Kind.OPAQUE if Kind.OPAQUE in (kind, *others) else kind
@@ -307,9 +307,9 @@ def reduction_of(
                 raise Refusal(odd(name, made.node or expr))
     for keyword in expr.keywords:
         if keyword.arg == "reduction":
-            reduction = const(script.values(keyword.value))
+            reduction = script.constant(keyword.value)
         elif keyword.arg in OLD:
-            old[keyword.arg] = const(script.values(keyword.value))
+            old[keyword.arg] = script.constant(keyword.value)
         elif keyword.arg in known.inputs:
             positional.append(keyword.value)
         elif keyword.arg in known.uneven:

@@ -41,7 +41,6 @@ from autofast.model.values import (
     Tensor,
     Thing,
     any_of,
-    const,
 )
 from autofast.rule import Refusal
 
@@ -275,7 +274,7 @@ class Losses(TorchCalls):
         raise unknown(expr)
 
     def _subscript(self, expr: ast.Subscript, run: Activation) -> Shape:
-        if is_attribute(expr.value, "shape") and const(self.script.values(expr.slice)) == 0:
+        if is_attribute(expr.value, "shape") and self.script.constant(expr.slice) == 0:
             if self.shape(expr.value.value, run) in EACH:
                 return Kind.SIZE
         if self._is_free(expr):
@@ -283,7 +282,7 @@ class Losses(TorchCalls):
         kind = self.shape(expr.value, run)
         if isinstance(kind, tuple):
             if not isinstance(expr.slice, ast.Constant):
-                index = const(self.script.values(expr.slice))
+                index = self.script.constant(expr.slice)
             else:
                 index = expr.slice.value
             if isinstance(index, int) and -len(kind) <= index < len(kind):
@@ -307,7 +306,7 @@ class Losses(TorchCalls):
     def _is_fixed(self, index: ast.expr) -> bool:
         """A slice or a number that is the same for every batch."""
         return isinstance(index, (ast.Slice, ast.Constant, ast.UnaryOp)) or isinstance(
-            const(self.script.values(index)), int
+            self.script.constant(index), int
         )
 
     # ----------------------------------------------------------------------------------- arithmetic

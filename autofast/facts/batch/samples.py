@@ -72,7 +72,7 @@ class Shapes:
 
     def _container(self, expr: ast.expr) -> bool:
         """A tuple, list or dict and no tensor."""
-        return certainly(self.script.values(expr), Seq, Dict)
+        return self.script.must_be(expr, Seq, Dict)
 
     def _combined(self, op: ast.operator, left: Shape, right: Shape, where: ast.AST) -> Shape:
         if isinstance(left, tuple) or isinstance(right, tuple):

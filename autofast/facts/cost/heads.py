@@ -172,14 +172,14 @@ def _written(layer: Ext, n: int, name: str) -> str:
 
 def _attends(script: Script, model: Model) -> bool:
     """Whether a function that a part of the model calls takes products, a softmax, and products."""
-    classes = {id(t.cls.node) for t in parts_of(model.thing).values() if isinstance(t, Inst)}
+    classes = {t.cls.node for t in parts_of(model.thing).values() if isinstance(t, Inst)}
     found: dict[int, list[str]] = {}
     for (kind, _), site in script.log.each():
         name = last_part(kind)
         if name == "forward" and any(getattr(o.this, "name", "") == SOFTMAX for o in site):
             name = "softmax"
         frames = (f for o in site for f in o.stack if isinstance(f, CallFrame))
-        if name in ATTENDING and any(id(parent_of(f.func.node)) in classes for f in frames):
+        if name in ATTENDING and any(parent_of(f.func.node) in classes for f in frames):
             found.setdefault(id(function_of(site.node)), []).append(name)
     for node in script.each(ast.BinOp):
         if isinstance(node.op, ast.MatMult):

@@ -34,7 +34,6 @@ from autofast.model.values import (
     Tensor,
     Thing,
     Unknown,
-    certainly,
 )
 from autofast.model.values import Dict as DictValue
 
@@ -122,7 +121,7 @@ def _once(script: Script, node: ast.AST, depth: int, figure: Figure) -> float:
         case ast.Call(func=func):
             found = [_of(script, t, depth, figure) for t in script.values(func)]
             return min(found, default=0.0) + (figure is _least) * DRAWN * _drawn(script, node)
-        case ast.Subscript(value=held) if certainly(script.values(held), Tensor):
+        case ast.Subscript(value=held) if script.must_be(held, Tensor):
             return METHOD if figure is _least else 0.0
     return OPERATION if figure is _least else 0.0
 

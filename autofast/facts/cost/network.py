@@ -25,7 +25,6 @@ from autofast.model.values import (
     Seq,
     Thing,
     Values,
-    const,
     is_named,
     ordered,
 )
@@ -166,7 +165,7 @@ class Network:
 
     def _reshaped(self, sizes: Sequence[ast.expr], shape: Shape) -> Shape:
         """By the sizes behind that of the batch: features, or channels and images."""
-        found = [const(self.script.values(size)) for size in sizes]
+        found = [self.script.constant(size) for size in sizes]
         known = [n if isinstance(n, int) and n > 0 else None for n in found]
         if len(known) == 1:
             flat, given = known[0] or shape.elements, shape.elements

@@ -142,10 +142,10 @@ class Often:
 
     def moved_at(self, node: ast.AST) -> list[Loader]:
         """The loaders made at ``node``, and those of which its statement moves batches."""
-        here = {id(n) for n in walk(statement_of(node))}
-        moved = {id(t) for x in self.script.transfers if id(x.node) in here for t in x.loaders}
+        here = set(walk(statement_of(node)))
+        moved = {t for x in self.script.transfers if x.node in here for t in x.loaders}
         loaders = self.script.loaders
-        return [x for x in loaders if x.node is node or any(id(t) in moved for t in x.things)]
+        return [x for x in loaders if x.node is node or any(t in moved for t in x.things)]
 
     def _bytes(self, loader: Loader) -> int | None:
         batch = batch_size(loader)
@@ -227,12 +227,12 @@ class Often:
         """Below a condition that is seldom true, in no loop there but over what a list holds:
         samples that are saved now and then, not an evaluation.
         """
-        steps = {id(step.loop) for step in self.training}
-        if any(id(f.node) not in steps and self.ends_early(f.node) for f in loops(stack)):
+        steps = {step.loop for step in self.training}
+        if any(f.node not in steps and self.ends_early(f.node) for f in loops(stack)):
             return True
         within = False
         for n, frame in enumerate(stack):
-            within = within or id(frame.node) in steps
+            within = within or frame.node in steps
             if isinstance(frame, BranchFrame) and is_rare(frame):
                 first = is_first_time(frame)
                 if not within or first or self._every(frame.node) >= SELDOM:

@@ -32,7 +32,7 @@ from autofast.model.names import last_part
 from autofast.model.script import Loader, Script, Step
 from autofast.model.source import Source, at
 from autofast.model.syntax import LOOPS
-from autofast.model.values import Tensor, Thing, any_of, only
+from autofast.model.values import Tensor, Thing, only
 from autofast.read.recover.models import layers_of
 
 ROWS = 64  # of an item whose shape is not known, for a network of nothing but dense layers
@@ -223,7 +223,7 @@ class Cost(Often):
                 return f"what {at(site.node)} computes is not known"
         for source in self.script.sources if "matmul" in functions else ():
             for node in _products(source):
-                if any_of(self.script.values(node), Tensor):
+                if self.script.may_be(node, Tensor):
                     return f"what {at(node)} computes is not known"
         return ""
 
@@ -312,8 +312,8 @@ class Cost(Often):
         return fits, fits
 
     def _loaders(self, inputs: list[Tensor]) -> list[Loader]:
-        things = {id(t) for tensor in inputs for t in tensor.batch}
-        return [x for x in self.script.loaders if any(id(t) in things for t in x.things)]
+        things = {t for tensor in inputs for t in tensor.batch}
+        return [x for x in self.script.loaders if any(t in things for t in x.things)]
 
 
 def _passes(step: Step) -> Iterator[tuple[Site, Occurrence]]:

@@ -76,9 +76,9 @@ def _is_switched(code: Code, occurrence: Occurrence) -> bool:
 
 
 def _in_function_below(node: ast.AST, statements: list[ast.AST]) -> bool:
-    tops = {id(s) for s in statements}
+    tops = set(statements)
     for outer in ancestors(node):
-        if id(outer) in tops:
+        if outer in tops:
             return False
         if isinstance(outer, FUNCTIONS):
             return True

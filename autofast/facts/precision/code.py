@@ -114,5 +114,5 @@ def applied(script: Script, func: ast.expr) -> list[Cls]:
 
 
 def _models(script: Script, things: Iterable[Thing]) -> list[Model]:
-    wanted = {id(inner) for thing in things for inner in unwrapped(thing)}
-    return [m for m in script.models if id(m.thing) in wanted]
+    wanted = {inner for thing in things for inner in unwrapped(thing)}
+    return [m for m in script.models if m.thing in wanted]

@@ -38,7 +38,6 @@ from autofast.model.values import (
     Num,
     Ref,
     Tensor,
-    any_of,
     one,
 )
 
@@ -106,7 +105,7 @@ def _terms(
             yield from _terms(script, left, sign, depth)
             yield from _terms(script, right, -sign if isinstance(how, ast.Sub) else sign, depth)
         case ast.BinOp(left=left, right=right, op=ast.Mult()):
-            tensors = [side for side in (left, right) if _is_tensor(script, side)]
+            tensors = [side for side in (left, right) if script.may_be(side, Tensor)]
             factor = right if tensors == [left] else left
             if len(tensors) == 1:
                 negative = isinstance(factor, ast.UnaryOp) and isinstance(factor.op, ast.USub)
@@ -116,12 +115,12 @@ def _terms(
         case ast.UnaryOp(operand=operand, op=ast.USub()):
             yield from _terms(script, operand, -sign, depth)
         case ast.Call(func=ast.Attribute(value=tensor, attr=name)) if (
-            name in SAME_NUMBERS and _is_tensor(script, tensor)
+            name in SAME_NUMBERS and script.may_be(tensor, Tensor)
         ):
             yield from _terms(script, tensor, sign, depth)
         case ast.Call(args=[first, *_]) if _called(script, expr) in ADDING:
             func = expr.func
-            method = isinstance(func, ast.Attribute) and _is_tensor(script, func.value)
+            method = isinstance(func, ast.Attribute) and script.may_be(func.value, Tensor)
             yield from _terms(script, func.value if method else first, sign, depth)  # type: ignore[attr-defined]
             yield expr, -sign if _is_taken_away(expr) else sign
         case ast.Name() if depth < DEEP:
@@ -162,7 +161,7 @@ def _is_product(script: Script, term: ast.expr) -> bool:
 def _is_sum_of_squares(script: Script, term: ast.expr, depth: int) -> bool:
     match term:
         case ast.Call(func=ast.Attribute(value=tensor)) if _called(script, term) == "sum":
-            of = tensor if _is_tensor(script, tensor) else next(iter(term.args), None)
+            of = tensor if script.may_be(tensor, Tensor) else next(iter(term.args), None)
             return of is not None and _is_square(script, of, depth)
         case ast.BinOp(left=norm, op=ast.Pow(), right=ast.Constant(value=2)):
             return isinstance(norm, ast.Call) and _called(script, norm) == "norm"
@@ -201,10 +200,6 @@ def _called(script: Script, call: ast.Call) -> str:
         or (isinstance(t, Method) and isinstance(t.this, Tensor))
     }
     return one(names, "")
-
-
-def _is_tensor(script: Script, expr: ast.expr) -> bool:
-    return any_of(script.values(expr), Tensor)
 
 
 # what is done to a difference of logarithms before exp() is taken of it

@@ -12,7 +12,7 @@ from autofast.facts.precision.full_outputs import FullOutputs
 from autofast.model.calls import receiver_of, taker_of
 from autofast.model.names import last_part
 from autofast.model.source import at, parent_of, source_of, walk
-from autofast.model.values import Cls, Ext, Ref, Thing, const
+from autofast.model.values import Cls, Ext, Ref, Thing
 from autofast.rule import Refusal
 
 FP16_MOST = 65504.0
@@ -74,7 +74,7 @@ def _constant(code: Code, node: ast.expr) -> float | None:
     elif isinstance(node, ast.Constant):
         value = node.value
     else:
-        value = const(code.script.values(node))
+        value = code.script.constant(node)
     return (
         float(value)
         if isinstance(value, (int, float))

@@ -13,7 +13,7 @@ from autofast.model.events import branches
 from autofast.model.script import Script
 from autofast.model.source import at
 from autofast.model.tensors import dtype_of
-from autofast.model.values import Ref, Tensor, Unknown, any_of, const, is_chosen
+from autofast.model.values import Ref, Tensor, Unknown, const, is_chosen
 
 FLAGS = re.compile(r"allow_tf32|fp32_precision|float32_matmul_precision|NVIDIA_TF32_OVERRIDE")
 
@@ -61,7 +61,7 @@ def needs_digits(script: Script) -> str:
     called = (s.node.func for s in script.log.of("forward") if isinstance(s.node, ast.Call))
     if not trained_models(script) or any(is_chosen(script.values(func)) for func in called):
         for site in script.calls("importlib.import_module", "hydra.utils.instantiate"):
-            if any_of(script.values(site.node), Unknown):
+            if script.may_be(site.node, Unknown):
                 return f"{at(site.node)} finds something by a name that is not known, and perhaps the network: what it computes may need its digits"
     for model in trained_models(script) or script.models:
         if model.dtype in ("f64", "complex"):

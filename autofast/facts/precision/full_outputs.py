@@ -23,7 +23,6 @@ from autofast.model.values import (
     Tensor,
     Thing,
     Values,
-    certainly,
     is_named,
     one,
 )
@@ -87,7 +86,7 @@ class FullOutputs:
         return False
 
     def _is_number(self, expr: ast.expr) -> bool:
-        return certainly(self.script.values(expr), Const, Num, Arg)
+        return self.script.must_be(expr, Const, Num, Arg)
 
     def _call(self, call: ast.Call, part: int | None, depth: int) -> bool:
         found = [inner for t in self.script.values(call.func) for inner in unwrapped(t)]

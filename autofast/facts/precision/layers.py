@@ -73,5 +73,5 @@ def dense_sizes(script: Script, model: Model) -> list[int]:
 
 
 def _belongs(site: Site, model: Model) -> bool:
-    inside = {id(model.node), *(id(c) for c in model.classes)}
-    return any(id(outer) in inside for outer in (site.node, *ancestors(site.node)))
+    inside = {model.node, *model.classes}
+    return any(outer in inside for outer in (site.node, *ancestors(site.node)))

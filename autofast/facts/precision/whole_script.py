@@ -14,7 +14,7 @@ from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.source import at, nodes_in, walk
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Const, Ref, Values, const
+from autofast.model.values import Const, Ref, Values
 
 FRAMEWORKS = {
     "accelerate": "Accelerator(mixed_precision=...)",
@@ -99,8 +99,7 @@ def _odd_parameter(script: Script) -> str:
     made = {id(s.node): s.node for s in script.calls("torch.nn.Parameter")}
     for call in script.each(ast.Call):
         if any(
-            k.arg == "requires_grad" and const(script.values(k.value)) is True
-            for k in call.keywords
+            k.arg == "requires_grad" and script.constant(k.value) is True for k in call.keywords
         ):
             made[id(call)] = call
     for node in made.values():

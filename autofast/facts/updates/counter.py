@@ -8,7 +8,6 @@ from collections.abc import Callable
 from autofast.model.calls import is_name, keyword_of
 from autofast.model.script import Script
 from autofast.model.syntax import VARIABLES, is_operation
-from autofast.model.values import const
 
 
 class Counter:
@@ -21,7 +20,7 @@ class Counter:
         while isinstance(call, ast.Call) and isinstance(call.func, VARIABLES) and call.args:
             if getattr(call.func, "id", "") == "enumerate":
                 given = call.args[1] if len(call.args) > 1 else keyword_of(call, "start")
-                start = 0 if given is None else const(script.values(given))
+                start = 0 if given is None else script.constant(given)
                 if (
                     isinstance(target, ast.Tuple)
                     and isinstance(target.elts[0], ast.Name)
@@ -46,11 +45,11 @@ class Counter:
         if not is_operation(test, ast.Mod) or (n := self.offset(test.left)) is None:
             return None
         if is_operation(rest, ast.Sub) and ast.dump(rest.left) == ast.dump(test.right):
-            off = const(self.script.values(rest.right))
+            off = self.script.constant(rest.right)
             missing = n + off if isinstance(off, int) else None
         else:
             if not isinstance(rest, ast.Constant):
-                off = const(self.script.values(rest))
+                off = self.script.constant(rest)
             else:
                 off = rest.value
             missing = n - off if isinstance(off, int) else None
@@ -66,7 +65,7 @@ def _plus(expr: ast.expr, base: Callable[[ast.expr], int | None], script: Script
         return known
     if is_operation(expr, ast.Add, ast.Sub):
         for this, other in ((expr.left, expr.right), (expr.right, expr.left)):
-            inner, more = _plus(this, base, script), const(script.values(other))
+            inner, more = _plus(this, base, script), script.constant(other)
             if inner is not None and isinstance(more, int):
                 if isinstance(expr.op, ast.Add):
                     return inner + more

@@ -253,15 +253,13 @@ def _others(script: Script, iteration: Iteration) -> None:
     """What else is done to models and optimizers: it belongs to the update, or is no matter, or is
     a reason to refuse.
     """
-    known = {id(e.node) for e in iteration.events}
-    trained = {id(x) for m in iteration.step.models for x in unwrapped(m)} | {
-        id(m) for m in iteration.step.models
-    }
+    known = {e.node for e in iteration.events}
+    trained = {x for m in iteration.step.models for x in unwrapped(m)} | set(iteration.step.models)
     if kept := average_in_variable(script, iteration.loop):
         raise Refusal(f"{at(kept)} keeps an average of parameters, which would be one of batches")
     for (kind, _), site in script.log.each():
         here = [o for o in site if inside(o.stack, iteration.loop)]
-        if not here or id(site.node) in known:
+        if not here or site.node in known:
             continue
         rarely = all(
             any(isinstance(f, BranchFrame) and is_rare(f) for f in below(o.stack, iteration.loop))
@@ -284,7 +282,7 @@ def _others(script: Script, iteration: Iteration) -> None:
                 _average(iteration, site)
         elif kind == ".update_parameters":
             _average(iteration, site)
-        elif kind == ".load_state_dict" and any(id(o.this) in trained for o in here):
+        elif kind == ".load_state_dict" and any(o.this in trained for o in here):
             raise Refusal(f"a state is loaded in every turn ({at(site.node)})")
         elif kind == ".requires_grad_" and not evaluates:
             raise Refusal(f"which parameters are trained is changed in the loop ({at(site.node)})")
@@ -436,9 +434,9 @@ def clears(script: Script, zero: Event, step: Event) -> bool:
     """Whether the gradients that a step uses are those that ``zero`` clears."""
     if any(is_optimizer(t) for t in zero.things):
         return any(t in step.things for t in zero.things)
-    cleared = {id(x) for t in zero.things if is_module(t) for x in (t, *unwrapped(t))}
+    cleared = {x for t in zero.things if is_module(t) for x in (t, *unwrapped(t))}
     owners = _owners(script, step)
-    return bool(owners) and all(any(id(x) in cleared for x in (p, *unwrapped(p))) for p in owners)
+    return bool(owners) and all(any(x in cleared for x in (p, *unwrapped(p))) for p in owners)
 
 
 def _owners(script: Script, step: Event) -> list[Thing]:
@@ -458,8 +456,8 @@ def _reaches(script: Script, backward: Event, step: Event) -> bool:
     makers = [o.this for site in forwards if site is not None for o in site if o.this is not None]
     if any(site is None for site in forwards):
         return True
-    mine = {id(x) for p in owners for x in (p, *unwrapped(p))}
-    if any(id(x) in mine for m in makers for x in (m, *unwrapped(m))):
+    mine = {x for p in owners for x in (p, *unwrapped(p))}
+    if any(x in mine for m in makers for x in (m, *unwrapped(m))):
         return True
     try:
         keys = {key for p in owners for x in unwrapped(p) for key, _ in parameters_of(x)}

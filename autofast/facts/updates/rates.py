@@ -38,13 +38,9 @@ def check_rates(script: Script, schedulers: list[Scheduler]) -> None:
     rates as well.
     """
     wanted = {id(t) for s in schedulers for t in s.things}
-    rates = {id(t) for s in schedulers for t in s.optimizers}
+    rates = {t for s in schedulers for t in s.optimizers}
     for other in script.schedulers:
-        if (
-            other not in schedulers
-            and any(id(t) in rates for t in other.optimizers)
-            and other.ticks
-        ):
+        if other not in schedulers and any(t in rates for t in other.optimizers) and other.ticks:
             raise Refusal(f"another scheduler sets the same learning rates ({at(other.node)})")
     for node in _uses(script, wanted):
         parent = parent_of(node)

@@ -61,8 +61,8 @@ class Held:
 
     def on_device(self) -> ast.AST | None:
         """Where a tensor or a model that items read was moved to the device."""
-        moves = {id(t.node) for t in self.script.transfers if t.to_device}
-        return next((c for c in self._origins if is_method(c, "cuda") or id(c) in moves), None)
+        moves = {t.node for t in self.script.transfers if t.to_device}
+        return next((c for c in self._origins if is_method(c, "cuda") or c in moves), None)
 
     def generator(self) -> ast.AST | None:
         """Where a generator was made that items draw from, and of which each worker would have a

@@ -178,9 +178,9 @@ def _feedback(script: Script, loader: Loader, name: str) -> str:
         if isinstance(thing, Unknown):
             return f"its {name} is not known: {thing.why}"
         if isinstance(thing, Inst):
-            own = {id(n) for n in ast.walk(thing.cls.node)}
+            own = set(ast.walk(thing.cls.node))
             for site in script.log.of("set_attribute"):
-                if id(site.node) not in own and any(o.this is thing for o in site):
+                if site.node not in own and any(o.this is thing for o in site):
                     return f"{at(site.node)} changes the {name} from outside, and workers ask it for indices ahead of time"
         if (
             isinstance(thing, Ext)

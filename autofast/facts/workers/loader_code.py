@@ -39,7 +39,6 @@ from autofast.model.values import (
     Thing,
     Unknown,
     all_of,
-    any_of,
     library_names,
     only,
     ordered,
@@ -186,12 +185,12 @@ class Side:
         for function in self.functions.values():
             for name in (n for n in nodes_in(function, ast.Name)):
                 todo += only(self.script.values(name), Cls)
-        seen: set[int] = set()
+        seen: set[object] = set()
         while todo and len(seen) < 4000:
             thing = todo.pop()
-            if id(thing) in seen or isinstance(thing, (Const, Num, Ref, Unknown, Tensor, Arg)):
+            if thing in seen or isinstance(thing, (Const, Num, Ref, Unknown, Tensor, Arg)):
                 continue
-            seen.add(id(thing))
+            seen.add(thing)
             self.objects[id(thing)] = thing
             todo += [t for values in self.parts(thing) for t in values]
 
@@ -239,7 +238,7 @@ class Side:
         they were made.
         """
         names = {key for key, name in self.free.items() if not is_number(self.script.values(name))}
-        names |= {key for key, name in self.free.items() if any_of(self.script.values(name), Num)}
+        names |= {key for key, name in self.free.items() if self.script.may_be(name, Num)}
         fields: set[tuple[int, str]] = set()
         for thing in self.objects.values():
             if isinstance(thing, (Inst, Ext)) and isinstance(thing.args, Arguments):

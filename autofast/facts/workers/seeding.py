@@ -138,5 +138,5 @@ def _has_own_number(function: Function, calls: list[ast.Call]) -> bool:
 
 def _asks_worker(function: ast.AST) -> bool:
     """It reads ``get_worker_info().seed``."""
-    called = {id(n.func) for n in nodes_in(function, ast.Call)}
-    return any(is_attribute(n, "seed") and id(n) not in called for n in ast.walk(function))
+    called = {n.func for n in nodes_in(function, ast.Call)}
+    return any(is_attribute(n, "seed") and n not in called for n in ast.walk(function))

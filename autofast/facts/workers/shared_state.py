@@ -22,7 +22,7 @@ from autofast.model.calls import is_name
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, at, function_of, holds, live, parent_of
 from autofast.model.syntax import COMPREHENSIONS, VARIABLES, is_attribute, is_read
-from autofast.model.values import Cls, Module, Ref, Thing, Unknown, any_of, is_named, ordered
+from autofast.model.values import Cls, Module, Ref, Thing, Unknown, is_named, ordered
 
 T = TypeVar("T")
 LOOPS = (ast.For, ast.AsyncFor, ast.While, *COMPREHENSIONS)
@@ -318,7 +318,7 @@ def _files(script: Script, loader: Loader, side: Side, time: Time) -> str:
         for part in ast.walk(path):
             if (
                 isinstance(part, VARIABLES)
-                and not any_of(script.values(part), Ref, Module)
+                and not script.may_be(part, Ref, Module)
                 and shared.is_part(part)
                 and time.within(node)
                 and _names_entry(side, part)

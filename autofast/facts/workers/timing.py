@@ -141,5 +141,5 @@ def _scope_of_place(node: ast.AST) -> ast.AST:
 
 def _in_body(node: ast.AST, loop: ast.AST) -> bool:
     parts: list[ast.AST] = [*loop.body] if isinstance(loop, LOOPS) else [loop]
-    around = {id(a) for a in (node, *ancestors(node))}
-    return any(id(p) in around for p in parts)
+    around = {node, *ancestors(node)}
+    return any(p in around for p in parts)

@@ -7,7 +7,6 @@ import ast
 from autofast.model.events import CallFrame, Occurrence, WithFrame
 from autofast.model.script import Script
 from autofast.model.source import statement_of
-from autofast.model.values import const, library_name
 
 MODES = frozenset({"reduce-overhead", "max-autotune"})
 STANCE = "torch.compiler.set_stance"
@@ -18,7 +17,7 @@ def records_graphs(script: Script) -> ast.AST | None:
     for node in script.each(ast.keyword):
         if node.arg == "mode":
             written = getattr(node.value, "value", None)
-            known = written if isinstance(written, str) else const(script.values(node.value))
+            known = written if isinstance(written, str) else script.constant(node.value)
             if known in MODES:
                 return node.value
     return None
@@ -40,7 +39,7 @@ def is_left_eager(script: Script, occurrence: Occurrence) -> bool:
 def _is_eager(script: Script, context: ast.expr) -> bool:
     match context:
         case ast.Call(func=func, args=[ast.Constant(value="force_eager")]):
-            return library_name(script.values(func)) == STANCE
+            return script.library_name(func) == STANCE
     return False
 
 

@@ -180,9 +180,9 @@ SETTERS = ("next_epoch", "shuffle", "mixup_off", "reset", "update")
 
 
 def _set_outside(interp: Core, thing: Inst) -> Iterator[ast.AST]:
-    inside = {id(n) for n in ast.walk(thing.cls.node)}
+    inside = set(ast.walk(thing.cls.node))
     for site in interp.log.of("set_attribute"):
-        if id(site.node) not in inside and any(o.this is thing for o in site):
+        if site.node not in inside and any(o.this is thing for o in site):
             yield site.node
     for name, found in thing.cls.members.items():
         if name.startswith("set_") or name in SETTERS:

@@ -21,8 +21,8 @@ def switched_above(script: Script, evaluation: Evaluation) -> bool:
     assert isinstance(evaluation.node, ast.stmt)
     here = block(evaluation.node)
     above = nodes_of(here[: index(here, evaluation.node)])
-    models = {id(o.this) for site in evaluation.forwards for o in site}
+    models = {o.this for site in evaluation.forwards for o in site}
     return any(
-        id(site.node) in above and any(id(o.this) in models for o in site)
+        id(site.node) in above and any(o.this in models for o in site)
         for site in script.methods("eval")
     )

@@ -152,9 +152,9 @@ def evaluations(script: Script) -> list[Evaluation]:
             )
             if site not in evaluation.forwards:
                 evaluation.forwards.append(site)
-    whole = {id(e.node) for e in found.values() if e.kind == "function"}
+    whole = {e.node for e in found.values() if e.kind == "function"}
     for key, evaluation in list(found.items()):
-        if evaluation.context is None and any(id(a) in whole for a in ancestors(evaluation.node)):
+        if evaluation.context is None and any(a in whole for a in ancestors(evaluation.node)):
             del found[key]  # the whole function is one evaluation
     for key, evaluation in list(found.items()):
         region = region_of(script, evaluation)

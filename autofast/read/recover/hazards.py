@@ -251,7 +251,7 @@ def _looks_at_graph(script: Script, evaluation: Evaluation, region: Region) -> a
     """
     for site, _ in region.sites(script, "torch.is_grad_enabled"):
         return site.node
-    forwards = {id(s.node) for s in evaluation.forwards}
+    forwards = {s.node for s in evaluation.forwards}
     for node in script.nodes:
         if isinstance(node, ast.Attribute) and node.attr in GRAPH and is_read(node):
             receiver: ast.expr = node.value
@@ -265,7 +265,7 @@ def _looks_at_graph(script: Script, evaluation: Evaluation, region: Region) -> a
         else:
             continue
         found = script.values(receiver)
-        if any(id(p) in forwards for t in found if isinstance(t, Tensor) for p in t.passes):
+        if any(p in forwards for t in found if isinstance(t, Tensor) for p in t.passes):
             return node
         switched = getattr(node, "attr", "") == "requires_grad_"  # of a tensor, that is an event
         if any(

@@ -37,6 +37,7 @@ from autofast.model.values import (
     only,
     ordered,
 )
+from autofast.ops import draws
 from autofast.read.state.core import Core
 
 FILES = (
@@ -48,10 +49,6 @@ FILES = (
     "builtins.open pickle.load nibabel.load rasterio.open pandas.read_ json.load torchvision.datasets.folder"
 ).split()
 GENERATORS = names.GENERATORS
-DRAWS = frozenset(
-    f"torch.{name}"
-    for name in ("multinomial", "poisson", "nn.functional.dropout", "nn.functional.gumbel_softmax")
-)
 # scipy.stats.norm.rvs, skimage.util.random_noise, os.urandom.
 SOME_DICE = re.compile(r"^(?!torch).*(rand|\.rvs$|\.sample$|\.shuffle$)")
 # Libraries whose functions draw no random numbers, or only by what is known here: torch and the
@@ -86,10 +83,10 @@ FIXED_ALBUMENTATIONS = frozenset(
 )
 COMPOSERS = ("Compose", "RandomApply", "Lambda", "Sequential", "RandomChoice")
 DECODERS = tuple("PIL. cv2. torchvision.io torchaudio imageio skimage librosa soundfile".split())
-FILLS = ("random_", "normal_", "uniform_", "bernoulli_")
 DRAWS = frozenset(
     "random rand randn randint choice shuffle uniform normal sample permutation integers rvs".split()
 )
+DROPS = ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "RReLU")  # layers, as transforms
 AUGMENTS = frozenset(
     "ColorJitter AutoAugment TrivialAugmentWide RandAugment AugMix GaussianBlur "
     "ElasticTransform".split()
@@ -165,8 +162,7 @@ class Walk:
             elif isinstance(thing, Ref):
                 self.library(thing.name, node)
             elif isinstance(thing, Ext):
-                draws, _ = transform_randomness(self.interp, frozenset({thing}))
-                self.random |= draws
+                self.random |= transform_randomness(self.interp, frozenset({thing}))[0]
                 self.reads.add("compute")
             elif isinstance(thing, Method):
                 self.method(thing)
@@ -212,7 +208,7 @@ class Walk:
             self.random.add("numpy")
         elif name.startswith("random."):
             self.random.add("python")
-        elif name in DRAWS or (name.startswith("torch.") and names.FACTORIES.get(last_part(name))):
+        elif name.startswith("torch.") and draws(name):
             self.random.add("torch")
         elif name.split(".")[0] not in WITHOUT_DICE or SOME_DICE.search(name):
             self.is_unclear(f"{at(node)} calls {name}()")
@@ -238,7 +234,7 @@ class Walk:
         if is_named(thing.this, Ext, GENERATORS):
             local = thing.this.node is not None and id(function_of(thing.this.node)) in self.seen
             self.random.add("numpy" if local else "own")
-        if isinstance(thing.this, Tensor) and thing.name in FILLS:
+        if isinstance(thing.this, Tensor) and draws(thing.name):
             self.random.add("torch")
         if thing.name not in CHEAP:
             self.reads.add("compute")
@@ -251,8 +247,7 @@ class Walk:
         """
         for name, found in inst.attrs.items():
             if "transform" in name or "augment" in name:
-                draws, _ = transform_randomness(self.interp, found)
-                self.random |= draws
+                self.random |= transform_randomness(self.interp, found)[0]
 
 
 def collating(interp: Core, found: Values) -> Walk:
@@ -272,7 +267,7 @@ def collating(interp: Core, found: Values) -> Walk:
 
 def transform_randomness(interp: Core, transforms: Values) -> tuple[frozenset[str], str]:
     """Random numbers drawn by transforms, and why that is not known."""
-    draws: set[str] = set()
+    found: set[str] = set()
     unknown = ""
     for thing in _objects(transforms):
         if isinstance(thing, Ext) and thing.name.startswith(SHOWN):
@@ -281,25 +276,25 @@ def transform_randomness(interp: Core, transforms: Values) -> tuple[frozenset[st
             last = last_part(thing.name)
             if thing.name.startswith("albumentations."):
                 if last not in FIXED_ALBUMENTATIONS or "p" in thing.arg_names():
-                    draws.add("albumentations")
+                    found.add("albumentations")
             elif thing.name.startswith("imgaug."):
-                draws.add("own")  # a generator of the library, which a worker gets a copy of
-            elif last.startswith("Random") or last in AUGMENTS:
-                draws.add("transform")
+                found.add("own")  # a generator of the library, which a worker gets a copy of
+            elif last.startswith("Random") or last in AUGMENTS or last.endswith(DROPS):
+                found.add("transform")
             elif not thing.name.startswith(
                 ("torchvision.transforms", "torch.nn")
             ) and not names.is_tokenizer(thing.name):
-                draws.add("unknown")
+                found.add("unknown")
                 unknown = f"what {thing.name} does"
         elif isinstance(thing, Func):
-            draws |= Walk(interp, [thing]).random
+            found |= Walk(interp, [thing]).random
         elif isinstance(thing, Inst):
             call = thing.cls.find("__call__") or thing.cls.find("forward") or frozenset()
-            draws |= Walk(interp, only(call, Func)).random
+            found |= Walk(interp, [f for f in call if isinstance(f, Func)]).random
         elif isinstance(thing, Unknown):
-            draws.add("unknown")
+            found.add("unknown")
             unknown = thing.why
-    return frozenset(draws), unknown
+    return frozenset(found), unknown
 
 
 def _objects(found: Values) -> Iterator[Thing]:

@@ -185,7 +185,7 @@ class Leaks(ValueFlow[None]):
         return why or (Verdict.STOPS if fresh else Verdict.GOES_ON)
 
     def is_tensor(self, node: ast.expr) -> bool:
-        return any_of(self.script.values(node), Tensor, Unknown)
+        return self.script.may_be(node, Tensor, Unknown)
 
     def is_plain(self, expr: ast.expr) -> bool:
         """Certainly a tensor or a number: what is computed of it outside is a tensor like any
@@ -224,7 +224,7 @@ class Leaks(ValueFlow[None]):
             return f"{at(expr)} makes it a part of an object"
         if name.startswith("torch.") and writes(name, call):
             return f"`{text}` changes it in place ({at(expr)})"
-        if name.startswith("torch.") and any_of(self.script.values(call), Ext):
+        if name.startswith("torch.") and self.script.may_be(call, Ext):
             return f"`{text}` keeps it ({at(expr)})"
         if name.split(".")[0] in PASS_ON:
             return f"`{text}` passes it on ({at(expr)})"

@@ -42,14 +42,10 @@ def _loader(
     collate = collating(interp, args.get(6, "collate_fn"))
     loader.collate_random, loader.collate_on_device = frozenset(collate.random), collate.device
     loader.kept = all(isinstance(t, Ext) and MARK in t.attrs for t in things)
-    starts = {id(site.node) for site in script.processes}
+    starts = {site.node for site in script.processes}
     for thing, _ in group:
         begin = max(
-            (
-                n
-                for n, f in enumerate(thing.made)
-                if isinstance(f, CallFrame) and id(f.node) in starts
-            ),
+            (n for n, f in enumerate(thing.made) if isinstance(f, CallFrame) and f.node in starts),
             default=0,
         )
         outer = [f for f in loops(thing.made[begin:]) if isinstance(f.node, LOOPS)]

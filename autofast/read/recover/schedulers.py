@@ -36,16 +36,16 @@ def build_schedulers(script: Script, made: Iterable[Ext | Inst]) -> list[Schedul
             old.things.append(thing)
             old.args = joined([old.args, thing.args])
     for scheduler in found.values():
-        mine = {id(t) for t in scheduler.things}
-        scheduler.ticks = [t for t in ticks if any(id(x) in mine for x in t.things)]
+        mine = set(scheduler.things)
+        scheduler.ticks = [t for t in ticks if any(x in mine for x in t.things)]
         if scheduler.name in SEVERAL and not scheduler.own:
             scheduler.inner = list(
                 _schedulers_in(scheduler.args.get(SEVERAL[scheduler.name], "schedulers"))
             )
     for scheduler in found.values():
         scheduler.optimizers = _optimizers(scheduler, found)
-        wanted = {id(t) for t in scheduler.optimizers}
-        scheduler.updates = [u for u in updates if any(id(t) in wanted for t in u.things)]
+        wanted = set(scheduler.optimizers)
+        scheduler.updates = [u for u in updates if any(t in wanted for t in u.things)]
         scheduler.outer = any(
             x in scheduler.things for other in found.values() for x in other.inner
         )

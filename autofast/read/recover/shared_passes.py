@@ -166,12 +166,12 @@ def is_only_looked_at(script: Script, site: Site, backwards: list[Stack], region
     reads = [n for n in reads if follows(n, ()) and not is_set_before(script, n, region)]
     readers = {id(function_of(node)) for node in reads}
     trained = {id(_node(frame)) for stack in backwards for frame in stack}
-    loops = {id(f.node) for stack in backwards for f in stack if isinstance(f, LoopFrame)}
+    loops = {f.node for stack in backwards for f in stack if isinstance(f, LoopFrame)}
     called = [stack for stack in script.stacks if any(id(_node(f)) in readers for f in stack)]
     return not (
         readers & trained
         or any(isinstance(function_of(node), ast.Module) for node in reads)
-        or any(id(f.node) in loops for stack in called for f in stack)
+        or any(f.node in loops for stack in called for f in stack)
     )
 
 

@@ -10,7 +10,7 @@ from autofast.model.kinds import is_autocast, is_optimizer, is_scaler, is_schedu
 from autofast.model.script import Backward, Script, Step, Update
 from autofast.model.source import function_of
 from autofast.model.syntax import LOOPS
-from autofast.model.values import Const, Ext, Tensor, Thing, Unknown, const, is_named, only
+from autofast.model.values import Const, Ext, Tensor, Thing, Unknown, is_named, only
 from autofast.read.library import apex
 
 CLIPS = tuple(
@@ -101,8 +101,7 @@ def _backwards(script: Script) -> list[Backward]:
         backward = Backward(node, expr, site, framework=framework, tensors=tensors)
         _peel(script, backward)
         backward.double = any(
-            k.arg == "create_graph" and const(script.values(k.value)) is not False
-            for k in node.keywords
+            k.arg == "create_graph" and script.constant(k.value) is not False for k in node.keywords
         )
         found.append(backward)
     return found
@@ -222,13 +221,13 @@ def _creates_graph(site: Site) -> bool:
 
 def _foreign_loops(script: Script, home: ast.AST, backwards: list[Backward]) -> set[int]:
     """Loops below ``home`` that hold no backward: an evaluation inside the training loop."""
-    with_backward = {id(f.node) for b in backwards for o in b.site for f in _plain_loops(o.stack)}
+    with_backward = {f.node for b in backwards for o in b.site for f in _plain_loops(o.stack)}
     found = set()
     for site in script.log.of("forward"):
         for occurrence in site:
             if inside(occurrence.stack, home):
                 for frame in _plain_loops(occurrence.stack):
-                    if frame.loaders and id(frame.node) not in with_backward:
+                    if frame.loaders and frame.node not in with_backward:
                         found.add(id(frame.node))
     return found
 

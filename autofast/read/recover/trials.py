@@ -13,7 +13,7 @@ from autofast.model.events import Occurrence, TryFrame
 from autofast.model.names import last_part
 from autofast.model.script import Evaluation, Script
 from autofast.model.source import at, parent_of
-from autofast.model.values import Num, Ref, Tensor, certainly
+from autofast.model.values import Num, Ref, Tensor
 from autofast.read.recover.region import Region
 
 OUT_OF_MEMORY = frozenset(
@@ -86,4 +86,4 @@ def _is_unused(script: Script, target: ast.Name, seen: set[ast.AST]) -> bool:
 def _only_computes(script: Script, call: ast.Call) -> bool:
     callees = script.values(call.func)
     outside = any(isinstance(t, Ref) and not t.name.startswith("torch.") for t in callees)
-    return not outside and certainly(script.values(call), Tensor, Num)
+    return not outside and script.must_be(call, Tensor, Num)

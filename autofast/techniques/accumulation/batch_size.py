@@ -24,7 +24,6 @@ from autofast.model.values import (
     Ext,
     Func,
     Thing,
-    any_of,
     certainly,
     const,
 )
@@ -213,7 +212,7 @@ def _check_intervals(script: Script, iteration: Iteration, steps: int) -> None:
 
 
 def _does_more(script: Script, call: ast.Call) -> bool:
-    if any_of(script.values(call.func), Func, Bound):
+    if script.may_be(call.func, Func, Bound):
         return True
     given = [call.func, *call.args, *(k.value for k in call.keywords)]
     return any(

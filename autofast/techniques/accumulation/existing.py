@@ -63,7 +63,7 @@ def _inner(script: Script, step: Step) -> Existing | None:
     """``for micro_step in range(K)`` around forward and backward, with the update after it."""
     forwards = [o for site in step.forwards for o in site if inside(o.stack, step.loop)]
     updated = {
-        id(f.node)
+        f.node
         for u in step.updates
         for o in u.site
         for f in below(o.stack, step.loop)
@@ -77,7 +77,7 @@ def _inner(script: Script, step: Step) -> Existing | None:
                 if (
                     isinstance(frame, LoopFrame)
                     and isinstance(frame.node, ast.For)
-                    and id(frame.node) not in updated
+                    and frame.node not in updated
                 ):
                     if not forwards or not all(inside(o.stack, frame.node) for o in forwards):
                         continue  # the same loss again
@@ -88,7 +88,7 @@ def _inner(script: Script, step: Step) -> Existing | None:
 
 
 def _number(script: Script, every: ast.expr) -> int | None:
-    found = literal_of(every) or const(script.values(every))
+    found = literal_of(every) or script.constant(every)
     if found is ... and isinstance(option := one(script.values(every)), Arg):
         found = const(option.default)
     return found if isinstance(found, int) and not isinstance(found, bool) else None

@@ -26,7 +26,7 @@ from autofast.model.source import (
     statements_around,
 )
 from autofast.model.syntax import FUNCTIONS, is_attribute, is_stored
-from autofast.model.values import Ext, const, is_named, library_name
+from autofast.model.values import Ext, is_named
 from autofast.rule import Effect, Refusal
 from autofast.techniques.attention.masks import is_causal, mask_text, may_differ
 from autofast.techniques.attention.written_out import Attention, Scale
@@ -60,7 +60,7 @@ def _scripted(script: Script) -> ast.AST | None:
     for source in script.sources:
         for node in source.nodes if "jit" in source.text else ():
             for decorator in getattr(node, "decorator_list", ()):
-                if library_name(script.values(decorator)) == "torch.jit.script":
+                if script.library_name(decorator) == "torch.jit.script":
                     return node
     return None
 
@@ -143,10 +143,10 @@ def _dropout(script: Script, call: ast.Call, holes: dict[str, ast.expr]) -> str:
         inplace = len(call.args) > 3 or "inplace" in keywords
         if p is None or inplace:
             raise Refusal(f"{at(call)} does not say how much it drops, or drops in place")
-        if const(script.values(p)) == 0:
+        if script.constant(p) == 0:
             return ""
         holes["p"] = p
-        if training is None or const(script.values(training)) is True:
+        if training is None or script.constant(training) is True:
             return "{p}"
         holes["training"] = training
         return "{p} if {training} else 0.0"
@@ -180,7 +180,7 @@ def _scale(script: Script, found: Attention, holes: dict[str, ast.expr]) -> str:
         return "default"
     match scale.by:
         case ast.BinOp(left=one, op=ast.Div(), right=right) if (
-            scale.divides and const(script.values(one)) == 1
+            scale.divides and script.constant(one) == 1
         ):
             holes["scale"] = right
             return "{scale}"
@@ -191,15 +191,13 @@ def _scale(script: Script, found: Attention, holes: dict[str, ast.expr]) -> str:
 def _is_default(script: Script, found: Attention, scale: Scale) -> bool:
     by, divides = scale.by, scale.divides
     match by:
-        case ast.BinOp(left=one, op=ast.Div(), right=right) if const(script.values(one)) == 1:
+        case ast.BinOp(left=one, op=ast.Div(), right=right) if script.constant(one) == 1:
             by, divides = right, not divides
     match by:
         case ast.BinOp(left=base, op=ast.Pow(), right=power):
             wanted = 0.5 if divides else -0.5
-            return const(script.values(power)) == wanted and _is_width(script, found, base)
-        case ast.Call(func=func, args=[base], keywords=[]) if (
-            library_name(script.values(func)) in ROOTS
-        ):
+            return script.constant(power) == wanted and _is_width(script, found, base)
+        case ast.Call(func=func, args=[base], keywords=[]) if script.library_name(func) in ROOTS:
             return divides and _is_width(script, found, base)
     return False
 
@@ -217,7 +215,7 @@ def _is_width(script: Script, found: Attention, expr: ast.expr) -> bool:
         case _:
             return False
     flow = script.analysis(Flow)
-    return const(script.values(axis)) == -1 and any(
+    return script.constant(axis) == -1 and any(
         flow.is_same(tensor, side) for side in (found.query, found.key)
     )
 

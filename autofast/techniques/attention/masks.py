@@ -21,7 +21,7 @@ from autofast.model.calls import items_of, spread_out
 from autofast.model.script import Script
 from autofast.model.source import at, nodes_in
 from autofast.model.syntax import SEQUENCES, is_attribute, is_constant
-from autofast.model.values import Ext, Tensor, are_numbers, const, is_named, library_name, only
+from autofast.model.values import Ext, Tensor, are_numbers, is_named, only
 from autofast.rule import Refusal
 from autofast.techniques.attention.written_out import Attention, Mask
 
@@ -64,22 +64,20 @@ def _is_added_triangle(script: Script, expr: ast.expr) -> bool:
             return made is not None and _is_added_triangle(script, made)
         case ast.Call(func=ast.Attribute(value=full, attr="triu"), args=[one], keywords=[]):
             pass
-        case ast.Call(func=func, args=[full, one]) if (
-            library_name(script.values(func)) == "torch.triu"
-        ):
+        case ast.Call(func=func, args=[full, one]) if script.library_name(func) == "torch.triu":
             pass
         case ast.Call(
             func=func, args=[full], keywords=[ast.keyword(arg="diagonal", value=one)]
-        ) if library_name(script.values(func)) == "torch.triu":
+        ) if script.library_name(func) == "torch.triu":
             pass
         case _:
             return False
     match full:
         case ast.Call(func=func, args=[ast.Tuple(elts=[a, b]), value, *_]) if (
-            library_name(script.values(func)) == "torch.full"
+            script.library_name(func) == "torch.full"
         ):
             number = _number(script, value)
-            same = ast.dump(a) == ast.dump(b) and const(script.values(one)) == 1
+            same = ast.dump(a) == ast.dump(b) and script.constant(one) == 1
             return same and number is not None and math.isinf(number) and number < 0
     return False
 
@@ -168,7 +166,7 @@ def _plain(script: Script, where: ast.expr, kept: bool) -> tuple[ast.expr, bool]
     """
     match where:
         case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=[number]):
-            value = const(script.values(number))
+            value = script.constant(number)
             if value in (0, 1) and value is not None:
                 turned = isinstance(op, ast.Eq) == (value == 0)
                 return _plain(script, left, kept != turned)
@@ -195,10 +193,10 @@ def _is_triangle(script: Script, expr: ast.expr, lower: bool, depth: int) -> boo
         case ast.Subscript(value=inner, slice=cut):
             return _is_square(cut) and _is_triangle(script, inner, lower, depth + 1)
         case ast.Call(func=func, args=[ones, *more]) if (
-            library_name(script.values(func)) == f"torch.{'tril' if lower else 'triu'}"
+            script.library_name(func) == f"torch.{'tril' if lower else 'triu'}"
         ):
             given = [*more, *(k.value for k in expr.keywords if k.arg == "diagonal")]
-            diagonal = const(script.values(given[0])) if len(given) == 1 else None
+            diagonal = script.constant(given[0]) if len(given) == 1 else None
             right = diagonal in (None, 0) if lower else diagonal == 1
             return right and (not lower or not given or diagonal == 0) and _is_ones(script, ones)
         case ast.Attribute(value=ast.Name()):
@@ -217,7 +215,7 @@ def _is_ones(script: Script, expr: ast.expr) -> bool:
         return False
     sizes = spread_out(expr.args)
     leading, last = sizes[:-2], [ast.dump(s) for s in sizes[-2:]]
-    ones = all(const(script.values(s)) == 1 for s in leading)
+    ones = all(script.constant(s) == 1 for s in leading)
     return len(last) == 2 and last[0] == last[1] and ones
 
 
@@ -248,20 +246,20 @@ def _number(script: Script, value: ast.expr) -> float | None:
             found = _number(script, inner)
             return -found if found is not None else None
         case ast.Call(func=func, args=[text], keywords=[]) if (
-            library_name(script.values(func)) == "builtins.float"
+            script.library_name(func) == "builtins.float"
         ):
-            said = const(script.values(text))
+            said = script.constant(text)
             try:
                 return float(said) if isinstance(said, (str, int, float)) else None
             except ValueError:
                 return None
-        case ast.Attribute() if library_name(script.values(value)) in INFINITE:
+        case ast.Attribute() if script.library_name(value) in INFINITE:
             return math.inf
-        case ast.Attribute(value=ast.Call(func=func), attr=attr) if library_name(
-            script.values(func)
+        case ast.Attribute(value=ast.Call(func=func), attr=attr) if script.library_name(
+            func
         ) == "torch.finfo" and attr in ("min", "max"):
             return -3e38 if attr == "min" else 3e38
-    said = const(script.values(value))
+    said = script.constant(value)
     return float(said) if isinstance(said, (int, float)) and not isinstance(said, bool) else None
 
 
@@ -308,7 +306,7 @@ def _are_floats(script: Script, expr: ast.expr, beside: bool = False, depth: int
         case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult(), right=right):
             for number, other in ((left, right), (right, left)):
                 if are_numbers(script.values(number)):
-                    floats = isinstance(const(script.values(number)), float)
+                    floats = isinstance(script.constant(number), float)
                     return _are_floats(script, other, beside or floats, depth + 1)
         case ast.Call(func=ast.Attribute(attr="type_as"), args=[_]):
             return beside

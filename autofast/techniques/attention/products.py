@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from autofast.facts.dimensions import rank
 from autofast.model.script import Script
-from autofast.model.values import Tensor, certainly, const, library_name
+from autofast.model.values import Tensor
 
 FUNCTIONS = frozenset({"torch.matmul", "torch.bmm"})
 METHODS = frozenset({"matmul", "bmm"})
@@ -31,21 +31,17 @@ class Product:
     turns: tuple[str, str, str] = ("", "", "")
 
 
-def is_tensor(script: Script, expr: ast.expr) -> bool:
-    return certainly(script.values(expr), Tensor)
-
-
 def factors(script: Script, expr: ast.expr) -> Pair | None:
     """The factors of a product of matrices (``@``, ``matmul``, ``bmm``); None where it is none."""
     match expr:
         case ast.BinOp(left=left, op=ast.MatMult(), right=right):
             return left, right
         case ast.Call(func=func, args=[left, right], keywords=[]) if (
-            library_name(script.values(func)) in FUNCTIONS
+            script.library_name(func) in FUNCTIONS
         ):
             return left, right
         case ast.Call(func=ast.Attribute(value=left, attr=attr), args=[right], keywords=[]) if (
-            attr in METHODS and is_tensor(script, left)
+            attr in METHODS and script.must_be(left, Tensor)
         ):
             return left, right
     return None
@@ -112,14 +108,14 @@ def _einsum(script: Script, expr: ast.expr) -> tuple[Axes, Axes, Axes, Pair] | N
     """The axes of both operands and of the result, and the operands."""
     if not script.is_call(expr, *EINSUM) or expr.keywords:
         return None
-    texts = [a for a in expr.args if isinstance(const(script.values(a)), str)]
+    texts = [a for a in expr.args if isinstance(script.constant(a), str)]
     rest = [a for a in expr.args if a not in texts]
     match rest:
         case [ast.List(elts=listed)]:
             rest = listed
     if len(texts) != 1 or len(rest) != 2:
         return None
-    text = str(const(script.values(texts[0])))
+    text = str(script.constant(texts[0]))
     parts = re.split(r",|->", text)
     if len(parts) != 3 or "->" not in text or "." in text:
         return None
@@ -136,21 +132,21 @@ def _swapped(script: Script, expr: ast.expr) -> ast.expr | None:
         case ast.Attribute(value=inner, attr="mT"):
             return inner
         case ast.Call(func=ast.Attribute(value=inner, attr="permute"), args=axes, keywords=[]):
-            order = [const(script.values(a)) for a in axes]
+            order = [script.constant(a) for a in axes]
             n = len(order)
             plain = [*range(n - 2), n - 1, n - 2]
             return inner if n > 2 and order == plain else None
         case ast.Call(func=ast.Attribute(value=inner, attr=attr), args=[a, b], keywords=[]) if (
-            attr in SWAPS and is_tensor(script, inner)
+            attr in SWAPS and script.must_be(inner, Tensor)
         ):
             pass
         case ast.Call(func=func, args=[inner, a, b], keywords=[]) if (
-            library_name(script.values(func)).removeprefix("torch.") in SWAPS
+            script.library_name(func).removeprefix("torch.") in SWAPS
         ):
             pass
         case _:
             return None
-    swapped = {const(script.values(a)), const(script.values(b))}
+    swapped = {script.constant(a), script.constant(b)}
     if swapped == {-1, -2}:
         return inner
     deep = rank(script, inner)

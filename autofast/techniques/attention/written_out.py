@@ -21,9 +21,9 @@ from autofast.model.calls import is_method, put_into
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, line_of, live, parent_of, statement_of
 from autofast.model.syntax import VARIABLES, is_attribute
-from autofast.model.values import Const, Ext, are_numbers, const, is_named, library_name, one
+from autofast.model.values import Const, Ext, Tensor, are_numbers, const, is_named, one
 from autofast.rule import Effect, Refusal
-from autofast.techniques.attention.products import factors, is_tensor, of_scores, of_values
+from autofast.techniques.attention.products import factors, of_scores, of_values
 
 SOFTMAX = frozenset({"torch.softmax", "torch.nn.functional.softmax"})
 CALL = "scaled_dot_product_attention"
@@ -93,7 +93,7 @@ def _softmax(script: Script, call: ast.Call) -> ast.expr | None:
             args[0] if len(args) == 1 and not keywords and _is_last(script, args[0], dim) else None
         )
     if is_method(call, "softmax"):
-        if is_tensor(script, call.func.value):
+        if script.must_be(call.func.value, Tensor):
             args.insert(0, call.func.value)
         elif script.library_function(call) not in SOFTMAX:
             return None
@@ -102,7 +102,7 @@ def _softmax(script: Script, call: ast.Call) -> ast.expr | None:
     axis = args[1] if len(args) == 2 else keywords.pop("dim", None)
     if axis is None or len(args) > 2 or not args or keywords:
         return None
-    return args[0] if _is_last(script, args[0], const(script.values(axis))) else None
+    return args[0] if _is_last(script, args[0], script.constant(axis)) else None
 
 
 def _is_last(script: Script, expr: ast.expr, dim: object) -> bool:
@@ -181,7 +181,7 @@ class _Reader:
             ) if attr in FILLS:
                 return self._masked(inner, Mask(where, value))
             case ast.Call(func=func, args=[where, a, b], keywords=[]) if (
-                library_name(self.script.values(func)) == WHERE
+                self.script.library_name(func) == WHERE
             ):
                 return self._masked(a, Mask(where, b, kept=True)) or self._masked(b, Mask(where, a))
             case ast.BinOp(left=left, op=ast.Add(), right=right):
@@ -352,7 +352,7 @@ def _drops(script: Script, call: ast.Call) -> bool:
     """``layer(...)[0]``, ``x, _ = layer(...)`` where nothing reads ``_``."""
     match parent_of(call):
         case ast.Subscript(value=value, slice=index):
-            return value is call and const(script.values(index)) == 0
+            return value is call and script.constant(index) == 0
         case ast.Assign(targets=[ast.Tuple(elts=[_, ast.Name() as second])], value=value) if (
             value is call
         ):

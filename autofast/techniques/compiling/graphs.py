@@ -32,7 +32,7 @@ from autofast.model.names import WRAPPERS
 from autofast.model.script import Evaluation, Model, Script, Step
 from autofast.model.source import at, function_of, parent_of, source_of, within
 from autofast.model.syntax import LOOPS
-from autofast.model.values import Method, Ref, Tensor, any_of, const, only
+from autofast.model.values import Method, Ref, Tensor, const, only
 from autofast.write.spelling import torch_in
 
 
@@ -157,7 +157,7 @@ def _gradients(script: Script, model: Model, step: Step) -> str:
     backward = max(o.order for o in step.backwards[0].site)
     for zero in step.zeros:
         given = keyword_of(zero.node, "set_to_none")  # type: ignore[arg-type]
-        to_none = given is None or const(script.values(given)) is True
+        to_none = given is None or script.constant(given) is True
         clears = getattr(getattr(zero.node, "func", None), "attr", "") == "zero_grad"
         order = max(o.order for o in zero)
         if clears and to_none and in_every_iteration(script, zero):
@@ -171,19 +171,19 @@ def _shapes(script: Script, model: Model, step: Step) -> str:
     if why := varying(script):
         return why
     own = Code(script, (), (model.thing,)).all
-    items = {id(d.getitem) for x in script.loaders for d in x.datasets}  # of one shape, as is known
+    items = {d.getitem for x in script.loaders for d in x.datasets}  # of one shape, as is known
     stacks = [only(below(s, step.loop), CallFrame) for s in script.stacks if inside(s, step.loop)]
     functions = {
         id(f.func.node): f.func.node
         for calls in stacks
-        if not any(id(f.func.node) in items for f in calls)
+        if not any(f.func.node in items for f in calls)
         for f in calls
     }
     for part in (step.loop, *functions.values()):
         for node in ast.walk(part):
             match node:
                 case ast.Subscript(value=cut, slice=index) if id(node) not in own:
-                    of_tensor = any_of(script.values(cut), Tensor)
+                    of_tensor = script.may_be(cut, Tensor)
                     if of_tensor and _varies(script, index):
                         return f"{at(node)} may cut a batch to another size"
     return ""
@@ -197,8 +197,8 @@ def _varies(script: Script, index: ast.expr) -> bool:
         case ast.Tuple(elts=parts):
             return any(_varies(script, part) for part in parts)
         case ast.Slice(lower=lower, upper=upper):
-            return any(b is not None and const(script.values(b)) is ... for b in (lower, upper))
-    return any_of(script.values(index), Tensor)
+            return any(b is not None and script.constant(b) is ... for b in (lower, upper))
+    return script.may_be(index, Tensor)
 
 
 def _kept(script: Script, model: Model, step: Step) -> str:
@@ -257,7 +257,7 @@ def _evaluations(script: Script, model: Model, step: Step) -> list[Edit] | str:
     """
     edits: list[Edit] = []
     left: dict[int, Site] = {id(s): s for s in model.forwards if s not in step.forwards}
-    done: set[int] = set()
+    done: set[object] = set()
     for evaluation in script.evaluations:
         mine = [s for s in evaluation.forwards if id(s) in left]
         if not mine:
@@ -266,8 +266,8 @@ def _evaluations(script: Script, model: Model, step: Step) -> list[Edit] | str:
             return f"{at(evaluation.node)} evaluates in code that trains, too"
         for site in mine:
             left.pop(id(site))
-        if id(evaluation.node) not in done:
-            done.add(id(evaluation.node))
+        if evaluation.node not in done:
+            done.add(evaluation.node)
             edits += _kept_eager(script, evaluation)
     if left:
         site = next(iter(left.values()))
@@ -293,10 +293,10 @@ def _function(script: Script, evaluation: Evaluation) -> ast.AST | None:
         case ast.FunctionDef() | ast.AsyncFunctionDef(), _:
             return evaluation.node
         case _, ast.FunctionDef():
-            here = {id(site.node) for site in evaluation.forwards}
+            here = {site.node for site in evaluation.forwards}
             runs = [s.node for s in script.log.of("forward") if within(s.node, around)]
             steps = [step for step in script.steps if within(step.loop, around)]
             calls = (f for step in script.steps for f in step.stack if isinstance(f, CallFrame))
             trains = steps or any(f.func.node is around for f in calls)
-            return None if trains or any(id(n) not in here for n in runs) else around
+            return None if trains or any(n not in here for n in runs) else around
     return None

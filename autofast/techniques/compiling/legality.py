@@ -92,7 +92,7 @@ def _graphs_used_twice(script: Script) -> str:
     for step in script.steps:
         for backward in step.backwards:
             kept = keyword_of(backward.node, "retain_graph")
-            if kept is not None and const(script.values(kept)) is not False:
+            if kept is not None and script.constant(kept) is not False:
                 return f"{at(backward.node)} keeps the graph for another backward, and the graph of compiled code is used once"
     if (twice := gone_through_twice(script)) is not None:
         first, second, forward = twice

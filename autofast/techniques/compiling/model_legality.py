@@ -215,11 +215,11 @@ def _numbers(script: Script, model: Model, code: Code) -> str:
     what is compiled.
     """
     mine = parts_of(model.thing)
-    loops = {id(f.node) for site in model.forwards for o in site for f in _turns(o.stack)}
+    loops = {f.node for site in model.forwards for o in site for f in _turns(o.stack)}
     read = {n.attr for part in code.parts for n in nodes_in(part, ast.Attribute)}
     for site in script.log.of("set_attribute"):
         for o in site if id(site.node) not in code.all else ():
-            again = any(id(f.node) in loops for f in _turns(o.stack)) and id(o.this) in mine
+            again = any(f.node in loops for f in _turns(o.stack)) and id(o.this) in mine
             used = isinstance(o.this, Ext) or o.data.get("name") in read
             settled = all(isinstance(t, (Const, Tensor)) or is_module(t) for t in o.result)
             if again and used and not settled:

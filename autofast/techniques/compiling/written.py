@@ -129,9 +129,9 @@ def _are_alike(block: Inst) -> bool:
 
 def _is_set_outside(script: Script, block: Inst) -> bool:
     """Whether something tells one of them from another later: ``block.index = i``."""
-    own = {id(cls.node) for cls in (block.cls, *block.cls.ancestors())}
+    own = {cls.node for cls in (block.cls, *block.cls.ancestors())}
     return any(
-        o.this is block and not any(id(a) in own for a in ancestors(site.node))
+        o.this is block and not any(a in own for a in ancestors(site.node))
         for site in script.log.of("set_attribute", "set_elsewhere")
         for o in site
     )

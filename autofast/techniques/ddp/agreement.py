@@ -171,11 +171,11 @@ def _written(script: Script, node: ast.AST, occurrences: list[Occurrence]) -> No
     """A parameter that gets random numbers while it trains gets others in each process."""
     if not is_method(node):
         return
-    loops = {id(s.loop) for s in script.steps}
+    loops = {s.loop for s in script.steps}
     for occurrence in occurrences:
         this = occurrence.this
         if not (isinstance(this, Tensor) and this.param) or not any(
-            id(f.node) in loops for f in occurrence.stack
+            f.node in loops for f in occurrence.stack
         ):
             continue
         drawn = (draws(node.func.attr) and is_in_place(node.func.attr)) or any(

@@ -23,7 +23,7 @@ from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, parent_of, statement_of, within_statement
 from autofast.model.syntax import SIMPLE
-from autofast.model.values import Ext, any_of, const
+from autofast.model.values import Ext, any_of
 from autofast.rule import Refusal
 from autofast.techniques.ddp.names import Ranks
 
@@ -202,7 +202,7 @@ def _bar(script: Script, ranks: Ranks, call: ast.Call) -> Iterator[Edit]:
         raise Refusal(f"whether the progress bar on {at(call)} is shown comes through `**`")
     if present is None:
         yield Keyword(call, "disable", others)
-    elif const(script.values(present)) is not True:
+    elif script.constant(present) is not True:
         yield Wrap(present, f"{others} or {{}}")
 
 
@@ -212,7 +212,7 @@ def _downloads(ranks: Ranks, host: Host) -> Iterator[Edit]:
     mine = {
         id(statement_of(e.node)): statement_of(e.node) for e in host.all if e.kind == "download"
     }
-    done: set[int] = set()
+    done: set[object] = set()
     for statement in mine.values():
         beside = block(statement)
         if not isinstance(statement, SIMPLE) or not beside:
@@ -220,9 +220,9 @@ def _downloads(ranks: Ranks, host: Host) -> Iterator[Edit]:
                 f"the download on {at(statement)} is part of a larger statement: give it one of its own"
             )
         first, last = run(statement, mine)
-        if id(first) in done:
+        if first in done:
             continue
-        done.add(id(first))
+        done.add(first)
         local, dist, several = ranks.local(first), ranks.dist(first), ranks.several(first)
         if isinstance(last, ast.Return):
             raise Refusal(

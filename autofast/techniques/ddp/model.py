@@ -55,9 +55,9 @@ class Trained:
 
     def trains_on(self, stack: Stack) -> bool:
         """Whether this way leads into a loop in which the model is trained."""
-        loops = {id(s.loop) for s in self.steps}
-        loops |= {id(f.node) for s in self.steps for f in s.stack if isinstance(f, LoopFrame)}
-        return any(isinstance(f, LoopFrame) and id(f.node) in loops for f in stack)
+        loops = {s.loop for s in self.steps}
+        loops |= {f.node for s in self.steps for f in s.stack if isinstance(f, LoopFrame)}
+        return any(isinstance(f, LoopFrame) and f.node in loops for f in stack)
 
 
 # -------------------------------------------------------------------------------------------- which
@@ -100,11 +100,11 @@ def trained(script: Script) -> list[Trained]:
         raise Refusal(f"the model that {at(missing[0])} calls is not known")
     found = [t for t in by_thing.values() if _learns(script, t)]
     for mine in found:
-        ids = {id(c) for c in mine.calls}
+        these = set(mine.calls)
         mine.steps = [
             s
             for s in script.steps
-            if any(id(p) in ids for b in s.backwards for t in b.tensors for p in t.passes)
+            if any(p in these for b in s.backwards for t in b.tensors for p in t.passes)
         ]
     _check_owners(script, found)
     return found

@@ -138,13 +138,11 @@ class Ranks:
         """
         if not self.script.guarded or source_of(node) is not self.script.entry:
             return False
-        guards = {
-            id(f.node) for s in self.script.steps for f in s.stack if isinstance(f, GuardFrame)
-        }
+        guards = {f.node for s in self.script.steps for f in s.stack if isinstance(f, GuardFrame)}
         around = list(ancestors(node))
         if any_of(around, FUNCTIONS):
             return False
-        return bool(guards) and not any(id(a) in guards for a in (node, *around))
+        return bool(guards) and not any(a in guards for a in (node, *around))
 
     def _constant(self, name: str, node: ast.AST) -> str:
         source = source_of(node)

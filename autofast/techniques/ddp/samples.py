@@ -165,13 +165,13 @@ def _turns_batch(script: Script, function: ast.AST) -> bool:
             if not _is_activation(script, node.func.value):
                 continue
             given = [a for a in node.args if not isinstance(a, ast.Starred)]
-            dims = [const(script.values(a)) for a in given]
+            dims = [script.constant(a) for a in given]
             name = node.func.attr
-            if any_of(script.values(node.func.value), Ref):
+            if script.may_be(node.func.value, Ref):
                 dims = dims[1:]
             if name == "permute":
                 if len(dims) == 1 and isinstance(given[-1], SEQUENCES):
-                    dims = [const(script.values(e)) for e in given[-1].elts]
+                    dims = [script.constant(e) for e in given[-1].elts]
                 if not dims or dims[0] != 0:
                     return True
             elif (
@@ -247,9 +247,7 @@ def _named(
         ):
             return False
         each = short in ("normalize", "cosine_similarity") or (
-            short in ("max", "min")
-            and rest
-            and isinstance(const(script.values(rest[0])), (int, float))
+            short in ("max", "min") and rest and isinstance(script.constant(rest[0]), (int, float))
         )
         if not each and first_dim(script, call, rest) is not False:
             raise Refusal(
@@ -286,7 +284,7 @@ def _optional(script: Script, call: ast.Call) -> bool:
 
 
 def _einsum(script: Script, call: ast.Call) -> None:
-    equation = const(script.values(call.args[0])) if call.args else ...
+    equation = script.constant(call.args[0]) if call.args else ...
     if isinstance(equation, str) and "->" in equation:
         left, right = equation.replace(" ", "").split("->")
         if right and all(
@@ -306,7 +304,7 @@ def first_dim(script: Script, call: ast.Call, arguments: list[ast.expr]) -> bool
     if expr is None:
         return None
     elements = expr.elts if isinstance(expr, SEQUENCES) else [expr]
-    dims = [const(script.values(e)) for e in elements]
+    dims = [script.constant(e) for e in elements]
     if dims == [None]:
         return None
     if all(isinstance(d, int) and (d > 0 or d == -1) for d in dims):
@@ -317,6 +315,6 @@ def first_dim(script: Script, call: ast.Call, arguments: list[ast.expr]) -> bool
 
 def _is_dims(script: Script, expr: ast.expr) -> bool:
     if isinstance(expr, SEQUENCES):
-        return bool(expr.elts) and all(isinstance(const(script.values(e)), int) for e in expr.elts)
-    value = const(script.values(expr))
+        return bool(expr.elts) and all(isinstance(script.constant(e), int) for e in expr.elts)
+    value = script.constant(expr)
     return isinstance(value, int) and not isinstance(value, bool)

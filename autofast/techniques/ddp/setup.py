@@ -166,8 +166,8 @@ def _last(scope: Function, block: list[ast.stmt], stacks: list[Stack]) -> ast.st
     the training is there.
     """
     last = block[-1]
-    guards = {id(f.node) for stack in stacks for f in stack if isinstance(f, GuardFrame)}
-    if isinstance(last, ast.If) and id(last) in guards:
+    guards = {f.node for stack in stacks for f in stack if isinstance(f, GuardFrame)}
+    if isinstance(last, ast.If) and last in guards:
         return last.body[-1]
     return last
 

@@ -289,11 +289,11 @@ def another_order(script: Script, ranks: Ranks, loader: Loader) -> list[Edit]:
 
 def loader_expr(script: Script, loop: ast.For) -> ast.expr:
     """The loader in what a loop goes over, without counters and bars."""
-    things = {id(t) for x in script.loaders for t in x.things}
+    things = {t for x in script.loaders for t in x.things}
     expr: ast.expr = loop.iter
     for _ in range(5):
         found = script.values(expr)
-        if found and all(is_loader(t) and id(t) in things for t in found):
+        if found and all(is_loader(t) and t in things for t in found):
             return expr
         inner = cadence.inside_bar(found)
         if inner is None:

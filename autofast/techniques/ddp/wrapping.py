@@ -191,9 +191,9 @@ def _beside_variable(
             f"`{mine.raw}` is set on {at(stores[-1])}, in the same statement that trains it: make it before"
         )
     anchor = here[place]
-    guards = {id(f.node) for s in mine.steps for f in s.stack if isinstance(f, GuardFrame)}
+    guards = {f.node for s in mine.steps for f in s.stack if isinstance(f, GuardFrame)}
     block = here
-    while id(anchor) in guards and isinstance(anchor, ast.If) and isinstance(scope, ast.Module):
+    while anchor in guards and isinstance(anchor, ast.If) and isinstance(scope, ast.Module):
         ways = [(o.stack, b.node) for s in mine.steps for b in s.backwards for o in b.site]
         ways = [way for way in ways if in_block(block, scope, *way) is anchor]
         inner = [in_block(anchor.body, scope, *way) for way in ways]
@@ -230,13 +230,13 @@ def _check_after(
     script: Script, mine: Trained, here: list[ast.stmt], scope: Function, place: int
 ) -> None:
     """Nothing moves or converts the model after the wrapper is made."""
-    things = {id(mine.thing), *(id(w) for w in mine.model.wraps)}
+    things = {mine.thing, *mine.model.wraps}
     order = {id(s): n for n, s in enumerate(here)}
     moved_before = False
     late = []
     for site in script.log.of("move_model"):
         for occurrence in site:
-            if occurrence.this is None or id(occurrence.this) not in things:
+            if occurrence.this is None or occurrence.this not in things:
                 continue
             how = occurrence.data.get(
                 "how", getattr(getattr(site.node, "func", None), "attr", "to")
@@ -285,10 +285,10 @@ def _beside_attribute(
         raise Refusal(f"{function.name}() may end before the model is complete")
     if not all(map(is_read, mentions(function, this))):
         raise Refusal(f"`{this}` is something else on {at(function)}")
-    things = {id(mine.thing), *(id(w) for w in mine.model.wraps)}
+    things = {mine.thing, *mine.model.wraps}
     for site in script.log.of("move_model"):
         for occurrence in site:
-            if occurrence.this is not None and id(occurrence.this) in things:
+            if occurrence.this is not None and occurrence.this in things:
                 if in_block(
                     body, function, occurrence.stack, site.node
                 ) is None and not _made_before(mine, occurrence):

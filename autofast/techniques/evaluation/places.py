@@ -38,7 +38,6 @@ from autofast.model.values import (
     Tensor,
     Unknown,
     all_of,
-    any_of,
     certainly,
     only,
 )
@@ -116,7 +115,7 @@ def _inside(statement: ast.stmt) -> Iterator[ast.expr]:
 
 def _is_harmless(script: Script, expr: ast.expr) -> bool:
     """Neither a tensor nor a call that may make, keep or be given one."""
-    if any_of(script.values(expr), Tensor):
+    if script.may_be(expr, Tensor):
         return False
     if isinstance(expr, ast.ListComp):
         over = [script.values(g.iter) for g in expr.generators]

@@ -48,9 +48,9 @@ def is_there(script: Script) -> bool:
 def trained(script: Script) -> Iterator[Model]:
     """The convolutional networks that take part in training."""
     steps = script.analysis(Cost).training
-    used = {id(inner) for step in steps for t in step.models for inner in unwrapped(t)}
+    used = {inner for step in steps for t in step.models for inner in unwrapped(t)}
     for model in script.models:
-        if is_convolutional(model) and id(model.thing) in used:
+        if is_convolutional(model) and model.thing in used:
             yield model
 
 
@@ -179,8 +179,8 @@ def place_of(script: Script, model: Model) -> ast.expr | None:
 
 
 def _is_wrapped_before(model: Model, move: Site) -> bool:
-    wraps = {id(w.node) for w in model.wraps}
-    return bool(wraps) and any(id(n) in wraps for n in ast.walk(move.node))
+    wraps = {w.node for w in model.wraps}
+    return bool(wraps) and any(n in wraps for n in ast.walk(move.node))
 
 
 def conversions(
@@ -204,7 +204,7 @@ def _others(script: Script, place: ast.expr, models: list[Model]) -> str:
     """A network besides ``models`` that the place may convert too, in words: what it does with its
     layout was not looked at.
     """
-    known = {id(m.thing) for m in models}
+    known = {m.thing for m in models}
     of = [place]
     if any(s.node is place for m in models for s in m.moves):
         of = [place.func.value] if _is_method(place) else place.args[:1]  # type: ignore[attr-defined]
@@ -212,7 +212,7 @@ def _others(script: Script, place: ast.expr, models: list[Model]) -> str:
         for inner in unwrapped(thing):
             if isinstance(inner, Unknown) and inner.name != SAVED:
                 return f"it may be a network that is chosen when it runs: {inner.why}"
-            if isinstance(inner, (Ext, Inst)) and is_module(inner) and id(inner) not in known:
+            if isinstance(inner, (Ext, Inst)) and is_module(inner) and inner not in known:
                 name = inner.cls.node.name if isinstance(inner, Inst) else inner.name
                 return f"it may be {name}, whose layers are not known to work in this layout"
     return ""

@@ -192,7 +192,7 @@ def _is_size_of(script: Script, arg: ast.expr, base: ast.expr, n: int) -> bool:
             ast.Call(func=ast.Attribute(value=of, attr="size"), args=[number])
             | ast.Subscript(value=ast.Attribute(value=of, attr="shape"), slice=number)
         ):
-            return const(script.values(number)) == n and _is_the_same(script, of, base)
+            return script.constant(number) == n and _is_the_same(script, of, base)
     return False
 
 
@@ -301,5 +301,5 @@ def _is_pooled(callee: Thing, call: ast.Call, script: Script) -> bool:
     if is_named(callee, Ext, "torch.nn.AdaptiveAvgPool2d"):
         return const(callee.args.get(0, "output_size")) in (1, (1, 1))
     if is_named(callee, Ref, "torch.nn.functional.adaptive_avg_pool2d") and len(call.args) > 1:
-        return const(script.values(call.args[1])) in (1, (1, 1))
+        return script.constant(call.args[1]) in (1, (1, 1))
     return False

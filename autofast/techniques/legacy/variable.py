@@ -28,7 +28,7 @@ from autofast.model.names import FUNCTIONAL_LOSSES, is_loss, last_part
 from autofast.model.script import Script
 from autofast.model.source import Source, function_of, parent_of, source_of, statement_of, within
 from autofast.model.syntax import VARIABLES, has_star, is_constant, is_read
-from autofast.model.values import Ref, Tensor, const
+from autofast.model.values import Ref, Tensor
 from autofast.rule import Finding, Gain, Options, Question
 from autofast.write.imports import imports_of, unimported
 from autofast.write.spelling import torch_name
@@ -82,10 +82,10 @@ def variables(script: Script, source: Source, plain: Plainness) -> Iterator[Find
         gone = unimported(script, source, MODULES, "Variable")
     else:
         gone = ()
-    half = {id(unit_of(u.node)) for u in uses if u.reached and (u.stays or u.asks is DETACHED)}
+    half = {unit_of(u.node) for u in uses if u.reached and (u.stays or u.asks is DETACHED)}
     for use in uses:
         if use.edits:
-            alone = use.asks is DETACHED or id(unit_of(use.node)) not in half
+            alone = use.asks is DETACHED or unit_of(use.node) not in half
             yield Finding(
                 use.node,
                 use.message,
@@ -162,7 +162,7 @@ def _use(
     data, asks, volatile = given
     edits = _edits(script, call, data, asks, plain)
     advice = ""
-    if volatile is not None and const(script.values(volatile)) is not False:
+    if volatile is not None and script.constant(volatile) is not False:
         message = "volatile=True has no effect since torch 0.4, and a Variable is a tensor"
         site = script.log.at(VARIABLE, call)
         if site is not None and any(o.grad in ("on", "maybe") for o in site):
@@ -219,7 +219,7 @@ def _decided(script: Script, asks: ast.expr) -> object:
     """
     if is_parameter(function_of(asks), variable_name(asks)):
         return None
-    return const(script.values(asks))
+    return script.constant(asks)
 
 
 def _is_detached(call: ast.Call) -> bool:
@@ -305,7 +305,7 @@ def old_reductions(script: Script) -> Iterator[Finding]:
         if not old:
             continue
         message = "size_average and reduce are deprecated for reduction"
-        flags = {key: const(script.values(value)) for key, value in old.items()}
+        flags = {key: script.constant(value) for key, value in old.items()}
         if not all(map(_is_flag, old.values())) or any(
             k.arg in ("reduction", None) for k in call.keywords
         ):

@@ -135,8 +135,8 @@ def sampler_of_batches(script: Script, loader: Loader) -> tuple[Edit, ...] | str
         edits.extend(imports)
         return f"{spelled}({', '.join(arguments)})"
 
-    shuffle = const(script.values(expr["shuffle"])) if "shuffle" in expr else False
-    if "sampler" in expr and const(script.values(expr["sampler"])) is not None:
+    shuffle = script.constant(expr["shuffle"]) if "shuffle" in expr else False
+    if "sampler" in expr and script.constant(expr["sampler"]) is not None:
         order = code["sampler"]
     elif shuffle is ...:
         order = f"{made('RandomSampler', data)} if {code['shuffle']} else {made('SequentialSampler', data)}"

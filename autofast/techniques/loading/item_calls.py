@@ -10,7 +10,6 @@ from dataclasses import replace
 from autofast.facts.arrays import dtype_named
 from autofast.model.calls import keyword_of, spreads
 from autofast.model.source import at
-from autofast.model.values import const
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_parts import Parts
 from autofast.techniques.loading.item_values import Draw, Items, Same, Several, Value, no_form
@@ -215,8 +214,8 @@ class Calls(Parts):
         width = keyword_of(call, "pad_width" if package == "numpy" else "pad")
         width = width or (rest[0] if rest else None)
         known = {"mode", "constant_values", "value", "pad_width", "pad"}
-        plain = mode is None or const(self.script.values(mode)) == "constant"
-        value = const(self.script.values(filled)) if filled is not None else 0
+        plain = mode is None or self.script.constant(mode) == "constant"
+        value = self.script.constant(filled) if filled is not None else 0
         if not plain or {k.arg for k in call.keywords} - known or type(value) not in (int, float):
             raise Refusal(f"{at(call)} fills borders in a way that has no form for batches")
         found = self.numbers_of(width)
@@ -242,7 +241,7 @@ class Calls(Parts):
                 return None
             case ast.Tuple(elts=elts) | ast.List(elts=elts):
                 return [self.numbers_of(e) for e in elts]
-        found = const(self.script.values(expr))
+        found = self.script.constant(expr)
         return list(found) if isinstance(found, tuple) else found
 
     # -------------------------------------------------------------------------------------- methods
@@ -268,7 +267,7 @@ class Calls(Parts):
             other = self.value(args[0])
             return self.two(items, op, other, call) if attr[-1] != "_" else self.in_place(items, op, other, call)  # fmt: skip
         if attr == "size" and len(args) == 1:
-            place = const(self.script.values(args[0]))
+            place = self.script.constant(args[0])
             if isinstance(place, int):
                 return self.side(items, place)
         return self.changed(items, attr, args, call)

@@ -18,7 +18,6 @@ from autofast.flow.scopes import loaded_in
 from autofast.model.calls import pairs_of
 from autofast.model.script import Script
 from autofast.model.source import at, is_switched, live_block
-from autofast.model.values import library_name
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_expressions import Expressions, Stored
 from autofast.techniques.loading.item_values import (
@@ -56,7 +55,7 @@ class Statements(Expressions):
     def statement(self, stmt: ast.stmt) -> None:
         match stmt:
             case ast.If(test=ast.Call(func=func, args=[ast.Name(id=name)])) if (
-                name == self.index and library_name(self.script.values(func)) == "torch.is_tensor"
+                name == self.index and self.script.library_name(func) == "torch.is_tensor"
             ):
                 pass  # where it is: ``idx = idx.tolist()``
             case ast.If():

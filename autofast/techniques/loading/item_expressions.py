@@ -119,12 +119,12 @@ class Expressions(Calls):
             assert array.rank is not None
             return Fixed(known, array.rank, array.dtype)
         if not is_here and not _is_of(expr, self.this):
-            if type(value := const(self.script.values(expr))) in (int, float, str, bool):
+            if type(value := self.script.constant(expr)) in (int, float, str, bool):
                 return Same(repr(value), value)
             raise Refusal(f"{at(expr)} is of another file")
         match expr:
             case ast.Attribute(value=ast.Name(id=name)) if name != self.this:
-                if not isinstance(const(self.script.values(expr)), (int, float, str)):
+                if not isinstance(self.script.constant(expr), (int, float, str)):
                     raise Refusal(f"{at(expr)}: what `{code}` is is not known")
         return Same(code, self.number(expr))
 
@@ -184,16 +184,16 @@ class Expressions(Calls):
             return self.row(expr, attr)
         match expr:
             case ast.Subscript(value=ast.Attribute(value=inner, attr="shape"), slice=index):
-                place = const(self.script.values(index))
+                place = self.script.constant(index)
                 if isinstance(place, int):
                     return self.side(self.items(self.value(inner), expr), place)
                 raise no_form(expr)
         base = self.value(expr.value)
         if isinstance(base, Several):
-            place = const(self.script.values(expr.slice))
+            place = self.script.constant(expr.slice)
             if isinstance(place, int) and abs(place) < len(base.parts):
                 return base.parts[place]
-        if isinstance(base, Draw) and const(self.script.values(expr.slice)) == 0:
+        if isinstance(base, Draw) and self.script.constant(expr.slice) == 0:
             return base  # ``torch.rand(1)[0]``
         return self.cut(self.items(base, expr), getattr(expr.slice, "elts", [expr.slice]), expr)
 
@@ -212,8 +212,8 @@ class Expressions(Calls):
                 slice=ast.Slice(lower=lower, upper=upper, step=None),
             ):
                 items = self.items(self.value(inner), expr)
-                first = 0 if lower is None else const(self.script.values(lower))
-                last = None if upper is None else const(self.script.values(upper))
+                first = 0 if lower is None else self.script.constant(lower)
+                last = None if upper is None else self.script.constant(upper)
                 if first == 0 and type(last) is int and last > 0:
                     return [self.side(items, n) for n in range(last)][: count or last]
                 if type(first) is int and last is None and count is not None:

@@ -9,7 +9,6 @@ from collections import Counter
 from dataclasses import replace
 
 from autofast.model.source import at
-from autofast.model.values import const
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_arithmetic import Arithmetic
 from autofast.techniques.loading.item_values import FLOATS, Draw, Items, Same, Value, no_form
@@ -105,7 +104,7 @@ class Parts(Moves):
                 case ast.Slice(lower=None, upper=None, step=None):
                     plain.append(":")
                 case ast.Slice(lower=None, upper=None, step=step) if (
-                    step is not None and const(self.script.values(step)) == -1
+                    step is not None and self.script.constant(step) == -1
                 ):
                     flips.append(place)
                     plain.append(":")

@@ -11,7 +11,7 @@ from autofast.model.calls import is_name, keyword_of
 from autofast.model.script import Loader, Script
 from autofast.model.source import parent_of, source_of
 from autofast.model.syntax import is_read
-from autofast.model.values import Arg, Ext, Ref, all_of, are_numbers, const, is_named
+from autofast.model.values import Arg, Ext, Ref, all_of, are_numbers, is_named
 from autofast.rule import Effect, Finding
 from autofast.write.imports import imports_of, unimported
 from autofast.write.spelling import torch_in
@@ -34,7 +34,7 @@ def split_numbers(script: Script, loader: Loader) -> tuple[Edit, ...]:
     if size is None or len(call.args) > 2 or {k.arg for k in call.keywords} - KNOWN:
         return ()
     shuffles, drops = (
-        False if (given := keyword_of(call, name)) is None else const(script.values(given))
+        False if (given := keyword_of(call, name)) is None else script.constant(given)
         for name in ("shuffle", "drop_last")
     )
     if len(numbers.args) > 1 or drops is not False or not isinstance(shuffles, bool):

@@ -15,7 +15,7 @@ from autofast.model.script import Loader, Script, Use
 from autofast.model.source import ancestors, at, function_of, source_of
 from autofast.model.syntax import is_attribute
 from autofast.model.tensors import is_unknown_in, things_in
-from autofast.model.values import Cls, Ext, Inst, Ref, Thing, any_of, const, is_named, only
+from autofast.model.values import Cls, Ext, Inst, Ref, Thing, const, is_named, only
 from autofast.rule import Finding, Options
 from autofast.techniques.loading.few_workers import NAME as WORKERS
 from autofast.techniques.loading.few_workers import together
@@ -216,7 +216,7 @@ def _never_ends(loader: Loader) -> bool:
 def _changed_later(script: Script, loader: Loader, dataset: Thing) -> str:
     """The line that changes the dataset, or what it holds, once workers may have started."""
     start = first_use(script, loader)
-    epochs = {id(frame.node) for use in loader.uses for frame in loops(use.stack)}
+    epochs = {frame.node for use in loader.uses for frame in loops(use.stack)}
     side = items(script, loader)
     held = {
         id(dataset),
@@ -232,7 +232,7 @@ def _changed_later(script: Script, loader: Loader, dataset: Thing) -> str:
             if id(occurrence.this) not in held or (unread and occurrence.this is not dataset):
                 continue  # options that the dataset keeps, for example
             late = occurrence.order > start or any(
-                id(frame.node) in epochs for frame in loops(occurrence.stack)
+                frame.node in epochs for frame in loops(occurrence.stack)
             )
             made = (dataset, occurrence.this)  # a new object is none that workers have
             anew = any(_while_made(occurrence.stack, x) for x in made)
@@ -317,4 +317,4 @@ def _is_lookup(script: Script, call: ast.Call) -> bool:
 
 def _is_own(script: Script, expr: ast.expr) -> bool:
     """Whether a lookup there may run code of the project."""
-    return any_of(script.values(expr), Inst, Cls)
+    return script.may_be(expr, Inst, Cls)

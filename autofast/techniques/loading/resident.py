@@ -89,9 +89,9 @@ def left(script: Script, options: Options) -> list[Loader]:
     """The loaders that go on as they are, for rules that use what decides :class:`Kept` and about
     processes: on the others there is nothing more to do.
     """
-    kept = {id(x) for x in script.loaders if x.kept}
-    kept |= {id(x) for x, _ in made_resident(script, options)}
-    return [x for x in script.loaders if id(x) not in kept]
+    kept = {x for x in script.loaders if x.kept}
+    kept |= {x for x, _ in made_resident(script, options)}
+    return [x for x in script.loaders if x not in kept]
 
 
 def made_resident(script: Script, options: Options) -> list[tuple[Loader, Plan]]:

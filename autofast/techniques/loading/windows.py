@@ -35,7 +35,6 @@ from autofast.model.values import (
     Tensor,
     any_of,
     certainly,
-    const,
     is_const,
     is_named,
 )
@@ -278,7 +277,7 @@ def _inside(script: Script, windows: Windows) -> str:
     bounds = [*positional, *(given[k] for k in ("low", "high") if k in given)]
     if not 1 <= len(bounds) <= 2 or size is None or not _is_flat(script, size):
         raise Refusal(f"`{starts.id}` is no plain row of starts")
-    low = 0 if len(bounds) == 1 else const(script.values(bounds[0]))
+    low = 0 if len(bounds) == 1 else script.constant(bounds[0])
     if not isinstance(low, int) or isinstance(low, bool) or low + windows.offset < 0:
         raise Refusal(f"`{starts.id}` may be negative")
     last = Sum.of(bounds[-1])  # one beyond the largest start

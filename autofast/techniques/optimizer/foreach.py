@@ -16,7 +16,7 @@ from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import nodes_in, source_of
 from autofast.model.syntax import is_attribute, is_constant, is_operation
-from autofast.model.values import Seq, Tensor, all_of, any_of, const
+from autofast.model.values import Seq, Tensor, all_of
 from autofast.rule import Refusal
 
 COUNTED = (ast.Name, ast.Attribute, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Subscript)
@@ -198,13 +198,13 @@ class _Reader:
         return (
             all_of(ast.walk(expr), *COUNTED, *PARTS)
             and not self.loop.mentions(expr)
-            and not any_of(self.script.values(expr), Tensor, Seq)
+            and not self.script.may_be(expr, Tensor, Seq)
         )
 
 
 def _adds_to_one(script: Script, a: ast.expr, b: ast.expr) -> bool:
     """``a`` is ``1 - b``, or the other way round; or both are constants."""
-    known = const(script.values(a)), const(script.values(b))
+    known = script.constant(a), script.constant(b)
     if all_of(known, int, float):
         return abs(float(known[0]) + float(known[1]) - 1) < 1e-12
     return _is_rest(a, b) or _is_rest(b, a)

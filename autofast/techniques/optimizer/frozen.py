@@ -21,7 +21,7 @@ from autofast.model.contents import unwrapped
 from autofast.model.names import DDP
 from autofast.model.script import Backward, Optimizer, Script, Step
 from autofast.model.source import at, parent_of, statement_of, within
-from autofast.model.values import Const, Tensor, Thing, const
+from autofast.model.values import Const, Tensor, Thing
 from autofast.rule import Refusal
 
 
@@ -96,7 +96,7 @@ def _is_unused(script: Script, step: Step, backward: Backward, model: Thing) -> 
     events = [Event("stale", backward.node), *clips(script, strict=False), *read]
     for zero in zeros(script):
         to_none = keyword_of(zero.node, "set_to_none")  # type: ignore[arg-type]
-        if to_none is None or const(script.values(to_none)) is True:
+        if to_none is None or script.constant(to_none) is True:
             events.append(zero)
     for site in script.methods("step"):  # also of `go = optimizer.step`
         events.append(Event("step", site.node, frozenset(id(o.this) for o in site)))
@@ -104,8 +104,8 @@ def _is_unused(script: Script, step: Step, backward: Backward, model: Thing) -> 
         for update in other.updates:
             events.append(Event("step", update.node, frozenset(map(id, update.things)) or None))
         for more in other.backwards:
-            reached = {id(m) for t in more.tensors for x in t.models for m in unwrapped(x)}
-            if more.node is not backward.node and (id(model) in reached or not reached):
+            reached = {m for t in more.tensors for x in t.models for m in unwrapped(x)}
+            if more.node is not backward.node and (model in reached or not reached):
                 events.append(Event("backward", more.node, mine))
     for site in script.methods("unscale_"):
         events.append(Event("unscale", site.node))
@@ -122,8 +122,8 @@ def _place(script: Script, step: Step, backward: Backward, model: Thing) -> Drop
         for site in step.forwards
         if any(o.this is not None and model in unwrapped(o.this) for o in site)
     ]
-    through = {id(p) for t in backward.tensors for p in t.passes}
-    calls = [s.node for s in mine if id(s.node) in through]
+    through = {p for t in backward.tensors for p in t.passes}
+    calls = [s.node for s in mine if s.node in through]
     last = statement_of(backward.node)
     around = block(last)
     starts = [_lifted(call, around) for call in calls]
@@ -143,8 +143,8 @@ def _place(script: Script, step: Step, backward: Backward, model: Thing) -> Drop
     if others or leaves or [b.node for b in inside] != [backward.node]:
         return None
     rest = [b for s in script.steps for b in s.backwards if b.node is not backward.node]
-    again = {id(p) for b in rest for t in b.tensors for p in t.passes}
-    if any(id(call) in again for call in calls):
+    again = {p for b in rest for t in b.tensors for p in t.passes}
+    if any(call in again for call in calls):
         return None  # another backward goes through the same results, and may need the gradients
     return Dropped(backward, name, first, last)
 

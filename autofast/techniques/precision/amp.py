@@ -216,9 +216,9 @@ def _planned(script: Script, options: Options, with_scaler: bool, off: Off | Non
         return found
     if off is not None:
         asks = [(r, c) for r, c in accepted if r.trains or off.is_off_at(script, r.first)]
-        known = {id(r) for r, _ in asks}
+        known = {r for r, _ in asks}
         found.refused += [
-            (r.forwards[0], cannot(off, r.first)) for r, _ in accepted if id(r) not in known
+            (r.forwards[0], cannot(off, r.first)) for r, _ in accepted if r not in known
         ]
         accepted = asks
     precision = _precision(script, options, with_scaler, accepted, found)
@@ -288,21 +288,21 @@ def _accepted(script: Script, options: Options, found: Amp) -> Iterator[tuple[Re
             if isinstance(fit, str):
                 found.refused.append((_place(region), fit))
             else:  # a function that two steps call is taken in once
-                known = {id(c) for r, _ in training for c in r.forwards}
+                known = {c for r, _ in training for c in r.forwards}
                 training += [
                     (r, c)
                     for r, c in fit
-                    if not r.is_forward_only or not any(id(f) in known for f in r.forwards)
+                    if not r.is_forward_only or not any(f in known for f in r.forwards)
                 ]
     if found.refused or not training:
         return
     yield from training
     taken = {n for r, _ in training for n in nodes_of(r.parts)}
-    models = {id(t) for r, _ in training for t in r.things}
+    models = {t for r, _ in training for t in r.things}
     for evaluation in script.evaluations:
         for region in evaluation_regions(script, evaluation):
             nodes = nodes_of([*region.parts, *region.forwards])
-            if nodes & taken or not any(id(t) in models for t in region.things):
+            if nodes & taken or not any(t in models for t in region.things):
                 continue
             code = Code(script, region.parts, region.things, logits)
             if has_autocast(code):

@@ -215,8 +215,8 @@ def block_edits(
                 casts[id(call)] = call, cast
             else:
                 return f"{why}, and the model's output is no plain tensor that .float() could be called on"
-    taken = {id(e) for e in region.hoisted}
-    wraps = [Wrap(call, cast) for call, cast in casts.values() if id(call) not in taken]
+    taken = set(region.hoisted)
+    wraps = [Wrap(call, cast) for call, cast in casts.values() if call not in taken]
     return (
         *_around(region, header, {n: c for n, (_, c) in casts.items()}),
         *needed,

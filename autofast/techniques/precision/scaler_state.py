@@ -22,7 +22,7 @@ from autofast.model.kinds import is_scaler
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, nodes_in, parent_of, statement_of
 from autofast.model.syntax import VARIABLES, is_read, is_text
-from autofast.model.values import Inst, Ref, Seq, Thing, any_of
+from autofast.model.values import Inst, Ref, Seq, Thing
 from autofast.rule import Finding, Refusal
 from autofast.write.reach import Reach
 
@@ -103,7 +103,7 @@ def _is_closed(script: Script, checkpoint: ast.expr) -> bool:
     """Whether something may notice a new key: ``Snapshot(**checkpoint)``, ``for name in
     checkpoint:``, ``check(checkpoint)``; or it is no dict.
     """
-    if any_of(script.values(checkpoint), Seq, Inst):
+    if script.may_be(checkpoint, Seq, Inst):
         return True
     return not all(_asks_for_a_key(use) for use in _uses(script, checkpoint))
 

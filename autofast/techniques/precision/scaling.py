@@ -69,7 +69,7 @@ def makes(
             early = not stores
             places = [here[max(stores, default=first)]]
     made_in = {
-        id(f.node)
+        f.node
         for u in updates
         for t in u.things
         for f in getattr(t, "made", ())
@@ -79,7 +79,7 @@ def makes(
         for outer in ancestors(place):
             if isinstance(outer, DEFS):
                 break
-            if isinstance(outer, (ast.For, ast.While)) and id(outer) not in made_in:
+            if isinstance(outer, (ast.For, ast.While)) and outer not in made_in:
                 raise Refusal(
                     f"the optimizer is put into its place again and again, in the loop on {at(outer)}"
                 )
@@ -90,13 +90,13 @@ def _below_schedulers(script: Script, place: ast.stmt, busy: set[int]) -> ast.st
     """The last of the statements directly below that make schedulers, which belong to their
     optimizers; the place itself where there is none.
     """
-    made = {id(statement_of(s.node)) for s in script.schedulers}
+    made = {statement_of(s.node) for s in script.schedulers}
     here = block(place)
     for below in here[index(here, place) + 1 :]:
         simple = isinstance(below, (ast.Assign, ast.AnnAssign))
         if nodes_of([below]) & busy:
             break
-        if simple and id(below) in made:
+        if simple and below in made:
             place = below
         elif not _does_little(script, below):
             break
@@ -120,12 +120,9 @@ def ends(script: Script) -> list[ast.stmt]:
     found: dict[int, ast.stmt] = {}
     for step in script.steps:
         inner = {
-            id(u.node)
-            for s in script.steps
-            if s is not step and _is_inside(s, step)
-            for u in s.updates
+            u.node for s in script.steps if s is not step and _is_inside(s, step) for u in s.updates
         }
-        mine = [u for u in step.updates if id(u.node) not in inner]
+        mine = [u for u in step.updates if u.node not in inner]
         for statement in _last(
             [(u.node, o) for u in mine for o in u.site if inside(o.stack, step.loop) or not o.stack]
         ):

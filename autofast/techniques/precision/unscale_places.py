@@ -232,19 +232,19 @@ def forgotten(known: Known, step: Step) -> Iterator[Finding]:
     """Clips between a scaled backward and ``scaler.step(optimizer)`` that no ``unscale_`` comes
     before.
     """
-    done: set[int] = set()  # updates whose gradients are unscaled
+    done: set[object] = set()  # updates whose gradients are unscaled
     for site in as_they_run([*step.clips, *step.grad_reads], step):
         edits: list[Edit] = []
         refusal = ""
         for update in step.updates:
-            if not update.scaled or id(update.node) in done or not known.is_of(site, update.things):
+            if not update.scaled or update.node in done or not known.is_of(site, update.things):
                 continue
             why, edit = _missing(step, site, update)
             if edit is not None:
                 why = known.against(edit.stmt, update)
                 edits.append(edit)
             if why or edit is not None:
-                done.add(id(update.node))
+                done.add(update.node)
             refusal = refusal or why
         if refusal:
             yield Finding(site.node, BUG, refusal=refusal)

@@ -25,8 +25,6 @@ from autofast.model.values import (
     Ref,
     Tensor,
     Thing,
-    any_of,
-    certainly,
     const,
     is_named,
     only,
@@ -63,7 +61,7 @@ def is_scalar(script: Script, expr: ast.expr, depth: int = 0) -> bool:
     match expr:
         case ast.BinOp(left=left, right=right):
             return all(
-                is_scalar(script, p, depth) for p in (left, right) if _may_be_tensor(script, p)
+                is_scalar(script, p, depth) for p in (left, right) if script.may_be(p, Tensor)
             )
         case ast.UnaryOp(operand=operand):
             return is_scalar(script, operand, depth)
@@ -75,10 +73,6 @@ def is_scalar(script: Script, expr: ast.expr, depth: int = 0) -> bool:
     return False
 
 
-def _may_be_tensor(script: Script, expr: ast.expr) -> bool:
-    return any_of(script.values(expr), Tensor)
-
-
 def _makes_scalar(script: Script, made: Definition, depth: int) -> bool:
     statement = made.statement
     value = statement.value if isinstance(statement, ast.AugAssign) else made.value
@@ -86,7 +80,7 @@ def _makes_scalar(script: Script, made: Definition, depth: int) -> bool:
         return False
     return (
         not script.reached(value)
-        or not _may_be_tensor(script, value)
+        or not script.may_be(value, Tensor)
         or is_scalar(script, value, depth)
     )
 
@@ -94,7 +88,7 @@ def _makes_scalar(script: Script, made: Definition, depth: int) -> bool:
 def _calls_scalar(script: Script, call: ast.Call, depth: int) -> bool:
     func = call.func
     plain = not call.keywords and not has_star(call.args)
-    if is_attribute(func) and _may_be_tensor(script, func.value):
+    if is_attribute(func) and script.may_be(func.value, Tensor):
         return (func.attr in WHOLE and plain and not call.args) or (
             func.attr in SAME and is_scalar(script, func.value, depth)
         )
@@ -162,22 +156,22 @@ def holds_floats(script: Script, expr: ast.expr, depth: int = 0) -> bool:
         case ast.Call(func=ast.Attribute(value=tensor, attr=name), args=[], keywords=[]) if (
             name in CASTS
         ):
-            return _is_tensor(script, tensor)
+            return script.must_be(tensor, Tensor)
         case ast.Call(func=ast.Attribute(value=tensor, attr=name), keywords=[]) if name in KEEPS:
-            return _is_tensor(script, tensor) and holds_floats(script, tensor, depth + 1)
+            return script.must_be(tensor, Tensor) and holds_floats(script, tensor, depth + 1)
         case ast.Call(func=ast.Attribute(value=tensor, attr="sum" | "mean")) if all(
             k.arg in ("dim", "keepdim") for k in expr.keywords
         ):
-            return _is_tensor(script, tensor) and holds_floats(script, tensor, depth + 1)
+            return script.must_be(tensor, Tensor) and holds_floats(script, tensor, depth + 1)
         case ast.BinOp(left=left, right=right, op=ast.Mult() | ast.Div()):
             return any(
-                _is_tensor(script, side) and holds_floats(script, side, depth + 1)
+                script.must_be(side, Tensor) and holds_floats(script, side, depth + 1)
                 for side in (left, right)
             )
         case ast.Subscript(value=ast.Call() as call, slice=ast.Constant(value=int())):
             return _each(script, call, depth)
         case ast.Subscript(value=tensor):
-            return _is_tensor(script, tensor) and holds_floats(script, tensor, depth + 1)
+            return script.must_be(tensor, Tensor) and holds_floats(script, tensor, depth + 1)
         case ast.Call():
             return _returns(script, expr, depth)
         case ast.Name():
@@ -202,16 +196,12 @@ def _called(script: Script, call: ast.Call) -> str:
         if isinstance(t, Ref) or (isinstance(t, Method) and isinstance(t.this, Tensor))
     }
     known = len(names) == 1 and len(script.values(call.func)) > 0
-    return names.pop() if known and _is_tensor(script, call) else ""
+    return names.pop() if known and script.must_be(call, Tensor) else ""
 
 
 def _may_be_complex(script: Script) -> bool:
     """Whether anything in the project speaks of complex numbers."""
     return any(COMPLEX.search(source.text) for source in script.sources)
-
-
-def _is_tensor(script: Script, expr: ast.expr) -> bool:
-    return certainly(script.values(expr), Tensor)
 
 
 def _assigns(script: Script, made: Definition, depth: int) -> bool:

@@ -126,7 +126,7 @@ def _is_pure_call(script: Script, call: ast.Call) -> bool:
         case ast.Attribute(
             value=tensor, attr="detach" | "cpu" | "mean" | "sum" | "size" | "numel" | "dim"
         ):
-            return certainly(script.values(tensor), Tensor)
+            return script.must_be(tensor, Tensor)
     found = script.values(call.func)
     return bool(found) and all(
         isinstance(t, Ref) and (t.name in PURE or t.name.startswith("math.")) for t in found

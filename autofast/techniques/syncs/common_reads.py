@@ -53,7 +53,7 @@ def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[E
     here = block(repeated.statements[0])
     tops = [next((t for t in here if within(s, t)), None) for s in repeated.statements]
     around = {id(t): t for t in tops if t is not None}
-    scopes = {id(function_of(s)) for s in repeated.statements}
+    scopes = {function_of(s) for s in repeated.statements}
     if None in tops or len(scopes) > 1:
         raise Refusal("")
     source = source_of(core)

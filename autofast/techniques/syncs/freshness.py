@@ -23,8 +23,6 @@ from autofast.model.values import (
     Ref,
     Tensor,
     Thing,
-    any_of,
-    certainly,
     const,
     is_named,
 )
@@ -147,9 +145,7 @@ def _is_fresh(script: Script, expr: ast.expr, loop: Loop | None, depth: int) -> 
     match expr:
         case ast.BinOp() | ast.UnaryOp() | ast.Compare():
             return True
-        case ast.Call(func=ast.Attribute(value=tensor, attr=name)) if any_of(
-            script.values(tensor), Tensor
-        ):
+        case ast.Call(func=ast.Attribute(value=tensor, attr=name)) if script.may_be(tensor, Tensor):
             return not is_in_place(name, flags=True) and (
                 not may_share(name) or _is_fresh(script, tensor, loop, depth)
             )
@@ -181,7 +177,7 @@ def _makes_new(script: Script, callee: Thing, depth: int) -> bool:
     if functions := [c.function for c in code_of(callee)]:
         results = [e for f in functions for e in script.analysis(CallGraph).results(f)]
         parts = [e for r in results for e in (items_of(r))]
-        tensors = [e for e in parts if any_of(script.values(e), Tensor)]
+        tensors = [e for e in parts if script.may_be(e, Tensor)]
         return depth < 3 and bool(parts) and all(is_fresh(script, e, depth + 1) for e in tensors)
     if isinstance(callee, Ext) and callee.name.startswith("torch.nn."):
         return _is_computing(script, callee, depth)
@@ -239,7 +235,7 @@ def _begins_fresh(script: Script, made: Definition, loop: Loop | None, depth: in
 
 def _is_plain(script: Script, value: ast.expr) -> bool:
     """``loss = None``, ``total = 0``: no tensor yet, or one that ``+=`` makes."""
-    return certainly(script.values(value), Const, Num)
+    return script.must_be(value, Const, Num)
 
 
 def _is_harmless(script: Script, node: ast.expr) -> bool:

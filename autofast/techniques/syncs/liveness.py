@@ -36,7 +36,6 @@ from autofast.model.values import (
     Seq,
     Thing,
     all_of,
-    any_of,
     is_named,
 )
 from autofast.rule import Refusal
@@ -162,7 +161,7 @@ def _looks(script: Script, statements: Sequence[ast.stmt], sink: Sink) -> bool:
     for node in (n for s in statements for n in walk(s)):
         if is_attribute(node, name):
             return True
-        if isinstance(node, ast.Call) and any_of(script.values(node.func), Bound, Func):
+        if isinstance(node, ast.Call) and script.may_be(node.func, Bound, Func):
             return True
         if isinstance(node, ast.expr) and script.values(node) & script.values(sink.holder):
             return True
@@ -229,7 +228,7 @@ def _is_endless(script: Script, loop: Loop) -> bool:
 def _lookers(script: Script, sink: Sink, loop: Loop) -> Iterator[ast.AST]:
     """Every place that may look at, or change, what a sink fills."""
     holder = sink.holder
-    if isinstance(holder, ast.Name) and not any_of(script.values(holder), Inst):
+    if isinstance(holder, ast.Name) and not script.may_be(holder, Inst):
         yield from _of_variable(script, holder, sink, loop)
     else:
         yield from _of_object(script, holder, loop)
@@ -281,7 +280,7 @@ def _under_another_name(script: Script, holder: ast.Name, loop: Loop) -> ast.AST
     if not objects:
         return next(iter(views), None)  # an array that may be a part of another one
     holding = _holding(script, frozenset(objects))
-    running = {id(f) for f in script.analysis(CallGraph).run_in(loop)}
+    running = set(script.analysis(CallGraph).run_in(loop))
     for node in script.nodes:
         if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not is_read(node):
             continue
@@ -293,7 +292,7 @@ def _under_another_name(script: Script, holder: ast.Name, loop: Loop) -> ast.AST
         whole = held or not isinstance(parent, ast.Attribute) or parent.value is not node
         if not (objects & seen or (whole and holding & seen)):
             continue
-        if within(node, loop) or id(function_of(node)) in running:
+        if within(node, loop) or function_of(node) in running:
             return node
     return None
 

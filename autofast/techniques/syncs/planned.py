@@ -115,14 +115,14 @@ def by_loop(script: Script, every: list[Read]) -> Iterator[tuple[Loop | None, li
     calls.
     """
     homes: dict[int, tuple[Loop | None, list[Read]]] = {}
-    parameters = {id(p.node) for p in parameter_loops(script)}  # norms: one call gives all of them
+    parameters = {p.node for p in parameter_loops(script)}  # norms: one call gives all of them
     for read in every:
         if id(read.statement) in moves(script):
             continue
         loop = loop_of(read.statement)
         each = is_step(script, loop) or in_each_step(script, read)
         whole = loop is None or is_step(script, loop)
-        inner = id(loop) not in parameters and is_fresh(script, read.core)
+        inner = loop not in parameters and is_fresh(script, read.core)
         if is_often(script, read.node, loop) and each and (whole or inner):
             home = loop if loop is not None else function_of(read.node)
             homes.setdefault(id(home), (loop, []))[1].append(read)
@@ -172,8 +172,8 @@ def in_loop(script: Script, loop: Loop | None, found: list[Read]) -> Iterator[Fo
         with suppress(Refusal):
             arms.append((delayed_arms(script, condition, mine, loop), mine))
     yield from used_after_arms(script, arms)
-    together = {id(r.statement) for _, mine in arms for r in mine}
-    for statement, mine in by_statement([r for r in found if id(r.statement) not in together]):
+    together = {r.statement for _, mine in arms for r in mine}
+    for statement, mine in by_statement([r for r in found if r.statement not in together]):
         try:
             if loop is None:
                 raise Refusal("")

@@ -275,7 +275,7 @@ def _is_from_outside(script: Script, func: Func, attr: str) -> bool:
     for node in (n for c in classes for n in walk(c.node)):
         if isinstance(node, ast.Assign) and any(is_attribute(t, attr) for t in node.targets):
             for name in _handed_over(node.value):
-                if any_of(script.values(name), Inst, Seq, Dict, Ext):
+                if script.may_be(name, Inst, Seq, Dict, Ext):
                     return True
     return False
 

@@ -27,7 +27,7 @@ from autofast.model.events import BranchFrame, CallFrame, Occurrence, loops
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, function_of, nodes_in, statement_of, within
 from autofast.model.syntax import FUNCTIONS, LOOPS, SIMPLE, is_attribute, is_constant, is_read
-from autofast.model.values import Cls, Func, Inst, Ref, Unknown, any_of
+from autofast.model.values import Cls, Func, Inst, Ref, Unknown
 from autofast.techniques.syncs.sinks import Sink
 
 
@@ -134,7 +134,7 @@ def _sees(script: Script, manager: ast.expr) -> bool:
     """Whether a manager may end an exception or, at the end of its block, look at what the loop
     fills; not, if nothing is known of it.
     """
-    if may_swallow(script, manager) and not any_of(script.values(manager), Unknown):
+    if may_swallow(script, manager) and not script.may_be(manager, Unknown):
         return True
     things = script.values(manager) | (script.called(manager))
     exits = [e for t in things if isinstance(t, Inst) for e in t.cls.find("__exit__") or ()]

@@ -49,8 +49,6 @@ from autofast.model.values import (
     Unknown,
     all_of,
     any_of,
-    certainly,
-    const,
     only,
 )
 from autofast.rule import Refusal
@@ -179,14 +177,14 @@ class Uses:
         mine = [n for n in self._expressions if self._is_mine(n)]
         names = {(id(function_of(n)), n.id) for n in mine if isinstance(n, ast.Name)}
         attrs = {n.attr for n in mine if is_attribute(n)}
-        known = {id(n) for n in mine}
+        known = set(mine)
         for node in self.script.nodes:
-            if id(node) in known:
+            if node in known:
                 assert isinstance(node, ast.expr)
                 yield node
                 continue
             named = is_attribute(node, *attrs) if attrs else False
-            if named and any_of(self.script.values(node.value), Unknown):  # type: ignore[attr-defined]
+            if named and self.script.may_be(node.value, Unknown):  # type: ignore[attr-defined]
                 raise Refusal(f"{at(node)} may look at it, too")
             if named and not self.script.reached(statement_of(node)) and self._may_be_mine(node):
                 raise Refusal(f"`.{node.attr}` is used in code that is not reached ({at(node)})")  # type: ignore[attr-defined]
@@ -269,7 +267,7 @@ class Uses:
             return False
         found = self.script.called(call)
         if {getattr(t, "name", "") for t in found} <= NAMED and len(call.args) > 1:
-            name = const(self.script.values(call.args[1]))
+            name = self.script.constant(call.args[1])
             return not isinstance(name, str) or name in self.names
         return not all(
             isinstance(t, (Func, Bound, Cls))
@@ -321,7 +319,7 @@ class Uses:
                 raise Refusal(f"{why}, and may look at what it returns")
 
     def _is_dict(self, node: ast.expr) -> bool:
-        return certainly(self.script.values(node), Dict)
+        return self.script.must_be(node, Dict)
 
     def _of_place(self, place: Place) -> Use:
         statement = parent_of(place)
@@ -343,15 +341,15 @@ class Uses:
         match value:
             case ast.Subscript(slice=ast.Constant(value="lr")):
                 return True  # of an optimizer
-        return self.script.reached(value) and certainly(self.script.values(value), Num, Const)
+        return self.script.reached(value) and self.script.must_be(value, Num, Const)
 
     def _of_method(self, node: ast.expr, method: ast.Attribute) -> Use:
         call = call_of(method)
         parent = parent_of(call) if call is not None else None
         if call is None:
             raise Refusal(f"what {at(node)} does with `{first_line(method)}` is not understood")
-        appended = {id(getattr(w.statement, "value", None)) for w in self.writes}
-        if id(call) in self.kept or (method.attr == "append" and id(call) in appended):
+        appended = {getattr(w.statement, "value", None) for w in self.writes}
+        if id(call) in self.kept or (method.attr == "append" and call in appended):
             return Use.KEEPS
         match method.attr:
             case "clear" | "keys":
@@ -361,8 +359,8 @@ class Uses:
                 return Use.KEEPS
             case "update" if len(call.args) == 1 and not call.keywords:
                 given = call.args[0]
-                mine = {id(r.node) for w in self.writes for r in w.reads}
-                others = [v for v in getattr(given, "values", ()) if id(v) not in mine]
+                mine = {r.node for w in self.writes for r in w.reads}
+                others = [v for v in getattr(given, "values", ()) if v not in mine]
                 if isinstance(given, ast.Dict) and all(map(self._is_number, others)):
                     self.others += others
                     return Use.KEEPS

@@ -83,8 +83,8 @@ def stores(script: Script, every: list[Read], lists: bool = False) -> Iterator[C
     appended to, else of all others.
     """
     found = list(_together(script, every))
-    mine = {id(r.node) for _, _, writes in found for w in writes for r in w.reads}
-    others = {(id(function_of(r.node)), r.key) for r in every if id(r.node) not in mine}
+    mine = {r.node for _, _, writes in found for w in writes for r in w.reads}
+    others = {(id(function_of(r.node)), r.key) for r in every if r.node not in mine}
     for objects, attr, writes in found:
         again = any((id(function_of(r.node)), r.key) in others for w in writes for r in w.reads)
         if not again and any(w.how == "append" for w in writes) is lists:
@@ -192,8 +192,8 @@ class Store:
         keys: list[ast.expr | None] = []
         match made:
             case ast.Dict(keys=keys, values=values) if None not in keys:
-                mine = {id(r.node) for w in self.writes for r in w.reads}
-                elements = [v for v in values if id(v) not in mine]
+                mine = {r.node for w in self.writes for r in w.reads}
+                elements = [v for v in values if v not in mine]
                 added = [literal_of(getattr(w.place, "slice", None)) for w in self.writes]
                 if any(literal_of(k) not in added for k in keys):
                     yield from (k for v in elements if (k := self._literal(v)) != "zero")
@@ -315,9 +315,9 @@ class Store:
 
     def _puts(self, node: ast.AST) -> bool:
         """Whether something may be put into the store while a node runs."""
-        own = {id(w.statement) for w in self.writes}
+        own = {w.statement for w in self.writes}
         return any(
-            id(n) in own
+            n in own
             or isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await))
             or any(id(f) in self.writers for f in self.calls.entered(n))
             for n in walk(node)
@@ -358,9 +358,9 @@ class Store:
         if self.attr or all(fixed) or any(w.how == "add" for w in self.writes):
             return True
         outer = [n for n in self._loops_around if not is_step(self.script, n)]
-        inside = {id(f) for loop in outer for f in self.calls.run_in(loop)}
+        inside = {f for loop in outer for f in self.calls.run_in(loop)}
         tops = [top for top, _ in looks]
-        often = any(id(function_of(t)) in inside or any(within(t, n) for n in outer) for t in tops)
+        often = any(function_of(t) in inside or any(within(t, n) for n in outer) for t in tops)
         return often or not (outer or any_of(self._loops, ast.While))
 
     def _is_other(self, node: ast.expr) -> bool:

@@ -21,7 +21,7 @@ from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import statement_of
 from autofast.model.syntax import LOOPS, TESTS, is_operation, is_read
-from autofast.model.values import Const, Num, Tensor, Thing, Values, const
+from autofast.model.values import Const, Num, Tensor, Thing, Values
 from autofast.rule import Finding
 from autofast.techniques.syncs.certain_numbers import is_scalar
 from autofast.techniques.syncs.code_motion import moves
@@ -106,9 +106,9 @@ def whole(node: ast.AST) -> ast.AST:
 
 
 def _by_calls(script: Script) -> Iterator[tuple[ast.AST, Wait]]:
-    moved = {id(n) for move in moves(script).values() for n in ast.walk(move.statement)}
+    moved = {n for move in moves(script).values() for n in ast.walk(move.statement)}
     for kind, site in ((k, s) for (k, _), s in script.log.each()):
-        wait = _of_call(script, kind, site) if id(site.node) not in moved else None
+        wait = _of_call(script, kind, site) if site.node not in moved else None
         found = in_every_iteration(script, site, or_none=True) if wait is not None else None
         if wait is not None and found is not None and goes_by_batch(script, found[0]):
             yield site.node, wait
@@ -191,7 +191,7 @@ def _of_code(script: Script, node: ast.AST) -> Wait | None:
         return ASKED if any(_is_asked(script, e) for e in _tests(script, node.test)) else None
     if is_operation(node, ast.Mod):
         filled = node.right.elts if isinstance(node.right, ast.Tuple) else []
-        is_text = isinstance(const(script.values(node.left)), str)
+        is_text = isinstance(script.constant(node.left), str)
         return SHOWN if is_text and any(_is_tensor(script, e) for e in filled) else None
     if isinstance(node, ast.Subscript) and _is_bounded(script, node):
         return SIZED

@@ -57,8 +57,8 @@ def against_half(
         if why := _of_thing(thing):
             return why
     asked = Code(script, list(code), things)
-    known = {id(m.thing) for m in asked.models}
-    asked.models += [_model(t) for t in things if id(t) not in known and isinstance(t, (Inst, Ext))]
+    known = {m.thing for m in asked.models}
+    asked.models += [_model(t) for t in things if t not in known and isinstance(t, (Inst, Ext))]
     if has_autocast(asked):
         return "it has autocast blocks of its own"
     if options.target == "cuda" and (why := recurrent(asked)):

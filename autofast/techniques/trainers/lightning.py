@@ -206,13 +206,13 @@ def _numpy(script: Script, things: list[Thing]) -> str:
     method, as results may be kept for later.
     """
     inside = {
-        id(n)
+        n
         for t in things
         for base in (_class(t), *_class(t).ancestors())
         for n in ast.walk(base.node)
     }
     for sync in script.syncs:
-        if sync.how == "numpy" and id(sync.node) in inside:
+        if sync.how == "numpy" and sync.node in inside:
             if sync.unknown or any(t.dtype not in ("int", "f32") for t in sync.tensors):
                 return f"{at(sync.node)} gives NumPy a tensor that may be of 16 bits, which it has not: call .float() before"
     return ""

@@ -44,7 +44,7 @@ def buffers(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
             copied[id(_root(script, func.value))] = transfer
     if not copied or script.torch.rules_out(SINCE) or _changes_buffers(script):
         return
-    said: set[int] = set()
+    said: set[object] = set()
     for node in script.each(ast.Attribute):
         if id(node) not in copied:
             continue
@@ -52,9 +52,9 @@ def buffers(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
         if not any(again_and_again(o.stack, hot) for o in transfer.site):
             continue
         made = _set_by_constructor(script, node, copied)
-        if made is None or id(made) in said or _is_written(script, transfer, made):
+        if made is None or made in said or _is_written(script, transfer, made):
             continue
-        said.add(id(made))
+        said.add(made)
         owner = ast.unparse(made.targets[0]).removesuffix(f".{node.attr}")
         text = f'{owner}.register_buffer("{node.attr}", {{made}}, persistent=False)'
         yield Creation(

@@ -35,7 +35,6 @@ from autofast.model.values import (
     Values,
     all_of,
     certainly,
-    const,
     is_named,
 )
 from autofast.ops.families import REGROUPING
@@ -124,9 +123,9 @@ def _against(script: Script, loader: Loader, items: Items) -> None:
     value = given(loader, "collate_fn")
     if value is not None and value.values != {Const(None)}:
         raise Refusal(f"{where} has a collate_fn of its own")
-    things = {id(x) for x in loader.things}
+    things = set(loader.things)
     handling = _Handling(script, LOOPED | {"builtins.len"}, ASKED, iterated=True)
-    if bad := first_bad(script, lambda found: any(id(t) in things for t in found), handling.judge):
+    if bad := first_bad(script, lambda found: any(t in things for t in found), handling.judge):
         node, why = bad
         raise Refusal(f"{at(node)} {why} of {at(loader.node)}")
 
@@ -141,18 +140,18 @@ def _of_library(script: Script, items: Items) -> None:
             f"{at(changed[0].node)} changes of which type the floats of its transforms are"
         )
     makers = {t.name for t in items.sets if isinstance(t, Ext)} | {"builtins.print"}
-    calls = {id(c.func) for c in items.calls}
+    calls = {c.func for c in items.calls}
     handling = _Handling(script, makers, ("",))
     for node in expressions(script, bool):
         found = script.values(node)
         inside = list(opened(found, elements))
-        if any(t in items.transforms for t in inside) and id(node) not in calls:
+        if any(t in items.transforms for t in inside) and node not in calls:
             if isinstance(why := handling.judge(usage_of(node)), str):
                 raise Refusal(f"{at(node)} {why}, a transform")
         for t in inside:
             if isinstance(t, Ext) and t.name.startswith("torchvision.datasets."):
-                given = {id(v) for g in t.args.every for v in g.values}
-                if any(id(x) in given for x in items.transforms) and not items.come_from(t):
+                given = {v for g in t.args.every for v in g.values}
+                if any(x in given for x in items.transforms) and not items.come_from(t):
                     raise Refusal(f"{at(node)} has another set with the same transform")
     for read in script.each(ast.Attribute):
         if read.attr in ("transform", "transforms") and not _is_own(script.values(read.value)):
@@ -286,7 +285,7 @@ def _reads(script: Script, target: ast.expr, key: Key) -> Iterator[ast.expr]:
         parent = parent_of(read)
         part: ast.expr | None = read if key is None else None
         if key is not None and isinstance(parent, ast.Subscript) and parent.value is read:
-            index = const(script.values(parent.slice))
+            index = script.constant(parent.slice)
             if not is_read(parent) or not isinstance(index, type(key)):
                 raise Refusal(f"{at(read)} does something else with `{target.id}`")
             if index != key:

@@ -293,7 +293,7 @@ def is_picture(script: Script, expr: ast.expr, depth: int = 0) -> bool:
             found = script.analysis(Flow).values(expr)
             return bool(found) and all(is_picture(script, value, depth + 1) for value in found)
         case ast.Call(func=ast.Attribute(value=inner, attr="convert"), args=[mode]):
-            return _is_of_pil(script, inner) and const(script.values(mode)) in MODES
+            return _is_of_pil(script, inner) and script.constant(mode) in MODES
         case ast.Call(func=ast.Attribute(value=inner, attr=attr)):
             return attr in SAME_MODE and is_picture(script, inner, depth)
     return False

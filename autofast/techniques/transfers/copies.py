@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Keyword
+from autofast.facts.aliases import HANDED, writes
 from autofast.facts.loaders import cannot_pin, managed, of_array, stays_unpinned, unpinned
 from autofast.flow import scopes
-from autofast.flow.effects import Effects
 from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method, literal_of
+from autofast.model.calls import is_method, literal_of, short_name
 from autofast.model.events import Site, inside, loops
 from autofast.model.script import Script, Transfer
-from autofast.model.source import at, function_of, nodes_in, source_of
+from autofast.model.source import at, function_of, nodes_in, parent_of, source_of
 from autofast.model.syntax import LOOPS, VARIABLES
 from autofast.model.tensors import NOT_CUDA
 from autofast.model.values import Ext, Inst, Tensor, Thing, Values, all_of, any_of, why_unknown
@@ -23,6 +23,7 @@ from autofast.read.requirements import rules_out
 from autofast.rule import Refusal
 from autofast.write.spelling import is_device_object, may_be_mps, spelled, torch_in
 
+SHARED = frozenset({"numpy", "__array__", "asarray", "asanyarray"})  # arrays in its memory
 GRAPHS = "torch-geometric"
 SHAPES = frozenset(
     {"squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "requires_grad_"}
@@ -149,70 +150,49 @@ def _is_part(script: Script, move: Move) -> bool:
 
 def _written_after(script: Script, move: Move) -> str:
     """The line of an in-place change of the batch on the host that follows the copy in the same
-    loop."""
+    loop over batches."""
     first = move.site.occurrences[0]
-    loop = loops(first.stack)[-1].node if loops(first.stack) else None
-    for site in script.log.of("inplace", "tensor_write", "augment"):
-        later = site.occurrences[0]
-        if later.order <= first.order or (loop is not None and not inside(later.stack, loop)):
-            continue
-        if is_method(site.node, *SHAPES):  # another shape of the same memory
-            continue
-        changed = later.data["old"] if site.kind == "augment" else {later.this}
-        if any(_is_from(t, move.loaders) for t in changed) and not _own_memory(
-            script, _target(site.node), move.loaders
-        ):
-            return at(site.node)
-    return _written_by_numpy(script, move)
-
-
-def _written_by_numpy(script: Script, move: Move) -> str:
-    """The line of a change of the batch through an array that shares its memory: ``a = x.numpy()``,
-    ``a *= 2``."""
-    here = function_of(move.node)
+    around = loops(first.stack)
+    loop = next((f for f in reversed(around) if f.loaders), None)
     arrays = {
         id(n)
-        for n in nodes_in(here, ast.Call)
-        if is_method(n, "numpy", "__array__")
-        and function_of(n) is here
-        and any(_is_from(t, move.loaders) for t in script.values(n.func.value))
+        for n in script.each(ast.Call)
+        if short_name(n.func) in SHARED
+        and any(_is_from(t, move.loaders) for e in nodes_in(n, ast.expr) for t in script.values(e))
     }
-    if not arrays:
-        return ""
-    changed = [w.base for w in script.analysis(Effects).writes if w.base is not None]
-    changed += [n.target for n in script.each(ast.AugAssign)]
     memory = script.analysis(Memory)
-    return next(
-        (
-            at(c)
-            for c in changed
-            if function_of(c) is here and not arrays.isdisjoint(memory.sources(c))
-        ),
-        "",
-    )
+    sites: dict[int, list[Site]] = {}
+    for _, site in script.log.each():
+        sites.setdefault(id(site.node), []).append(site)
+    for node, changed, written in script.analysis(writes)[1]:
+        call = parent_of(node) if isinstance(node, ast.Attribute) else node
+        if is_method(call, *SHAPES):  # another shape of the same memory
+            continue
+        mine = any(_is_from(t, move.loaders) for t in changed) or (
+            written is not None and not arrays.isdisjoint(memory.sources(written))
+        )
+        if not mine and HANDED not in changed and not (call is not node and why_unknown(changed)):
+            continue
+        if mine and _own_memory(script, written, move.loaders):
+            continue
+        known = [o for s in sites.get(id(call), ()) for o in s]
+        here = HANDED in changed or function_of(node) is function_of(move.node)
+        if (not known and (mine or HANDED in changed) and here) or any(
+            o.order > first.order
+            and (loop is None or not loop.is_statement or inside(o.stack, loop.node))
+            for o in known
+        ):
+            return at(node)
+    return ""
 
 
 def _is_from(thing: Thing | None, loaders: list[Thing]) -> bool:
     """A tensor in host memory with values of a batch."""
     return (
         isinstance(thing, Tensor)
-        and thing.device == "cpu"
+        and thing.device != "dev"
         and any(x in loaders for x in thing.batch)
     )
-
-
-def _target(node: ast.AST) -> ast.expr | None:
-    """What ``x.mul_(2)``, ``x[0] = 1`` and ``x += 1`` change."""
-    match node:
-        case (
-            ast.Call(func=ast.Attribute(value=value))
-            | ast.Subscript(value=value)
-            | ast.Attribute(value=value)
-        ):
-            return value
-        case ast.AugAssign(target=target):
-            return target
-    return None
 
 
 def _own_memory(script: Script, expr: ast.expr | None, loaders: list[Thing]) -> bool:
@@ -220,7 +200,10 @@ def _own_memory(script: Script, expr: ast.expr | None, loaders: list[Thing]) -> 
     change the batch."""
     match expr:
         case (
-            ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.Call(func=ast.Attribute(attr="clone"))
+            ast.BinOp()
+            | ast.UnaryOp(op=ast.USub() | ast.Invert() | ast.Not())
+            | ast.Compare()
+            | ast.Call(func=ast.Attribute(attr="clone"))
         ):
             return True
         case ast.Name() | ast.Attribute() if script.analysis(Memory).begins_as_number(expr):

@@ -194,7 +194,7 @@ def _idle(script: Script, made: ast.Call) -> Iterator[Edit]:
     call, name = made, script.library_function(made)
     whole = name == "torch.arange" and _effect(script, "arange", made) is Effect.EXACT
     while is_attribute(method := parent_of(made), *KEEPS):
-        if (outer := call_of(method)) is None:
+        if (outer := call_of(method)) is None or outer.keywords:
             return
         is_cast = whole and not call.keywords and method.attr == "long"
         if is_cast or (method.attr == "contiguous" and made is call):

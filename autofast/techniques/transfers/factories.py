@@ -199,10 +199,10 @@ def _ends_here(stmt: ast.stmt, use: ast.Name) -> bool:
     """Whether nothing but the statements above in the block, which are looked at, has a variable
     beside this use: the copy that gets another name is the only one there is."""
     block, function = block_of(stmt), function_of(stmt)
-    seen = {id(n) for s in block[: block.index(stmt)] for n in nodes_in(s, ast.Name)}
+    seen = {n for s in block[: block.index(stmt)] for n in nodes_in(s, ast.Name)}
     every = [n for n in nodes_in(function, ast.Name) if n.id == use.id and n is not use]
     shared = use.id in source_of(stmt).rebound
-    return not shared and all(id(n) in seen for n in every)
+    return not shared and all(n in seen for n in every)
 
 
 def _fills(script: Script, use: ast.Name, within: bool = False) -> bool:
@@ -222,7 +222,7 @@ def _fills(script: Script, use: ast.Name, within: bool = False) -> bool:
     found = script.values(stmt.value)
     there = (isinstance(t, Tensor) and t.device == "dev" for t in found)
     fits = bool(found) and (all(there) or within and certainly(found, Const))
-    return fits and all(certainly(script.values(p), Const, Num, Arg) for p in cuts)
+    return fits and all(script.must_be(p, Const, Num, Arg) for p in cuts)
 
 
 def _filled_in(script: Script, call: ast.Call, callee: Callee, use: ast.Name) -> bool:

@@ -10,7 +10,7 @@ from autofast.model.calls import is_method, names_in, receiver_of
 from autofast.model.script import Script
 from autofast.model.source import source_of
 from autofast.model.syntax import is_attribute
-from autofast.model.values import Arg, Num, Tensor, Unknown, any_of, certainly, const
+from autofast.model.values import Arg, Num, Tensor, Unknown, certainly, const
 
 DTYPES = {  # of the constructors; Tensor has the default dtype
     "Tensor": "",
@@ -77,10 +77,10 @@ def made_there(script: Script, filled: ast.Call, where: str) -> Rewrite | None:
     if not name or given is None or script.calls("torch.set_default_dtype") or "{" in where:
         return None
     if bare and len(made.args) == 1 and not _shape(script, made):
-        if any_of(script.values(made.args[0]), Num):
+        if script.may_be(made.args[0], Num):
             return None  # it may be an array, which is data
     dtype = DTYPES[name] or "float32"
-    number = const(script.values(given)) if given is not ZERO else 0
+    number = script.constant(given) if given is not ZERO else 0
     if not _is_number(script, given, whole=dtype in WHOLE):
         return None
     holes: dict[str, ast.expr] = {f"d{i}": a for i, a in enumerate(made.args)}

@@ -83,8 +83,8 @@ def _is_there(script: Script, tensor: ast.Name, index: ast.AST | None) -> bool:
     made: what binds it stands above."""
     if not isinstance(index, ast.stmt) or (block := block_of(index)) is None:
         return False
-    above = {id(s) for s in block[: block.index(index)]}
+    above = set(block[: block.index(index)])
     made = [d for d in script.analysis(Flow).reaching(tensor) if not d.is_parameter]
     stands = [d.statement for d in made] + [statement_of(tensor)]
-    inside = [any(id(a) in above for a in (s, *ancestors(s)) if a) for s in stands if s is not None]
+    inside = [any(a in above for a in (s, *ancestors(s)) if a) for s in stands if s is not None]
     return len(inside) == len(stands) and all(inside[:-1]) and not inside[-1]

@@ -22,7 +22,7 @@ from autofast.model.names import last_part
 from autofast.model.script import Script, Transfer
 from autofast.model.source import holds, nodes_in, outwards, parent_of, source_of
 from autofast.model.syntax import is_read
-from autofast.model.values import Ref, const
+from autofast.model.values import Ref
 from autofast.rule import Effect
 from autofast.techniques.transfers.composed import Parts, chain, parts
 from autofast.techniques.transfers.creations import created, device_of, only_moves, without_gpu
@@ -134,7 +134,7 @@ def _array(script: Script, whole: ast.expr, torch: str) -> Rewrite | None:
     holes: dict[str, ast.expr] = {}
     match array:
         case ast.Call(func=ast.Attribute(value=inner, attr="astype"), args=[kind], keywords=[]):
-            said = const(script.values(kind))
+            said = script.constant(kind)
             name = said if isinstance(said, str) else last_part(ast.unparse(kind))
             array, dtype = inner, DTYPES.get(name, "")
     triangle = TRIANGLES.get(script.library_function(array))

@@ -59,8 +59,8 @@ def passes(script: Script) -> Iterator[tuple[Loader, ast.For]]:
     seen = set()
     for loader in script.loaders:
         for use in loader.uses:
-            if isinstance(use.node, ast.For) and use.trains and id(use.node) not in seen:
-                seen.add(id(use.node))
+            if isinstance(use.node, ast.For) and use.trains and use.node not in seen:
+                seen.add(use.node)
                 yield loader, use.node
 
 

@@ -48,13 +48,15 @@ def _masks(ev: Evidence) -> str | bool | None:
         other = "none is" if b.idle_masks else "some are"
         return f"{words} drawn without gradients, as in an evaluation; in the original {other}"
     one, two = sum(a.masks), sum(b.masks)
-    # A mask that the script made of numbers by itself is one, too.
+    # A mask that the script makes of numbers by itself is one, too.
     instead = (_words(ev.a) - _words(ev.b)) * MASKED / max(1, len(a.steps))
     if two and not one and 2 * instead < two:
         return (
             f"masks of dropout have {two} entries in the first steps; in the original none is drawn"
         )
     if one and 2 * two <= one:
+        if two - instead >= one:
+            return True
         return f"the masks of dropout have {two} entries in the first steps, {one} in the original: lost, or shared by samples or steps"
     if len(a.masks) == len(b.masks):
         both = zip(sorted(a.masks), sorted(b.masks), strict=True)

@@ -200,7 +200,9 @@ def training_mode(ev: Evidence) -> Check | None:
                 continue
         # Not called any more, nor with gradients in its place: a part of the model is, or nothing.
         gone = x.evaluating is not None and y.evaluating is None and calls[0][i] == calls[1][i]
-        less = {*y.modes} < {*x.modes} and (unseen or gone)
+        # Or only parts of it are called with gradients, which are not seen.
+        blind = x.training is not None and y.training is None
+        less = {*y.modes} < {*x.modes} and (unseen or gone or blind)
         if x.modes and y.modes and x.modes != y.modes and not less:
             text = f"{_percent(y.modes)} of the modules train in calls before step {i + 1}, {_percent(x.modes)} in the original"
             off.append((i, text))

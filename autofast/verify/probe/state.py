@@ -213,19 +213,20 @@ class State:
             self.probe.note(f"the state at the first backward not recorded: {error}")
 
     def prints(self) -> dict[str, Any]:
-        """Parameters and buffers of all models, then what optimizers hold besides: ``o0/0.2`` is
-        the third of the first group.
+        """Parameters and buffers of all models, once where a part of one is called by itself, too;
+        then what optimizers hold besides: ``o0/0.2`` is the third of the first group.
         """
         printer = self.printer = self.printer or Printer()
-        result, done = {}, set()
+        result: dict[str, Any] = {}
+        done: set[int] = set()
         for number, model in enumerate(self.models):
             kinds = (False, model.named_parameters()), (True, model.named_buffers())
             for buffer, name, tensor in [
                 (kind, *entry) for kind, entries in kinds for entry in entries
             ]:
-                done.add(id(tensor))
-                if not lazy(tensor):
+                if not lazy(tensor) and id(tensor) not in done:
                     result[f"{number}/{plain(name)}"] = {**printer(tensor), "buffer": buffer}
+                done.add(id(tensor))
         for number, optimizer in enumerate(self.optimizers):
             for place, group in enumerate(optimizer.param_groups):
                 for index, tensor in enumerate(group["params"]):

@@ -83,7 +83,7 @@ def layout(script: Script, options: Options, finding: Finding, beside: Findings)
     if _has_few_channels(script):
         return SMALL
     own = statement_of(finding.node)
-    others = {id(statement_of(p)) for p in touched(finding) if isinstance(p, ast.expr)} - {id(own)}
+    others = {statement_of(p) for p in touched(finding) if isinstance(p, ast.expr)} - {own}
     if len(others) > MOST_RESHAPES:
         return Gain(0.0, f"{len(others)} statements would have to reshape for it")
     return _of_arithmetic(script, options, beside, 0.1, convolutions=machine.CHANNELS_LAST)

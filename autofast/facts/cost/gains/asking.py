@@ -57,9 +57,9 @@ def renaming(script: Script, options: Options, finding: Finding, beside: Finding
     what changes its functions anyway.
     """
     others = [f for f in beside if f.edits and (f.renews or f.asks is not renaming)]
-    theirs = {id(unit_of(place)) for f in others for place in touched(f)}
+    theirs = {unit_of(place) for f in others for place in touched(f)}
     mine = [n for n in touched(finding) if not isinstance(n, (ast.ImportFrom, ast.Import))]
-    if any(id(unit_of(n)) in theirs for n in mine):
+    if any(unit_of(n) in theirs for n in mine):
         return None
     return Gain(0.0, "another name for the same, in loops and functions that nothing else changes")
 
@@ -161,10 +161,10 @@ def loaders_of(script: Script, node: ast.AST) -> list[Loader]:
 
 def feeds(loader: Loader, home: ast.AST) -> bool:
     """Whether an argument of the loader is written at ``home``: a dict, or a place in one."""
-    inside = {id(n) for n in walk(home)}
+    inside = set(walk(home))
     given = loader.args.every
     entries = [entry.expr for g in given for _, entry in g.via]
-    return any(id(expr) in inside for expr in entries if expr is not None)
+    return any(expr in inside for expr in entries if expr is not None)
 
 
 def of_its_rule(finding: Finding, findings: Sequence[Finding]) -> list[Finding]:
@@ -192,13 +192,13 @@ def in_every_turn(script: Script, loop: ast.AST, nodes: Sequence[ast.AST]) -> as
     called = set()
     for node in nodes:
         if next(loops_around(node), None) is not loop:
-            called |= {id(n) for n in walk(node)}
+            called |= set(walk(node))
         elif frequency(graph, node, loop) is Frequency.EVERY or any(
             is_taken(script, below(way, loop)) for way in ways(node) if inside(way, loop)
         ):
             return node
     for _, site in script.log.each():
-        if id(site.node) in called and in_every_iteration(script, site):
+        if site.node in called and in_every_iteration(script, site):
             if any(inside(o.stack, loop) for o in site):
                 return site.node
     return None
@@ -236,5 +236,5 @@ def waits_for_data(script: Script, options: Options, beside: Findings) -> Gain |
 def is_remade(script: Script, beside: Findings) -> bool:
     """Whether a fix has images made at once, for which no step waits."""
     sets = [d.thing for x in script.loaders for d in x.datasets]
-    made = {id(t.node) for t in sets if isinstance(t, Ext)}
-    return any(id(n) in made for f in beside if f.edits for n in touched(f))
+    made = {t.node for t in sets if isinstance(t, Ext)}
+    return any(n in made for f in beside if f.edits for n in touched(f))

@@ -282,8 +282,8 @@ def gets_workers(script: Script, loader: Loader, beside: Sequence[Finding]) -> b
     number = given(loader, "num_workers")
     ways = [getattr(t, "made", ()) for t in loader.things]
     origins = Trail(script).of(number, ways) if number is not None else ""
-    changed = {id(place) for f in beside if f.edits for place in touched(f)}
-    return not isinstance(origins, str) and any(id(o.expr) in changed for o in origins)
+    changed = {place for f in beside if f.edits for place in touched(f)}
+    return not isinstance(origins, str) and any(o.expr in changed for o in origins)
 
 
 def fetching(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:

@@ -57,10 +57,10 @@ def reads(script: Script, options: Options, finding: Finding, beside: Findings) 
     stays = [f.node for f in of_its_rule(finding, beside) if not f.edits or f.asks in kept]
     changed = changed_nodes(beside)
     ready = any(gets_workers(script, x, beside) for x in over)
-    small = {id(statement_of(f.node)) for f in beside if f.gain and f.gain.share and not f.worth}
+    small = {statement_of(f.node) for f in beside if f.gain and f.gain.share and not f.worth}
     moved = [t for t in script.transfers if _waits(t) or (ready and waits_there(script, t))]
     moved = [t for t in moved if id(t.node) not in changed]
-    stays += [t.node for t in moved if id(statement_of(t.node)) not in small]  # else it could go
+    stays += [t.node for t in moved if statement_of(t.node) not in small]  # else it could go
     if loop is not None:
         stays += [n for n in walk(loop) if _may_read(script, n) and id(n) not in changed]
     if loop is not None and (node := in_every_turn(script, loop, stays)) is not None:

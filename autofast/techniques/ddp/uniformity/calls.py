@@ -23,7 +23,6 @@ from autofast.model.values import (
     Thing,
     Unknown,
     all_of,
-    const,
 )
 from autofast.rule import Refusal
 from autofast.techniques.ddp.uniformity.kinds import (
@@ -88,7 +87,7 @@ class LibraryCalls(Tensors):
             self.draws(node)
         first = next(iter(call.kinds), EQUAL)
         if name in ("builtins.vars", "builtins.getattr", "dataclasses.asdict") and args:
-            asked = const(self.script.values(node.args[1])) if len(args) > 1 else None
+            asked = self.script.constant(node.args[1]) if len(args) > 1 else None
             known = [
                 self.state.get(("a", id(t), asked), EQUAL)
                 if isinstance(asked, str)
@@ -284,7 +283,7 @@ class LibraryCalls(Tensors):
             near = whole.name == "near" or any(k.whole.name == "near" for k in kinds)
             return NEAR if near else EQUAL
         of = receiver_of(node)
-        text = None if of is None else const(self.script.values(of))
+        text = None if of is None else self.script.constant(of)
         if whole.same and isinstance(text, str):
             return self._text(arguments_of(node))
         return self._opaque([receiver, *kinds], f"what .{name}() makes of a batch")

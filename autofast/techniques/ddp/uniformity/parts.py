@@ -13,7 +13,7 @@ from autofast.flow.callgraph import Callee
 from autofast.model.calls import is_method
 from autofast.model.source import nodes_in, parent_of
 from autofast.model.syntax import IDENTITY, SEQUENCES, is_operation
-from autofast.model.values import Ext, Func, Inst, Reason, Thing, Unknown, all_of, const, is_named
+from autofast.model.values import Ext, Func, Inst, Reason, Thing, Unknown, all_of, is_named
 from autofast.techniques.ddp.uniformity.calls import CLASSES, LibraryCalls
 from autofast.techniques.ddp.uniformity.kinds import (
     BATCH,
@@ -36,7 +36,7 @@ class Operators(LibraryCalls):
     """Operators and conditions."""
 
     def _binary(self, node: ast.AST, a: Kind, b: Kind, op: ast.operator) -> Kind:
-        if is_operation(node, ast.Mod) and isinstance(const(self.script.values(node.left)), str):
+        if is_operation(node, ast.Mod) and isinstance(self.script.constant(node.left), str):
             return self._text([node.right])
         match op:
             case ast.Add() | ast.Sub():
@@ -213,7 +213,7 @@ class Parts(Operators):
         self.ev(index)
         if any(id(t) in self.random_data for t in self.things(node.value)):
             self.draws(node)
-        key = const(self.script.values(index))
+        key = self.script.constant(index)
         if (
             kind.items is not None
             and isinstance(key, int)

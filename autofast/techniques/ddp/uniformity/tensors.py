@@ -10,7 +10,7 @@ from autofast.flow.callgraph import Callee, CallGraph
 from autofast.model.calls import is_method, keyword_of, receiver_of, spread_out
 from autofast.model.script import Script
 from autofast.model.syntax import SEQUENCES
-from autofast.model.values import Tensor, Thing, const
+from autofast.model.values import Tensor, Thing
 from autofast.ops import by_element
 from autofast.techniques.ddp.names import Training
 from autofast.techniques.ddp.uniformity.kinds import (
@@ -130,7 +130,7 @@ class Tensors(Followed):
             return EQUAL
         if not node.args:
             return replace(BATCH, axis=kind.axis, shape=True)
-        dim = const(self.script.values(node.args[0]))
+        dim = self.script.constant(node.args[0])
         if isinstance(dim, int) and dim < 0 and self._is_image(node):
             dim += 4
         if not isinstance(dim, int) or kind.axis not in (0, 1) or dim < 0:
@@ -150,7 +150,7 @@ class Tensors(Followed):
         ):
             position = 1 if name in ("topk", "norm") else 0
             keepdim = keyword_of(node, "keepdim")
-            keeps = keepdim is not None and const(self.script.values(keepdim)) is True
+            keeps = keepdim is not None and self.script.constant(keepdim) is True
             return reduced(name, kind, self._dims(node, position + shift), keeps)
         if name == "masked_select":
             return replace(kind, axis="some")
@@ -176,7 +176,7 @@ class Tensors(Followed):
                 return Kind("iter", items=(kind if name == "values" else EQUAL,))
             return kind
         if name in ("permute", "transpose"):
-            dims = [const(self.script.values(a)) for a in node.args[shift:]]
+            dims = [self.script.constant(a) for a in node.args[shift:]]
             if name == "permute":
                 fixed = dims and dims[0] == 0
             else:
@@ -202,12 +202,12 @@ class Tensors(Followed):
         if expr is None:
             return None
         if isinstance(expr, SEQUENCES):
-            return tuple(const(self.script.values(e)) for e in expr.elts)
-        return const(self.script.values(expr))
+            return tuple(self.script.constant(e) for e in expr.elts)
+        return self.script.constant(expr)
 
     def _reshaped(self, name: str, kind: Kind, args: list[ast.expr]) -> Kind:
         given = spread_out(args)
-        dims = [const(self.script.values(g)) for g in given]
+        dims = [self.script.constant(g) for g in given]
         if name == "flatten":
             start = dims[0] if dims else 0
             if start == 0:

@@ -23,7 +23,7 @@ from autofast.flow.scopes import Variable, variables_of
 from autofast.model.script import Script
 from autofast.model.source import at, nodes_in
 from autofast.model.syntax import has_star
-from autofast.model.values import Thing, all_of, const
+from autofast.model.values import Thing, all_of
 from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import Host
 from autofast.techniques.ddp.names import Training
@@ -269,7 +269,7 @@ class Walk(Notes):
 
     def _branches(self, node: ast.If) -> None:
         test = self.condition(node.test)
-        known = const(self.script.values(node.test))
+        known = self.script.constant(node.test)
         if (
             isinstance(known, bool)
             or not self._any_reached(node.body)
