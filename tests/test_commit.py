@@ -46,7 +46,7 @@ def test_one_commit_for_each_rule(repository: Path) -> None:
     assert done.code == 0 and done.text == "", done.err
     made = subjects(repository)[1:]
     rules = [subject.split(":")[0] for subject in made]
-    assert len(rules) > 2 and set(rules) >= {"fused-optimizer", "loss-item-sync", "gpu-data"}
+    assert len(rules) > 2 and set(rules) >= {"fused-optimizer", "no-grad-eval", "gpu-data"}
     assert all(f" {rule}\n" in done.err for rule in rules) and done.err.count("Commit ") == len(
         made
     )
@@ -89,7 +89,7 @@ def test_a_hook_that_refuses(repository: Path) -> None:
     hook = repository / ".git" / "hooks" / "commit-msg"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(
-        '#!/bin/sh\nif grep -q "^loss-item" "$1"; then echo "not this one" >&2; exit 1; fi\n'
+        '#!/bin/sh\nif grep -q "^no-grad" "$1"; then echo "not this one" >&2; exit 1; fi\n'
     )
     hook.chmod(0o755)
     before = {name: (repository / name).read_bytes() for name in ("train.py", "data.py")}

@@ -387,7 +387,7 @@ for epoch in range(4):"""),
 @pytest.mark.parametrize(
     ("edit", "said"),
     [
-        (("sampler=WeightedRandomSampler(rare, 96)", "shuffle=True"), "come again in it"),
+        (("sampler=WeightedRandomSampler(rare, 96)", "shuffle=True"), "more or less often"),
         (("(rare, 96)", "(rare * 0 + 1, 96)"), "more or less often"),
         (("(rare, 96)", "(rare * 2, 96)"), ""),
     ],

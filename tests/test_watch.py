@@ -48,8 +48,8 @@ def test_each_change_is_another_look(split: Path, meanwhile: Callable[..., None]
     assert len(looks) == 6 and looks[-1] == "" and seen  # first, data.py, two settings, new.py
     assert "unknown key 'selekt'" in looks[2]
     first, second, fourth, fifth = (part + "\n" for part in done.text.split("Found ")[:4])
-    assert "loss-item-sync" in first and "loss-item-sync" in second
-    assert "loss-item-sync" not in fourth.split("--diff")[-1] and "fused-optimizer" in fourth
+    assert "no-grad-eval" in first and "no-grad-eval" in second
+    assert "no-grad-eval" not in fourth.split("--diff")[-1] and "fused-optimizer" in fourth
 
 
 def test_what_does_not_go_together(project: Path) -> None:
