@@ -811,3 +811,35 @@ def test_beside_what_the_host_computed_a_copy_waits_all_the_same() -> None:
     reasons = " ".join(f.gain.reason for f in done.findings if f.gain is not None)
     assert "copies to the device in the same step, and waits" in reasons
     assert "computed on the host, not pinned" in reasons
+
+
+@pytest.mark.parametrize("between", ["", "Image.fromarray(y.byte().numpy()).resize((4, 4))"])
+def test_layers_that_write_in_place_and_what_pil_resizes(between: str) -> None:
+    """By default batches stay on the host and go through the same layers."""
+    text = f"""
+import argparse
+import torch
+from PIL import Image
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--gpu", action="store_true")
+args = parser.parse_args()
+layers = []
+for width in (8, 8):
+    layers += [nn.Linear(width, 8), nn.ReLU(inplace=True)]
+model = nn.Sequential(*layers)
+if args.gpu:
+    model = model.cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(16, 8))
+for (x,) in DataLoader(data, batch_size=4, num_workers=2, pin_memory=True):
+    if args.gpu:
+        x = x.cuda()
+    y = model(x)
+    y.sum().backward()
+    optimizer.step()
+    {between or "pass"}
+"""
+    assert any("x.cuda(non_blocking=True)" in line for line in apply("non-blocking", text).lines)

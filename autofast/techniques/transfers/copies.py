@@ -18,7 +18,18 @@ from autofast.model.script import Script, Transfer
 from autofast.model.source import at, function_of, nodes_in, parent_of, source_of
 from autofast.model.syntax import LOOPS, VARIABLES
 from autofast.model.tensors import NOT_CUDA
-from autofast.model.values import Ext, Inst, Tensor, Thing, Values, all_of, any_of, why_unknown
+from autofast.model.values import (
+    Ext,
+    Inst,
+    Reason,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    all_of,
+    any_of,
+    why_unknown,
+)
 from autofast.read.requirements import rules_out
 from autofast.rule import Refusal
 from autofast.write.spelling import is_device_object, may_be_mps, spelled, torch_in
@@ -171,19 +182,31 @@ def _written_after(script: Script, move: Move) -> str:
         mine = any(_is_from(t, move.loaders) for t in changed) or (
             written is not None and not arrays.isdisjoint(memory.sources(written))
         )
-        if not mine and HANDED not in changed and not (call is not node and why_unknown(changed)):
+        anything = call is not node and any(_may_share(t) for t in changed)
+        handed = HANDED in changed
+        if not mine and not handed and not anything:
             continue
+        if any(isinstance(t, Tensor) and t.device == "dev" for t in changed):
+            continue  # what was copied comes here: what was not, on ways without the copy
         if mine and _own_memory(script, written, move.loaders):
             continue
         known = [o for s in sites.get(id(call), ()) for o in s]
-        here = HANDED in changed or function_of(node) is function_of(move.node)
-        if (not known and (mine or HANDED in changed) and here) or any(
+        here = handed or function_of(node) is function_of(move.node)
+        if (not known and (mine or handed) and here) or any(
             o.order > first.order
             and (loop is None or not loop.is_statement or inside(o.stack, loop.node))
             for o in known
         ):
             return at(node)
     return ""
+
+
+def _may_share(thing: Thing) -> bool:
+    """Something unknown that may have memory of a tensor, as what PIL gives has not."""
+    of_library = isinstance(thing, Unknown) and thing.reason is Reason.RESULT
+    return isinstance(thing, Unknown) and not (
+        of_library and not thing.name.startswith(("numpy.", "torch.", "builtins."))
+    )
 
 
 def _is_from(thing: Thing | None, loaders: list[Thing]) -> bool:
