@@ -202,10 +202,9 @@ def _written_after(script: Script, move: Move) -> str:
 
 
 def _may_share(thing: Thing) -> bool:
-    """Something unknown that may have memory of a tensor, as what PIL gives has not."""
-    of_library = isinstance(thing, Unknown) and thing.reason is Reason.RESULT
+    """Something unknown that may have memory of a tensor, as images of PIL have not."""
     return isinstance(thing, Unknown) and not (
-        of_library and not thing.name.startswith(("numpy.", "torch.", "builtins."))
+        thing.reason is Reason.RESULT and thing.name.startswith("PIL.")
     )
 
 
