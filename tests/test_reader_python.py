@@ -1373,6 +1373,21 @@ if not Bag(1):
 else:
     probe.show('full')
 """,
+    "dicts of keys, and attributes that are set by name": """
+from collections import OrderedDict
+class Soft(dict):
+    def __getattr__(self, name):
+        return self[name]
+    def __setattr__(self, name, value):
+        self[name] = value
+probe.show(dict.fromkeys(['a', 'b'], 'text')['a'])
+probe.show(OrderedDict.fromkeys('ab', 'text')['b'])
+s = Soft()
+setattr(s, 'x', 1)
+probe.show(s.x)
+s['x'] = 'two'
+probe.show(s.x)
+""",
     "an object that is a dict, by super": """
 from collections import OrderedDict
 class Kept(OrderedDict):

@@ -1657,10 +1657,15 @@ def test_the_number_of_a_gpu_without_which_nothing_goes_there() -> None:
     assert 'with torch.autocast("cuda", dtype=amp_dtype, enabled=args.gpu >= 0):' in done.lines
     assert '"cuda", enabled=args.gpu >= 0 and amp_dtype == torch.float16' in done.text
     assert trained(done.text)["losses"] == trained(done.before)["losses"]
-    otherwise = number.replace(
-        "if args.gpu >= 0:\n    model", "if torch.cuda.is_available():\n    model"
+    gate, model = "if args.gpu >= 0:\n    ", "model.cuda(args.gpu)"
+    assert gate + model in number
+    another = (
+        "def place(args):\n    if args.gpu >= 0:\n        model.cuda(args.gpu)\n\n"
+        'second = argparse.ArgumentParser()\nsecond.add_argument("--gpu", type=int, default=0)\n'
+        "place(second.parse_args([]))"
     )
-    assert "enabled=args.gpu" not in amp(otherwise).text
+    for other in (f"if torch.cuda.is_available():\n    {model}", another):
+        assert "enabled=args.gpu" not in amp(number.replace(gate + model, other)).text
 
 
 @pytest.mark.parametrize("where", ["above", "below"])

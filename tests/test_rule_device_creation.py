@@ -548,6 +548,8 @@ WHERE = 'device="cuda" if cuda else "cpu"'
         ("z = torch.zeros(3, 4)\nz = z.cuda() if losses.append(0.0) else z", []),
         ("z = torch.zeros(3, 1)\nz = z.expand(3, 4)\nz = z.clone().cuda() if cuda else z.clone()\nz.add_(1)", []),
         ("z = torch.zeros(3, 1)\nz = z.expand(3, 4)\nz = z.cuda() if cuda else z\nif cuda:\n    z.add_(1)", []),
+        ("z = torch.zeros(3, 1)\nz = z.expand(3, 4)\nz = z.cuda() if cuda else z.clone()\nz[0, 1] = 2", []),
+        ("z = torch.zeros(3, 1)\nz = z.expand(3, 4)\nz = z.cuda() if cuda else z\nif cuda:\n    w = z[0]\n    w[1] = 2", []),
     ],
 )  # fmt: skip
 def test_made_and_moved_under_a_condition(make: str, expected: list[str]) -> None:

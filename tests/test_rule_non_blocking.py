@@ -843,3 +843,28 @@ for (x,) in DataLoader(data, batch_size=4, num_workers=2, pin_memory=True):
     {between or "pass"}
 """
     assert any("x.cuda(non_blocking=True)" in line for line in apply("non-blocking", text).lines)
+
+
+@pytest.mark.parametrize(
+    "written", ["halve(y)\n    halve(x)", "for t in (x, y):\n        t.mul_(0.5)"]
+)
+def test_what_was_copied_is_written_to_and_so_is_the_batch(written: str) -> None:
+    """The copy stands under no condition: the batch is written to while it may be on its way."""
+    text = f"""
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+def halve(t):
+    t.mul_(0.5)
+
+model = nn.Linear(8, 8).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(16, 8))
+for (x,) in DataLoader(data, batch_size=4, num_workers=2, pin_memory=True):
+    y = x.cuda()
+    {written}
+    model(y).sum().backward()
+    optimizer.step()
+"""
+    assert not apply("non-blocking", text).lines

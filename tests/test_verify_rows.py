@@ -41,6 +41,7 @@ TAKEN = (
     "for i in range(0, 96, 16): train(data[order[i : i + 16]]); data[order[i : i + 16], 0]",
     "for i in range(0, 96, 16): train(data.index_select(0, order[i : i + 16]))",
     "for i in range(0, 96, 16): train(torch.index_select(data, 0, index=order[i : i + 16]))",
+    "for i in range(0, 96, 16): train(torch.index_select(index=order[i : i + 16], dim=0, input=data))",
     "for x in data[order].split(16): train(x)",
     "for x, in DataLoader(TensorDataset(data), batch_size=16, shuffle=True): train(x)",
     "for x in order.fmod(90).split(16): train(data[windows[x]][:, 0]); data[windows[x] + 1]",

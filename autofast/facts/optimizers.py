@@ -23,13 +23,15 @@ def left_on_host(script: Script, optimizer: Optimizer) -> str:
     """A module of the optimizer that nothing moves to a device, beside others of it that go there:
     where it is made, if there is one.
     """
+    if script.calls("torch.set_default_device", "torch.set_default_tensor_type"):
+        return ""
     moved = parts_of(*(o.this for s in script.log.of("move_model") for o in s if o.this))
-    goes = {id(t): bool(parts_of(t).keys() & moved.keys()) for t in optimizer.params}
-    stays = [t for t in optimizer.params if not goes[id(t)] and is_module(t)]
-    made = next((t.node for t in stays if isinstance(t, (Ext, Inst)) and t.node), None)
-    own = isinstance(made, ast.Call) and not any(k.arg in ("device", None) for k in made.keywords)
-    anywhere = script.calls("torch.set_default_device", "torch.set_default_tensor_type")
-    return at(made) if own and made is not None and any(goes.values()) and not anywhere else ""
+    stays = [t for t in optimizer.params if parts_of(t).keys().isdisjoint(moved)]
+    for thing in stays if len(stays) < len(optimizer.params) else ():
+        made = thing.node if isinstance(thing, (Ext, Inst)) and is_module(thing) else None
+        if isinstance(made, ast.Call) and not any(k.arg in ("device", None) for k in made.keywords):
+            return at(made)
+    return ""
 
 
 SPARSE = (

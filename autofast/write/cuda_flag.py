@@ -96,17 +96,14 @@ def _has_moved(script: Script, gate: ast.stmt, flag: ast.AST) -> bool:
     """
     if not isinstance(gate, ast.If) or gate.test is not flag:
         return False
-    option = script.values(_option(gate.test))
-    compared = ast.unparse(gate.test) if isinstance(gate.test, ast.Compare) else ""
-    if len(option) != 1 or not all(
-        isinstance(t, Arg) and (compared or t.kind == "flag") for t in option
-    ):
+    asked = _question(script, gate.test)
+    if asked is None or not (asked[1] or asked[0].kind == "flag"):
         return False
 
     def is_gated(node: ast.AST) -> bool:
         return any(
             isinstance(g, ast.If)
-            and (ast.unparse(g.test) == compared if compared else script.values(g.test) == option)
+            and _question(script, g.test) == asked
             and any(within(node, s) for s in g.body)
             for g in ancestors(node)
         )
@@ -114,6 +111,16 @@ def _has_moved(script: Script, gate: ast.stmt, flag: ast.AST) -> bool:
     models = [site.node for site in script.log.of("move_model")]
     moved = [t.node for t in script.transfers if t.kinds == {"cuda"}]
     return any(map(is_gated, [*models, *moved])) and all(map(is_gated, models))
+
+
+def _question(script: Script, test: ast.expr) -> tuple[Arg, str] | None:
+    """What a test asks of which option: ``>= 0``, or nothing but whether it is true; None where it
+    asks something else.
+    """
+    option = _option(test)
+    only = one(script.values(option))
+    asks = ast.unparse(test).removeprefix(ast.unparse(option))
+    return (only, asks) if isinstance(only, Arg) else None
 
 
 class CudaFlags:

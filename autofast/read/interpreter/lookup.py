@@ -213,9 +213,12 @@ class Lookup(Core):
             return self.call_method_of(thing, "__getattribute__", [values(Const(name))], node)
         found = thing.attrs.get(name)
         held = dict_items(thing)
-        same = thing in thing.attrs.get("__dict__", NOTHING)  # its items are its attributes
-        if held is not None and same and name in held.entries:
-            found = held.get(name)
+        same = held is not None and thing in thing.attrs.get("__dict__", NOTHING)
+        if held is not None and name in held.entries:
+            if same:  # its items are its attributes
+                found = held.get(name)
+            elif found and thing.cls.find("__setattr__"):  # setattr() may have set either
+                found |= held.get(name)
         if not found and (member := thing.cls.find(name)):
             found = self.bind_members(member, thing, node)
         if not found and held is not None and name in DICT_METHODS:

@@ -50,7 +50,7 @@ def method(
 def unbound(member: Thing) -> str:
     """``get`` of ``dict.get``; empty for anything else."""
     base, _, name = member.name.rpartition(".") if isinstance(member, Ref) else ("", "", "")
-    return name if base in BASES else ""
+    return name if base in BASES and name != "fromkeys" else ""  # which belongs to the class
 
 
 def of_class(interp: Core, member: Ref, args: Arguments, node: ast.AST | None) -> Values:

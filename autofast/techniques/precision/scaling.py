@@ -325,6 +325,11 @@ class _Builder:
                 raise Refusal(f"the backward on {at(call)} is part of an expression")
         for update in self.updates:
             self._check_update(update)
+        for optimizer in self.script.optimizers:
+            if host := left_on_host(self.script, optimizer):
+                raise Refusal(
+                    f"the module of {host} stays on the host: a GradScaler does not wait for the copies of what it tells an update there"
+                )
         if sites := self.script.calls("torch.autograd.backward"):
             raise Refusal(f"torch.autograd.backward() is called on {at(sites[0].node)}")
 
@@ -335,11 +340,6 @@ class _Builder:
         for thing in update.things:
             if not is_optimizer(thing):
                 raise Refusal(f"what is stepped on {where} is not known")
-        for optimizer in self.script.optimizers:
-            if host := left_on_host(self.script, optimizer):
-                raise Refusal(
-                    f"the module of {host} stays on the host: a GradScaler does not wait for the copies of what it tells an update there"
-                )
         if not stands_alone(update.node):
             raise Refusal(f"the step on {where} is part of an expression")
         if receiver_of(update.node) not in (None, update.optimizer):

@@ -13,12 +13,13 @@ from autofast.flow import scopes
 from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method, literal_of, short_name
-from autofast.model.events import Site, inside, loops
+from autofast.model.events import BranchFrame, Occurrence, Site, below, inside, loops
 from autofast.model.script import Script, Transfer
 from autofast.model.source import at, function_of, nodes_in, parent_of, source_of
 from autofast.model.syntax import LOOPS, VARIABLES
 from autofast.model.tensors import NOT_CUDA
 from autofast.model.values import (
+    NOTHING,
     Ext,
     Inst,
     Reason,
@@ -28,6 +29,7 @@ from autofast.model.values import (
     Values,
     all_of,
     any_of,
+    only,
     why_unknown,
 )
 from autofast.read.requirements import rules_out
@@ -165,6 +167,9 @@ def _written_after(script: Script, move: Move) -> str:
     first = move.site.occurrences[0]
     around = loops(first.stack)
     loop = next((f for f in reversed(around) if f.loaders), None)
+    # The batch is copied on some ways through the loop alone.
+    within = below(first.stack, loop.node) if loop is not None else first.stack
+    chosen = any(isinstance(f, BranchFrame) and not f.known for f in within)
     arrays = {
         id(n)
         for n in script.each(ast.Call)
@@ -186,11 +191,11 @@ def _written_after(script: Script, move: Move) -> str:
         handed = HANDED in changed
         if not mine and not handed and not anything:
             continue
-        if any(isinstance(t, Tensor) and t.device == "dev" for t in changed):
-            continue  # what was copied comes here: what was not, on ways without the copy
         if mine and _own_memory(script, written, move.loaders):
             continue
         known = [o for s in sites.get(id(call), ()) for o in s]
+        if known and chosen and all(map(_gets_both, known)):
+            continue  # what was copied comes here: what was not, on ways without the copy
         here = handed or function_of(node) is function_of(move.node)
         if (not known and (mine or handed) and here) or any(
             o.order > first.order
@@ -201,8 +206,17 @@ def _written_after(script: Script, move: Move) -> str:
     return ""
 
 
+def _gets_both(occurrence: Occurrence) -> bool:
+    """Whether the same variable holds a batch of the device here, or one of the host."""
+    given = [frozenset({occurrence.this}) if occurrence.this else NOTHING]
+    given += occurrence.args.all() if occurrence.args is not None else []
+    return any({"dev", "cpu"} <= {t.device for t in only(found, Tensor)} for found in given)
+
+
 def _may_share(thing: Thing) -> bool:
-    """Something unknown that may have memory of a tensor, as images of PIL have not."""
+    """Something unknown that may have memory of a tensor and write there by a method that arrays of
+    NumPy have: ``resize`` of an image of PIL makes another one.
+    """
     return isinstance(thing, Unknown) and not (
         thing.reason is Reason.RESULT and thing.name.startswith("PIL.")
     )

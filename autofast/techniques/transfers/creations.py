@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from autofast.edit.edits import Edit, Keyword, Remove, Rewrite
 from autofast.facts.loaders import DEVICE_DEFAULTS
-from autofast.flow.scopes import mentions
-from autofast.model.calls import call_of, is_path, keyword_of, names_in, receiver_of
+from autofast.flow.memory import Memory, root
+from autofast.flow.scopes import mentions, own_nodes
+from autofast.model.calls import call_of, is_name, is_path, keyword_of, names_in, receiver_of
 from autofast.model.events import Site
 from autofast.model.names import FACTORIES, last_part
 from autofast.model.script import Script, Transfer
@@ -79,7 +80,7 @@ def _all_made_there(
             ):
                 needed |= names_in(test)
                 move = gate = chosen
-        if not is_bound_to(stmt, move, expr.id) or _needs_memory(expr):
+        if not is_bound_to(stmt, move, expr.id) or _needs_memory(script, expr):
             return
         whole = chain(script, stmt, expr.id, needed, factory)
         match parent_of(stmt):
@@ -114,15 +115,16 @@ def _all_made_there(
     yield replace(first, edits=tuple(together), effect=effect)
 
 
-def _needs_memory(made: ast.Name) -> bool:
+def _needs_memory(script: Script, made: ast.Name) -> bool:
     """Whether something is written to what was spread out by ``expand``, or views it otherwise: a
     copy has given it memory of its own."""
-    uses = [parent_of(n) for n in mentions(function_of(made), made.id)]
-    spread = any(is_attribute(use, "expand", "expand_as") for use in uses)
-    return spread and any(
-        isinstance(use, ast.AugAssign)
-        or (is_attribute(use) and (use.attr == "view" or use.attr.endswith("_")))
-        for use in uses
+    function, memory = function_of(made), script.analysis(Memory)
+    uses = [parent_of(n) for n in mentions(function, made.id)]
+    if not any(is_attribute(use, "expand", "expand_as") for use in uses):
+        return False
+    written = (e for n in own_nodes(function) for e in memory.written(n))
+    return any(is_attribute(use, "view") for use in uses) or any(
+        is_name(root(e), made.id) or memory.sources(made) & memory.sources(e) for e in written
     )
 
 

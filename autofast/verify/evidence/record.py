@@ -310,8 +310,8 @@ class Record:
             of these calls and of what they drew "among".
         rows: by the length of data, of which rows are taken in training: how many, and numbers of
             their order (probe/rows.py).
-        scalars: what TensorBoard was given: name, step (None: none was given), value. All of these
-            only with ``Detail.state``.
+        scalars: what TensorBoard was given: name, step (None: none was given), value.
+            All of these only with ``Detail.state``.
         watched: what probe/watch.py gives, as lists and numbers; only with ``Detail.facts``.
         resumed: None where the run was not to go on from a checkpoint.
         averages: of the weights, as they were seen to move.

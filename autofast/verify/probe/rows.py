@@ -21,8 +21,7 @@ MOST = 300_000  # rows in all
 LEAST = 50  # rows in the data, and taken again
 NEAR = 50  # a pass is cut into so many parts, of which neighbours stay in one
 WHOLE = (torch.int64, torch.int32, torch.int16)
-
-
+ARGUMENTS = ("input", "dim", "index")
 OWNERS = (
     ("__getitem__", torch.Tensor),
     ("index_select", torch.Tensor),
@@ -43,11 +42,13 @@ class Rows:
             instead_of(name, owner)(self.taken)
         registered("index_select", torch)
 
-    def taken(self, original: Any, data: Any, *where: Any, **named: Any) -> Any:
-        *dim, index = (*where, *named.values())
-        if not any(dim):
-            self.indexed(data, index[0] if type(index) is tuple and index else index)
-        return original(data, *where, **named)
+    def taken(self, original: Any, *given: Any, **named: Any) -> Any:
+        """``data[index]``, or ``index_select(data, dim, index)`` with whatever names."""
+        whole = [*given, *(named[name] for name in ARGUMENTS if name in named)]
+        if len(whole) == 2 or (len(whole) == 3 and whole[1] == 0):
+            index = whole[-1]
+            self.indexed(whole[0], index[0] if type(index) is tuple and index else index)
+        return original(*given, **named)
 
     def indexed(self, data: Any, index: Any) -> None:
         """By an index of whole numbers, of several in a row the first one."""
