@@ -24,7 +24,6 @@ from autofast.model.values import (
     Func,
     Given,
     Inst,
-    Located,
     Num,
     Reason,
     Ref,
@@ -96,8 +95,8 @@ def _plain_method(
                 if isinstance(thing, Tensor):
                     interp.emit("format", node, thing, args)
         return values(Num(pattern=re.sub(r"\{[^{}]*\}", "*", this.value)))
-    if isinstance(this, Located) and name in loaded_settings.KEPT:
-        return values(this)
+    if text := loaded_settings.method(interp, this, name, args, node):
+        return text
     if isinstance(this, (Num, Const, Arg)):
         if (parts := chosen.parts_of_name(interp, this, name, args, node)) is not None:
             return parts
