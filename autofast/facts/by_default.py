@@ -177,10 +177,10 @@ def _value(script: Script, expr: ast.expr) -> Any:
         case ast.UnaryOp(op=ast.Not(), operand=part):
             asked = _value(script, part)
             return ... if asked is ... else not asked
-        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in EVERY:
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in COMPARES:
             sides = _value(script, left), _value(script, right)
             try:
-                return ... if ... in sides else EVERY[type(op)](*sides)
+                return ... if ... in sides else COMPARES[type(op)](*sides)
             except TypeError:  # of a string and a number
                 return ...
         case ast.BinOp(op=ast.Mod(), right=every) if _value(script, every) == 1:
@@ -237,33 +237,31 @@ COMPARES: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.GtE: operator.ge,
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
-}
-EVERY: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    **COMPARES,
     ast.In: lambda one, among: one in among,
     ast.NotIn: lambda one, among: one not in among,
 }
 
-OPPOSITES = {ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is}
+OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    one: other
+    for pair in ((ast.Eq, ast.NotEq), (ast.Is, ast.IsNot), (ast.In, ast.NotIn))
+    for one, other in (pair, pair[::-1])
+}
 
 
 def _asked(script: Script, test: ast.expr) -> Asked | None:
     """What a test asks of an option; None where it asks else, or of one without a default."""
+    about: tuple[object, ...] = TRUE
     match test:
-        case ast.UnaryOp(op=ast.Not(), operand=ask) if (option := _option(script, ask)) is not None:
-            return Asked(option, ask, TRUE, test, not const(option.default))
-        case ast.Name() | ast.Attribute() if (option := _option(script, test)) is not None:
-            return Asked(option, test, TRUE, test, bool(const(option.default)))
+        case ast.UnaryOp(op=ast.Not(), operand=ask):
+            pass
         case ast.Compare(left=ask, ops=[op], comparators=[other]):
-            option, limit = _option(script, ask), script.constant(other)
-            if option is None or limit is ... or type(op) not in COMPARES:
-                return None
-            try:
-                default = bool(COMPARES[type(op)](const(option.default), limit))
-            except TypeError:  # of a string and a number
-                return None
-            return Asked(option, ask, (type(op).__name__, repr(limit)), test, default)
-    return None
+            about = type(op).__name__, repr(_value(script, other))
+        case ask:
+            pass
+    option, default = _option(script, ask), _value(script, test)
+    if option is None or default is ...:
+        return None
+    return Asked(option, ask, about, test, bool(default))
 
 
 def _option(script: Script, ask: ast.expr) -> Arg | None:
