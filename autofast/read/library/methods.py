@@ -334,4 +334,6 @@ def moved(interp: Core, this: Tensor, name: str, args: Arguments, node: ast.AST 
     if kinds == {"tensor"} and target is not None:
         like = next((t for t in target.values if isinstance(t, Tensor)), Tensor(dtype="?"))
         device, kind = like.device, like.dtype
+    if device == "cpu" and this.device == "dev":  # in memory of its own, that is no batch's
+        return this.but(device=device, dtype=kind, fresh="", batch=frozenset())
     return this.but(device=device, dtype=kind, fresh="")
