@@ -887,6 +887,7 @@ for (x,) in DataLoader(data, batch_size=4, num_workers=2, pin_memory=True):
         ("state['rows'] += [x]; state['mean'].mul_(0.9)", False),
         ("list(map(state.keep, [x])); state['mean'].mul_(0.9)", False),
         ("exec(text); state['mean'].mul_(0.9)", False),
+        ("h = model.register_forward_hook(lib.keep); state['mean'].mul_(0.9)", False),
     ],
 )
 def test_what_nobody_follows_is_the_batch_only_where_it_may_have_come_there(

@@ -28,19 +28,25 @@ from autofast.model.values import (
     Seq,
     Tensor,
     Thing,
+    Unknown,
     Values,
-    all_of,
+    any_of,
     certainly,
 )
 
 # By which memory gets another name that is not followed.
 SHARING = frozenset("numpy __array__ data_ptr untyped_storage storage __dlpack__".split())
-FOLLOWED = ("torch.", "builtins.", "tqdm.", "itertools.", "math.", "logging.", "time.", "numpy.")
+FOLLOWED = tuple("torch. builtins. tqdm. itertools. math. logging. time. numpy.".split())
 LOST = tuple(
     "torch.ops. torch.utils.dlpack. builtins.map builtins.filter itertools.starmap itertools.tee "
     "numpy.asarray numpy.asanyarray numpy.frombuffer".split()
 )
-RUNNING = ("builtins.exec", "builtins.eval")  # text, by the names that it has
+# Text, which may have any name; what finds objects without one.
+RUNNING = ("builtins.exec", "builtins.eval", "gc.get_objects", "gc.get_referrers")
+HOOKS = frozenset(
+    "register_forward_hook register_forward_pre_hook register_module_forward_hook "
+    "register_module_forward_pre_hook".split()
+)
 
 
 class BatchEscapes:
@@ -58,6 +64,7 @@ class BatchEscapes:
             self._known[key] = (
                 not known
                 or bool(self.script.calls(*RUNNING))
+                or any(n.attr in HOOKS for n in self.script.each(ast.Attribute))
                 or first_bad(self.script, lambda t: is_held(t, loaders), self._judge) is not None
             )
         return self._known[key]
@@ -98,7 +105,7 @@ class BatchEscapes:
         """A variable, or a place in something that is followed."""
         if isinstance(target, ast.Attribute | ast.Subscript):
             owners = self.script.values(target.value)
-            return bool(owners) and all_of(owners, Inst, Ext, Dict, Seq, Tensor)
+            return bool(owners) and not any_of(owners, Unknown, Ref)
         return True
 
 
@@ -111,17 +118,14 @@ def is_held(found: Values, loaders: Collection[Thing]) -> bool:
 
 
 def _is_followed(callee: Thing) -> bool:
+    """What is called, or has the method that is."""
     match callee:
-        case Func() | Bound() | Cls() | Const():
+        case Func() | Bound() | Cls() | Tensor() | Seq() | Dict() | Const() | Num():
             return True
         case Inst():
             return is_module(callee) or callee.cls.find("__call__") is not None
         case Ext() | Ref():
             return callee.name.startswith(FOLLOWED) and not callee.name.startswith(LOST)
-        case Method(this=this):
-            return is_module(this) or (
-                _is_followed(this)
-                if isinstance(this, Ext)
-                else isinstance(this, Tensor | Seq | Dict | Const | Num)
-            )
+        case Method():
+            return _is_followed(callee.this)
     return False
