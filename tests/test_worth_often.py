@@ -430,7 +430,7 @@ for run in range(50):
 """
 
 
-# ------------------------------------------------------------- conditions, while options are not set
+# ------------------------------------------------------------ conditions, while options are not set
 GATED = """
 import argparse
 import torch
