@@ -14,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 
+from autofast.model.several import surely
 from autofast.verify.estimates import median
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.record import Evaluation, Run
@@ -56,7 +57,7 @@ def _of_no_effect(ev: Evidence) -> bool:
 def _sizes(ev: Evidence) -> Check | None:
     """Over whole runs and under every seed; a few less, where no seed changes how many."""
     ev = ev.uncut or ev
-    if not ev.pairs or not all(_comparable(a, b) for a, b in ev.pairs):
+    if not surely(_comparable(a, b) for a, b in ev.pairs):
         return None
     counts = [[_in_training(*pair)[k] for pair in ev.pairs] for k in (0, 1)]
     one, two = ({k: n for k, n in c[0].items() if all(s.get(k) == n for s in c)} for c in counts)
