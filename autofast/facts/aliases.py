@@ -273,13 +273,10 @@ def _is_wrapped(name: ast.Name) -> bool:
 # ------------------------------------------------------------------------------------- which tensor
 def may_be(script: Script, target: Values, expr: ast.expr, arrays: bool = False) -> bool:
     """Whether ``target`` may share memory with what ``expr`` holds."""
-    made = {
-        id(t.made) if isinstance(t, Tensor) and t.made is not None else 0
-        for t in script.values(expr)
-    }
-    if 0 in made and not script.analysis(_hands_memory_on):
+    made = {t.made if isinstance(t, Tensor) else None for t in script.values(expr)}
+    if None in made and not script.analysis(_hands_memory_on):
         if (own := script.analysis(Memory).made_by(expr)) is not None:
-            made = made - {0} | own  # computed, and so in memory that no factory made
+            made = made - {None} | own  # computed, and so in memory that no factory made
     return any(_may_share(script, t, made, arrays) for t in target)
 
 
@@ -293,7 +290,7 @@ def _hands_memory_on(script: Script) -> bool:
     )
 
 
-def _may_share(script: Script, thing: Thing, made: set[int], arrays: bool) -> bool:
+def _may_share(script: Script, thing: Thing, made: set[ast.AST | None], arrays: bool) -> bool:
     if isinstance(thing, Tensor):
         if any(is_named(m, Ext, PASSING) for m in thing.models):
             return True
@@ -301,7 +298,7 @@ def _may_share(script: Script, thing: Thing, made: set[int], arrays: bool) -> bo
             return False
         if surely(_copies(script, t) for t in thing.batch):
             return False
-        return 0 in made or thing.made is None or id(thing.made) in made
+        return None in made or thing.made is None or thing.made in made
     if isinstance(thing, Num) and thing.synced is not None:
         return arrays and _may_share(script, thing.synced, made, arrays)
     if isinstance(thing, Method) and isinstance(thing.this, Unknown):
@@ -403,13 +400,13 @@ def _is_own(
     return memory is not None or _is_copy(script, written)
 
 
-def _made_later(script: Script, makers: frozenset[int], made: Sequence[Occurrence]) -> bool:
+def _made_later(script: Script, makers: frozenset[ast.AST], made: Sequence[Occurrence]) -> bool:
     """Whether what is written to is memory that is made only after the copies."""
     if any(isinstance(f, LoopFrame) for o in made for f in o.stack):
         return False
-    sites = [site for _, site in script.log.each() if id(site.node) in makers]
+    sites = [site for _, site in script.log.each() if site.node in makers]
     begins = [o.order for site in sites for o in site]
-    found = {id(site.node) for site in sites} == makers
+    found = {site.node for site in sites} == makers
     return found and min(begins, default=0) > max(o.order for o in made)
 
 

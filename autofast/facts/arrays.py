@@ -92,16 +92,16 @@ class Known:
     """
 
     def __init__(self, script: Script):
-        self.found: dict[int, tuple[ast.expr, Array | None]] = {}
+        self.found: dict[ast.AST, tuple[ast.expr, Array | None]] = {}
 
 
 def array_of(script: Script, expr: ast.expr) -> Array | None:
     """What ``expr`` holds, if it is certainly an array, a tensor on the host or a list of such."""
     known = script.analysis(Known).found
-    if id(expr) not in known:
-        known[id(expr)] = expr, None
-        known[id(expr)] = expr, _array_of(script, expr)
-    return known[id(expr)][1]
+    if expr not in known:
+        known[expr] = expr, None
+        known[expr] = expr, _array_of(script, expr)
+    return known[expr][1]
 
 
 def _array_of(script: Script, expr: ast.expr) -> Array | None:

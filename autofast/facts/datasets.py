@@ -318,30 +318,27 @@ class Images:
     readers: list[ast.expr]
 
 
-def images(script: Script) -> dict[int, Images | str]:
-    """The image sets in memory that loaders of the script read directly, by the id of their call;
+def images(script: Script) -> dict[ast.AST | None, Images | str]:
+    """The image sets in memory that loaders of the script read directly, by their call;
     or why they stay as they are.
     """
-    calls: dict[int, ast.Call] = {}
-    things: dict[int, list[Ext]] = {}
-    users: dict[int, list[Loader]] = {}
+    things: dict[ast.Call, list[Ext]] = {}
+    users: dict[ast.Call, list[Loader]] = {}
     for loader in script.loaders:
         for dataset in loader.datasets:
             thing = dataset.thing
             if isinstance(thing, Ext) and isinstance(thing.node, ast.Call) and thing.name in KINDS:
-                key = id(thing.node)
-                calls[key] = thing.node
-                things.setdefault(key, []).append(thing)
-                users.setdefault(key, []).append(loader)
-    found: dict[int, Images | str] = {
-        key: _images(script, calls[key], things[key], users[key]) for key in calls
+                things.setdefault(thing.node, []).append(thing)
+                users.setdefault(thing.node, []).append(loader)
+    found: dict[ast.AST | None, Images | str] = {
+        call: _images(script, call, of, users[call]) for call, of in things.items()
     }
     eligible = {key: one_set for key, one_set in found.items() if isinstance(one_set, Images)}
     trained = {
         i.kind for i in eligible.values() if any(x.trains and again(script, x) for x in i.loaders)
     }
     for key, one_set in eligible.items():
-        beside = {id(getattr(t, "node", None)) for e in one_set.readers for t in script.values(e)}
+        beside = {getattr(t, "node", None) for e in one_set.readers for t in script.values(e)}
         others = [eligible.get(k) for k in beside]
         if not trained:
             found[key] = "no training loop goes through it again and again"
@@ -371,7 +368,7 @@ def _images(
         if isinstance(node, ast.Attribute) and node.attr in STORED:
             if any(t in things for t in script.values(node.value)):
                 return f"{at(node)} takes its `{node.attr}`, which may be changed there"
-    readers: dict[int, ast.expr] = {}
+    readers: dict[ast.AST, ast.expr] = {}
     for loader in loaders:
         for argument in ("collate_fn", "batch_sampler"):
             if (value := given(loader, argument)) is not None and const(value.values) is not None:
@@ -384,7 +381,7 @@ def _images(
         taken = _readers(loader.args, things)
         if taken is None:
             return f"the loader of {at(loader)} reads it through something else"
-        readers |= {id(expr): expr for expr in taken}
+        readers |= {expr: expr for expr in taken}
     kind = short_name_of(things[0]) in COLOUR, composed
     return Images(call, kind, loaders, list(readers.values()))
 

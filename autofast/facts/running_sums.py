@@ -49,7 +49,7 @@ def kept_graphs(script: Script) -> Iterator[Kept]:
     if not script.steps:
         return
     through: Slice | None = None
-    for loop in {id(s.loop): s.loop for s in script.steps}.values():
+    for loop in {s.loop: s.loop for s in script.steps}.values():
         if not isinstance(loop, LOOPS):
             continue
         functions = script.analysis(CallGraph).run_in(loop)
@@ -111,11 +111,11 @@ def _is_gone_through_before(script: Script, kept: Kept) -> bool:
     if not isinstance(kept.value, ast.Name):
         return False
     flow, scope = script.analysis(Flow), function_of(kept.value)
-    made = {id(d.node) for d in flow.reaching(kept.value)}
+    made = {d.node for d in flow.reaching(kept.value)}
     return any(
         is_method(n, "backward")
         and is_name(n.func.value, kept.value.id)
-        and {id(d.node) for d in flow.reaching(n.func.value)} == made
+        and {d.node for d in flow.reaching(n.func.value)} == made
         and flow.graph(kept.value).dominates(n, kept.value)
         for n in own_nodes(scope)
     )

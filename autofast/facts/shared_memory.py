@@ -61,10 +61,10 @@ def written_through(script: Script, call: ast.Call, base: ast.expr) -> str:
         ):
             continue
         for sources in map(memory.sources, targets):
-            if id(call) in sources and mine:
+            if call in sources and mine:
                 return at(node)
             if (
-                id(call) not in sources
+                call not in sources
                 and kept
                 and isinstance(under, ast.Name)
                 and under.id not in mine

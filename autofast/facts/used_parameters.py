@@ -110,11 +110,11 @@ def _held(container: Ext) -> list[Thing]:
     return held
 
 
-def used_parameters(module: Thing, above: tuple[int, ...]) -> set[Key]:
+def used_parameters(module: Thing, above: tuple[object, ...]) -> set[Key]:
     """The layers and parameters that certainly take part in the result of a module."""
-    if id(module) in above:
+    if module in above:
         return set()
-    above = (*above, id(module))
+    above = (*above, module)
     if isinstance(module, (Seq, Dict)):
         return {key for t in module.any() for key in used_parameters(t, above)}
     if isinstance(module, Ext):
@@ -128,7 +128,7 @@ def used_parameters(module: Thing, above: tuple[int, ...]) -> set[Key]:
     return _of_method(module, forward[0], above) if len(forward) == 1 else set()
 
 
-def _of_method(this: Inst, func: Func, above: tuple[int, ...]) -> set[Key]:
+def _of_method(this: Inst, func: Func, above: tuple[object, ...]) -> set[Key]:
     if isinstance(func.node, ast.Lambda) or func.decorators or not parameters(func.node):
         return set()
     keys: set[Key] = set()
@@ -139,11 +139,9 @@ def _of_method(this: Inst, func: Func, above: tuple[int, ...]) -> set[Key]:
             keys |= {key for t in found for key in used_parameters(t, above)}
         elif not found:
             methods = [
-                f
-                for f in this.cls.find(name) or ()
-                if isinstance(f, Func) and id(f.node) not in above
+                f for f in this.cls.find(name) or () if isinstance(f, Func) and f.node not in above
             ]
-            keys |= {key for f in methods for key in _of_method(this, f, (*above, id(f.node)))}
+            keys |= {key for f in methods for key in _of_method(this, f, (*above, f.node))}
     return keys
 
 

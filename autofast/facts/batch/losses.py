@@ -56,9 +56,9 @@ class Losses(TorchCalls):
     def __init__(self, script: Script, whole: bool):
         super().__init__(script, whole)
         self.flow = script.analysis(Flow)
-        self._open: set[int] = set()  # definitions whose value is being asked for
+        self._open: set[ast.AST] = set()  # definitions whose value is being asked for
         # Those of them that were asked for again meanwhile: the answer holds inside them only.
-        self._met: set[int] = set()
+        self._met: set[ast.AST] = set()
         self._calls: list[Function] = []
         self._known: dict[tuple[int, int], tuple[ast.expr, Activation, Shape | Refusal]] = {}
 
@@ -157,14 +157,14 @@ class Losses(TorchCalls):
         if not found:
             kinds.append(self._from_outside(expr))
         for definition in found:
-            if id(definition.node) in self._open:
-                self._met.add(id(definition.node))
+            if definition.node in self._open:
+                self._met.add(definition.node)
                 continue  # defined by itself, in a loop: what else it is made of decides
-            self._open.add(id(definition.node))
+            self._open.add(definition.node)
             try:
                 kinds.append(self._defined(definition, expr, run))
             finally:
-                self._open.discard(id(definition.node))
+                self._open.discard(definition.node)
         return joined(kinds, expr)
 
     def _made_in(self, expr: ast.Name, run: Activation) -> list[Definition]:

@@ -167,23 +167,23 @@ def _written(layer: Ext, n: int, name: str) -> str:
     given = layer.args.given(n, name)
     if given is None or given.expr is None or isinstance(given.expr, ast.Constant):
         return ""
-    return f"{id(function_of(given.expr))} {ast.unparse(given.expr)}"
+    return f"{function_of(given.expr)} {ast.unparse(given.expr)}"
 
 
 def _attends(script: Script, model: Model) -> bool:
     """Whether a function that a part of the model calls takes products, a softmax, and products."""
     classes = {t.cls.node for t in parts_of(model.thing).values() if isinstance(t, Inst)}
-    found: dict[int, list[str]] = {}
+    found: dict[ast.AST, list[str]] = {}
     for (kind, _), site in script.log.each():
         name = last_part(kind)
         if name == "forward" and any(getattr(o.this, "name", "") == SOFTMAX for o in site):
             name = "softmax"
         frames = (f for o in site for f in o.stack if isinstance(f, CallFrame))
         if name in ATTENDING and any(parent_of(f.func.node) in classes for f in frames):
-            found.setdefault(id(function_of(site.node)), []).append(name)
+            found.setdefault(function_of(site.node), []).append(name)
     for node in script.each(ast.BinOp):
         if isinstance(node.op, ast.MatMult):
-            found.get(id(function_of(node)), []).append("matmul")
+            found.get(function_of(node), []).append("matmul")
     return any(
         "scaled_dot_product_attention" in names
         or ("softmax" in names and sum(n in PRODUCTS for n in names) > 1)

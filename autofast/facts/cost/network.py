@@ -42,15 +42,14 @@ class Network:
 
     def __init__(self, script: Script):
         self.script, self.work, self.depth = script, Work(), 0
-        self.loops: set[int] = set()  # around the model's own making
+        self.loops: set[ast.AST] = set()  # around the model's own making
 
     def run(self, thing: Thing, shape: Shape) -> Shape:
         """What the model makes of an item; raises :class:`Unsized` where that is not known."""
         made = getattr(thing, "made", ())
-        self.loops |= {id(f.node) for f in made if isinstance(f, LoopFrame) and not self.depth}
+        self.loops |= {f.node for f in made if isinstance(f, LoopFrame) and not self.depth}
         if any(
-            isinstance(f, LoopFrame) and not f.unrolled and id(f.node) not in self.loops
-            for f in made
+            isinstance(f, LoopFrame) and not f.unrolled and f.node not in self.loops for f in made
         ):
             raise Unsized("how many layers it has is not known")
         if getattr(thing, "open", ""):

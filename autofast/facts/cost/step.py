@@ -229,7 +229,7 @@ class Cost(Often):
 
     def _makes_items(self, stack: Stack) -> bool:
         """Whether an item of a dataset is made there, on the host."""
-        return any(isinstance(f, CallFrame) and id(f.func.node) in self._on_host for f in stack)
+        return any(isinstance(f, CallFrame) and f.func.node in self._on_host for f in stack)
 
     def _is_beside(self, stack: Stack) -> bool:
         """Whether a way certainly leads past the steps: in a loop over other batches, now and then,
@@ -249,10 +249,10 @@ class Cost(Often):
         return {s.loop for s in steps} | {f.node for s in steps for f in loops(s.stack)}
 
     @cached_property
-    def _on_host(self) -> set[int]:
+    def _on_host(self) -> set[ast.AST]:
         """The functions that make items of datasets, by id, where these stay on the host."""
         datasets = [d for x in self.script.loaders for d in x.datasets if not d.on_device]
-        return {id(d.getitem) for d in datasets if d.getitem is not None}
+        return {d.getitem for d in datasets if d.getitem is not None}
 
     # ------------------------------------------------------------------------ passes through models
     def _pass(self, thing: Thing, occurrence: Occurrence, rows: int) -> tuple[Work, int]:

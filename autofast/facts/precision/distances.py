@@ -215,7 +215,9 @@ class Ratios:
     which ``passes`` lead to a forward pass.
     """
 
-    def __init__(self, script: Script, parts: list[ast.AST], inside: set[int], passes: set[int]):
+    def __init__(
+        self, script: Script, parts: list[ast.AST], inside: set[ast.AST], passes: set[ast.AST]
+    ):
         self.script, self.parts, self.inside, self.passes = script, parts, inside, passes
         self.flow, self.calls = script.analysis(Flow), script.analysis(CallGraph)
 
@@ -254,7 +256,7 @@ class Ratios:
         from_outside = False
         todo: list[ast.AST] = [expr]
         for node in each_once(todo):
-            if id(node) in self.passes:
+            if node in self.passes:
                 return True
             if isinstance(node, ast.Name):
                 if is_read(node) and not self._is_plain(node):
@@ -274,9 +276,9 @@ class Ratios:
             function = function_around(definition.node)
             assert not isinstance(function, ast.Module)
             given = self.calls.arguments(function, definition.name)
-            return [a for call, a in given if a is not None and id(call) in self.inside]
+            return [a for call, a in given if a is not None and call in self.inside]
         value, _ = bound_to(definition.node)
-        return [value] if value is not None and id(definition.node) in self.inside else []
+        return [value] if value is not None and definition.node in self.inside else []
 
     def _is_plain(self, name: ast.Name) -> bool:
         """A number, a function, a module or a parameter: nothing that a pass has made."""

@@ -74,7 +74,11 @@ class Half(ValueFlow[bool]):
     """
 
     def __init__(
-        self, script: Script, inside: set[int], target: str, logits: frozenset[int] = frozenset()
+        self,
+        script: Script,
+        inside: set[ast.AST],
+        target: str,
+        logits: frozenset[ast.AST] = frozenset(),
     ):
         super().__init__(script)
         self.around, self.cuda, self.logits = inside, target == "cuda", logits
@@ -87,7 +91,7 @@ class Half(ValueFlow[bool]):
         self._seen.clear()
         if self._is_full(expr):
             return ""
-        entered, parent = id(expr) not in self.around, parent_of(expr)
+        entered, parent = expr not in self.around, parent_of(expr)
         match parent:
             case ast.Assign(targets=[ast.Tuple(elts=names)]) if parent.value is expr:
                 half = (name for n, name in enumerate(names) if not self._is_full(expr, n))
@@ -99,7 +103,7 @@ class Half(ValueFlow[bool]):
         must not be.
         """
         self._seen.clear()
-        return "" if self._is_full(call, part) else self.bind(target, id(target) not in self.around)
+        return "" if self._is_full(call, part) else self.bind(target, target not in self.around)
 
     def _is_full(self, expr: ast.expr, part: int | None = None) -> bool:
         """Whether autocast computes it in fp32 anyway."""
@@ -164,7 +168,7 @@ class Half(ValueFlow[bool]):
 
     # ---------------------------------------------------------------------------------------- calls
     def inside(self, call: ast.AST, context: bool) -> bool:
-        return context or id(call) in self.around
+        return context or call in self.around
 
     def outside(self, call: ast.Call, context: bool) -> bool:
         return False
@@ -178,7 +182,7 @@ class Half(ValueFlow[bool]):
             return Verdict.ENTERS
         if is_loss(callee):
             short = last_part(callee.name) if isinstance(callee, Ext) else ""
-            fine = here and (short in FP32_LOSSES or id(call) in self.logits)
+            fine = here and (short in FP32_LOSSES or call in self.logits)
         elif (
             isinstance(callee, Inst)
             and is_module(callee)
@@ -202,7 +206,7 @@ class Half(ValueFlow[bool]):
             return None
         if (
             short in NUMBERS
-            or (here and (short in FP32_LOSSES or id(call) in self.logits))
+            or (here and (short in FP32_LOSSES or call in self.logits))
             or (here and self.cuda and (autocast(short) == "fp32" or name == NORMALIZE))
         ):
             return Verdict.STOPS

@@ -199,7 +199,7 @@ def against(code: Code) -> str:
 
 def _losses(code: Code) -> str:
     for site, occurrence in code.events("loss"):
-        if id(site.node) not in code.logits and (name := banned(occurrence.this)):
+        if site.node not in code.logits and (name := banned(occurrence.this)):
             return error_of(name, site)
     return ""
 
@@ -226,7 +226,7 @@ def ratio(code: Code) -> str:
     where there is none.
     """
     passes = {
-        id(n)
+        n
         for site, o in code.events("forward", entered=True)
         for n in (site.node, *(f.node for f in o.stack))
     }
@@ -255,7 +255,7 @@ def _writes(code: Code) -> str:
     for site, occurrence in code.events("sync"):
         if (
             occurrence.data.get("how") == "numpy"
-            and id(site.node) not in code.here
+            and site.node not in code.here
             and isinstance(occurrence.this, Tensor)
             and is_activation(frozenset({occurrence.this}))
         ):

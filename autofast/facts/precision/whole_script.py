@@ -94,12 +94,12 @@ def complex_in(script: Script, node: ast.AST) -> ast.expr | None:
 
 def _odd_parameter(script: Script) -> str:
     """A parameter that is complex or float64, in words."""
-    made = {id(s.node): s.node for s in script.calls("torch.nn.Parameter")}
+    made = {s.node: s.node for s in script.calls("torch.nn.Parameter")}
     for call in script.each(ast.Call):
         if any(
             k.arg == "requires_grad" and script.constant(k.value) is True for k in call.keywords
         ):
-            made[id(call)] = call
+            made[call] = call
     for node in made.values():
         parts = [node, *_assigned(script, node)]
         words = {

@@ -43,7 +43,7 @@ def inside_bar(found: Values) -> ast.expr | None:
     among these values.
     """
     inner = {
-        id(t.args.positional[0].expr): t.args.positional[0].expr
+        t.args.positional[0].expr: t.args.positional[0].expr
         for t in found
         if isinstance(t, Ext) and t.args.positional
     }

@@ -140,13 +140,13 @@ def _events(
     backward: Backward | None = None,
     update: Update | None = None,
 ) -> Iterator[Event]:
-    paths: dict[tuple[int, ...], list[Occurrence]] = {}
+    paths: dict[tuple[ast.AST, ...], list[Occurrence]] = {}
     for occurrence in site:
         if inside(occurrence.stack, iteration.loop):
             rest = below(occurrence.stack, iteration.loop)
-            paths.setdefault(
-                tuple(id(f.node) for f in rest if isinstance(f, CallFrame)), []
-            ).append(occurrence)
+            paths.setdefault(tuple(f.node for f in rest if isinstance(f, CallFrame)), []).append(
+                occurrence
+            )
     for occurrences in paths.values():
         rest = below(occurrences[0].stack, iteration.loop)
         _check_path(kind, rest, site.node, iteration.loop)
@@ -418,10 +418,8 @@ def check_order(script: Script, iteration: Iteration) -> None:
 
 def _exclude(one: Event, other: Event) -> bool:
     """Where one of these happens, the other does not: they stand in the arms of one condition."""
-    arms = {id(f.node): f.arm for f in one.rest if isinstance(f, BranchFrame)}
-    return any(
-        isinstance(f, BranchFrame) and arms.get(id(f.node), f.arm) != f.arm for f in other.rest
-    )
+    arms = {f.node: f.arm for f in one.rest if isinstance(f, BranchFrame)}
+    return any(isinstance(f, BranchFrame) and arms.get(f.node, f.arm) != f.arm for f in other.rest)
 
 
 def _leak(backward: Event, step: Event) -> str:

@@ -56,7 +56,7 @@ class Changes:
                     continue
                 for write in self.effects.of(node):
                     if write.bound:
-                        if id(holder_of(node)) not in self.code.functions:  # type: ignore[arg-type]
+                        if holder_of(node) not in self.code.functions:  # type: ignore[arg-type]
                             yield node, f"`{write.bound}`"
                     elif write.base is not None and self.keeps(write.base):
                         if isinstance(node, ast.Call) and self.is_module_function(write.base):

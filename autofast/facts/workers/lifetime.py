@@ -91,7 +91,7 @@ class Lifetime:
             return depth <= DEEP
         match expr:
             case ast.Name():
-                key = "parts", id(expr)
+                key = "parts", expr
                 if key not in self._kept:
                     self._kept[key] = False
                     values = (bound_to(d.node)[0] for d in self.flow.reaching(expr))
@@ -115,17 +115,17 @@ class Lifetime:
         return False
 
     def keeps_name(self, name: ast.Name, depth: int) -> bool:
-        if id(name) not in self._kept:
-            self._kept[id(name)] = False  # where it depends on itself
-            outside = id(holder_of(name)) not in self.code.functions
-            self._kept[id(name)] = outside or any(
+        if name not in self._kept:
+            self._kept[name] = False  # where it depends on itself
+            outside = holder_of(name) not in self.code.functions
+            self._kept[name] = outside or any(
                 self.binds_kept(d, depth) for d in self.flow.reaching(name)
             )
-        return self._kept[id(name)]
+        return self._kept[name]
 
     def binds_kept(self, definition: Definition, depth: int) -> bool:
         if definition.is_parameter:
-            key = "parameter", id(definition.node)
+            key = "parameter", definition.node
             if key not in self._kept:
                 self._kept[key] = False
                 self._kept[key] = self.parameter(
@@ -149,13 +149,13 @@ class Lifetime:
 
     def parameter(self, function: ast.AST, name: str, depth: int) -> bool:
         index = [p.arg for p in parameters(function)].index(name)
-        started = id(function) in self.code.starts
+        started = function in self.code.starts
         method = isinstance(parent_of(function), ast.ClassDef) and not any(
             is_name(d, "staticmethod") for d in getattr(function, "decorator_list", ())
         )
         if started and method and index == 0:
             return True
-        for partial in self.code.partials.get(id(function), ()):
+        for partial in self.code.partials.get(function, ()):
             if (
                 index < len(partial.args.positional) + method
                 or name in partial.args.named
@@ -163,7 +163,7 @@ class Lifetime:
             ):
                 return True
         shared = isinstance(defaults(function).get(name), MUTABLE)
-        for site in self.code.sites.get(id(function), ()):
+        for site in self.code.sites.get(function, ()):
             for callee in self.graph.callees(site):
                 if callee.function is not function or (callee.makes is not None and index == 0):
                     continue  # another one, or a new object
@@ -215,7 +215,7 @@ class Lifetime:
         return False
 
     def returns_kept(self, function: ast.AST, depth: int, place: int | None = None) -> bool:
-        key = ("returns", id(function), place)
+        key = ("returns", function, place)
         if key not in self._kept:
             self._kept[key] = False
             if isinstance(function, ast.Lambda):

@@ -54,7 +54,7 @@ def seeded_anew(script: Script, loader: Loader) -> tuple[ast.AST, frozenset[str]
         return None
     side = items(script, loader)
     inside = set(side.functions) | set(side.beside)
-    time = Time(script, loader, lambda node: any(id(a) in inside for a in (node, *ancestors(node))))
+    time = Time(script, loader, lambda node: any(a in inside for a in (node, *ancestors(node))))
     found = [
         (node, kinds)
         for node, kinds in _seeds(script, loader)

@@ -44,7 +44,7 @@ class Shared:
     def touched(self, change: Write) -> bool:
         """Whether a change that is made elsewhere is one of something that this code reads."""
         if change.bound:
-            return (id(holder_of(change.node)), change.bound) in self.code.free  # type: ignore[arg-type]
+            return (holder_of(change.node), change.bound) in self.code.free  # type: ignore[arg-type]
         base = change.base
         assert base is not None
         found = self.script.values(base)
@@ -72,7 +72,7 @@ class Shared:
             and not any_of(found, Seq, Dict, Tensor, Ext, Inst)
         ):
             # `x += 1`, of what may well be a number.
-            return (id(holder_of(base)), base.id) in self.code.aliases
+            return (holder_of(base), base.id) in self.code.aliases
         return self.is_part(base)
 
     def reads(self, thing: Thing, name: str) -> bool:
@@ -105,7 +105,7 @@ class Shared:
     def _is_part(self, expr: ast.expr, depth: int) -> bool:
         if isinstance(expr, ast.Name):
             home = holder_of(expr)
-            if (id(home), expr.id) in self.code.aliases:
+            if (home, expr.id) in self.code.aliases:
                 return True
             for value, whole in ever_bound(expr):
                 if isinstance(value, (ast.Attribute, ast.Subscript, ast.Name)) or (

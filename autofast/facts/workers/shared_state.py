@@ -189,9 +189,7 @@ def _below_guard(node: ast.AST) -> bool:
 
 def _skip(side: Side) -> Callable[[ast.AST], bool]:
     def skip(node: ast.AST) -> bool:
-        return any(
-            id(a) in side.functions or id(a) in side.beside for a in (node, *ancestors(node))
-        )
+        return any(a in side.functions or a in side.beside for a in (node, *ancestors(node)))
 
     return skip
 
@@ -280,17 +278,17 @@ def seeds(script: Script, loader: Loader) -> bool:
     )
 
 
-def _between(side: Side, call: ast.Call, seen: set[int]) -> bool:
+def _between(side: Side, call: ast.Call, seen: set[ast.AST]) -> bool:
     """In a loop that yields, or in a function that is called there."""
     function = function_of(call)
     for loop in (a for a in ancestors(call) if isinstance(a, LOOPS)):
         if function_of(loop) is function and holds(loop, ast.Yield, ast.YieldFrom):
             return True
-    if id(function) in seen:
+    if function in seen:
         return False
-    seen.add(id(function))
+    seen.add(function)
     return isinstance(function, ast.Lambda) or any(
-        _between(side, site, seen) for site in side.sites.get(id(function), ())
+        _between(side, site, seen) for site in side.sites.get(function, ())
     )
 
 

@@ -55,7 +55,7 @@ class Time:
         self.open = not loader.uses or any(
             u.is_next or is_generator(function_of(u.node)) for u in loader.uses
         )
-        self.known: dict[tuple[int, bool], bool] = {}
+        self.known: dict[tuple[ast.AST, bool], bool] = {}
 
     @classmethod
     def since_made(cls, script: Script, loader: Loader, skip: Callable[[ast.AST], bool]) -> Time:
@@ -74,7 +74,7 @@ class Time:
 
     def runs(self, node: ast.AST, within: bool) -> bool:
         function = function_of(node)
-        key = (id(node), within)
+        key = (node, within)
         if key in self.known:
             return self.known[key]
         self.known[key] = False

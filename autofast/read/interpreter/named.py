@@ -110,13 +110,13 @@ def _parts(interp: Core, source: ast.expr) -> list[Part] | None:
                 out += more
             return out
         case ast.Name() | ast.Attribute() | ast.Subscript():
-            found = interp.at.get(id(source), NOTHING)
+            found = interp.at.get(source, NOTHING)
             plain = [t.value for t in found if isinstance(t, Const)]
             if len(found) == 1 and plain and isinstance(plain[0], str):
                 return [plain[0]]
             return [found]
         case ast.Call() | ast.BinOp():  # `"self.conv%d" % i`
-            made = one(interp.at.get(id(source), NOTHING))
+            made = one(interp.at.get(source, NOTHING))
             pattern = made.pattern if isinstance(made, Num) else ""
             before, hole, after = pattern.partition("*")
             return [before, values(Num()), after] if hole else None

@@ -177,7 +177,7 @@ class Statements(Binding):
         home.captured = True
         func: Func = self.intern(
             Func,
-            (id(node), home, env.owner),
+            (node, home, env.owner),
             lambda: Func(node, home, env.owner, decorators, Watched(defaults)),
         )
         for name, default_values in defaults.items():
@@ -230,7 +230,7 @@ class Statements(Binding):
         held = [t for found in func.env.vars.values() for t in found]
         held += [decorator.this] if isinstance(decorator, Bound) else []
         owners = only(held, Inst)  # the registry
-        key = (id(func.node), *owners)
+        key = (func.node, *owners)
         self.registered[key] = self.registered.get(key, 0) + 1
         if self.registered[key] <= MOST_CALLEES:
             return False
@@ -251,7 +251,7 @@ class Statements(Binding):
         is_dataclass = any(
             isinstance(t, Ref) and last_part(t.name) in DATACLASSES
             for d in node.decorator_list
-            for t in self.at.get(id(d.func if isinstance(d, ast.Call) else d), NOTHING)
+            for t in self.at.get(d.func if isinstance(d, ast.Call) else d, NOTHING)
         )
         has_metaclass = [
             k.arg
@@ -298,7 +298,7 @@ class Statements(Binding):
                 fields = field_names(self, thing)
         home = env.outer if env.kind == "class" and env.outer is not None else env
         home.captured = True
-        key = (id(node), env, tuple(bases), frozenset(external))
+        key = (node, env, tuple(bases), frozenset(external))
         cls: Cls = self.intern(Cls, key, lambda: Cls(node, home, tuple(bases)))
         cls.external |= external
         inner = Env("class", {}, home, None, owner=cls)
@@ -395,7 +395,7 @@ class Statements(Binding):
         anything is.
         """
         name, types, positive, exactly = test
-        asked = kinds(self.at.get(id(types), NOTHING))
+        asked = kinds(self.at.get(types, NOTHING))
         if asked is not None and name.id in env.vars:
             have = env.vars[name.id]
             other = positive is not truth
@@ -411,7 +411,7 @@ class Statements(Binding):
 
     def narrow_class(self, name: ast.expr, parent: ast.expr, env: Env) -> None:
         """Below ``if issubclass(name, parent)``."""
-        parents = {t for t in self.at.get(id(parent), NOTHING) if isinstance(t, Cls)}
+        parents = {t for t in self.at.get(parent, NOTHING) if isinstance(t, Cls)}
         if isinstance(name, ast.Name) and name.id in env.vars and parents:
             keep = frozenset(
                 t for t in env.vars[name.id] if isinstance(t, Cls) and parents & {t, *t.ancestors()}

@@ -220,7 +220,7 @@ def _instantiated(interp: Core, name: str, args: Arguments, node: ast.AST | None
         made = Arguments(node, args.positional[1:], given)
         callee = NOTHING.union(*(_of_path(interp, t, node) for t in table.get("_target_")))
         if table.get("_partial_"):
-            key = (id(node), table)
+            key = (node, table)
             found |= {interp.intern(Partial, key, lambda c=callee, m=made: Partial(c, m))}
         else:
             found |= interp.call_values(callee, made, node)

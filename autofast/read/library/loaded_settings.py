@@ -131,7 +131,7 @@ def _loaded(interp: Core, thing: Thing, kinds: tuple[str, ...], node: ast.AST | 
         return NOTHING
     root = interp.project.root
     name = path.relative_to(root).as_posix() if root in path.parents else path.name
-    return thing_of(interp, known[path], name, (id(node), path), node)
+    return thing_of(interp, known[path], name, (node, path), node)
 
 
 def _file(interp: Core, by: Arg | Const, kinds: tuple[str, ...]) -> Path | None:

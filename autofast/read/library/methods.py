@@ -105,7 +105,7 @@ def _plain_method(
             return _of_text(this.value, name, args)
         if name in ("split", "rsplit", "splitlines", "partition", "rpartition"):
             kind = "tuple" if name.endswith("partition") else "list"
-            return values(row_of(interp, (id(node), "split"), node, values(Num()), kind))
+            return values(row_of(interp, (node, "split"), node, values(Num()), kind))
         return values(Num())
     if is_named(this, Ext, "builtins.vars"):
         return namespace_method(interp, this, name, args, node)
@@ -242,7 +242,7 @@ def super_method(
         if isinstance(inst, Inst) and LOADER in inst.cls.external:
             made: Ext = interp.intern(
                 Ext,
-                (id(node), "loader", inst),
+                (node, "loader", inst),
                 lambda: Ext(LOADER, node, args, {}, tuple(interp.stack)),
             )
             made.args = args
@@ -256,7 +256,7 @@ def super_method(
         return values(Const(None))
     if name == "__iter__" and is_loader(inst):
         batches: Seq = interp.intern(
-            Seq, (id(node), "batches", inst), lambda: Seq(node, None, NOTHING, "generator")
+            Seq, (node, "batches", inst), lambda: Seq(node, None, NOTHING, "generator")
         )
         batches.elem |= batch_of(interp, inst)
         return values(batches)

@@ -246,7 +246,7 @@ def _forward(
             return values(base.but(prob=node or thing.node or SOMEWHERE))
         if short in PAIRED:
             second = base if short in ("RNN", "GRU") else base.but(rank="?")  # or a pair, or None
-            return interp.tuple_of(None, (values(base), values(second)), "rnn", id(node))
+            return interp.tuple_of(None, (values(base), values(second)), "rnn", node)
         if short == "Identity" or short.startswith("Dropout"):
             return values(base)
         kept = base.dtype != "int" or short in ("Flatten", "Unflatten", "ZeroPad2d", "Upsample")
@@ -281,7 +281,7 @@ def _in_turn(
 
 def _way_here(interp: Core, node: ast.AST | None) -> Way:
     """The way of the calls below ``node``, which stands here."""
-    return way_of(tuple(interp.stack)) + ((id(node),) if node else ())
+    return way_of(tuple(interp.stack)) + ((node,) if node else ())
 
 
 def _again(interp: Core, thing: Thing, args: Arguments, place: ast.AST, first: Way) -> None:
@@ -357,9 +357,7 @@ def module_method(
         if name.startswith("named_"):
             inner = interp.tuple_of(node, (values(Num()), inner), name, this)
         return values(
-            interp.intern(
-                Seq, (id(node), this, inner), lambda: Seq(node, None, inner, "parameters")
-            )
+            interp.intern(Seq, (node, this, inner), lambda: Seq(node, None, inner, "parameters"))
         )
     if name == "register_buffer":
         key = const(args.get(0, "name"))

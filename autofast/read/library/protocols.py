@@ -112,7 +112,7 @@ def own_getter(interp: Core, this: Inst) -> bool:
 
 
 def _runs(interp: Core, methods: Values, this: Inst) -> bool:
-    return any(isinstance(t, Func) and id(t.node) in interp.active for t in methods)
+    return any(isinstance(t, Func) and t.node in interp.active for t in methods)
 
 
 def spelled(this: Thing, name: str, args: Arguments) -> tuple[str, Arguments] | None:

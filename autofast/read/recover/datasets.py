@@ -187,5 +187,5 @@ def _set_outside(interp: Core, thing: Inst) -> Iterator[ast.AST]:
     for name, found in thing.cls.members.items():
         if name.startswith("set_") or name in SETTERS:
             for func in found:
-                if isinstance(func, Func) and id(func.node) in interp.called:
+                if isinstance(func, Func) and func.node in interp.called:
                     yield func.node

@@ -105,14 +105,14 @@ class Walk:
         self.writes: set[str] = set()
         self.unclear = ""
         self.asks = self.counts = self.device = False
-        self.seen: set[int] = set()
+        self.seen: set[ast.AST] = set()
         for func in funcs:
             self.function(func)
 
     def function(self, func: Func) -> None:
-        if id(func.node) in self.seen or len(self.seen) > 60:
+        if func.node in self.seen or len(self.seen) > 60:
             return
-        self.seen.add(id(func.node))
+        self.seen.add(func.node)
         for node in live(func.node):
             if isinstance(node, ast.Call):
                 self.call(node)
@@ -144,10 +144,10 @@ class Walk:
             self.writes.add(f"`self.{part.attr}`" + (f" of {owner}" if owner else ""))
 
     def call(self, node: ast.Call) -> None:
-        if self.interp.cut and id(node.func) not in self.interp.at:
+        if self.interp.cut and node.func not in self.interp.at:
             self.is_unclear(f"{at(node)} is not read")
         self.device = self.device or self.moves(node)
-        for thing in self.interp.at.get(id(node.func), frozenset()):
+        for thing in self.interp.at.get(node.func, frozenset()):
             if isinstance(thing, Func):
                 self.function(thing)
             elif isinstance(thing, Bound):
@@ -179,7 +179,7 @@ class Walk:
             return True
         named = [k.value for k in node.keywords if k.arg == "device"]
         for target in (*named, *(node.args[:1] if method == "to" else ())):
-            for thing in self.interp.at.get(id(target), frozenset()):
+            for thing in self.interp.at.get(target, frozenset()):
                 if isinstance(thing, Ext) and thing.node is None:
                     continue  # `tensor.device`: where the others are
                 unknown = isinstance(thing, (Arg, Num)) or (
@@ -190,7 +190,7 @@ class Walk:
         return False
 
     def values(self, expr: ast.expr) -> Values:
-        return self.interp.at.get(id(expr), frozenset())
+        return self.interp.at.get(expr, frozenset())
 
     def is_unclear(self, why: str) -> None:
         """Random numbers may be drawn."""
@@ -232,7 +232,7 @@ class Walk:
         elif isinstance(thing.this, Ext) and not _draws_nothing(thing):
             self.is_unclear(f"{thing.this.name}.{thing.name}()")
         if is_named(thing.this, Ext, GENERATORS):
-            local = thing.this.node is not None and id(function_of(thing.this.node)) in self.seen
+            local = thing.this.node is not None and function_of(thing.this.node) in self.seen
             self.random.add("numpy" if local else "own")
         if isinstance(thing.this, Tensor) and draws(thing.name):
             self.random.add("torch")

@@ -188,7 +188,7 @@ def _is_shown(node: ast.AST) -> bool:
 def _code(script: Script, iteration: Iteration) -> Iterator[ast.AST]:
     graph = script.analysis(CallGraph)
     functions = {
-        id(f): f for n in ast.walk(iteration.loop) for e in graph.entered(n) for f in graph.runs(e)
+        f: f for n in ast.walk(iteration.loop) for e in graph.entered(n) for f in graph.runs(e)
     }
     for code in (iteration.loop, *functions.values()):
         yield from ast.walk(code)

@@ -161,7 +161,9 @@ class _Reader:
     def __init__(self, script: Script, found: Attention):
         self.script, self.found = script, found
         self.flow: DefUse = script.analysis(Flow).definitions(found.softmax)
-        self.behind: set[int] = set()  # reads behind a condition in which the variable is set anew
+        self.behind: set[ast.AST] = (
+            set()
+        )  # reads behind a condition in which the variable is set anew
 
     # --------------------------------------------------------------------------- down to the scores
     def scores(self, expr: ast.expr) -> bool:
@@ -219,7 +221,7 @@ class _Reader:
                 body=[only],
                 orelse=[],
             ) if only is then.statement and self._is_read_by(then, use):
-                self.behind.add(id(use))
+                self.behind.add(use)
             case _:
                 return False
         if then.value is None or not self._tried(then.value) or self.found.mask is None:
@@ -234,8 +236,7 @@ class _Reader:
         return (
             isinstance(statement, ast.Assign)
             and statement.targets == [definition.node]
-            and {id(u) for u in self.flow.uses(definition)} - self.behind
-            == {id(read)} - self.behind
+            and set(self.flow.uses(definition)) - self.behind == {read} - self.behind
         )
 
     def _masked(self, scores: ast.expr, mask: Mask) -> bool:

@@ -175,7 +175,7 @@ def _shapes(script: Script, model: Model, step: Step) -> str:
     items = {d.getitem for x in script.loaders for d in x.datasets}  # of one shape, as is known
     stacks = [only(below(s, step.loop), CallFrame) for s in script.stacks if inside(s, step.loop)]
     functions = {
-        id(f.func.node): f.func.node
+        f.func.node: f.func.node
         for calls in stacks
         if not any(f.func.node in items for f in calls)
         for f in calls
@@ -183,7 +183,7 @@ def _shapes(script: Script, model: Model, step: Step) -> str:
     for part in (step.loop, *functions.values()):
         for node in ast.walk(part):
             match node:
-                case ast.Subscript(value=cut, slice=index) if id(node) not in own:
+                case ast.Subscript(value=cut, slice=index) if node not in own:
                     of_tensor = script.may_be(cut, Tensor)
                     if of_tensor and _varies(script, index):
                         return f"{at(node)} may cut a batch to another size"

@@ -39,11 +39,11 @@ class Known:
     batch size itself.
     """
 
-    passes: dict[int, ast.Call]
-    written: frozenset[int]
+    passes: dict[ast.AST, ast.Call]
+    written: frozenset[ast.AST]
 
 
-def check(script: Script, loader: Loader, passes: dict[int, ast.Call]) -> None:
+def check(script: Script, loader: Loader, passes: dict[ast.AST, ast.Call]) -> None:
     """Raises :class:`Refusal` where the training uses the batch size for something that must fit
     the part of one process.
     """
@@ -54,7 +54,7 @@ def check(script: Script, loader: Loader, passes: dict[int, ast.Call]) -> None:
         *([size.expr] if size.expr is not None else []),
         *(e.expr for _, e in size.via if e.expr is not None),
     ]
-    known = Known(passes, frozenset(id(n) for w in written for n in ast.walk(w)))
+    known = Known(passes, frozenset(n for w in written for n in ast.walk(w)))
     for expr in written:
         for use in _uses(script, expr):
             _check(script, use, known, 0)
@@ -103,7 +103,7 @@ def _in_loader(script: Script, node: ast.AST) -> bool:
 
 def _check(script: Script, use: ast.expr, known: Known, depth: int) -> None:
     """What is done with the number at ``use``."""
-    if id(use) in known.written:
+    if use in known.written:
         return
     for here, outer in outwards(use):
         if isinstance(outer, ast.Compare):
@@ -183,7 +183,7 @@ def _in_function(
 
 def _evaluates(script: Script, call: ast.Call) -> bool:
     """Only where no gradients are made."""
-    grads = {o.grad for (_, key), site in script.log.each() if key == id(call) for o in site}
+    grads = {o.grad for (_, key), site in script.log.each() if key is call for o in site}
     return bool(grads) and grads <= {"off", "inference"}
 
 
@@ -205,4 +205,4 @@ def _apart(script: Script, call: ast.Call, known: Known) -> bool:
 
 def _shown_only(script: Script, node: ast.AST, known: Known) -> bool:
     call = parent_of(node)
-    return id(call) not in known.passes and any(is_module(t) for t in script.called(call))
+    return call not in known.passes and any(is_module(t) for t in script.called(call))

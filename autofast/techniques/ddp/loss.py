@@ -53,7 +53,7 @@ class Loss(Losses):
     def __init__(self, script: Script):
         super().__init__(script, whole=True)
         self._turned: dict[int, bool] = {}
-        self._runs: dict[int, Activation] = {}
+        self._runs: dict[ast.AST, Activation] = {}
 
     def reduction(self, backward: Backward) -> str:
         """``mean`` or ``sum``; raises :class:`Refusal`."""
@@ -68,7 +68,7 @@ class Loss(Losses):
 
     def _run(self, expr: ast.expr) -> Activation:
         function = function_of(expr)
-        return self._runs.setdefault(id(function), Activation(function))
+        return self._runs.setdefault(function, Activation(function))
 
     # ---------------------------------------------------------------------------------- expressions
     def _shape(self, expr: ast.expr, run: Activation) -> Shape:

@@ -129,7 +129,7 @@ def _block_of(scope: Function, stacks: list[Stack]) -> list[ast.stmt]:
     if isinstance(scope, ast.Lambda):
         raise Refusal(f"the training is started by a lambda ({at(scope)})")
     body = scope.body
-    guards = {id(f.node): f.node for stack in stacks for f in stack if isinstance(f, GuardFrame)}
+    guards = {f.node: f.node for stack in stacks for f in stack if isinstance(f, GuardFrame)}
     inside = isinstance(scope, ast.Module) and all(any_of(stack, GuardFrame) for stack in stacks)
     if inside and len(guards) == 1 and isinstance(guard := next(iter(guards.values())), ast.If):
         return guard.body
@@ -137,7 +137,7 @@ def _block_of(scope: Function, stacks: list[Stack]) -> list[ast.stmt]:
 
 
 def _first(script: Script, scope: Function, block: list[ast.stmt]) -> ast.stmt:
-    order = {id(s): n for n, s in enumerate(block)}
+    order = {s: n for n, s in enumerate(block)}
     first = len(block)
     for (kind, _), site in script.log.each():
         if kind in QUIET_KINDS or kind.startswith(QUIET):
@@ -147,7 +147,7 @@ def _first(script: Script, scope: Function, block: list[ast.stmt]) -> ast.stmt:
                 continue
             statement = in_block(block, scope, occurrence.stack, site.node)
             if statement is not None:
-                first = min(first, order[id(statement)])
+                first = min(first, order[statement])
     if first == len(block):
         raise Refusal("where the training starts is not known")
     return block[first]

@@ -191,7 +191,7 @@ def conversions(
         yield Finding(place, MODEL, refusal=why), models
         return
     finding = _convert(script, place, models)
-    made = {id(m.node): m.node for m in models if isinstance(m.node, ast.Call)}
+    made = {m.node: m.node for m in models if isinstance(m.node, ast.Call)}
     if not finding.refusal or not 1 < len(made) <= PLACES:
         yield finding, models
         return
@@ -318,22 +318,22 @@ def _holds(script: Script, given: ast.expr, target: ast.expr, copy: ast.AST) -> 
     if not isinstance(given, ast.Name):
         return True
     flow = script.analysis(Flow)
-    made = {id(d.node) for d in flow.reaching(given)}
+    made = {d.node for d in flow.reaching(given)}
     before = {
-        id(d.node)
+        d.node
         for n in nodes_in(copy, ast.Name)
         if is_read(n) and n.id == given.id
         for d in flow.reaching(n)
     }
-    return id(target) in made and made <= before | _copied(script)
+    return target in made and made <= before | _copied(script)
 
 
-def _copied(script: Script) -> set[int]:
+def _copied(script: Script) -> set[ast.AST]:
     """The variables that copies to a device are put into: a batch may be copied in either arm of an
     `if`.
     """
     found = (_target(_outermost(script, t.node)) for t in script.transfers if _is_copy(t))
-    return {id(target) for target in found if target is not None}
+    return {target for target in found if target is not None}
 
 
 def _is_copy(transfer: Transfer) -> bool:

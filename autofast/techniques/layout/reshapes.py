@@ -57,7 +57,7 @@ def _reshapings(script: Script, code: Code, models: Values) -> Iterator[tuple[as
             for t in found
         )
         mine = mine or _may_be_gradient(found, differentiated)
-        if (mine or (id(node) in code.all and is_activation(found))) and not _is_fine(
+        if (mine or (node in code.all and is_activation(found))) and not _is_fine(
             script, node, base
         ):
             yield node, base

@@ -177,7 +177,7 @@ def imports(uses: list[Use]) -> Iterator[Edit]:
     """``from torch.cuda.amp import autocast`` → ``from torch.amp import autocast``; aliases are
     kept.
     """
-    for binding in {id(u.binding): u.binding for u in uses if u.binding is not None}.values():
+    for binding in {u.binding: u.binding for u in uses if u.binding is not None}.values():
         if isinstance(binding, ast.ImportFrom) and binding.module in OLD:
             yield Replace(
                 binding, f"from torch.amp import {', '.join(_alias(a) for a in binding.names)}"

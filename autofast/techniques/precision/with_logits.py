@@ -28,15 +28,15 @@ class WithLogits:
     groups: tuple[tuple[Group, tuple[Edit, ...]], ...] = ()
 
     @property
-    def nodes(self) -> frozenset[int]:
+    def nodes(self) -> frozenset[ast.AST]:
         losses = (loss for group, _ in self.groups for loss, _ in group.losses)
         gone = (s for group, _ in self.groups for s in group.sigmoids)
-        return frozenset(map(id, (*losses, *gone)))
+        return frozenset((*losses, *gone))
 
     @property
-    def keys(self) -> list[int]:
+    def keys(self) -> list[ast.AST]:
         """One for each group."""
-        return [id(group.losses[0][0]) for group, _ in self.groups]
+        return [group.losses[0][0] for group, _ in self.groups]
 
 
 def with_logits(script: Script) -> WithLogits:
@@ -44,7 +44,7 @@ def with_logits(script: Script) -> WithLogits:
     return script.analysis(_planned)
 
 
-def logits_of(script: Script, options: Options) -> frozenset[int]:
+def logits_of(script: Script, options: Options) -> frozenset[ast.AST]:
     """The ids of the losses that are to take logits in this plan, and of the sigmoids that go."""
     return with_logits(script).nodes if options.decides(WithLogits) else frozenset()
 

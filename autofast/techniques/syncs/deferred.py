@@ -351,7 +351,7 @@ class Kept:
         slots = {
             ast.dump(p): n for p, n in zip((*self.tensors, *self.weights), self.values, strict=True)
         }
-        swaps: dict[int, str] = {id(r.node): self._number(r, slots[r.key]) for r in sink.reads}
+        swaps: dict[ast.AST, str] = {r.node: self._number(r, slots[r.key]) for r in sink.reads}
         numbers = {
             ast.dump(p): slots[ast.dump(p)]
             for p in sink.payload
@@ -363,7 +363,7 @@ class Kept:
                 and ast.dump(node) in numbers
                 and not any(within(node, r.node) for r in sink.reads)
             ):
-                swaps[id(node)] = numbers[ast.dump(node)]
+                swaps[node] = numbers[ast.dump(node)]
         return swapped(sink.statement, swaps)
 
     def _number(self, read: Read, name: str) -> str:

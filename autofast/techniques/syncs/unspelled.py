@@ -88,7 +88,7 @@ COMPUTED = Wait(
 )
 
 
-def findings(script: Script, answered: set[int]) -> Iterator[Finding]:
+def findings(script: Script, answered: set[ast.AST]) -> Iterator[Finding]:
     """Advice for each statement that waits in every turn of a loop over batches, or in a function
     called there, with the first reason; ``answered`` are ids of statements of which something is
     said already.
@@ -96,8 +96,8 @@ def findings(script: Script, answered: set[int]) -> Iterator[Finding]:
     found = [*_by_code(script), *_by_calls(script)]
     # What is done with it says more.
     for node, wait in sorted(found, key=lambda f: f[1] is READ):
-        if id(whole(node)) not in answered:
-            answered.add(id(whole(node)))
+        if whole(node) not in answered:
+            answered.add(whole(node))
             yield Finding(node, wait.message, advice=wait.advice)
 
 

@@ -101,13 +101,13 @@ def copies_of(script: Script, items: Items) -> list[Copy]:
     _of_library(script, items)
     loaders = [x for x in script.loaders if any(items.come_from(d.thing) for d in x.datasets)]
     things = {id(t) for x in loaders for t in x.things}
-    found: dict[int, Copy] = {}
+    found: dict[ast.AST, Copy] = {}
     for loader in loaders:
         _against(script, loader, items)
         for part, loop in _loaded(script, loader, things, items.key):
             transfer = _copied(script, part)
             if transfer is not None:
-                found[id(transfer.node)] = Copy(transfer, loop)
+                found[transfer.node] = Copy(transfer, loop)
     return list(found.values())
 
 

@@ -155,7 +155,7 @@ def pictures_of(script: Script, loaders: Sequence[Loader]) -> list[Pictures]:
             pictures.sets.append(thing)
             transforms = thing.args.get(SETS[thing.name], "transform")
             why = _of_set(thing)
-            if isinstance(script.analysis(images).get(id(thing.node)), Images):
+            if isinstance(script.analysis(images).get(thing.node), Images):
                 why = "all of its images are made into tensors at once: see batched-dataset"
         elif dataset.kind == "project" and getitem is not None:
             made = _transformed(script, getitem)
@@ -393,14 +393,14 @@ def _spelled(script: Script, casting: ast.expr) -> Iterator[Edit]:
 
 def _without_use(script: Script, dropped: Sequence[ast.expr]) -> Iterator[Remove]:
     """The variables that nothing reads once these are gone: ``normalize = Normalize(...)``."""
-    flow, gone = script.analysis(Flow), {id(n) for n in dropped}
-    statements: dict[int, ast.Assign] = {}
+    flow, gone = script.analysis(Flow), set(dropped)
+    statements: dict[ast.AST, ast.Assign] = {}
     for name in dropped:
         for made in flow.reaching(name) if hasattr(name, "id") else ():  # type: ignore[arg-type]
             match statement_of(made.node):
                 case ast.Assign(targets=[target]) as statement if target is made.node:
-                    if {id(n) for n in flow.definitions(name).uses(made)} <= gone:
-                        statements[id(statement)] = statement
+                    if set(flow.definitions(name).uses(made)) <= gone:
+                        statements[statement] = statement
     yield from (Remove(statement) for statement in statements.values())
 
 

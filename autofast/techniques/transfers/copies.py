@@ -172,15 +172,15 @@ def _written_after(script: Script, move: Move) -> str:
     within = below(first.stack, loop.node) if loop is not None else first.stack
     chosen = any(isinstance(f, BranchFrame) and not f.known for f in within)
     arrays = {
-        id(n)
+        n
         for n in script.each(ast.Call)
         if short_name(n.func) in SHARED
         and any(_is_from(t, move.loaders) for e in nodes_in(n, ast.expr) for t in script.values(e))
     }
     memory = script.analysis(Memory)
-    sites: dict[int, list[Site]] = {}
+    sites: dict[ast.AST | None, list[Site]] = {}
     for _, site in script.log.each():
-        sites.setdefault(id(site.node), []).append(site)
+        sites.setdefault(site.node, []).append(site)
     for node, changed, written in script.analysis(writes)[1]:
         call = parent_of(node) if isinstance(node, ast.Attribute) else node
         if is_method(call, *SHAPES):  # another shape of the same memory
@@ -194,7 +194,7 @@ def _written_after(script: Script, move: Move) -> str:
             continue
         if mine and _own_memory(script, written, move.loaders):
             continue
-        known = [o for s in sites.get(id(call), ()) for o in s]
+        known = [o for s in sites.get(call, ()) for o in s]
         if known and chosen and all(map(_gets_both, known)):
             continue  # what was copied comes here: what was not, on ways without the copy
         here = handed or function_of(node) is function_of(move.node)

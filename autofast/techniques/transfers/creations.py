@@ -44,7 +44,7 @@ ALIKE = {"torch.zeros": "new_zeros", "torch.ones": "new_ones"}
 CASTS = ("double", "float", "half", "bfloat16", "long", "int", "short", "bool")
 
 
-def moved(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
+def moved(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
     """Factories whose result goes to the device at once, or in a later statement of the same
     block."""
     for transfer in script.transfers:
@@ -66,7 +66,7 @@ def moved(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
 
 
 def _all_made_there(
-    script: Script, transfer: Transfer, expr: ast.expr, where: str, hot: frozenset[int]
+    script: Script, transfer: Transfer, expr: ast.expr, where: str, hot: frozenset[ast.AST]
 ) -> Iterator[Creation]:
     """Several tensors that become one, or one that is reworked over several statements: all are
     made there, or none."""

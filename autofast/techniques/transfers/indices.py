@@ -23,7 +23,7 @@ from autofast.techniques.transfers.factories import Creation, again_and_again, f
 MAKES = frozenset({"torch.arange", "torch.randperm"})
 
 
-def indices(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
+def indices(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
     """Calls that make indices for tensors which may be on the device, with the device of the
     tensor."""
     for site in script.log.of(*MAKES):

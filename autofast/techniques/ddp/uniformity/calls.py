@@ -145,13 +145,13 @@ class LibraryCalls(Tensors):
             return NEAR if name.startswith(RANDOM) else EQUAL
         sizes = [a for a in node.args if not isinstance(a, ast.Starred)]
         if name in ("torch.randint", "torch.normal"):
-            sizes = [a for a in sizes if isinstance(a, SEQUENCES) or self.kinds[id(a)].shape]
+            sizes = [a for a in sizes if isinstance(a, SEQUENCES) or self.kinds[a].shape]
         elif name in ("torch.randperm", "torch.arange", "torch.bernoulli", "torch.multinomial"):
             return other(f"what {name}() makes of a number of samples")
         first = sizes[0] if sizes else keyword_of(node, "size")
         if isinstance(first, SEQUENCES) and first.elts:
             first = first.elts[0]
-        kind = self.kinds.get(id(first), EQUAL)
+        kind = self.kinds.get(first, EQUAL)
         rest = [k for k in wholes if not k.same and k.items is None and k is not kind]
         if (kind.sized or (kind.shape and kind.axis == 0)) and not rest:
             return BATCH
@@ -243,7 +243,7 @@ class LibraryCalls(Tensors):
             self.changes(node)
             self.happens(node)
             for part in node.args:
-                if self.kinds[id(part)].whole.name == "near":
+                if self.kinds[part].whole.name == "near":
                     self.first_value(part)
                 else:
                     self.settle(part)
@@ -290,6 +290,6 @@ class LibraryCalls(Tensors):
 
     def settle_if_number(self, expr: ast.expr) -> None:
         """The argument of a progress bar: shown, in the first process only."""
-        kind = self.kinds[id(expr)].whole
+        kind = self.kinds[expr].whole
         if kind.name != "sum" or not kind.sized:
             self.settle(expr)

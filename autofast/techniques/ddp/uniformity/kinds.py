@@ -48,7 +48,7 @@ class Kind:
 
 
 # What a call is given: the kinds of its arguments, by the id of their expressions.
-Given = dict[int, Kind]
+Given = dict[ast.AST, Kind]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Called:
     @property
     def given(self) -> Given:
         parts = arguments_of(self.node)
-        return {id(expr): kind for expr, kind in zip(parts, self.kinds, strict=True)}
+        return dict(zip(parts, self.kinds, strict=True))
 
 
 EQUAL = Kind("equal")

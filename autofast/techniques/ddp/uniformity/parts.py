@@ -223,8 +223,8 @@ class Parts(Operators):
         kind = kind.whole
         if kind.name == "batch":
             return self._rows(node, kind, key)
-        if kind.same and self.kinds[id(index)].whole.name == "batch":
-            if self.kinds[id(index)].whole.axis == 0:
+        if kind.same and self.kinds[index].whole.name == "batch":
+            if self.kinds[index].whole.axis == 0:
                 return BATCH
             return other("the shapes are not known")
         if kind.name == "iter":
@@ -258,9 +258,7 @@ class Parts(Operators):
             if isinstance(key, int):
                 return replace(kind, axis=0)
             return other("a part of a batch")
-        if self.kinds.get(id(first), EQUAL).name == "batch" and not isinstance(
-            node.slice, ast.Tuple
-        ):
+        if self.kinds.get(first, EQUAL).name == "batch" and not isinstance(node.slice, ast.Tuple):
             return replace(kind, axis="some")
         return other("a part of the batch")
 

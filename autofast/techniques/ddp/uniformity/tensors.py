@@ -32,6 +32,7 @@ from autofast.techniques.ddp.uniformity.kinds import (
     reduced,
     times,
 )
+from autofast.techniques.ddp.uniformity.state import State
 
 # Asked of a tensor, and the same in all processes; these and the sizes are no tensors.
 ALIKE = frozenset("dim ndimension get_device is_floating_point element_size".split())
@@ -58,11 +59,11 @@ class Followed:
     script: Script
     training: Training
     calls: CallGraph
-    kinds: dict[int, Kind]
-    passes: set[int]  # the calls of models that train
+    kinds: dict[ast.AST | None, Kind]
+    passes: set[ast.AST]  # the calls of models that train
     guarded: list[ast.AST]  # what is done by one process now
     random_data: set[int]  # datasets whose items are random
-    state: dict[tuple[str, int, str], Kind]
+    state: State
 
     # what Walk has
     things: Callable[[ast.expr], list[Thing]]
@@ -220,7 +221,7 @@ class Tensors(Followed):
             return replace(kind, axis="flat") if kind.axis != "flat" else kind
         if len(dims) == 2 and dims[0] == 1 and dims[1] == -1 and kind.axis == 0:
             return replace(kind, axis=1)
-        rows = dims and (dims[0] == -1 or self.kinds.get(id(given[0]), EQUAL).sized)
+        rows = dims and (dims[0] == -1 or self.kinds.get(given[0], EQUAL).sized)
         if rows and kind.axis in (0, "flat"):
             return replace(kind, axis=0)
         return other("the shapes are not known")
