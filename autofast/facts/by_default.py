@@ -64,7 +64,7 @@ class Off:
     """An option that is off unless it is given, and the tests that ask for it.
 
     Attributes:
-        option: the option; ``tests`` are what asks for it, by the id of an ``if``'s test.
+        option: the option; ``tests`` are what asks for it, by the test of its ``if``.
     """
 
     option: Arg

@@ -442,7 +442,7 @@ def _is_dead(script: Script, node: ast.AST) -> bool:
 
 
 def _dead(script: Script) -> set[int]:
-    """The ids of the functions that nothing runs, by all that is known: ``backward`` of an autograd
+    """The functions that nothing runs, by all that is known: ``backward`` of an autograd
     Function is run by torch.
     """
     calls = script.analysis(CallGraph)

@@ -29,7 +29,7 @@ OTHERS = ("Norm", "Linear")  # names of classes whose biases are meant where the
 
 
 def normalised(script: Script) -> dict[ast.AST, list[Ext]]:
-    """Convolutions by the id of the call that makes them, where a normalisation comes directly
+    """Convolutions by the call that makes them, where a normalisation comes directly
     after all that are made there.
     """
     found: dict[ast.AST, list[Ext]] = defaultdict(list)

@@ -53,7 +53,7 @@ def _once(target: Target, make: Callable[[Node], Node]) -> Target:
 
 
 class Builder:
-    """Fills a graph; ``swallows`` holds the ids of the ``with`` statements that may end an
+    """Fills a graph; ``swallows`` holds the ``with`` statements that may end an
     exception.
     """
 

@@ -23,7 +23,7 @@ class Graph(FlowGraph):
     """The ways through one function, and what follows from them."""
 
     def __init__(self, function: Function, swallows: Collection[ast.AST] = frozenset()):
-        """``swallows`` holds the ids of the ``with`` statements that may end an exception."""
+        """``swallows`` holds the ``with`` statements that may end an exception."""
         super().__init__(function)
         Builder(self, swallows).run(function)
 

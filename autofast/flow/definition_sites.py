@@ -181,7 +181,7 @@ def after_all(stores: Iterable[ast.stmt], busy: set[ast.AST]) -> list[ast.stmt]:
     function.
 
     What is put there must not depend on a condition, so an ``if`` is left unless it holds something
-    of ``busy`` (ids of nodes).
+    of ``busy``.
     """
     found: dict[ast.AST, ast.stmt] = {}
     by_scope: dict[ast.AST, list[ast.stmt]] = {}

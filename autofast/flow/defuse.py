@@ -160,7 +160,7 @@ class DefUse:
         """Whether some way leads to a read of the variable, or to the beginning of a statement, on
         which nothing has given it a value.
 
-        Ways count only where they pass none of the reads in ``trusted`` (by id), which are known to
+        Ways count only where they pass none of the reads in ``trusted``, which are known to
         have found a value. Unlike :meth:`may_be_unbound`, this also answers for a variable that
         other functions set; what they do is not looked at.
         """

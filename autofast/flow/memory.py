@@ -64,7 +64,7 @@ class Memory:
 
     # ----------------------------------------------------------------------- what is a view of what
     def sources(self, expr: ast.expr) -> frozenset[ast.AST]:
-        """The ids of all that ``expr`` may be, or be a view of: expressions, and the nodes of
+        """All that ``expr`` may be, or be a view of: expressions, and the nodes of
         definitions of variables.
         """
         start: list[ast.AST] = [expr]
@@ -153,7 +153,7 @@ class Memory:
         return surely(is_named(t, Ref, names) for t in found)
 
     def made_by(self, expr: ast.expr) -> frozenset[ast.AST] | None:
-        """The ids of the expressions that made the memory of what ``expr`` holds, all of them new
+        """The expressions that made the memory of what ``expr`` holds, all of them new
         memory; None where these are not known.
         """
         found: set[ast.AST] = set()

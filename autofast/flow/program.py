@@ -137,7 +137,7 @@ def holder_of(name: ast.Name) -> Function:
 
 
 def _swallowing(script: Script) -> frozenset[ast.AST]:
-    """The ids of the ``with`` statements that may end an exception."""
+    """The ``with`` statements that may end an exception."""
     found = (n for n in script.nodes if isinstance(n, (ast.With, ast.AsyncWith)))
     return frozenset(
         n for n in found if any(may_swallow(script, item.context_expr) for item in n.items)

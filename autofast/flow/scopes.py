@@ -205,7 +205,7 @@ class Variables:
         self._tables: dict[ast.AST, _Table] = defaultdict(_Table)
         self._stores: dict[Variable, list[ast.AST]] = defaultdict(list)
         self._loads: dict[Variable, list[ast.Name]] = defaultdict(list)
-        self._of: dict[ast.AST, Variable | None] = {}  # by the ids of nodes of this tree
+        self._of: dict[ast.AST, Variable | None] = {}  # by the nodes of this tree
         found: list[tuple[str, ast.AST, Scope]] = []
         read: list[tuple[ast.Name, Scope]] = []
         for node in _in_order(tree):

@@ -82,7 +82,7 @@ class Events(Generic[E]):
 @dataclass
 class Followed(Generic[S]):
     """``ends`` are the states where the program, or a function that nothing calls, ends;
-    ``visited`` the ids of the nodes with events.
+    ``visited`` the nodes with events.
     """
 
     ends: frozenset[S]

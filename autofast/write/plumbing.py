@@ -50,7 +50,7 @@ class Way:
         made: Iterable[ast.AST] = (),
         alone: bool = False,
     ):
-        """``known`` names the value in functions (by the id of their node) that have it already, as
+        """``known`` names the value in functions (by their node) that have it already, as
         a parameter; ``parameter`` is the name of new ones, where it is another than that of the
         value. ``plain`` is the default of a new parameter, with which the function does what it did
         before: an expression, or what gives one for a file, with the edits that it needs there;

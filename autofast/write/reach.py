@@ -150,7 +150,7 @@ class Reach:
 
 
 def _parameters(wanted: set[int], stacks: Iterable[Stack]) -> dict[ast.AST, str]:
-    """The parameters that hold nothing else on any of these ways, by the id of their function."""
+    """The parameters that hold nothing else on any of these ways, by their function."""
     held: dict[ast.AST, dict[str, bool]] = {}
     functions: dict[ast.AST, Function] = {}
     for stack in stacks:

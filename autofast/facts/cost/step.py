@@ -250,7 +250,7 @@ class Cost(Often):
 
     @cached_property
     def _on_host(self) -> set[ast.AST]:
-        """The functions that make items of datasets, by id, where these stay on the host."""
+        """The functions that make items of datasets, where these stay on the host."""
         datasets = [d for x in self.script.loaders for d in x.datasets if not d.on_device]
         return {d.getitem for d in datasets if d.getitem is not None}
 

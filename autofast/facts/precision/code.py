@@ -20,7 +20,7 @@ from autofast.model.values import Cls, Reason, Thing, Unknown, is_chosen
 class Code:
     """Statements (or expressions), and all code of the project that they call.
 
-    ``logits``: the ids of the losses that are to take logits, and of the sigmoids that go.
+    ``logits``: the losses that are to take logits, and of the sigmoids that go.
     """
 
     def __init__(

@@ -69,7 +69,7 @@ class Half(ValueFlow[bool]):
     """Follows 16-bit tensors through a script; of a place, it has to know whether it is in a
     function that is called under autocast.
 
-    ``inside`` are the ids of all nodes in the statements under autocast; ``target`` is the kind of
+    ``inside`` are all nodes in the statements under autocast; ``target`` is the kind of
     device it is for; ``logits`` as in ``Code``.
     """
 

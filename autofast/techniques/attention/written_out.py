@@ -161,9 +161,8 @@ class _Reader:
     def __init__(self, script: Script, found: Attention):
         self.script, self.found = script, found
         self.flow: DefUse = script.analysis(Flow).definitions(found.softmax)
-        self.behind: set[ast.AST] = (
-            set()
-        )  # reads behind a condition in which the variable is set anew
+        # reads behind a condition in which the variable is set anew
+        self.behind: set[ast.AST] = set()
 
     # --------------------------------------------------------------------------- down to the scores
     def scores(self, expr: ast.expr) -> bool:

@@ -35,7 +35,7 @@ MAKES = frozenset("zeros ones full empty rand randn randint normal zeros_like".s
 
 @dataclass(frozen=True)
 class Known:
-    """``passes``: the calls of models that train, by id; ``written``: nodes that are the loader's
+    """``passes``: the calls of models that train; ``written``: nodes that are the loader's
     batch size itself.
     """
 

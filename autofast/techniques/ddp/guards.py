@@ -43,7 +43,7 @@ class Host:
     def __init__(
         self, script: Script, every: list[HostEffect], splits: frozenset[ast.AST] = frozenset()
     ):
-        """``splits`` are statements (by id) before which no guard goes on."""
+        """``splits`` are statements before which no guard goes on."""
         self.script, self.all = script, every
         self.guards: dict[ast.AST, tuple[ast.stmt, ast.stmt]] = {}
         self.inline: list[HostEffect] = []  # in a lambda or comprehension

@@ -194,7 +194,7 @@ class Training:
         epochs: the loop around the training loops, if there is one.
         setup: just before this statement the process group is made.
         end: after this statement the group is left.
-        reductions: ``mean`` or ``sum`` over the batch, by the id of each backward's call.
+        reductions: ``mean`` or ``sum`` over the batch, by the call of each backward.
     """
 
     steps: list[Step]

@@ -50,7 +50,7 @@ STARTS = (
 def edits_for(
     script: Script, options: Options, parallel: Callable[[Ranks], list[Edit]] | None = None
 ) -> tuple[list[Edit], str, dict[ast.AST, str]]:
-    """All that it takes, a remark, and what the calls that train call now, by their ids; raises
+    """All that it takes, a remark, and what the calls that train call now; raises
     :class:`Refusal`.
 
     ``parallel`` makes the edits that hold DataParallel to one GPU.

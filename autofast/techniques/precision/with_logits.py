@@ -21,7 +21,7 @@ HOMES = {"BCELoss": "torch.nn", "binary_cross_entropy": "torch.nn.functional"}
 
 @dataclass(frozen=True, eq=False)
 class WithLogits:
-    """The losses of a script that are to take logits; ``nodes`` are the ids of their calls, and of
+    """The losses of a script that are to take logits; ``nodes`` are their calls, and of
     the sigmoids that go.
     """
 
@@ -45,7 +45,7 @@ def with_logits(script: Script) -> WithLogits:
 
 
 def logits_of(script: Script, options: Options) -> frozenset[ast.AST]:
-    """The ids of the losses that are to take logits in this plan, and of the sigmoids that go."""
+    """The losses that are to take logits in this plan, and of the sigmoids that go."""
     return with_logits(script).nodes if options.decides(WithLogits) else frozenset()
 
 

@@ -48,7 +48,7 @@ class Move:
 
 
 def moves(script: Script) -> dict[ast.AST, Move]:
-    """All statements of loops over batches that can be moved, by id; without those that a comment
+    """All statements of loops over batches that can be moved; without those that a comment
     spares.
     """
     return script.analysis(_movable)

@@ -100,7 +100,7 @@ def may_move(script: Script, sink: Sink, to: ast.stmt, mine: Collection[ast.AST]
     """Whether a sum may be added to a little later: nothing in between looks at it, or changes what
     is added.
 
-    ``mine`` are the ids of statements that move with it.
+    ``mine`` are the statements that move with it.
     """
     if not isinstance(sink.holder, ast.Name) or not isinstance(
         sink.statement, (ast.AugAssign, ast.Expr)
@@ -143,7 +143,7 @@ def read_together(
     """The edits by which a statement gets all its numbers by one copy from the device; raises
     :class:`Refusal`.
 
-    ``origins`` tells of variables (by the id of their use) that hold tensors now, where they come
+    ``origins`` tells of variables (by their use) that hold tensors now, where they come
     from.
 
     Tensors of one element with different floating-point types are brought to the widest of these,

@@ -173,7 +173,7 @@ def of_its_rule(finding: Finding, findings: Sequence[Finding]) -> list[Finding]:
 
 
 def changed_nodes(findings: Sequence[Finding]) -> set[ast.AST]:
-    """The ids of all that fixes change: not what stands in a block that they put code around."""
+    """All that fixes change: not what stands in a block that they put code around."""
     places = [place for f in findings if f.edits for place in touched(f)]
     return {n for place in places if not hasattr(place, "body") for n in walk(place)}
 
@@ -205,7 +205,7 @@ def in_every_turn(script: Script, loop: ast.AST, nodes: Sequence[ast.AST]) -> as
 
 
 def begun_in(script: Script) -> set[ast.AST]:
-    """The places of forwards, backwards and updates, and the calls that lead to them, by id."""
+    """The places of forwards, backwards and updates, and the calls that lead to them."""
     sites = script.log.of("forward")
     sites += [b.site for step in script.steps for b in step.backwards]
     sites += [u.site for step in script.steps for u in step.updates]

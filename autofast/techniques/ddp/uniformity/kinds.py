@@ -47,7 +47,7 @@ class Kind:
         return self if self.items is None else joined(*self.items) if self.items else EQUAL
 
 
-# What a call is given: the kinds of its arguments, by the id of their expressions.
+# What a call is given: the kinds of its arguments, by their expressions.
 Given = dict[ast.AST, Kind]
 
 

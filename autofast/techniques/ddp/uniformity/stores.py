@@ -24,7 +24,7 @@ from autofast.techniques.ddp.uniformity.values import Values
 
 class Stores(Values):
     """What variables, attributes and containers hold; ``decided`` are conditions that the first
-    process decides for all (by id).
+    process decides for all.
     """
 
     def __init__(
@@ -41,9 +41,8 @@ class Stores(Values):
         self.kinds: dict[ast.AST | None, Kind] = {}
         self.state: State = {}
         self.notes: dict[ast.AST, Note] = {}
-        self.whole: set[ast.AST] = (
-            set()
-        )  # expressions that are the same in all processes in some use
+        # expressions that are the same in all processes in some use
+        self.whole: set[ast.AST] = set()
         self.barriers: dict[ast.AST, ast.stmt] = {}
         self.frames: list[Frame] = []
         self.control: list[Control] = []
@@ -51,9 +50,8 @@ class Stores(Values):
         self.recording = True
         self.written = False
         self.trained = False
-        self.waits: dict[
-            ast.AST, ast.stmt
-        ] = {}  # after these, the others wait for the first process
+        # after these, the others wait for the first process
+        self.waits: dict[ast.AST, ast.stmt] = {}
         self.guarded: list[ast.AST] = []
         self.splits: set[ast.AST] = set()  # statements before which a guard must end
         self._inner: set[ast.AST] = set()
