@@ -23,7 +23,7 @@ from autofast.model.contents import elements
 from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import ancestors, at, function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES, is_attribute, is_number, is_stored, is_text
 from autofast.model.values import (
@@ -51,11 +51,9 @@ from autofast.model.values import (
 )
 from autofast.ops import is_in_place, is_view
 
-SHARING = frozenset(
-    "from_numpy as_tensor asarray frombuffer from_dlpack numpy to_numpy __array__".split()
-)
+SHARING = wordset("from_numpy as_tensor asarray frombuffer from_dlpack numpy to_numpy __array__")
 PLAIN = frozenset(Ref(f"builtins.{name}") for name in ("int", "float", "str", "bool"))
-NUMPY_WRITES = frozenset("sort fill put partition resize itemset setfield byteswap".split())
+NUMPY_WRITES = wordset("sort fill put partition resize itemset setfield byteswap")
 WRITING = tuple(  # how functions begin that write to their arguments, or to what these hold
     """numpy.copyto numpy.put numpy.place numpy.random.shuffle random.shuffle torch.distributed.
     torch._foreach_ torch.ops. torch.utils.swap_tensors operator.setitem operator.iadd operator.iand
@@ -66,8 +64,8 @@ WRITING = tuple(  # how functions begin that write to their arguments, or to wha
 OPERANDS = dict.fromkeys("negative abs absolute exp log sqrt square".split(), 1)
 OPERANDS |= dict.fromkeys("add subtract multiply divide power maximum minimum mod".split(), 2)
 OPERANDS |= {"clip": 3}
-MEMORY = frozenset({"data_ptr", "untyped_storage", "storage"})  # by which anybody may write
-KEEPING = frozenset({"Parameter", "Buffer", "register_buffer", "from_pretrained"})
+MEMORY = wordset("data_ptr untyped_storage storage")  # by which anybody may write
+KEEPING = wordset("Parameter Buffer register_buffer from_pretrained")
 HANDED = Unknown("what another function calls, at any time")
 PASSING = frozenset(f"torch.nn.{n}" for n in "Identity Flatten Unflatten Dropout".split())
 

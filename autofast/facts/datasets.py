@@ -27,7 +27,7 @@ from autofast.model.calls import root_of
 from autofast.model.events import Occurrence, Site, loops
 from autofast.model.names import LEGACY_TENSORS
 from autofast.model.script import Dataset, Loader, Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import at, holds, is_switched, live, live_block, parent_of, source_of
 from autofast.model.syntax import SEQUENCES, is_attribute, is_stored
 from autofast.model.values import (
@@ -40,6 +40,7 @@ from autofast.model.values import (
     Thing,
     all_of,
     are_numbers,
+    begins,
     certainly,
     const,
     is_named,
@@ -50,25 +51,21 @@ from autofast.ops.families import ARITHMETIC
 from autofast.read.recover.item_code import short_name_of
 
 # `data` is a tensor (n, 28, 28) of bytes, `targets` a tensor.
-GREY = frozenset({"MNIST", "FashionMNIST", "KMNIST"})
+GREY = wordset("MNIST FashionMNIST KMNIST")
 # `data` is an array (n, 32, 32, 3) of bytes, `targets` a list.
-COLOUR = frozenset({"CIFAR10", "CIFAR100"})
-STORED = frozenset("data targets train_data train_labels test_data test_labels".split())
+COLOUR = wordset("CIFAR10 CIFAR100")
+STORED = wordset("data targets train_data train_labels test_data test_labels")
 KINDS = frozenset(f"torchvision.datasets.{name}" for name in GREY | COLOUR)
 SPLIT = "torch.utils.data.random_split"
-EXACT_METHODS = frozenset(
-    {"float", "double", "long", "int", "half", "bool", "byte", "clone", "contiguous", "abs", "neg"}
-)
+EXACT_METHODS = wordset("float double long int half bool byte clone contiguous abs neg")
 EXACT_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 # What is done to a row, and would be done to a batch along another dimension; as large as the row.
-OF_ROW = frozenset(
-    {"unsqueeze", "squeeze", "view", "reshape", "flatten", "permute", "transpose", "flip", "item"}
-)
+OF_ROW = wordset("unsqueeze squeeze view reshape flatten permute transpose flip item")
 IN_ORDER = FACTORIES  # new tensors lie in memory row by row
 OF_LISTS = frozenset(f"torch.{name}" for name in LEGACY_TENSORS)  # so do those of lists
-JOINS = frozenset({"torch.stack", "torch.cat"})
-KEEP_ORDER = EXACT_METHODS | frozenset(
-    "to detach sum mean argmax view reshape flatten unsqueeze squeeze repeat".split()
+JOINS = wordset("torch.stack torch.cat")
+KEEP_ORDER = EXACT_METHODS | wordset(
+    "to detach sum mean argmax view reshape flatten unsqueeze squeeze repeat"
 )  # besides what is pointwise
 
 
@@ -401,7 +398,7 @@ def _readers(arguments: Arguments, things: list[Ext]) -> list[ast.expr] | None:
             if (inner := _readers(thing.args, things)) is None:
                 return None
             found += inner
-        elif not (isinstance(thing, Ext) and thing.name.startswith("torchvision.datasets.")):
+        elif not begins(thing, Ext, "torchvision.datasets."):
             return None
     return found
 

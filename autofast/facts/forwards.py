@@ -20,6 +20,7 @@ from autofast.flow.positions import (
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Occurrence, Site, inside
 from autofast.model.kinds import is_module
 from autofast.model.script import Evaluation, Script, Step
+from autofast.model.several import wordset
 from autofast.model.source import nodes_in, statement_of
 from autofast.model.syntax import ASSIGNMENTS, LOOPS, SIMPLE, VARIABLES, is_read, is_stored
 from autofast.model.tensors import tensors_in
@@ -350,7 +351,7 @@ def is_worth(evaluation: Evaluation) -> bool:
     )
 
 
-MEASURES = frozenset({"argmax", "max", "topk", "eq"})
+MEASURES = wordset("argmax max topk eq")
 
 
 def is_measured(script: Script, evaluation: Evaluation) -> bool:

@@ -16,18 +16,16 @@ from autofast.flow.scopes import own_nodes, variables_of
 from autofast.flow.slices import Slice, Slices
 from autofast.model.calls import arguments_of, is_method, is_name, short_name
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import function_of, nodes_in, statement_of, within
 from autofast.model.syntax import ASSIGNMENTS, FUNCTIONS, IDENTITY, LOOPS, is_stored
 from autofast.model.values import Const, Method, Num, Tensor, Unknown, any_of
 
-BACKWARDS = frozenset({"backward", "manual_backward", "grad"})
-HARMLESS = frozenset(  # methods of something unknown that only show or keep what they are given
-    """append extend add_scalar add_scalars set_postfix set_postfix_str set_description write log info debug warning print format
-    update item detach cpu numpy tolist""".split()
-)
+BACKWARDS = wordset("backward manual_backward grad")
+HARMLESS = wordset("""append extend add_scalar add_scalars set_postfix set_postfix_str set_description write log info debug warning print format
+    update item detach cpu numpy tolist""")
 
-OF_GRAPHS = frozenset({"requires_grad", "grad_fn", "is_leaf", "retain_grad", "register_hook"})
+OF_GRAPHS = wordset("requires_grad grad_fn is_leaf retain_grad register_hook")
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import call_of, stands_alone, taker_of
 from autofast.model.contents import opened
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import at, function_of, parent_of, statement_of
 from autofast.model.syntax import is_attribute
 from autofast.model.values import (
@@ -32,18 +33,16 @@ from autofast.ops import is_in_place, is_view
 from autofast.rule import Refusal
 
 # They say nothing of the numbers.
-ABOUT = frozenset(
-    """shape size dim ndim ndimension numel nelement device dtype layout is_cuda requires_grad
-    get_device element_size new_zeros new_ones new_full new_empty is_contiguous stride""".split()
-)
+ABOUT = wordset("""shape size dim ndim ndimension numel nelement device dtype layout is_cuda requires_grad
+    get_device element_size new_zeros new_ones new_full new_empty is_contiguous stride""")
 ABOUT_TOO = frozenset(
     {f"builtins.{n}" for n in "len isinstance type id hasattr".split()}
     | {f"torch.{n}_like" for n in "zeros ones full empty rand randn randint".split()}
 )
-LIKE = frozenset("type_as view_as expand_as reshape_as new_tensor".split())  # methods of others
+LIKE = wordset("type_as view_as expand_as reshape_as new_tensor")  # methods of others
 # The numbers stay what they are, and a sigmoid may be taken before or after them.
-SAME = frozenset("detach clone contiguous float to cuda cpu data type_as view_as".split())
-ADDERS = frozenset("append extend insert appendleft".split())
+SAME = wordset("detach clone contiguous float to cuda cpu data type_as view_as")
+ADDERS = wordset("append extend insert appendleft")
 
 
 class Probabilities:

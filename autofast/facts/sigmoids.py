@@ -17,14 +17,25 @@ from autofast.model.contents import opened, wrapped
 from autofast.model.kinds import is_module
 from autofast.model.names import WRAPPERS, last_part
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import ancestors, at, parent_of
 from autofast.model.syntax import is_attribute, is_read
-from autofast.model.values import Ext, Inst, Method, Ref, Tensor, Thing, Unknown, is_named, only
+from autofast.model.values import (
+    Ext,
+    Inst,
+    Method,
+    Ref,
+    Tensor,
+    Thing,
+    Unknown,
+    begins,
+    is_named,
+    only,
+)
 from autofast.read.library.module_parts import SEQUENTIAL, is_container, parts
 from autofast.rule import Refusal
 
-FUNCTIONS = frozenset({"torch.sigmoid", "torch.nn.functional.sigmoid"})
+FUNCTIONS = wordset("torch.sigmoid torch.nn.functional.sigmoid")
 LAYER = "torch.nn.Sigmoid"
 LOSS = "torch.nn.BCELoss"
 # What keeps, or exports, a module with its code: whoever loads it would get what goes into the
@@ -295,4 +306,4 @@ def _name(thing: Thing) -> str:
 
 
 def _is_builtin(thing: Thing) -> bool:
-    return isinstance(thing, Ref) and thing.name.startswith("builtins.")
+    return begins(thing, Ref, "builtins.")

@@ -33,7 +33,7 @@ from autofast.model.events import (
     inside,
 )
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import function_of, is_elif, live, nodes_in, parent_of
 from autofast.model.syntax import DEFS, LOOPS, VARIABLES
 from autofast.model.values import Arg, Const, Setting, certainly, only
@@ -41,7 +41,7 @@ from autofast.read.library.frameworks import batch_at
 
 Branch = tuple[int, bool]
 ONCE = ("test_step", "predict_step")
-KINDS = frozenset({"builtins.isinstance", "torch.is_tensor"})
+KINDS = wordset("builtins.isinstance torch.is_tensor")
 
 
 def with_every_step(script: Script, site: Site) -> bool:

@@ -19,7 +19,7 @@ from autofast.model.calls import arguments_of, is_name
 from autofast.model.contents import each_once, opened
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import parent_of
 from autofast.model.syntax import is_read, is_stored
 from autofast.model.values import (
@@ -47,7 +47,7 @@ NEW_ARRAYS = frozenset(
     for name in """array zeros zeros_like ones ones_like empty empty_like full full_like arange linspace eye concatenate stack
 vstack hstack column_stack tile repeat random.rand random.randn random.random random.randint random.uniform random.normal""".split()
 )
-WRAPPED = frozenset({"torch.from_numpy", "torch.as_tensor"})  # tensors in the memory of arrays
+WRAPPED = wordset("torch.from_numpy torch.as_tensor")  # tensors in the memory of arrays
 # Where the flag stands.
 INPLACE_LAYERS = dict.fromkeys("ReLU ReLU6 SiLU SELU Mish Hardswish Hardsigmoid".split(), 0)
 INPLACE_LAYERS |= dict.fromkeys("Dropout LeakyReLU ELU CELU".split(), 1)
@@ -316,7 +316,7 @@ def is_false(expr: ast.expr) -> bool:
     return isinstance(expr, ast.Constant) and expr.value is False
 
 
-CLIPS = frozenset({"clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_"})
+CLIPS = wordset("clip_grad_norm_ clip_grad_value_ clip_grads_with_norm_")
 
 
 def _computes(name: str) -> bool:

@@ -16,11 +16,11 @@ from autofast.flow.positions import shared
 from autofast.flow.scopes import own_nodes, owner, scope_of
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import source_of
 from autofast.model.values import Ext, Func, Inst, Thing, Unknown, any_of, is_named
 
-SWALLOWING = frozenset({"contextlib.suppress", "contextlib.ExitStack", "contextlib.AsyncExitStack"})
+SWALLOWING = wordset("contextlib.suppress contextlib.ExitStack contextlib.AsyncExitStack")
 
 
 class Flow:

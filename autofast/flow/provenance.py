@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from autofast.flow.scopes import defaults, variables_of
 from autofast.model.events import CallFrame, Site, Stack
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import function_of, nodes_in, parent_of
 from autofast.model.syntax import is_read
 from autofast.model.values import (
@@ -27,7 +28,7 @@ from autofast.model.values import (
     one,
 )
 
-CASTS = frozenset({"builtins.int", "builtins.float", "builtins.bool", "builtins.str"})
+CASTS = wordset("builtins.int builtins.float builtins.bool builtins.str")
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from autofast.model.calls import arguments_of, call_of
 from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import function_of, nodes_in, parent_of, statement_of
-from autofast.model.values import Bound, Dict, Inst, Method, Ref, Seq, Unknown, any_of
+from autofast.model.values import Bound, Dict, Inst, Method, Ref, Seq, Unknown, any_of, begins
 
 CONTAINERS = (ast.Tuple, ast.List, ast.Starred)
 
@@ -178,4 +178,4 @@ def is_unused(script: Script, expr: ast.expr, seen: frozenset[ast.AST] = frozens
 
 def _asks_a_clock(script: Script, call: ast.Call) -> bool:
     known = script.values(call.func)
-    return surely(isinstance(t, Ref) and t.name.startswith(("time.", "timeit.")) for t in known)
+    return surely(begins(t, Ref, ("time.", "timeit.")) for t in known)

@@ -26,7 +26,7 @@ from autofast.model.calls import arguments_of, is_name, items_of, spreads, unsta
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import ONE_TENSOR, last_part
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import at, function_of, line_of, nodes_in, parent_of, statement_of
 from autofast.model.syntax import SEQUENCES, has_star, is_attribute, is_constant, is_text
 from autofast.model.tensors import tensors_in
@@ -45,7 +45,7 @@ from autofast.model.values import (
 )
 from autofast.rule import Refusal
 
-OUTPUTS = frozenset("logits last_hidden_state sample pooler_output".split())
+OUTPUTS = wordset("logits last_hidden_state sample pooler_output")
 
 
 class Losses(TorchCalls):

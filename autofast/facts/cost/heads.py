@@ -17,6 +17,7 @@ from autofast.model.events import CallFrame, loops
 from autofast.model.kinds import is_module
 from autofast.model.names import CONTAINERS, WRAPPERS, last_part
 from autofast.model.script import Model, Script
+from autofast.model.several import wordset
 from autofast.model.source import function_of, parent_of
 from autofast.model.values import Ext, Inst, const, is_named, only
 from autofast.ops.families import RECURRENT
@@ -36,7 +37,7 @@ LARGE = (
     16_000_000  # weights of a layer that counts beside convolutions: VGG's first has 103 million
 )
 LIGHT = 1_000_000  # weights of a layer: 256 rows through it are 1.5 GFLOP a step, or 0.1 ms
-DENSE = frozenset({"torch.nn.Linear", "torch.nn.MultiheadAttention"})
+DENSE = wordset("torch.nn.Linear torch.nn.MultiheadAttention")
 EMBEDDING = 2  # convolutions of an embedding, at most
 # A product with a side of so many numbers is bound by memory: 32 floating-point operations for each
 # byte of what comes in and goes out.
@@ -56,9 +57,9 @@ ATTENTION = re.compile(
 )
 TRANSFORMERS = re.compile(r"(?:pytorch_(?:pretrained_bert|transformers)|transformers)\.")
 MULTIPLIES = frozenset({"Linear", "MultiheadAttention", "Conv1d", *RECURRENT})
-TABLES = frozenset({"Embedding", "EmbeddingBag"})
+TABLES = wordset("Embedding EmbeddingBag")
 IMAGES = re.compile(r"Conv(?:Transpose)?[23]d")
-PRODUCTS = frozenset("matmul mm bmm einsum baddbmm".split())
+PRODUCTS = wordset("matmul mm bmm einsum baddbmm")
 ATTENDING = PRODUCTS | {"softmax", "scaled_dot_product_attention"}
 SOFTMAX = "torch.nn.Softmax"
 

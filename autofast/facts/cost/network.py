@@ -25,6 +25,7 @@ from autofast.model.values import (
     Seq,
     Thing,
     Values,
+    begins,
     is_named,
     ordered,
 )
@@ -73,7 +74,7 @@ class Network:
             return self._chain(
                 ordered(thing.args.get(0, "module") | thing.args.get(0, "model")), shape
             )
-        if isinstance(thing, Ext) and thing.name.startswith("torch.nn."):
+        if begins(thing, Ext, "torch.nn."):
             short = last_part(thing.name)
             if short in ("Sequential", "ModuleList"):
                 return self._sequential(thing.args, shape)

@@ -30,6 +30,7 @@ from autofast.model.events import (
 )
 from autofast.model.names import last_part
 from autofast.model.script import Loader, Script, Step
+from autofast.model.several import wordset
 from autofast.model.source import Source, at
 from autofast.model.syntax import LOOPS
 from autofast.model.values import Tensor, Thing, only
@@ -39,12 +40,10 @@ ROWS = 64  # of an item whose shape is not known, for a network of nothing but d
 BATCH = 4096  # rows that are given to such a network, where that is not known either
 LARGEST = 512  # side of images that a network is tried with
 # Work that is not in the layers of a model.
-HEAVY = frozenset(
-    """matmul mm bmm einsum baddbmm addmm cdist tensordot linear bilinear conv1d conv2d conv3d unfold interpolate
-    scaled_dot_product_attention multi_head_attention_forward grid_sample fft svd cholesky solve""".split()
-)
+HEAVY = wordset("""matmul mm bmm einsum baddbmm addmm cdist tensordot linear bilinear conv1d conv2d conv3d unfold interpolate
+    scaled_dot_product_attention multi_head_attention_forward grid_sample fft svd cholesky solve""")
 BATCHES = re.compile(r"(train_?|mini_?)?batch_?size|bs|n_?batch")
-CONVOLUTIONS = frozenset({"conv1d", "conv2d", "conv3d"})
+CONVOLUTIONS = wordset("conv1d conv2d conv3d")
 UPDATE = 5  # kernels of an optimizer's step over all its parameters, in groups
 
 

@@ -26,7 +26,7 @@ from autofast.model.contents import each_once
 from autofast.model.kinds import is_module
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import at, nodes_in, parent_of, walk
 from autofast.model.syntax import is_operation, is_read
 from autofast.model.values import (
@@ -39,15 +39,16 @@ from autofast.model.values import (
     Num,
     Ref,
     Tensor,
+    begins,
     one,
 )
 
-PRODUCTS = frozenset({"matmul", "mm", "bmm", "einsum", "inner"})
-ADDING = frozenset(
-    {"addmm", "baddbmm"}
+PRODUCTS = wordset("matmul mm bmm einsum inner")
+ADDING = wordset(
+    "addmm baddbmm"
 )  # what they are given, and a product: ``torch.addmm(squares, a, b, alpha=-2)``
-SAME_NUMBERS = frozenset(
-    "unsqueeze squeeze view reshape expand expand_as repeat t transpose permute contiguous float clone detach".split()
+SAME_NUMBERS = wordset(
+    "unsqueeze squeeze view reshape expand expand_as repeat t transpose permute contiguous float clone detach"
 )
 DEEP = 6
 
@@ -197,16 +198,13 @@ def _called(script: Script, call: ast.Call) -> str:
     names = {
         last_part(t.name)
         for t in script.values(call.func)
-        if (isinstance(t, Ref) and t.name.startswith("torch."))
-        or (isinstance(t, Method) and isinstance(t.this, Tensor))
+        if (begins(t, Ref, "torch.")) or (isinstance(t, Method) and isinstance(t.this, Tensor))
     }
     return one(names, "")
 
 
 # what is done to a difference of logarithms before exp() is taken of it
-BETWEEN = frozenset(
-    "sum mean view reshape squeeze unsqueeze flatten clamp float nan_to_num".split()
-)
+BETWEEN = wordset("sum mean view reshape squeeze unsqueeze flatten clamp float nan_to_num")
 PLAIN = (Const, Num, Arg, Ref, Module, Func, Cls)
 
 

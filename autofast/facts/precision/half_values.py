@@ -21,6 +21,7 @@ from autofast.model.calls import arguments_of, short_name
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import last_part
 from autofast.model.script import Model, Script
+from autofast.model.several import wordset
 from autofast.model.source import at, parent_of, source_of, statement_of
 from autofast.model.syntax import SEQUENCES, is_read
 from autofast.model.values import Bound, Dict, Ext, Func, Inst, Ref, Seq, Thing, Unknown, is_named
@@ -28,29 +29,23 @@ from autofast.ops import autocast
 
 # computed in fp32 by autocast on every device: torch/include/ATen/autocast_mode.h, the losses that
 # were there in torch 2.0
-FP32_LOSSES = frozenset(
-    """CrossEntropyLoss NLLLoss MSELoss L1Loss SmoothL1Loss BCEWithLogitsLoss KLDivLoss
+FP32_LOSSES = wordset("""CrossEntropyLoss NLLLoss MSELoss L1Loss SmoothL1Loss BCEWithLogitsLoss KLDivLoss
     CosineEmbeddingLoss HingeEmbeddingLoss MarginRankingLoss MultiLabelMarginLoss
     MultiMarginLoss SoftMarginLoss TripletMarginLoss PoissonNLLLoss cross_entropy nll_loss
     mse_loss l1_loss smooth_l1_loss binary_cross_entropy_with_logits kl_div
     cosine_embedding_loss hinge_embedding_loss margin_ranking_loss multilabel_margin_loss
-    multi_margin_loss soft_margin_loss triplet_margin_loss poisson_nll_loss""".split()
-)
-NUMBERS = frozenset(
-    """argmax argmin argsort eq ne lt gt le ge equal size dim numel nelement ndimension
+    multi_margin_loss soft_margin_loss triplet_margin_loss poisson_nll_loss""")
+NUMBERS = wordset("""argmax argmin argsort eq ne lt gt le ge equal size dim numel nelement ndimension
     element_size item float double long int bool nonzero isnan isinf isfinite requires_grad_
-    retain_grad register_hook is_contiguous stride""".split()
-)
-FACTS = frozenset("shape ndim device is_cuda requires_grad grad_fn is_leaf layout".split())
-MOVES = frozenset(  # what only moves, picks or copies values
-    """detach detach_ data T mT view reshape flatten squeeze unsqueeze permute transpose t
+    retain_grad register_hook is_contiguous stride""")
+FACTS = wordset("shape ndim device is_cuda requires_grad grad_fn is_leaf layout")
+MOVES = wordset("""detach detach_ data T mT view reshape flatten squeeze unsqueeze permute transpose t
     contiguous clone cpu cuda to expand expand_as repeat chunk split unbind narrow select
     index_select gather max min topk sort view_as relu abs neg clamp clamp_min clamp_max cat
     stack values items keys get copy pop mT unflatten movedim swapaxes roll flip masked_select
-    squeeze_""".split()
-)
+    squeeze_""")
 # Give values and indices.
-WITH_INDICES = frozenset(["max", "min", "topk", "sort", "kthvalue", "mode", "median"])
+WITH_INDICES = wordset("max min topk sort kthvalue mode median")
 LOOKS = frozenset(
     f"builtins.{n}" for n in ("isinstance", "len", "type", "id", "float", "int", "bool", "hasattr")
 )
@@ -58,8 +53,8 @@ PASSES = frozenset(
     f"builtins.{n}"
     for n in ("tuple", "list", "iter", "reversed", "enumerate", "zip", "dict", "next")
 )
-RESULTS = frozenset(
-    "data T mT values indices loss logits last_hidden_state pooler_output hidden_states".split()
+RESULTS = wordset(
+    "data T mT values indices loss logits last_hidden_state pooler_output hidden_states"
 )  # attributes that hold tensors
 DICTS = (ast.Dict, ast.Set, ast.DictComp)
 IN_TORCH = ("torch.", "torch.nn.functional.", "torch.Tensor.")

@@ -29,16 +29,16 @@ from autofast.model.events import (
 )
 from autofast.model.kinds import is_module, is_optimizer, is_scaler, is_scheduler
 from autofast.model.script import Backward, Script, Step, Update
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import at, function_of, parent_of, source_of, within
 from autofast.model.syntax import DEFS, is_attribute
 from autofast.model.values import Const, Ext, Seq, Tensor, Thing, Values
 from autofast.rule import Refusal
 
 FINE = {
-    "optimizer": frozenset("zero_grad step state_dict".split()),
-    "scheduler": frozenset("step get_last_lr get_lr state_dict".split()),
-    "scaler": frozenset("scale step update unscale_ get_scale is_enabled state_dict".split()),
+    "optimizer": wordset("zero_grad step state_dict"),
+    "scheduler": wordset("step get_last_lr get_lr state_dict"),
+    "scaler": wordset("scale step update unscale_ get_scale is_enabled state_dict"),
 }
 HOOKS = (
     "register_hook",
@@ -51,8 +51,8 @@ HOOKS = (
 READERS = tuple(
     "torch. builtins. logging. copy. time. numpy. tqdm. wandb. os. math. json. pickle. itertools.".split()
 )
-SHOWS = frozenset(
-    "add_histogram add_graph append print info debug log watch save write update_on_kvstore".split()
+SHOWS = wordset(
+    "add_histogram add_graph append print info debug log watch save write update_on_kvstore"
 )
 NONE = Const(None)
 

@@ -12,6 +12,7 @@ from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import holder_of
 from autofast.flow.scopes import defaults, parameters
 from autofast.model.calls import is_method, is_name, unstarred
+from autofast.model.several import wordset
 from autofast.model.source import function_of, live, parent_of
 from autofast.model.syntax import SEQUENCES, has_star
 from autofast.model.values import (
@@ -32,13 +33,9 @@ from autofast.ops import is_view
 # A default of this kind is one object for all calls.
 MUTABLE = (ast.List, ast.Dict, ast.Set, ast.Call)
 # fmt: off
-PARTS = frozenset(  # methods of containers whose result may be a part of what they are called on
-    "get pop popleft popitem setdefault values items keys __getitem__ loc iloc __iter__ requires_grad_".split()
-)
-COPIES = frozenset(  # methods of things that are not known whose result is certainly something new
-    "copy clone astype tolist item convert resize crop rotate read decode encode lower upper strip split join format replace numpy "
-    "mean sum max min transpose load open sample".split()
-)
+PARTS = wordset("get pop popleft popitem setdefault values items keys __getitem__ loc iloc __iter__ requires_grad_")
+COPIES = wordset("copy clone astype tolist item convert resize crop rotate read decode encode lower upper strip split join format replace numpy "
+    "mean sum max min transpose load open sample")
 PASSING = frozenset({  # functions whose result may be their argument, or hold parts of it
     "builtins.iter", "builtins.next", "builtins.enumerate", "builtins.zip", "builtins.reversed", "builtins.map", "builtins.filter",
     "builtins.getattr", "builtins.vars", "random.choice", "torch.from_numpy", "torch.as_tensor", "numpy.asarray", "numpy.ascontiguousarray",
@@ -46,9 +43,9 @@ PASSING = frozenset({  # functions whose result may be their argument, or hold p
     "torch.squeeze", "torch.unsqueeze", "torch.reshape", "torch.transpose", "operator.itemgetter", "typing.cast", "builtins.super",
 })
 # fmt: on
-SHALLOW = frozenset(  # they make a new container with the old parts
+SHALLOW = wordset(
     "builtins.dict builtins.list builtins.tuple builtins.set builtins.sorted builtins.frozenset collections.OrderedDict "
-    "collections.deque copy.copy".split()
+    "collections.deque copy.copy"
 )
 DEEP = 24
 

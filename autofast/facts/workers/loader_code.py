@@ -17,6 +17,7 @@ from autofast.model.events import CallFrame
 from autofast.model.kinds import is_property
 from autofast.model.names import last_part
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import ancestors, live, nodes_in, parent_of
 from autofast.model.syntax import VARIABLES, is_read
 from autofast.model.values import (
@@ -39,6 +40,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     all_of,
+    begins,
     library_names,
     only,
     ordered,
@@ -46,8 +48,8 @@ from autofast.model.values import (
 
 CALLED = ("__call__", "forward")
 GETTERS = ("__getitem__", "__getitems__", "__iter__", "__next__")
-NO_PROTOCOL = frozenset(
-    "__init__ __new__ __del__ __getstate__ __setstate__ __repr__ __str__ __init_subclass__".split()
+NO_PROTOCOL = wordset(
+    "__init__ __new__ __del__ __getstate__ __setstate__ __repr__ __str__ __init_subclass__"
 )
 SETTLED = (
     "RandomSampler",
@@ -150,7 +152,7 @@ class Side:
         parent = parent_of(node)
         called = call_of(node) is not None
         for thing in self.script.values(node):
-            if isinstance(thing, Ref) and thing.name.startswith("os.environ"):
+            if begins(thing, Ref, "os.environ"):
                 self.environment = True
             if isinstance(thing, (Func, Bound, Partial)) and not called:
                 self.enter(thing)

@@ -26,6 +26,7 @@ from autofast.model.values import (
     Values,
     all_of,
     any_of,
+    begins,
 )
 from autofast.ops import is_view
 
@@ -49,8 +50,7 @@ class Shared:
         assert base is not None
         found = self.script.values(base)
         if self.code.environment and any(
-            isinstance(t, Ref) and t.name.startswith(("os.environ", "os.putenv", "os.unsetenv"))
-            for t in found
+            begins(t, Ref, ("os.environ", "os.putenv", "os.unsetenv")) for t in found
         ):
             return True
         is_attribute = bool(change.name) or change.computed
@@ -80,7 +80,7 @@ class Shared:
             return True
         return (
             isinstance(thing, Ext)
-            and not (isinstance(thing, Ext) and thing.name.startswith(OPTIONS))
+            and not begins(thing, Ext, OPTIONS)
             or isinstance(thing, Inst)
             and is_of_library(thing)
             and name in thing.attrs

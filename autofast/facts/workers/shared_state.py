@@ -22,7 +22,7 @@ from autofast.model.calls import is_name
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, at, function_of, holds, live, parent_of
 from autofast.model.syntax import COMPREHENSIONS, VARIABLES, is_attribute, is_read
-from autofast.model.values import Cls, Module, Ref, Thing, Unknown, is_named, ordered
+from autofast.model.values import Cls, Module, Ref, Thing, Unknown, begins, is_named, ordered
 
 T = TypeVar("T")
 LOOPS = (ast.For, ast.AsyncFor, ast.While, *COMPREHENSIONS)
@@ -261,9 +261,9 @@ def draws_ahead(script: Script, loader: Loader) -> bool:
     """
     side = indices(script, loader)
     for call in side.calls:
-        if any(
-            isinstance(t, Ref) and t.name.startswith(DICE) for t in script.values(call.func)
-        ) and _between(side, call, set()):
+        if any(begins(t, Ref, DICE) for t in script.values(call.func)) and _between(
+            side, call, set()
+        ):
             return True
     return False
 

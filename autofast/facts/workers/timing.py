@@ -13,6 +13,7 @@ from autofast.flow.effects import Write
 from autofast.flow.program import Flow
 from autofast.model.events import CallFrame, LoopFrame
 from autofast.model.script import Loader, Script
+from autofast.model.several import wordset
 from autofast.model.source import ancestors, function_of, is_generator, parent_of
 from autofast.model.syntax import FUNCTIONS, LOOPS
 from autofast.model.values import Ref
@@ -22,10 +23,8 @@ CONTAINERS = frozenset(
     for n in "builtins.list builtins.dict builtins.set collections.OrderedDict collections.deque".split()
 )
 STARTS = (CallFrame, LoopFrame)  # the frames of a stack that tell where a place begins to run
-EARLY = frozenset(
-    """__init__ __post_init__ __init_subclass__ setup prepare_data configure_optimizers
-    train_dataloader val_dataloader test_dataloader predict_dataloader""".split()
-)
+EARLY = wordset("""__init__ __post_init__ __init_subclass__ setup prepare_data configure_optimizers
+    train_dataloader val_dataloader test_dataloader predict_dataloader""")
 
 
 def made(loader: Loader) -> list[list[ast.AST]]:

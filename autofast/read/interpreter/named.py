@@ -8,6 +8,7 @@ import ast
 import re
 
 from autofast.model.calls import is_name
+from autofast.model.several import wordset
 from autofast.model.values import (
     NOTHING,
     Arg,
@@ -29,7 +30,7 @@ from autofast.read.library import chosen
 from autofast.read.library.module_parts import by_prefix
 from autofast.read.state.core import Core
 
-NAMESPACES = frozenset({"globals", "locals", "vars"})
+NAMESPACES = wordset("globals locals vars")
 COMPUTED = Unknown("its name is computed")
 PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 Part = str | frozenset[Thing]  # what is written, or what is put in

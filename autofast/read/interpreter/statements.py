@@ -14,7 +14,7 @@ from autofast.model.events import BranchFrame, GuardFrame, TryFrame, WithFrame
 from autofast.model.kinds import entered
 from autofast.model.limits import MOST_CALLEES
 from autofast.model.names import NAMED_TUPLE, last_part
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import children, nodes_in, walk
 from autofast.model.syntax import LOOPS
 from autofast.model.tensors import binary
@@ -546,7 +546,7 @@ class Statements(Binding):
 
 # These make objects as `type` does.
 PLAIN_METACLASSES = values(Ref("abc.ABCMeta"), Ref("builtins.type"))
-DATACLASSES = frozenset(("dataclass", "define", "attrs", "frozen", "mutable", "s"))
+DATACLASSES = wordset("dataclass define attrs frozen mutable s")
 _WAYS_OUT: dict[type[ast.stmt], str] = {
     ast.Return: "return",
     ast.Break: "loop",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from autofast.model import disk
+from autofast.model.several import wordset
 from autofast.model.values import (
     NOTHING,
     Arg,
@@ -58,14 +59,14 @@ LOADERS = {
     **dict.fromkeys(("tomli.load", "tomli.loads", "pytoml.load"), TOML),
     "omegaconf.OmegaConf.load": YAML,
 }
-OPENED = frozenset({"builtins.open", "io.open", "codecs.open", "pathlib.Path", "builtins.str"})
-PATHS = frozenset({"os.path.join", "os.path.abspath", "os.path.expanduser", "os.path.realpath"})
+OPENED = wordset("builtins.open io.open codecs.open pathlib.Path builtins.str")
+PATHS = wordset("os.path.join os.path.abspath os.path.expanduser os.path.realpath")
 # Objects that give their items as attributes, too.
-WRAPPERS = frozenset(
+WRAPPERS = wordset(
     "easydict.EasyDict addict.Dict munch.Munch munch.munchify munch.DefaultMunch.fromDict box.Box "
-    "omegaconf.OmegaConf.create ml_collections.ConfigDict attrdict.AttrDict dotmap.DotMap".split()
+    "omegaconf.OmegaConf.create ml_collections.ConfigDict attrdict.AttrDict dotmap.DotMap"
 )
-KEPT = frozenset({"open", "read", "read_text", "read_bytes", "resolve", "absolute", "expanduser"})
+KEPT = wordset("open read read_text read_bytes resolve absolute expanduser")
 
 
 @gives(*OPENED, *PATHS)

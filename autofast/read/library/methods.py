@@ -10,6 +10,7 @@ import re
 from autofast.model.contents import dict_items
 from autofast.model.kinds import is_dataset, is_loader, is_module, is_optimizer, is_scaler
 from autofast.model.names import LOADER
+from autofast.model.several import wordset
 from autofast.model.tensors import SHAPE, dtype_of, kind_asked, mixed, target_of, tensors_in
 from autofast.model.values import (
     NOTHING,
@@ -60,10 +61,8 @@ from autofast.read.library.tensor_results import result, result_dtype
 from autofast.read.state.core import Core
 
 # what a string that is known says of itself
-OF_TEXT = frozenset(
-    """startswith endswith lower upper strip lstrip rstrip replace title capitalize isdigit islower
-    isupper isalpha isidentifier removeprefix removesuffix find count zfill""".split()
-)
+OF_TEXT = wordset("""startswith endswith lower upper strip lstrip rstrip replace title capitalize isdigit islower
+    isupper isalpha isidentifier removeprefix removesuffix find count zfill""")
 
 
 def _of_text(text: str, name: str, args: Arguments) -> Values:

@@ -10,7 +10,7 @@ from typing import Any, TypeGuard
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_module
 from autofast.model.names import CONTAINERS
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -26,6 +26,7 @@ from autofast.model.values import (
     Unknown,
     Values,
     any_of,
+    begins,
     const,
     is_named,
     one,
@@ -36,7 +37,7 @@ from autofast.read.state.core import Core
 
 MORE = "__parts__"  # the attribute for those whose names are not known
 DICTS = frozenset({"torch.nn.ModuleDict"})
-LISTS = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList"})
+LISTS = wordset("torch.nn.Sequential torch.nn.ModuleList")
 SEQUENTIAL = frozenset({"torch.nn.Sequential"})
 
 
@@ -51,7 +52,7 @@ def is_of_library(thing: Thing | None) -> bool:
     """A model of torchvision: each of its parts is taken for the whole, as that says what it is
     made of.
     """
-    return isinstance(thing, Ext) and thing.name.startswith("torchvision.models.")
+    return begins(thing, Ext, "torchvision.models.")
 
 
 def parts(thing: Inst | Ext) -> tuple[dict[str, Values], Values]:

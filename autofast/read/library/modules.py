@@ -12,6 +12,7 @@ from autofast.model.changes import CLOCK, remember, remembered
 from autofast.model.events import Way, way_of
 from autofast.model.limits import MOST_ALIKE_PASSES, MOST_PARTS
 from autofast.model.names import WRAPPERS, last_part
+from autofast.model.several import wordset
 from autofast.model.tensors import dtype_of, mixed, target_of, tensors_in
 from autofast.model.values import (
     NOTHING,
@@ -32,6 +33,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    begins,
     const,
     is_named,
     ordered,
@@ -42,8 +44,8 @@ from autofast.read.library import module_parts
 from autofast.read.library.iteration import submodules
 from autofast.read.state.core import Core
 
-SAME = frozenset(
-    "train eval float requires_grad_ share_memory apply compile to_empty type".split()
+SAME = wordset(
+    "train eval float requires_grad_ share_memory apply compile to_empty type"
 )  # methods that return the module
 
 
@@ -69,12 +71,7 @@ def _reduces(thing: Thing, args: Arguments) -> bool:
     """Whether a loss of torch certainly gives one number."""
     if isinstance(thing, Ref):
         given = args
-    elif (
-        isinstance(thing, Ext)
-        and thing.name.startswith("torch.nn.")
-        and not thing.open
-        and "reduction" not in thing.attrs
-    ):
+    elif begins(thing, Ext, "torch.nn.") and not thing.open and "reduction" not in thing.attrs:
         given = thing.args
     else:
         return False

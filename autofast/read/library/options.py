@@ -10,7 +10,7 @@ from typing import TypeGuard
 
 from autofast.model.calls import is_name
 from autofast.model.events import BranchFrame
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import parent_of
 from autofast.model.values import (
     NOTHING,
@@ -43,15 +43,13 @@ from autofast.read.library.iteration import iterate
 from autofast.read.library.table import gives, make
 from autofast.read.state.core import Core
 
-PARSERS = frozenset(
-    """argparse.ArgumentParser configargparse.ArgParser configargparse.ArgumentParser
-    configargparse.ConfigArgParser jsonargparse.ArgumentParser""".split()
-)
-SPACES = frozenset({"types.SimpleNamespace", "argparse.Namespace"})
+PARSERS = wordset("""argparse.ArgumentParser configargparse.ArgParser configargparse.ArgumentParser
+    configargparse.ConfigArgParser jsonargparse.ArgumentParser""")
+SPACES = wordset("types.SimpleNamespace argparse.Namespace")
 ACTION = "argparse.Action"
 FLAGS = "absl.flags.FLAGS"
 DEFINE = "absl.flags.DEFINE_"
-TYPER = frozenset({"typer.Option", "typer.Argument"})
+TYPER = wordset("typer.Option typer.Argument")
 # What makes a command of a function: its parameters are options, their defaults those of the
 # options.
 RUNNERS = {

@@ -11,6 +11,7 @@ from autofast.flow.scopes import is_local, parameters
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack, inside
 from autofast.model.kinds import gradient_modes, is_module
 from autofast.model.script import Evaluation, Script
+from autofast.model.several import wordset
 from autofast.model.source import ancestors, function_of, nodes_in, statement_of
 from autofast.model.syntax import DEFS, LOOPS
 from autofast.model.tensors import tensors_in, things_in
@@ -168,8 +169,8 @@ def evaluations(script: Script) -> list[Evaluation]:
     return list(found.values())
 
 
-HOOKS = frozenset(
-    "on_train_start on_train_epoch_start on_train_batch_end on_train_epoch_end on_train_end".split()
+HOOKS = wordset(
+    "on_train_start on_train_epoch_start on_train_batch_end on_train_epoch_end on_train_end"
 )  # of Lightning
 
 

@@ -10,7 +10,7 @@ from autofast.model.kinds import is_autocast, is_optimizer, is_scaler, is_schedu
 from autofast.model.script import Backward, Script, Step, Update
 from autofast.model.source import function_of
 from autofast.model.syntax import LOOPS
-from autofast.model.values import Const, Ext, Tensor, Thing, Unknown, is_named, only
+from autofast.model.values import Const, Ext, Tensor, Thing, Unknown, begins, is_named, only
 from autofast.read.library import apex
 
 CLIPS = tuple(
@@ -108,9 +108,7 @@ def _backwards(script: Script) -> list[Backward]:
 
 
 def _is_framework(thing: Thing | None) -> bool:
-    return isinstance(thing, Ext) and thing.name.startswith(
-        ("accelerate.", "lightning.", "deepspeed.")
-    )
+    return begins(thing, Ext, ("accelerate.", "lightning.", "deepspeed."))
 
 
 def _peel(script: Script, backward: Backward) -> None:

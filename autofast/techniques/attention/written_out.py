@@ -19,18 +19,18 @@ from autofast.flow.defuse import Definition, DefUse
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method, put_into
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import at, function_of, line_of, live, parent_of, statement_of
 from autofast.model.syntax import VARIABLES, is_attribute
 from autofast.model.values import Const, Ext, Tensor, are_numbers, const, is_named, one
 from autofast.rule import Effect, Refusal
 from autofast.techniques.attention.products import factors, of_scores, of_values
 
-SOFTMAX = frozenset({"torch.softmax", "torch.nn.functional.softmax"})
+SOFTMAX = wordset("torch.softmax torch.nn.functional.softmax")
 CALL = "scaled_dot_product_attention"
 DROPOUT = "torch.nn.functional.dropout"
 WHERE = "torch.where"
-FILLS = frozenset({"masked_fill", "masked_fill_"})
+FILLS = wordset("masked_fill masked_fill_")
 
 
 @dataclass(frozen=True)

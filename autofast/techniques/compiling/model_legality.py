@@ -15,7 +15,7 @@ from autofast.model.events import CallFrame, LoopFrame, Site, Stack
 from autofast.model.kinds import is_module
 from autofast.model.names import last_part
 from autofast.model.script import Model, Script, Step
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import at, enclosing, nodes_in, parent_of
 from autofast.model.syntax import IDENTITY, TESTS, VARIABLES, is_attribute
 from autofast.model.values import (
@@ -30,6 +30,7 @@ from autofast.model.values import (
     Unknown,
     Values,
     any_of,
+    begins,
     const,
     why_unknown,
 )
@@ -41,10 +42,8 @@ from autofast.techniques.compiling.legality import class_of, events_of, jit_uses
 WRONG_NORM = ((2, 10), (2, 14))
 MANY = ("torch.nn.Sequential", "torch.nn.Transformer")
 DETECTION = ("fasterrcnn", "maskrcnn", "keypointrcnn", "retinanet", "ssd", "fcos")
-PADS = frozenset(
-    """pad_sequence pack_sequence pad_packed_sequence max nested_tensor
-    nested_tensor_from_tensor_list""".split()
-)
+PADS = wordset("""pad_sequence pack_sequence pad_packed_sequence max nested_tensor
+    nested_tensor_from_tensor_list""")
 WEIGHTS = tuple(
     f"torch.nn.{layer}" for layer in ("Linear", "Bilinear", "Conv", "Embedding", *RECURRENT)
 )
@@ -64,11 +63,7 @@ def against(script: Script, model: Model, code: Code) -> str:
         return f"{model.name} is a detection model, whose lists of boxes have other sizes in each batch"
     if jit := next((n for n in jit_uses(script) if class_of(n) in model.classes), None):
         return f"{at(jit)} uses TorchScript"
-    if (
-        isinstance(model.thing, Ext)
-        and model.thing.name.startswith("torch.nn.")
-        and not model.thing.name.startswith(MANY)
-    ):
+    if begins(model.thing, Ext, "torch.nn.") and not model.thing.name.startswith(MANY):
         return f"it is a single {model.name}: there is nothing to fuse"
     if any(isinstance(f, LoopFrame) and f.is_statement for f in model.thing.made):
         return "a new model is made in each turn of a loop, and each would be compiled again"

@@ -14,9 +14,10 @@ from autofast.model.calls import only_target
 from autofast.model.kinds import is_loader, is_module
 from autofast.model.names import last_part
 from autofast.model.script import Loader, Script
+from autofast.model.several import wordset
 from autofast.model.source import at, nodes_in, outwards, parent_of, statement_of, within_statement
 from autofast.model.syntax import is_attribute, is_read
-from autofast.model.values import Bound, Func, Method, Ref, Tensor, is_named
+from autofast.model.values import Bound, Func, Method, Ref, Tensor, begins, is_named
 from autofast.rule import Refusal
 from autofast.techniques.ddp.data import size_of
 
@@ -27,10 +28,10 @@ NUMBERS = frozenset(
 SHOWS = tuple(
     "math. logging. tqdm. wandb. torch.optim. argparse. time. datetime. rich. os.path.".split()
 )
-SAYS = frozenset(
-    "format join append info debug warning add_scalar add_argument update write log set_postfix".split()
+SAYS = wordset(
+    "format join append info debug warning add_scalar add_argument update write log set_postfix"
 )
-MAKES = frozenset("zeros ones full empty rand randn randint normal zeros_like".split())
+MAKES = wordset("zeros ones full empty rand randn randint normal zeros_like")
 
 
 @dataclass(frozen=True)
@@ -192,8 +193,7 @@ def _apart(script: Script, call: ast.Call, known: Known) -> bool:
     noise, to look at results.
     """
     if not any(
-        isinstance(t, Ref) and t.name.startswith("torch.") and last_part(t.name) in MAKES
-        for t in script.values(call.func)
+        begins(t, Ref, "torch.") and last_part(t.name) in MAKES for t in script.values(call.func)
     ):
         return False
     target = only_target(statement_of(call))

@@ -21,6 +21,7 @@ from autofast.flow.positions import block, index
 from autofast.model.calls import call_of, is_method, items_of, keyword_of
 from autofast.model.names import last_part
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import ancestors, at, parent_of, statement_of, within_statement
 from autofast.model.syntax import SIMPLE
 from autofast.model.values import Ext, any_of
@@ -147,7 +148,7 @@ def _refusal(effect: HostEffect) -> str:
     return f"whether `{name}` on {place} writes something is not known: every process would do it"
 
 
-NOTHING_BACK = frozenset({"builtins.print", "torch.save", "builtins.input"})
+NOTHING_BACK = wordset("builtins.print torch.save builtins.input")
 
 
 def edits(script: Script, ranks: Ranks, host: Host) -> list[Edit]:

@@ -18,6 +18,7 @@ from autofast.flow.scopes import is_local, owner, scope_of
 from autofast.model.calls import arguments_of, call_of, root_of, short_name
 from autofast.model.events import CallFrame
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import Source, ancestors, at, parent_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES, is_attribute, is_read, is_stored
 from autofast.rule import Refusal
@@ -60,7 +61,7 @@ def {name}(value):
 ''',
     ),
 }
-READS = frozenset({"data", "item", "cpu", "detach", "float", "double", "squeeze", "mean", "sum"})
+READS = wordset("data item cpu detach float double squeeze mean sum")
 
 
 def edits(script: Script, ranks: Ranks, training: Training, host: Host, walk: Walk) -> list[Edit]:

@@ -21,15 +21,16 @@ from autofast.model.events import LoopFrame, Stack
 from autofast.model.kinds import is_module
 from autofast.model.names import DDP, last_part
 from autofast.model.script import Model, Script, Step
+from autofast.model.several import wordset
 from autofast.model.source import at
-from autofast.model.values import Const, Ext, Num, Tensor, Thing
+from autofast.model.values import Const, Ext, Num, Tensor, Thing, begins
 from autofast.rule import Refusal
 
 BUFFERS = frozenset(
     f"torch.nn.{n}"
     for n in ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm", "InstanceNorm2d")
 )
-UNSAFE_MOVES = frozenset({"cpu", "half", "bfloat16", "double", "float", "type"})
+UNSAFE_MOVES = wordset("cpu half bfloat16 double float type")
 
 
 @dataclass(eq=False)
@@ -183,10 +184,8 @@ def check(script: Script, mine: Trained, parallel: bool = False) -> None:
             f"torch.autograd.grad on {at(site)} goes past DistributedDataParallel, which only sees backward()"
         )
     for part in parts_of(mine.thing).values():
-        if (
-            isinstance(part, Ext)
-            and part.name.startswith("torch.nn.Embedding")
-            and any(True in {getattr(t, "value", None) for t in part.arg("sparse")} for _ in (0,))
+        if begins(part, Ext, "torch.nn.Embedding") and any(
+            True in {getattr(t, "value", None) for t in part.arg("sparse")} for _ in (0,)
         ):
             raise Refusal(
                 f"sparse gradients ({last_part(part.name)} on {at(part.node or mine.calls[0])}) are not averaged by every backend"

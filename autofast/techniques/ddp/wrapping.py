@@ -15,6 +15,7 @@ from autofast.flow.scopes import Variable, is_parameter, mentions, own_nodes
 from autofast.model.calls import call_of, names_in, variable_name
 from autofast.model.events import BranchFrame, GuardFrame, LoopFrame, Occurrence
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import at, function_of, is_elif, parent_of, statements_around
 from autofast.model.syntax import DEFS, FUNCTIONS, is_attribute, is_read
 from autofast.model.values import Inst, any_of
@@ -25,7 +26,7 @@ from autofast.techniques.ddp.setup import in_block, own_seeds
 from autofast.write.plumbing import Way
 
 # The same on the wrapper and on the module.
-LIGHT = frozenset({"train", "eval", "parameters", "zero_grad", "training"})
+LIGHT = wordset("train eval parameters zero_grad training")
 
 
 def edits(

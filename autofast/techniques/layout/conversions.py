@@ -15,6 +15,7 @@ from autofast.model.contents import unwrapped
 from autofast.model.events import CallFrame, Site, inside
 from autofast.model.kinds import is_module, is_wrapper
 from autofast.model.script import Model, Script, Transfer
+from autofast.model.several import wordset
 from autofast.model.source import function_of, nodes_in, parent_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES, has_star, is_read
 from autofast.model.tensors import tensors_in
@@ -37,7 +38,7 @@ SAVED = "torch.load"  # the same network, from a file
 PARALLEL = "torch.nn.DataParallel"
 
 
-KEEPING = frozenset({"float", "double", "half", "bfloat16", "detach", "requires_grad_", "clone"})
+KEEPING = wordset("float double half bfloat16 detach requires_grad_ clone")
 
 
 def is_there(script: Script) -> bool:

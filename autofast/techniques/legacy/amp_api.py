@@ -10,6 +10,7 @@ from autofast.edit.edits import Decorator, Edit, Replace, Rewrite
 from autofast.model.calls import call_of, root_of, short_name
 from autofast.model.names import last_part
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import Source, at, enclosing, parent_of
 from autofast.model.syntax import DEFS, VARIABLES, has_star, is_attribute, is_read
 from autofast.model.values import library_names
@@ -18,7 +19,7 @@ from autofast.write.spelling import torch_in
 OLD = {"torch.cuda.amp": "cuda", "torch.cpu.amp": "cpu"}
 
 
-NAMES = frozenset({"autocast", "GradScaler", "custom_fwd", "custom_bwd"})
+NAMES = wordset("autocast GradScaler custom_fwd custom_bwd")
 
 
 # Of the old classes; the new one begins with device_type.

@@ -22,7 +22,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import put_into
 from autofast.model.contents import unwrapped
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import parent_of, source_of, statement_of
 from autofast.model.syntax import has_star
 from autofast.model.tensors import tensors_in
@@ -66,7 +66,7 @@ def _returned(
 
 PART = "part"  # of what a model returns
 NONE = Const(None)
-NO_CAST = frozenset({"int", "f64", "complex"})  # to fp32: it would lose what they have
+NO_CAST = wordset("int f64 complex")  # to fp32: it would lose what they have
 
 
 def cast_of(script: Script, call: ast.Call, maybe: bool = False) -> str:

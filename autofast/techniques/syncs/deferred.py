@@ -32,6 +32,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import root_of, short_name
 from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import function_of, parent_of, source_of, within
 from autofast.model.syntax import is_attribute
 from autofast.model.values import Seq, Tensor, one
@@ -375,8 +376,8 @@ class Kept:
 
 
 # ----------------------------------------------------------------------------- names of the lists
-OF_ALL = frozenset(  # words that say how numbers are put together, not what they are
-    "total running epoch sum cum cumulative avg average mean num n all meter list history".split()
+OF_ALL = wordset(
+    "total running epoch sum cum cumulative avg average mean num n all meter list history"
 )
 
 

@@ -15,7 +15,7 @@ from autofast.model.calls import call_of, is_name
 from autofast.model.contents import opened, wrapped
 from autofast.model.events import CallFrame
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import (
     ancestors,
     at,
@@ -47,7 +47,7 @@ from autofast.techniques.syncs.store_uses import holders_of
 from autofast.techniques.syncs.summable import is_summed
 from autofast.techniques.syncs.unspelled import WHERE_SHOWN
 
-KNOWN_BEFORE = frozenset("shape size ndim dtype".split())
+KNOWN_BEFORE = wordset("shape size ndim dtype")
 
 
 @dataclass(eq=False)

@@ -21,7 +21,7 @@ from autofast.model.calls import (
 )
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import (
     Source,
     first_line,
@@ -50,6 +50,7 @@ from autofast.model.values import (
     Tensor,
     all_of,
     any_of,
+    begins,
     certainly,
     is_const,
     only,
@@ -58,10 +59,10 @@ from autofast.rule import Refusal
 from autofast.techniques.syncs.reads import Read, gives_the_same
 
 # Of Python's builtins.
-PURE = frozenset({"float", "int", "round", "abs", "min", "max", "sum", "pow", "str", "len", "bool"})
-GOES_OVER = frozenset("isinstance hasattr list tuple zip enumerate range sorted".split())
-OF_LISTS = frozenset("append appendleft pop popleft get setdefault items values keys clear".split())
-SIZES = frozenset({"size", "numel", "dim", "nelement"})
+PURE = wordset("float int round abs min max sum pow str len bool")
+GOES_OVER = wordset("isinstance hasattr list tuple zip enumerate range sorted")
+OF_LISTS = wordset("append appendleft pop popleft get setdefault items values keys clear")
+SIZES = wordset("size numel dim nelement")
 
 
 @dataclass(eq=False)
@@ -178,9 +179,7 @@ def _begins_as_unknown(script: Script, target: ast.Name) -> bool:
             found = script.values(statement.value)
             known = certainly(found, Num, Const, Arg)
             made = script.called(statement.value)
-            known = known and not any(
-                isinstance(t, Ref) and t.name.startswith("numpy.") for t in made
-            )
+            known = known and not any(begins(t, Ref, "numpy.") for t in made)
             if not known and not isinstance(
                 statement.value, (ast.Constant, ast.BinOp, ast.UnaryOp)
             ):
@@ -309,10 +308,9 @@ def _is_plain_call(script: Script, func: Func, call: ast.Call, me: str, seen: se
         )
     if _bottom(call.func) == me:
         return call.func.attr in OF_LISTS
-    return all(
-        isinstance(t, Ref) and t.name.startswith(("math.", "numpy."))
-        for t in script.values(call.func)
-    ) and bool(script.values(call.func))
+    return all(begins(t, Ref, ("math.", "numpy.")) for t in script.values(call.func)) and bool(
+        script.values(call.func)
+    )
 
 
 def _bottom(node: ast.expr) -> str:
@@ -403,7 +401,7 @@ class _Collector:
         ):
             return False
         over = [t for n in nodes_in(loop.iter, ast.expr) for t in self.script.values(n)]
-        graphs = any(isinstance(t, Ext) and t.name.startswith("torch_geometric.") for t in over)
+        graphs = any(begins(t, Ext, "torch_geometric.") for t in over)
         return (
             graphs
             and expr.value.id in stored_in(loop.target)

@@ -16,7 +16,7 @@ from autofast.model.calls import call_of, is_call_of, names_in, targets_of
 from autofast.model.contents import attributes, opened
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import (
     at,
     enclosing,
@@ -50,6 +50,7 @@ from autofast.model.values import (
     Unknown,
     all_of,
     any_of,
+    begins,
     only,
 )
 from autofast.rule import Refusal
@@ -254,7 +255,7 @@ class Uses:
     def _only_looks(self, call: ast.Call) -> bool:
         found = self.script.values(call.func)
         return surely(
-            (isinstance(t, Ref) and t.name.startswith(LOOKING))
+            (begins(t, Ref, LOOKING))
             or (isinstance(t, Method) and isinstance(t.this, (Ext, Const, Num)))
             for t in found
         )
@@ -273,7 +274,7 @@ class Uses:
         return not all(
             isinstance(t, (Func, Bound, Cls))
             or (isinstance(t, Inst) and is_module(t))
-            or (isinstance(t, Ref) and t.name.startswith(("torch.nn.", "torch.optim.")))
+            or begins(t, Ref, ("torch.nn.", "torch.optim."))
             for t in found
         )
 
@@ -404,8 +405,8 @@ def _taker(node: ast.expr) -> ast.Call | None:
 
 
 KEEPING = (*SIMPLE, ast.Tuple)
-BLIND = frozenset("len bool isinstance id type super hasattr".split())
-NAMED = frozenset({"builtins.getattr", "builtins.setattr", "builtins.delattr"})
+BLIND = wordset("len bool isinstance id type super hasattr")
+NAMED = wordset("builtins.getattr builtins.setattr builtins.delattr")
 # What these are given they look at, and forget.
 LOOKING = tuple(
     """builtins. json. numpy. math. statistics. wandb.log pprint. copy. pickle. torch.save

@@ -15,7 +15,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import is_method, literal_of, short_name
 from autofast.model.events import BranchFrame, Occurrence, Site, below, inside, loops
 from autofast.model.script import Script, Transfer
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import at, function_of, nodes_in, parent_of, source_of
 from autofast.model.syntax import LOOPS, VARIABLES
 from autofast.model.tensors import NOT_CUDA
@@ -37,11 +37,9 @@ from autofast.read.requirements import rules_out
 from autofast.rule import Refusal
 from autofast.write.spelling import is_device_object, may_be_mps, spelled, torch_in
 
-SHARED = frozenset({"numpy", "__array__", "asarray", "asanyarray"})  # arrays in its memory
+SHARED = wordset("numpy __array__ asarray asanyarray")  # arrays in its memory
 GRAPHS = "torch-geometric"
-SHAPES = frozenset(
-    {"squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "requires_grad_"}
-)
+SHAPES = wordset("squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ requires_grad_")
 
 
 @dataclass(frozen=True, eq=False)

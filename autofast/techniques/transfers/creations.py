@@ -14,7 +14,7 @@ from autofast.model.calls import call_of, is_name, is_path, keyword_of, names_in
 from autofast.model.events import Site
 from autofast.model.names import FACTORIES, last_part
 from autofast.model.script import Script, Transfer
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES, is_attribute
 from autofast.model.tensors import is_dtype
@@ -34,7 +34,7 @@ from autofast.techniques.transfers.filled import constructor, made_there
 from autofast.techniques.transfers.listed import listed
 from autofast.write.spelling import spelled
 
-COMPUTED = frozenset({"linspace", "logspace"})  # each device rounds in its own way
+COMPUTED = wordset("linspace logspace")  # each device rounds in its own way
 
 
 # What makes the same on the device, and with the dtype, of another tensor.

@@ -23,7 +23,7 @@ from autofast.model.calls import (
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Site, Stack
 from autofast.model.names import FACTORIES
 from autofast.model.script import Script, Transfer
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import (
     block_of,
     function_of,
@@ -53,7 +53,7 @@ KEEPS = frozenset(  # methods that do the same on every device
     flatten""".split()
     + ["permute", "transpose", "t", "contiguous", "clone", "fill_", "zero_"]
 )
-DATA = frozenset({"tensor", "normal", "bernoulli"})  # made from data: only where these are numbers
+DATA = wordset("tensor normal bernoulli")  # made from data: only where these are numbers
 
 
 # what reads a tensor among its arguments as a number

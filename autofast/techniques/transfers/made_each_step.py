@@ -13,7 +13,7 @@ from autofast.model.events import Stack, inside, loops
 from autofast.model.kinds import is_module
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Script, Transfer
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.syntax import is_attribute
 from autofast.model.values import (
     Arg,
@@ -44,14 +44,14 @@ from autofast.techniques.transfers.listed import listed
 ONCE = "its numbers are the same every time: make it once, with the model (`register_buffer`), and use it here"
 THERE = "make it on the device: `device=` in the call that makes it, also where it is drawn"
 BUFFER = "it is the same in every step: make it a buffer (`self.register_buffer(...)`), which moves with the module, and is not copied here"
-SAMPLES = frozenset({"sample", "rsample"})
+SAMPLES = wordset("sample rsample")
 READ = ("numpy.load", "numpy.fromfile", "numpy.genfromtxt", "numpy.loadtxt", "numpy.asarray", "numpy.array", "numpy.stack", "numpy.concatenate")  # fmt: skip
 MADE = frozenset(f"torch.{name}" for name in (*FACTORIES, *LEGACY_TENSORS))
-WHOLE = frozenset("normal_ uniform_ bernoulli_ random_ exponential_ fill_ zero_".split())
-FUNCTIONS = frozenset({"torch.from_numpy", "torch.as_tensor", "torch.tensor"})
+WHOLE = wordset("normal_ uniform_ bernoulli_ random_ exponential_ fill_ zero_")
+FUNCTIONS = wordset("torch.from_numpy torch.as_tensor torch.tensor")
 DATA = FUNCTIONS | {"torch.Tensor"} | {f"torch.{name}" for name in LEGACY_TENSORS}
 KEPT = KEEPS | {"type", "astype", "flatten", "ravel", "copy", "tolist", "T"}
-PLAIN = frozenset("builtins.range builtins.list builtins.tuple builtins.float builtins.int".split())
+PLAIN = wordset("builtins.range builtins.list builtins.tuple builtins.float builtins.int")
 DRAWN = ("numpy.random", "numpy.load", "numpy.fromfile", "numpy.genfromtxt", "numpy.loadtxt")
 STRIPPED = KEEPS | {"type_as", "detach", "type", "to"}
 

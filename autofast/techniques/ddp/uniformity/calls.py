@@ -11,6 +11,7 @@ from autofast.facts.host_io import ASKS, READS, name_of
 from autofast.model.calls import arguments_of, keyword_of, receiver_of
 from autofast.model.kinds import is_module
 from autofast.model.names import last_part
+from autofast.model.several import wordset
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import (
     Dict,
@@ -23,6 +24,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     all_of,
+    begins,
 )
 from autofast.rule import Refusal
 from autofast.techniques.ddp.uniformity.kinds import (
@@ -63,13 +65,11 @@ DRAWN = (
     "torch.cuda.power_draw", "torch.cuda.clock_rate", "torch.cuda.list_gpu_processes", "torch.mps.current_alloc", "torch.mps.driver_alloc",
     "pynvml.", "nvidia_smi.", "GPUtil.", "gpustat.",
 )  # fmt: skip
-FORMATS = frozenset({"builtins.str", "builtins.repr", "builtins.format", "builtins.print"})
-NUMBERS = frozenset({"builtins.float", "builtins.int", "builtins.bool", "builtins.round"})
-ALIKE = frozenset(
-    """builtins.iter builtins.list builtins.tuple builtins.reversed builtins.sorted copy.copy
-    copy.deepcopy""".split()
-)
-ADDERS = frozenset("append extend add update insert setdefault appendleft push".split())
+FORMATS = wordset("builtins.str builtins.repr builtins.format builtins.print")
+NUMBERS = wordset("builtins.float builtins.int builtins.bool builtins.round")
+ALIKE = wordset("""builtins.iter builtins.list builtins.tuple builtins.reversed builtins.sorted copy.copy
+    copy.deepcopy""")
+ADDERS = wordset("append extend add update insert setdefault appendleft push")
 CLASSES = (Seq, Dict)
 
 
@@ -237,7 +237,7 @@ class LibraryCalls(Tensors):
     def _method(self, this: Thing, name: str, call: Called) -> Kind:
         node, receiver, kinds = call.node, call.receiver, call.kinds
         whole = receiver.whole
-        if isinstance(this, Ext) and this.name.startswith(("numpy.random.", "random.")):
+        if begins(this, Ext, ("numpy.random.", "random.")):
             self.draws(node)
         if isinstance(this, Ext) and name == "step" and "lr_scheduler" in this.name:
             self.changes(node)

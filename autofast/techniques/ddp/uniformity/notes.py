@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from autofast.facts.host_io import MADE, effect_of
 from autofast.flow.positions import computed_before
 from autofast.model.calls import arguments_of, call_of, receiver_of
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import ancestors, at, function_of, parent_of, statement_of
 from autofast.model.syntax import DEFINITIONS, is_operation
 from autofast.model.values import Bound, Cls, Const, Func, Inst, Method, Tensor, any_of, only
@@ -19,7 +19,7 @@ from autofast.techniques.ddp.uniformity.kinds import EQUAL, Kind
 from autofast.techniques.ddp.uniformity.state import Alone, Control, Note, differs, in_words, short
 from autofast.techniques.ddp.uniformity.stores import Stores
 
-PRINTS = frozenset("print info debug warning error flush write log critical".split())
+PRINTS = wordset("print info debug warning error flush write log critical")
 
 
 class Notes(Stores):

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from autofast.flow.callgraph import Callee
 from autofast.model.calls import is_method
+from autofast.model.several import wordset
 from autofast.model.source import nodes_in, parent_of
 from autofast.model.syntax import IDENTITY, SEQUENCES, is_operation
 from autofast.model.values import Ext, Func, Inst, Reason, Thing, Unknown, all_of, is_named
@@ -142,7 +143,7 @@ class Operators(LibraryCalls):
 
 
 # Attributes of tensors that are the same in all processes.
-ALIKE = frozenset("device dtype ndim is_cuda requires_grad grad_fn is_leaf layout".split())
+ALIKE = wordset("device dtype ndim is_cuda requires_grad grad_fn is_leaf layout")
 
 
 class Parts(Operators):

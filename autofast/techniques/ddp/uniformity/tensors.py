@@ -9,7 +9,7 @@ from dataclasses import replace
 from autofast.flow.callgraph import Callee, CallGraph
 from autofast.model.calls import is_method, keyword_of, receiver_of, spread_out
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import Tensor, Thing
 from autofast.ops import by_element
@@ -35,7 +35,7 @@ from autofast.techniques.ddp.uniformity.kinds import (
 from autofast.techniques.ddp.uniformity.state import State
 
 # Asked of a tensor, and the same in all processes; these and the sizes are no tensors.
-ALIKE = frozenset("dim ndimension get_device is_floating_point element_size".split())
+ALIKE = wordset("dim ndimension get_device is_floating_point element_size")
 COMPUTES = {
     name: do
     for do, names in (
@@ -45,11 +45,11 @@ COMPUTES = {
     )
     for name in names.split()
 }
-SIZED = frozenset("view reshape expand repeat to".split())  # may be given a number of samples
+SIZED = wordset("view reshape expand repeat to")  # may be given a number of samples
 # Layers as functions, which go over the first dimension one by one.
-BY_SAMPLE = frozenset(
+BY_SAMPLE = wordset(
     "interpolate pad max_pool2d avg_pool2d adaptive_avg_pool2d conv2d linear relu embedding "
-    "layer_norm batch_norm".split()
+    "layer_norm batch_norm"
 )
 
 
