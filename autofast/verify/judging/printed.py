@@ -230,6 +230,7 @@ def _values(texts: Sequence[str]) -> list[float]:
     return [float(t) for t in texts]
 
 
+STEPS = " of steps"
 FORMS: dict[str, Callable[[Sequence[float]], float]] = {
     "the mean of the losses": fmean,
     "the last loss": itemgetter(-1),
@@ -243,7 +244,7 @@ def _forms(run: Run, texts: Sequence[str], slack: float) -> set[str]:
     long: of every backward, or of a step, where they were divided for accumulation.
     """
     found = set()
-    for losses, of in {tuple(curve(run)): " of steps", run.record.losses: ""}.items():
+    for losses, of in ((curve(run), STEPS), (run.record.losses, "")):
         size, rest = divmod(len(losses), len(texts))
         parts = [losses[i : i + size] for i in range(0, len(losses), size or 1)]
         for form, make in FORMS.items() if size and not rest else ():
@@ -260,12 +261,10 @@ def meaning(ev: Evidence) -> Check | None:
     """
     name = "what the printed loss is"
     found: list[str] = []
-    parted = [run.record.backwards / max(1, course.made(run)) for run in (ev.a, ev.b)]
     runs = ((*ev.originals, *ev.others), course.arms(ev)[1])
     known = [[(r, printed(said(r))) for r in some if r.records] for some in runs]
     shown = [p for some in known for _, p in some]
-    comparable = all(known) and (ev.effect != "recipe" or parted[0] == parted[1])
-    for quantity in shown[0] if comparable else ():
+    for quantity in shown[0] if all(known) else ():
         texts = [p.get(quantity, []) for p in shown]
         if not all(texts) or len({t for some in texts for t in some}) == 1 or min(map(_digits, texts)) < 1:  # fmt: skip
             continue
@@ -273,7 +272,10 @@ def meaning(ev: Evidence) -> Check | None:
             set.intersection(*(_forms(r, p[quantity], slack) for r, p in some))
             for some, slack in zip(known, (1e-6, 5e-3), strict=True)
         )
-        if len(one) == 1:
+        # A recipe may cut steps into other parts, and those into unequal ones.
+        steps, kept = {form for form in one if form.endswith(STEPS)}, ev.effect != "recipe"
+        one = steps or (one if kept else steps)
+        if len(one) == 1 and (two or kept):
             if not one <= two:
                 now = f"; now {min(two)}" if two else ", and no longer does"
                 text = f"{short(quantity[0], 60)!r} shows {min(one)} in the original{now}"
