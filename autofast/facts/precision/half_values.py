@@ -37,7 +37,7 @@ FP32_LOSSES = frozenset(
     multi_margin_loss soft_margin_loss triplet_margin_loss poisson_nll_loss""".split()
 )
 NUMBERS = frozenset(
-    """argmax argmin argsort eq ne lt gt le ge equal size dim numel nelement ndimension
+    """argmax argmin argsort multinomial eq ne lt gt le ge equal size dim numel nelement ndimension
     element_size item float double long int bool nonzero isnan isinf isfinite requires_grad_
     retain_grad register_hook is_contiguous stride""".split()
 )
