@@ -16,6 +16,7 @@ from autofast.model.contents import unwrapped
 from autofast.model.events import Site
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import nodes_in, statement_of
 from autofast.model.syntax import is_attribute, is_stored
 from autofast.model.tensors import tensors_in
@@ -37,16 +38,14 @@ from autofast.techniques.optimizer.frozen import freezes
 Parts = Mapping[int, Thing]
 PARAMETERS = ("parameters", "named_parameters")
 # By which parameters are got at, or what happens to their gradients.
-SHOWING = HOOKS | frozenset(
-    """parameters named_parameters modules named_modules children named_children apply
-    get_parameter get_submodule requires_grad_ grad _parameters _modules __dict__""".split()
-)
+SHOWING = HOOKS | wordset("""parameters named_parameters modules named_modules children named_children apply
+    get_parameter get_submodule requires_grad_ grad _parameters _modules __dict__""")
 # What needs a gradient of inputs, or of what networks give.
 NEEDING = HOOKS | frozenset({"requires_grad_", "retain_grad"})
-TAKING = frozenset(
+TAKING = wordset(
     "copy.deepcopy builtins.isinstance builtins.len builtins.hasattr builtins.print builtins.type "
     "builtins.id torch.nn.DataParallel torch.nn.parallel.DistributedDataParallel torch.compile "
-    "torch.nn.Sequential torch.nn.ModuleList builtins.enumerate builtins.zip".split()
+    "torch.nn.Sequential torch.nn.ModuleList builtins.enumerate builtins.zip"
 )
 
 
