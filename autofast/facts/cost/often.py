@@ -43,10 +43,16 @@ class Often:
 
     @cached_property
     def training(self) -> list[Step]:
-        """The steps that update something, if any does; others ask for gradients only, as an attack
-        on the images of an evaluation does.
+        """The steps that update something themselves, if any does; others ask for gradients only, as
+        an attack on the images of an evaluation does.
         """
-        return [s for s in self.script.steps if s.updates] or self.script.steps
+        return [s for s in self.script.steps if self._updates(s)] or self.script.steps
+
+    def _updates(self, step: Step) -> bool:
+        """Whether it updates anything, and not only another step in its loop does."""
+        over = {s.loop for s in self.script.steps}
+        around = ([f.node for f in o.stack if f.node in over] for u in step.updates for o in u.site)
+        return any(not nodes or nodes[-1] is step.loop for nodes in around)
 
     def trains_with(self, use: Use) -> bool:
         """Whether a loader is gone through there for the sake of updates."""

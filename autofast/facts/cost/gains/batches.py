@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from math import prod
 
 from autofast.facts.copies import is_batch_memory
 from autofast.facts.cost import machine, measured
+from autofast.facts.cost.cells import SHORT
 from autofast.facts.cost.gains.asking import (
     EVALUATION,
     NOISE,
@@ -28,6 +30,7 @@ from autofast.facts.cost.gains.asking import (
 )
 from autofast.facts.cost.heads import is_pretrained, takes_words
 from autofast.facts.cost.inputs import batches, number, turns
+from autofast.facts.cost.often import is_each_turn
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
 from autofast.facts.loaders import given, has_no_workers
@@ -36,7 +39,7 @@ from autofast.flow.frequency import Frequency, frequency
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
 from autofast.flow.provenance import Trail
-from autofast.model.events import loops
+from autofast.model.events import LoopFrame, below, loops
 from autofast.model.names import FACTORIES
 from autofast.model.script import Dataset, Loader, Script, Transfer
 from autofast.model.source import at, block_of, statement_of, walk
@@ -49,7 +52,9 @@ from autofast.rule import Finding, Gain, Options, Question
 ARRAYS = ("", "from_numpy", "as_tensor")
 TO_DEVICE: set[Question] = set()  # of fixes that put all data of a loader on the device
 DRAWS = tuple(f"torch.{name}" for name, draws in FACTORIES.items() if draws)
+WAITING: set[Question] = set()  # of advice on what waits for the device in each step
 FEW_WAITS = 4  # in a step, beside which one more or less counts
+MANY_ROWS = 4096  # of a batch, for each of which a number takes time to copy
 MANY_EPOCHS = 200  # of which each is taken to be short
 FEW = 4  # batches of a pass over a loader, for which no worker is started
 
@@ -93,19 +98,43 @@ def in_steps(script: Script, options: Options, finding: Finding, beside: Finding
     cost = script.analysis(Cost)
     if cost.is_beside_training(finding.node):
         return Gain(EVALUATION * 0.02, "a copy from the host in every step of an evaluation")
-    if (waits := _waits_beside(script, finding, beside)) > FEW_WAITS:
+    waits = _waits_beside(script, finding, beside)
+    if waits > FEW_WAITS and cost.named < MANY_ROWS:
         return Gain(0.0, f"{waits} other waits for the device stay in the same step")
     return Gain(0.02, "a copy from the host in every step", known=False)
 
 
 def _waits_beside(script: Script, finding: Finding, beside: Findings) -> int:
-    """How many places of the same loop wait for the device in each turn, and stay."""
-    changed = changed_nodes(beside)
+    """How often a step waits for the device at other places, and will, each time that it comes to
+    this one.
+    """
+    changed, cost = changed_nodes(beside), script.analysis(Cost)
     places = [s.node for s in script.syncs if s.loop is not None and not s.gated]
-    places += [t.node for t in script.transfers if t.to_device and not is_begun(t)]
-    stay = [n for n in places if id(n) not in changed]
-    around = loops_around(finding.node)
-    return max((sum(in_every_turn(script, x, [n]) is n for n in stay) for x in around), default=0)
+    moved = (t for t in script.transfers if t.to_device and not is_begun(t))
+    places += [t.node for t in moved if not t.tensors or any(x.device != "dev" for x in t.tensors)]
+    places += [f.node for f in beside if f.advice and f.asks in WAITING]
+    stay = {id(n): n for n in places if id(n) not in changed}.values()
+    mine = {f.node for way in cost.ways(finding.node) for f in loops(way)}
+    found = 0
+    for loop in mine.intersection(step.loop for step in script.steps):
+        always = (n for n in stay if in_every_turn(script, loop, [n]) is not None)
+        found = max(found, sum(_times(script, n, loop, mine) for n in always))
+    return found
+
+
+def _times(script: Script, node: ast.AST, loop: ast.AST, besides: Container[ast.AST]) -> int:
+    """How often each turn of a loop comes to a place, by the loops in between ``besides`` some."""
+    found = {
+        tuple(f.turn for f in rest if f.unrolled): prod(_turns(script, f) for f in rest)
+        for way in script.analysis(Cost).ways(node)
+        if is_each_turn(way, loop)
+        for rest in [[f for f in loops(below(way, loop)) if f.node not in besides]]
+    }
+    return sum(found.values())
+
+
+def _turns(script: Script, loop: LoopFrame) -> int:
+    return 1 if loop.unrolled else turns(script, loop.node) or SHORT
 
 
 def is_begun(copy: Transfer) -> bool:

@@ -20,7 +20,7 @@ from autofast.facts.cost.gains.asking import (
     touched,
     usual,
 )
-from autofast.facts.cost.gains.batches import gets_workers, is_begun, waits_there
+from autofast.facts.cost.gains.batches import WAITING, gets_workers, is_begun, waits_there
 from autofast.facts.cost.step import Cost
 from autofast.flow.loops import loops_around
 from autofast.model.calls import is_method
@@ -77,6 +77,9 @@ def reads(script: Script, options: Options, finding: Finding, beside: Findings) 
     steps = script.analysis(Cost).steps
     often = f", {steps:,} steps an epoch" if steps else ""
     return Gain(READ, f"one read a step{often}", known=False)
+
+
+WAITING.add(reads)
 
 
 def waits(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
