@@ -19,7 +19,6 @@ from autofast.techniques.transfers.made_each_step import made_each_step
 from autofast.techniques.transfers.moving_helpers import for_helpers, told_where
 
 DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
-ASKED = gains.nothing("a condition at each place, for a copy that a helper makes")
 SERVES = gains.for_others
 COPIES = gains.nothing("torch.tensor copies its numbers from the host, wherever it is told to")
 MESSAGE = "makes a tensor in host memory and copies it to the device"
@@ -46,7 +45,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         if why := against(script, creation, hot):
             yield Finding(creation.call, MESSAGE, refusal=why, effect=creation.effect)
         else:
-            asks = ASKED if creation.asked else SERVES if creation.key is not None else None
+            asks = SERVES if creation.key is not None else None
             told = any(isinstance(e, Keyword) and e.call is creation.call for e in creation.edits)
             if told and not creation.moves and script.is_call(creation.call, "torch.tensor"):
                 asks = COPIES

@@ -558,7 +558,6 @@ def test_made_and_moved_under_a_condition(make: str, expected: list[str]) -> Non
     assert run(done.text)["losses"] == run(done.before)["losses"]
 
 
-CUDA = 'device="cuda" if torch.cuda.is_available() else "cpu"'
 HELPERS = """
 use = True
 def to_var(x, volatile=False):
@@ -596,18 +595,11 @@ either = place if losses else looked
 """
 
 
-def test_a_condition_at_each_place_is_not_worth_the_copy_of_a_helper() -> None:
-    make = "z = to_var(torch.ones(3).long()).float().unsqueeze(1)"
-    text = SCRIPT.format(before=HELPERS, make=make)
-    assert apply(RULE, text).fixes and not apply(RULE, text, min_gain=0.01).fixes
-
-
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
-        ("z = to_var(torch.ones(3).long()).float().unsqueeze(1)", f"torch.ones(3, {CUDA}).long()"),
-        ("z = to_var(x=torch.FloatTensor(3, 4).fill_(2))", f"torch.full((3, 4), 2.0, {CUDA})"),
-        ("z = chosen(torch.zeros(3, 4))", f"torch.zeros(3, 4, {CUDA})"),
+        ("z = to_var(torch.ones(3).long()).float().unsqueeze(1)", ""),
+        ("z = chosen(torch.zeros(3, 4))", ""),
         ("z = place(torch.zeros(3, 4), device)", "torch.zeros(3, 4, device=device)"),
         ("z = place(torch.arange(4), where=x.device)", "torch.arange(4, device=x.device)"),
         ("z = one.put(torch.zeros(3, 4), device)", "torch.zeros(3, 4, device=device)"),

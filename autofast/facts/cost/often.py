@@ -43,8 +43,8 @@ class Often:
 
     @cached_property
     def training(self) -> list[Step]:
-        """The steps that update something themselves, if any does; others ask for gradients only, as
-        an attack on the images of an evaluation does.
+        """The steps that update something themselves, if any does; others ask for gradients only,
+        as an attack on the images of an evaluation does.
         """
         return [s for s in self.script.steps if self._updates(s)] or self.script.steps
 

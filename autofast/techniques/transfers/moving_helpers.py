@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import cast
 
 from autofast.edit.edits import Edit, Keyword, Parameter, Rewrite
@@ -22,13 +21,14 @@ from autofast.model.names import last_part
 from autofast.model.script import Script, Transfer
 from autofast.model.source import holds, nodes_in, outwards, parent_of, source_of
 from autofast.model.syntax import is_read
-from autofast.model.values import Ref
 from autofast.rule import Effect
 from autofast.techniques.transfers.composed import Parts, chain, parts
-from autofast.techniques.transfers.creations import created, device_of, only_moves, without_gpu
+from autofast.techniques.transfers.creations import created, device_of, only_moves
 from autofast.techniques.transfers.dealt_out import against
 from autofast.techniques.transfers.factories import Creation, again_and_again, factory
 from autofast.write.spelling import spelled, torch_in
+
+GATES = (ast.If, ast.IfExp, ast.For, ast.While, ast.Try, ast.BoolOp, ast.comprehension)
 
 # --------------------------------------------------------------------- functions whose callers move
 NAME = "device"
@@ -156,9 +156,6 @@ def _array(script: Script, whole: ast.expr, torch: str) -> Rewrite | None:
     return None
 
 
-AVAILABLE = Ref("torch.cuda.is_available")
-
-
 def for_helpers(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
     """Factories whose result is given to a function that moves what it is given before it does
     anything else with it."""
@@ -166,7 +163,7 @@ def for_helpers(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
     for transfer in script.transfers:
         parameter = _moved_parameter(script, transfer)
         function = function_around(transfer.node)
-        if not parameter or isinstance(function, ast.Module):
+        if not parameter or isinstance(function, ast.Module) or _is_gated(transfer.node, function):
             continue
         for call in graph.sites(function):
             callees = graph.callees(call)
@@ -176,11 +173,10 @@ def for_helpers(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
             made = factory(script, given) if given is not None else None
             if made is None or not _is_hot(script, transfer, call, hot):
                 continue
-            placed = _where(script, transfer, function, call)
-            creation = created(script, made, placed[0]) if placed is not None else None
-            if creation is not None and placed is not None:
-                asked = " if " in placed[0]
-                yield replace(creation, edits=(*creation.edits, *placed[1]), asked=asked)
+            device = _device(script, transfer, function, call)
+            creation = created(script, made, device) if device is not None else None
+            if creation is not None:
+                yield creation
 
 
 def _moved_parameter(script: Script, transfer: Transfer) -> str:
@@ -203,23 +199,6 @@ def _is_hot(script: Script, transfer: Transfer, call: ast.Call, hot: frozenset[i
     )
 
 
-def _where(
-    script: Script, transfer: Transfer, function: Function, call: ast.Call
-) -> tuple[str, tuple[Edit, ...]] | None:
-    """The device of the move, as an expression at the call, and the import that it needs; None
-    where it cannot be said there."""
-    device = _device(script, transfer, function, call)
-    gates = _gates(transfer.node, function)
-    if device is None or len(gates) > 1 or None in gates:
-        return None
-    if not gates:
-        return device, ()
-    if script.called(gates[0]) != {AVAILABLE}:
-        return None
-    torch, imports = torch_in(source_of(call))
-    return f"{device} if {torch}.cuda.is_available() else {without_gpu(script)}", imports
-
-
 def _device(script: Script, transfer: Transfer, function: Function, call: ast.Call) -> str | None:
     expr = spelled(transfer.node, transfer.target)
     if transfer.how == "cuda" and transfer.target is None:
@@ -238,22 +217,16 @@ def _device(script: Script, transfer: Transfer, function: Function, call: ast.Ca
     return source_of(call).segment(given) if given is not None and plain else None
 
 
-def _gates(node: ast.AST, function: Function) -> list[ast.expr | None]:
-    """The conditions below which the move stands in its function; None for one that cannot be said
-    as a condition (a loop, an ``else``)."""
-    found: list[ast.expr | None] = []
-    for inner, outer in outwards(node):
+def _is_gated(node: ast.AST, function: Function) -> bool:
+    """Whether the move may be left out where its function is called."""
+    here = node
+    for _, outer in outwards(node):
         if outer is function:
             break
-        match outer:
-            case ast.If(test=test, body=body):
-                found.append(test if inner in body else None)
-            case ast.IfExp(test=test, body=value):
-                found.append(test if value is inner else None)
-            case ast.For() | ast.While() | ast.Try() | ast.BoolOp() | ast.comprehension():
-                found.append(None)
+        if isinstance(outer, GATES):
+            return True
+        here = outer
     if isinstance(function, ast.Lambda):
-        return found
-    above = function.body[: max(index(function.body, cast("ast.stmt", inner)), 0)]
-    early = any(holds(s, ast.Return, ast.Raise) for s in above)
-    return [*found, None] if early else found
+        return False
+    above = function.body[: max(index(function.body, cast("ast.stmt", here)), 0)]
+    return any(holds(s, ast.Return, ast.Raise) for s in above)
