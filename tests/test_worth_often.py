@@ -428,3 +428,61 @@ for run in range(50):
         opt.step()
     log.eval()
 """
+
+
+ACTS = """
+import torch
+from torch import nn
+
+model = nn.Linear(8, 1)
+optimizer = torch.optim.Adam(model.parameters())
+for update in range(10000):
+    state = torch.zeros(4, 8)
+    loss = model(state).square().sum()
+    for step in range({steps}):
+        loss = loss + model(state).square().sum()
+        state = state + 1
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    aim = model(state)
+    print(aim.argmax())
+"""
+
+
+@pytest.mark.parametrize(("steps", "worth"), [(20, False), (2, True)])
+def test_one_pass_of_a_step_beside_many_others(steps: int, worth: bool) -> None:
+    """It stands behind a loop that makes one in each of its turns."""
+    found = apply("no-grad-eval", ACTS.format(steps=steps), min_gain=0.01)
+    assert bool(found.fixes) is worth
+    assert apply("no-grad-eval", ACTS.format(steps=steps)).fixes
+
+
+MOMENTUM = """
+import torch
+from lib import Photos
+from torch import nn
+
+model = nn.Sequential(*[nn.Conv2d(64, 64, 3, padding=1) for _ in range(18)]).cuda()
+optimizer = torch.optim.{optimizer}
+for epoch in range(100):
+    for x, y in torch.utils.data.DataLoader(Photos(), batch_size=64, num_workers=4):
+        loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "worth"),
+    [
+        ("Adam(model.parameters())", True),
+        ("SGD(model.parameters(), 0.1, momentum=0.9)", False),
+    ],
+)
+def test_momentum_beside_steps_of_unknown_size(optimizer: str, worth: bool) -> None:
+    """Adam has a dozen operations for all parameters, SGD with momentum three."""
+    text = MOMENTUM.format(optimizer=optimizer)
+    few = apply("fused-optimizer", text, min_gain=0.01, precision="bf16").fixes
+    assert bool(few) is worth and apply("fused-optimizer", text, precision="bf16").fixes

@@ -150,6 +150,8 @@ def launches(script: Script, options: Options, finding: Finding, beside: Finding
     if waits := waits_for_data(script, options, beside):
         return waits
     if isinstance(found, str) or not found.tensors or options.target == "cpu":
+        if fewer == machine.SGD_UPDATE:
+            return Gain(0.0, "of SGD with momentum, two operations take all parameters already")
         return Gain(0.03, "kernels of the update, for each parameter", known=False)
     found = _beside(script, found, beside)
     moved = 4 * accesses * found.parameters / machine.GPU.memory

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Mapping, Sequence
-from math import prod
+from collections.abc import Mapping, Sequence
 
 from autofast.facts.copies import is_batch_memory
 from autofast.facts.cost import machine, measured
-from autofast.facts.cost.cells import SHORT
 from autofast.facts.cost.gains.asking import (
     EVALUATION,
     NOISE,
@@ -30,7 +28,6 @@ from autofast.facts.cost.gains.asking import (
 )
 from autofast.facts.cost.heads import is_pretrained, takes_words
 from autofast.facts.cost.inputs import batches, number, turns
-from autofast.facts.cost.often import is_each_turn
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
 from autofast.facts.loaders import given, has_no_workers
@@ -39,7 +36,7 @@ from autofast.flow.frequency import Frequency, frequency
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
 from autofast.flow.provenance import Trail
-from autofast.model.events import LoopFrame, below, loops
+from autofast.model.events import loops
 from autofast.model.names import FACTORIES
 from autofast.model.script import Dataset, Loader, Script, Transfer
 from autofast.model.source import at, block_of, statement_of, walk
@@ -118,23 +115,8 @@ def _waits_beside(script: Script, finding: Finding, beside: Findings) -> int:
     found = 0
     for loop in mine.intersection(step.loop for step in script.steps):
         always = (n for n in stay if in_every_turn(script, loop, [n]) is not None)
-        found = max(found, sum(_times(script, n, loop, mine) for n in always))
+        found = max(found, sum(cost.times(n, loop, mine) for n in always))
     return found
-
-
-def _times(script: Script, node: ast.AST, loop: ast.AST, besides: Container[ast.AST]) -> int:
-    """How often each turn of a loop comes to a place, by the loops in between ``besides`` some."""
-    found = {
-        tuple(f.turn for f in rest if f.unrolled): prod(_turns(script, f) for f in rest)
-        for way in script.analysis(Cost).ways(node)
-        if is_each_turn(way, loop)
-        for rest in [[f for f in loops(below(way, loop)) if f.node not in besides]]
-    }
-    return sum(found.values())
-
-
-def _turns(script: Script, loop: LoopFrame) -> int:
-    return 1 if loop.unrolled else turns(script, loop.node) or SHORT
 
 
 def is_begun(copy: Transfer) -> bool:
