@@ -16,7 +16,7 @@ from autofast.techniques.transfers.drawn_arrays import from_numpy
 from autofast.techniques.transfers.factories import loops_of_steps
 from autofast.techniques.transfers.indices import indices
 from autofast.techniques.transfers.made_each_step import made_each_step
-from autofast.techniques.transfers.moving_helpers import for_helpers, told_where
+from autofast.techniques.transfers.told_where import told_where
 
 DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
 SERVES = gains.for_others
@@ -36,7 +36,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     if options.target == "cpu" or script.calls(*DEFAULTS):
         return
     hot = loops_of_steps(script)
-    creations = [*moved(script, hot), *for_helpers(script, hot), *from_numpy(script, hot)]
+    creations = [*moved(script, hot), *from_numpy(script, hot)]
     creations += [*indices(script, hot), *told_where(script, hot), *buffers(script, hot)]
     known = {id(n) for c in creations for place in (c.call, *c.moves) for n in ast.walk(place)}
     for node, advice in made_each_step(script, hot, known):

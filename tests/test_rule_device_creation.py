@@ -558,67 +558,6 @@ def test_made_and_moved_under_a_condition(make: str, expected: list[str]) -> Non
     assert run(done.text)["losses"] == run(done.before)["losses"]
 
 
-HELPERS = """
-use = True
-def to_var(x, volatile=False):
-    if torch.cuda.is_available():
-        x = x.cuda()
-    return Variable(x)
-def chosen(x):
-    return x.cuda() if torch.cuda.is_available() else x
-def place(x, where):
-    return x.to(where).float()
-def looked(x, where):
-    losses.append(float(x.sum()))
-    return x.to(where)
-def flagged(x):
-    if use:
-        x = x.to("cpu")
-    return x
-def early(x, where):
-    if where is None:
-        return x
-    return x.to(where)
-def changed(x, where):
-    x = x + 1
-    return x.to(where)
-def inner(x, where):
-    where = torch.device("cpu")
-    return x.to(where)
-class Placer:
-    def __init__(self, where):
-        self.where = where
-    def put(self, x, where=None):
-        return x.to(where)
-one = Placer(device)
-either = place if losses else looked
-"""
-
-
-@pytest.mark.parametrize(
-    ("make", "expected"),
-    [
-        ("z = to_var(torch.ones(3).long()).float().unsqueeze(1)", ""),
-        ("z = chosen(torch.zeros(3, 4))", ""),
-        ("z = place(torch.zeros(3, 4), device)", "torch.zeros(3, 4, device=device)"),
-        ("z = place(torch.arange(4), where=x.device)", "torch.arange(4, device=x.device)"),
-        ("z = one.put(torch.zeros(3, 4), device)", "torch.zeros(3, 4, device=device)"),
-        ("z = place(torch.zeros(3, 4), torch.device('cpu'))", ""),
-        ("z = looked(torch.zeros(3, 4), device)", ""),
-        ("z = flagged(torch.zeros(3, 4))", ""),
-        ("z = early(torch.zeros(3, 4), device)", ""),
-        ("z = changed(torch.zeros(3, 4), device)", ""),
-        ("z = inner(torch.zeros(3, 4), device)", ""),
-        ("z = either(torch.zeros(3, 4), device)", ""),
-        ("z = torch.zeros(3, 4)\nz = place(z, device)", ""),
-    ],
-)
-def test_a_helper_that_moves_what_it_is_given(make: str, expected: str) -> None:
-    done = made(make, HELPERS)
-    assert expected in done.text.replace("\n", "") if expected else not done.fixes
-    assert run(done.text)["losses"] == run(done.before)["losses"]
-
-
 @pytest.mark.parametrize(
     ("make", "expected"),
     [

@@ -482,7 +482,7 @@ for epoch in range(100):
     ],
 )
 def test_momentum_beside_steps_of_unknown_size(optimizer: str, worth: bool) -> None:
-    """Adam has a dozen operations for all parameters, SGD with momentum three."""
+    """Adam has a dozen operations for all parameters, SGD with momentum two."""
     text = MOMENTUM.format(optimizer=optimizer)
     few = apply("fused-optimizer", text, min_gain=0.01, precision="bf16").fixes
     assert bool(few) is worth and apply("fused-optimizer", text, precision="bf16").fixes

@@ -1,36 +1,26 @@
-"""Tensors that are made on the host for a helper that moves them:
-``make_variable(torch.ones(n))``; and functions that make one for callers who move it, as
-``causal(n).to(x.device)``: they get a parameter that says where to make it, and whoever calls them
-without it gets what he got.
+"""Functions that make a tensor for callers who move it, as ``causal(n).to(x.device)``: they get a
+parameter that says where to make it, and whoever calls them without it gets what he got.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import cast
 
 from autofast.edit.edits import Edit, Keyword, Parameter, Rewrite
-from autofast.flow.callgraph import CallGraph, Function
-from autofast.flow.positions import index
-from autofast.flow.program import Flow, function_around
-from autofast.flow.scopes import mentions
-from autofast.model.calls import is_path, names_in, only_target, spreads
-from autofast.model.events import CallFrame, Site
+from autofast.flow.callgraph import CallGraph
+from autofast.model.calls import names_in, only_target, spreads
+from autofast.model.events import Site
 from autofast.model.names import last_part
-from autofast.model.script import Script, Transfer
-from autofast.model.source import holds, nodes_in, outwards, parent_of, source_of
-from autofast.model.syntax import is_read
+from autofast.model.script import Script
+from autofast.model.source import nodes_in, parent_of, source_of
 from autofast.rule import Effect
 from autofast.techniques.transfers.composed import Parts, chain, parts
 from autofast.techniques.transfers.creations import created, device_of, only_moves
 from autofast.techniques.transfers.dealt_out import against
 from autofast.techniques.transfers.factories import Creation, again_and_again, factory
-from autofast.write.spelling import spelled, torch_in
+from autofast.write.spelling import torch_in
 
-GATES = (ast.If, ast.IfExp, ast.For, ast.While, ast.Try, ast.BoolOp, ast.comprehension)
-
-# --------------------------------------------------------------------- functions whose callers move
 NAME = "device"
 FILLED = {"numpy.ones": "ones", "numpy.zeros": "zeros"}
 TRIANGLES = {"numpy.triu": "triu", "numpy.tril": "tril"}
@@ -154,79 +144,3 @@ def _array(script: Script, whole: ast.expr, torch: str) -> Rewrite | None:
             text = text.replace("{made}", new)
             return Rewrite(whole, text, {"shape": shape, **holes}) if dtype else None
     return None
-
-
-def for_helpers(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
-    """Factories whose result is given to a function that moves what it is given before it does
-    anything else with it."""
-    graph = script.analysis(CallGraph)
-    for transfer in script.transfers:
-        parameter = _moved_parameter(script, transfer)
-        function = function_around(transfer.node)
-        if not parameter or isinstance(function, ast.Module) or _is_gated(transfer.node, function):
-            continue
-        for call in graph.sites(function):
-            callees = graph.callees(call)
-            if len(callees) != 1 or graph.may_run_others(call):
-                continue
-            given = graph.argument(call, callees[0], parameter)
-            made = factory(script, given) if given is not None else None
-            if made is None or not _is_hot(script, transfer, call, hot):
-                continue
-            device = _device(script, transfer, function, call)
-            creation = created(script, made, device) if device is not None else None
-            if creation is not None:
-                yield creation
-
-
-def _moved_parameter(script: Script, transfer: Transfer) -> str:
-    """The parameter that is moved, where nothing in the function uses it before; empty for anything
-    else."""
-    name = transfer.operand
-    if not isinstance(name, ast.Name) or not script.analysis(Flow).is_given(name):
-        return ""
-    here = (name.lineno, name.col_offset)
-    uses = [n for n in mentions(function_around(name), name.id) if is_read(n)]
-    return "" if any((n.lineno, n.col_offset) < here for n in uses) else name.id
-
-
-def _is_hot(script: Script, transfer: Transfer, call: ast.Call, hot: frozenset[int]) -> bool:
-    """Whether the move that this call leads to happens in each step."""
-    return any(
-        any(isinstance(f, CallFrame) and f.node is call for f in o.stack)
-        and again_and_again(o.stack, hot)
-        for o in transfer.site
-    )
-
-
-def _device(script: Script, transfer: Transfer, function: Function, call: ast.Call) -> str | None:
-    expr = spelled(transfer.node, transfer.target)
-    if transfer.how == "cuda" and transfer.target is None:
-        return '"cuda"'
-    if transfer.how not in ("to", "cuda") or expr is None or transfer.kinds <= {"cpu"}:
-        return None
-    if "tensor" in transfer.kinds or "type" in transfer.kinds:
-        return None
-    if isinstance(expr, ast.Constant):
-        return repr(expr.value) if isinstance(expr.value, (str, int)) else None
-    if not isinstance(expr, ast.Name) or not script.analysis(Flow).is_given(expr):
-        return None
-    callee = script.analysis(CallGraph).callees(call)[0]
-    given = script.analysis(CallGraph).argument(call, callee, expr.id)
-    plain = isinstance(given, ast.Constant) or is_path(given)
-    return source_of(call).segment(given) if given is not None and plain else None
-
-
-def _is_gated(node: ast.AST, function: Function) -> bool:
-    """Whether the move may be left out where its function is called."""
-    here = node
-    for _, outer in outwards(node):
-        if outer is function:
-            break
-        if isinstance(outer, GATES):
-            return True
-        here = outer
-    if isinstance(function, ast.Lambda):
-        return False
-    above = function.body[: max(index(function.body, cast("ast.stmt", here)), 0)]
-    return any(holds(s, ast.Return, ast.Raise) for s in above)
