@@ -14,6 +14,7 @@ from autofast.model.events import BranchFrame, GuardFrame, TryFrame, WithFrame
 from autofast.model.kinds import entered
 from autofast.model.limits import MOST_CALLEES
 from autofast.model.names import NAMED_TUPLE, last_part
+from autofast.model.several import surely
 from autofast.model.source import children, nodes_in, walk
 from autofast.model.syntax import LOOPS
 from autofast.model.tensors import binary
@@ -46,7 +47,7 @@ from autofast.model.values import (
 )
 from autofast.model.values import things as values
 from autofast.read.interpreter.binding import Binding
-from autofast.read.library import model_zoo
+from autofast.read.library import loaded_settings, model_zoo
 from autofast.read.library.containers import extend, field_names, shuffle
 from autofast.read.library.module_parts import displaced, is_container
 from autofast.read.library.options import enlist
@@ -126,6 +127,8 @@ class Statements(Binding):
             return old
         if not isinstance(node.op, ast.Add):
             return NOTHING
+        if text := loaded_settings.added(old, right):
+            return text
         lists = [t for t in self.choices(old) if isinstance(t, Seq) or is_container(t)]
         for thing in lists:
             if isinstance(thing, Seq):
@@ -202,7 +205,7 @@ class Statements(Binding):
             own = frozenset(
                 t for t in decorator if isinstance(t, (Func, Bound, Partial, Cls, Inst))
             )
-            if own and all(self.only_registers(t) for t in own):
+            if surely(self.only_registers(t) for t in own):
                 continue
             if own:
                 made = self.call_values(own, Arguments(None, [Given(found, None)]), written)

@@ -19,6 +19,7 @@ from autofast.model.calls import receiver_of
 from autofast.model.contents import opened
 from autofast.model.events import Site
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import statement_of
 from autofast.model.syntax import LOOPS, TESTS, is_operation, is_read
 from autofast.model.values import Const, Num, Tensor, Thing, Values
@@ -203,7 +204,7 @@ def _of_code(script: Script, node: ast.AST) -> Wait | None:
 
 def _is_tensor(script: Script, expr: ast.expr) -> bool:
     found = script.values(expr)
-    return bool(found) and all(_on_device(t) for t in found)
+    return surely(_on_device(t) for t in found)
 
 
 def _is_bounded(script: Script, node: ast.Subscript) -> bool:
@@ -219,7 +220,7 @@ def _is_asked(script: Script, expr: ast.expr) -> bool:
     one.
     """
     found = script.values(expr)
-    return bool(found) and all(_on_device(t.synced if isinstance(t, Num) else t) for t in found)
+    return surely(_on_device(t.synced if isinstance(t, Num) else t) for t in found)
 
 
 def _tests(script: Script, test: ast.expr) -> Iterator[ast.expr]:
@@ -262,7 +263,7 @@ def is_mask(script: Script, expr: ast.expr, depth: int) -> bool:
             return attr in MASKS and _is_tensor(script, expr)
         case ast.Name() if depth < MOST_NAMES:
             made = script.analysis(Flow).reaching(expr)
-            return bool(made) and all(_binds_mask(script, d, depth + 1) for d in made)
+            return surely(_binds_mask(script, d, depth + 1) for d in made)
     return False
 
 
@@ -275,4 +276,4 @@ def _binds_mask(script: Script, made: Definition, depth: int) -> bool:
     it.
     """
     given = script.analysis(CallGraph).gives(made)
-    return bool(given) and all(e is not None and is_mask(script, e, depth) for e in given)
+    return surely(e is not None and is_mask(script, e, depth) for e in given)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Keyword
 from autofast.facts.aliases import HANDED, writes
+from autofast.facts.batch_escapes import BatchEscapes
 from autofast.facts.loaders import cannot_pin, managed, of_array, stays_unpinned, unpinned
 from autofast.flow import scopes
 from autofast.flow.memory import Memory
@@ -15,6 +16,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import is_method, literal_of, short_name
 from autofast.model.events import BranchFrame, Occurrence, Site, below, inside, loops
 from autofast.model.script import Script, Transfer
+from autofast.model.several import surely
 from autofast.model.source import at, function_of, nodes_in, parent_of, source_of
 from autofast.model.syntax import LOOPS, VARIABLES
 from autofast.model.tensors import NOT_CUDA
@@ -22,7 +24,6 @@ from autofast.model.values import (
     NOTHING,
     Ext,
     Inst,
-    Reason,
     Tensor,
     Thing,
     Unknown,
@@ -129,11 +130,11 @@ def against(script: Script, move: Move) -> str:
         if not any(x in loader.things for x in move.loaders):
             continue
         if managed(script, loader):
-            return f"the framework moves the batches of this loader ({at(loader.node)}): this copy does nothing and can go"
+            return f"the framework moves the batches of this loader ({at(loader)}): this copy does nothing and can go"
         if why := stays_unpinned(script, loader):
-            return f"{why} ({at(loader.node)}): only pinned memory is copied in the background"
+            return f"{why} ({at(loader)}): only pinned memory is copied in the background"
         if unpinned(loader) or _is_part(script, move):
-            return f"the batches of {at(loader.node)} are objects without pin_memory(): only pinned memory is copied in the background"
+            return f"the batches of {at(loader)} are objects without pin_memory(): only pinned memory is copied in the background"
     if of_array(script, move.source):
         return "it is made of an array where it is copied, in memory that no loader pins: the host waits for such a copy"
     if written := _written_after(script, move):
@@ -176,7 +177,7 @@ def _written_after(script: Script, move: Move) -> str:
         if short_name(n.func) in SHARED
         and any(_is_from(t, move.loaders) for e in nodes_in(n, ast.expr) for t in script.values(e))
     }
-    memory = script.analysis(Memory)
+    memory, escapes = script.analysis(Memory), script.analysis(BatchEscapes)
     sites: dict[int, list[Site]] = {}
     for _, site in script.log.each():
         sites.setdefault(id(site.node), []).append(site)
@@ -187,10 +188,13 @@ def _written_after(script: Script, move: Move) -> str:
         mine = any(_is_from(t, move.loaders) for t in changed) or (
             written is not None and not arrays.isdisjoint(memory.sources(written))
         )
-        anything = call is not node and any(_may_share(t) for t in changed)
+        anything = call is not node and any_of(changed, Unknown)
         handed = HANDED in changed
         if not mine and not handed and not anything:
             continue
+        if not mine and not escapes.escape(move.loaders):
+            if handed or not escapes.comes_of(written, move.loaders):
+                continue  # it writes to something else: nobody has the batch whom the reader missed
         if mine and _own_memory(script, written, move.loaders):
             continue
         known = [o for s in sites.get(id(call), ()) for o in s]
@@ -211,15 +215,6 @@ def _gets_both(occurrence: Occurrence) -> bool:
     given = [frozenset({occurrence.this}) if occurrence.this else NOTHING]
     given += occurrence.args.all() if occurrence.args is not None else []
     return any({"dev", "cpu"} <= {t.device for t in only(found, Tensor)} for found in given)
-
-
-def _may_share(thing: Thing) -> bool:
-    """Something unknown that may have memory of a tensor and write there by a method that arrays of
-    NumPy have: ``resize`` of an image of PIL makes another one.
-    """
-    return isinstance(thing, Unknown) and not (
-        thing.reason is Reason.RESULT and thing.name.startswith("PIL.")
-    )
 
 
 def _is_from(thing: Thing | None, loaders: list[Thing]) -> bool:
@@ -252,7 +247,7 @@ def _own_memory(script: Script, expr: ast.expr | None, loaders: list[Thing]) -> 
                 for d in objects
                 if d.value is None or any(_is_from(t, loaders) for t in script.values(d.value))
             ]
-            return bool(made) and all(
+            return surely(
                 not isinstance(v, ast.Name) and _own_memory(script, v, loaders) for v in made
             )
     return False
@@ -280,7 +275,7 @@ def device_above(transfer: Transfer, loop: ast.AST) -> ast.expr | None:
     :class:`Refusal` otherwise."""
     expr = spelled(transfer.node, transfer.target)
     if transfer.how == "cuda" and (expr is not None or transfer.target is not None):
-        raise Refusal(f"the device of {at(transfer.node)} may be None, which means the current one")
+        raise Refusal(f"the device of {at(transfer)} may be None, which means the current one")
     match expr:
         case None if transfer.how == "cuda":
             return None

@@ -13,6 +13,7 @@ from autofast.model.events import Stack, inside, loops
 from autofast.model.kinds import is_module
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Script, Transfer
+from autofast.model.several import surely
 from autofast.model.syntax import is_attribute
 from autofast.model.values import (
     Arg,
@@ -126,9 +127,7 @@ def _is_of_module(script: Script, attribute: ast.Attribute) -> bool:
     given = [o.args for s in script.methods("register_buffer") for o in s if o.args is not None]
     names = [const(args.get(0, "name")) for args in given]
     is_buffer = ... in names or attribute.attr in names
-    return (
-        not is_buffer and bool(found) and all(isinstance(t, Inst) and is_module(t) for t in found)
-    )
+    return not is_buffer and surely(isinstance(t, Inst) and is_module(t) for t in found)
 
 
 def _is_put_together(script: Script, call: ast.Call) -> bool:
@@ -149,7 +148,7 @@ def _makes(script: Script, call: ast.Call) -> bool:
     found = script.values(call.func)
     given = [t for a in arguments_of(call) for t in script.values(a)]
     of_sizes = not any_of(given, Tensor, Seq, Dict, Inst, Ext)
-    return bool(found) and all(
+    return surely(
         isinstance(t, (Func, Bound))
         and of_sizes
         or isinstance(t, Ref)
@@ -254,8 +253,7 @@ def arrays(script: Script) -> Iterator[ast.Call]:
             and transfer.to_device
             and not transfer.loaders
             and not transfer.unknown
-            and bool(transfer.tensors)
-            and all(t.device == "cpu" for t in transfer.tensors)
+            and surely(t.device == "cpu" for t in transfer.tensors)
             and any(id(_innermost(o.stack)) in steps for o in transfer.site)
             and _is_of_data(script, data)
         ):

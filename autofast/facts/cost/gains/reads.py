@@ -22,11 +22,14 @@ from autofast.facts.cost.gains.asking import (
 )
 from autofast.facts.cost.gains.batches import WAITING, gets_workers, is_begun, waits_there
 from autofast.facts.cost.step import Cost
+from autofast.flow.frequency import rare_arms_around
 from autofast.flow.loops import loops_around
 from autofast.model.calls import is_method
 from autofast.model.events import loops
 from autofast.model.script import Script, Transfer
+from autofast.model.several import surely
 from autofast.model.source import at, block_of, statement_of, walk
+from autofast.model.syntax import LOOPS
 from autofast.model.values import Ref, Tensor, Unknown
 from autofast.rule import Finding, Gain, Options
 
@@ -65,6 +68,10 @@ def reads(script: Script, options: Options, finding: Finding, beside: Findings) 
         stays += [n for n in walk(loop) if _may_read(script, n) and id(n) not in changed]
     if loop is not None and (node := in_every_turn(script, loop, stays)) is not None:
         return Gain(0.0, f"{at(node)} waits for the device in the same step, and stays")
+    if isinstance(loop, LOOPS):
+        seldom = [statement_of(n) for n in touched(finding) if rare_arms_around(n, loop)]
+        if (node := in_every_turn(script, loop, seldom)) is not None:
+            return Gain(0.0, f"by default {at(node)} reads it in every step all the same")
     if gain := code_once(script, finding):
         return gain
     if gain := measured.reading(script, options.target, touched(finding)):
@@ -111,7 +118,7 @@ def _loop_of(script: Script, node: ast.AST) -> ast.AST | None:
         return loop
     found = [next(reversed(loops(o.stack)), None) for site in script.log.within(node) for o in site]
     nodes = [frame.node if frame is not None else None for frame in found]
-    return nodes[0] if nodes and all(n is nodes[0] for n in nodes) else None
+    return nodes[0] if surely(n is nodes[0] for n in nodes) else None
 
 
 def _may_read(script: Script, node: ast.AST) -> bool:
@@ -119,7 +126,7 @@ def _may_read(script: Script, node: ast.AST) -> bool:
     if not is_method(node, "item") or node.args:
         return False
     found = script.values(node.func.value)
-    return bool(found) and all(
+    return surely(
         isinstance(t, Unknown) or (isinstance(t, Tensor) and t.device == "dev") for t in found
     )
 
@@ -128,7 +135,7 @@ def _waits(transfer: Transfer) -> bool:
     """A copy back to the host: ``logits.to("cpu")``, ``logits.type(torch.FloatTensor)``."""
     there = any(t.device == "dev" or t.models for t in transfer.tensors)
     given = transfer.args.get(0, "dtype")
-    of_host = bool(given) and all(isinstance(t, Ref) and HOST.fullmatch(t.name) for t in given)
+    of_host = surely(isinstance(t, Ref) and HOST.fullmatch(t.name) for t in given)
     back = transfer.kinds == {"cpu"} or (transfer.how == "type" and of_host)
     return back and there and not is_begun(transfer)
 
