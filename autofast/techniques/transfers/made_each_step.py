@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.program import Flow
 from autofast.model.calls import arguments_of
-from autofast.model.events import Stack, inside, loops
+from autofast.model.events import Stack, loops
 from autofast.model.kinds import is_module
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Script, Transfer
@@ -47,7 +47,6 @@ BUFFER = "it is the same in every step: make it a buffer (`self.register_buffer(
 SAMPLES = frozenset({"sample", "rsample"})
 READ = ("numpy.load", "numpy.fromfile", "numpy.genfromtxt", "numpy.loadtxt", "numpy.asarray", "numpy.array", "numpy.stack", "numpy.concatenate")  # fmt: skip
 MADE = frozenset(f"torch.{name}" for name in (*FACTORIES, *LEGACY_TENSORS))
-WHOLE = frozenset("normal_ uniform_ bernoulli_ random_ exponential_ fill_ zero_".split())
 FUNCTIONS = frozenset({"torch.from_numpy", "torch.as_tensor", "torch.tensor"})
 DATA = FUNCTIONS | {"torch.Tensor"} | {f"torch.{name}" for name in LEGACY_TENSORS}
 KEPT = KEEPS | {"type", "astype", "flatten", "ravel", "copy", "tolist", "T"}
@@ -72,7 +71,7 @@ def made_each_step(
             continue
         if any(id(n) in known for n in ast.walk(transfer.node) if hasattr(n, "lineno")):
             continue
-        for node, advice in _made(script, core, found[0]):
+        for node, advice in _made(script, core):
             if id(node) not in said | known:
                 said.add(id(node))
                 yield node, advice
@@ -82,7 +81,7 @@ def _leaves_the_host(transfer: Transfer) -> bool:
     return transfer.how in ("to", "cuda", "type_as") and not transfer.kinds <= {"cpu"}
 
 
-def _made(script: Script, expr: ast.expr, loop: ast.AST) -> Iterator[tuple[ast.expr, str]]:
+def _made(script: Script, expr: ast.expr) -> Iterator[tuple[ast.expr, str]]:
     """What makes the tensor, where it is certainly one of the host and of no loader."""
     found = script.values(expr)
     every = only(found, Tensor)
@@ -93,28 +92,6 @@ def _made(script: Script, expr: ast.expr, loop: ast.AST) -> Iterator[tuple[ast.e
                 yield root, BUFFER
             case ast.Call() if _makes(script, root):
                 yield root, THERE
-    for tensor in every:  # one of several things that come here: the items of a dict
-        match tensor.made:
-            case ast.Call() as made if made is not root and _is_new(script, tensor):
-                names = script.library_functions(made)
-                sites = [s for name in names if (s := script.log.at(name, made)) is not None]
-                if names <= MADE and any(inside(o.stack, loop) for s in sites for o in s):
-                    yield made, THERE
-
-
-def _is_new(script: Script, tensor: Tensor) -> bool:
-    """Made by a factory of the host, and filled by nothing else."""
-    return _of_the_host(tensor) and bool(tensor.fresh) and not _is_filled(script, tensor)
-
-
-def _is_filled(script: Script, tensor: Tensor) -> bool:
-    """Whether the script writes its numbers itself, part by part; one that is filled as a whole can
-    be filled there."""
-    return any(
-        o.this == tensor and o.data.get("name") not in WHOLE
-        for s in script.log.of("tensor_write", "inplace")
-        for o in s
-    )
 
 
 def _of_the_host(tensor: Tensor) -> bool:
