@@ -45,10 +45,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         if why := against(script, creation, hot):
             yield Finding(creation.call, MESSAGE, refusal=why, effect=creation.effect)
         else:
-            asks = SERVES if creation.key is not None else None
             told = any(isinstance(e, Keyword) and e.call is creation.call for e in creation.edits)
-            if told and not creation.moves and script.is_call(creation.call, "torch.tensor"):
-                asks = COPIES
+            copied = script.is_call(creation.call, "torch.tensor") and not creation.moves
             yield Finding(
                 creation.call,
                 MESSAGE,
@@ -56,5 +54,5 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
                 effect=creation.effect,
                 key=creation.key,
                 needs=((None, creation.needs),) if creation.needs is not None else (),
-                asks=asks,
+                asks=COPIES if told and copied else SERVES if creation.key is not None else None,
             )

@@ -107,7 +107,7 @@ def _waits_beside(script: Script, finding: Finding, beside: Findings) -> int:
     this one.
     """
     changed, cost = changed_nodes(beside), script.analysis(Cost)
-    places = [s.node for s in script.syncs if s.loop is not None and not s.gated]
+    places: list[ast.AST] = [s.node for s in script.syncs if s.loop is not None and not s.gated]
     moved = (t for t in script.transfers if t.to_device and not is_begun(t))
     places += [t.node for t in moved if not t.tensors or any(x.device != "dev" for x in t.tensors)]
     places += [f.node for f in beside if f.advice and f.asks in WAITING]
