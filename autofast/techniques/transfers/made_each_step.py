@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterator
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.program import Flow
 from autofast.model.calls import arguments_of
-from autofast.model.events import Stack, loops
+from autofast.model.events import Stack, inside, loops
 from autofast.model.kinds import is_module
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Script, Transfer
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.syntax import is_attribute
 from autofast.model.values import (
     Arg,
@@ -44,36 +44,37 @@ from autofast.techniques.transfers.listed import listed
 ONCE = "its numbers are the same every time: make it once, with the model (`register_buffer`), and use it here"
 THERE = "make it on the device: `device=` in the call that makes it, also where it is drawn"
 BUFFER = "it is the same in every step: make it a buffer (`self.register_buffer(...)`), which moves with the module, and is not copied here"
-SAMPLES = frozenset({"sample", "rsample"})
+SAMPLES = wordset("sample rsample")
 READ = ("numpy.load", "numpy.fromfile", "numpy.genfromtxt", "numpy.loadtxt", "numpy.asarray", "numpy.array", "numpy.stack", "numpy.concatenate")  # fmt: skip
 MADE = frozenset(f"torch.{name}" for name in (*FACTORIES, *LEGACY_TENSORS))
-FUNCTIONS = frozenset({"torch.from_numpy", "torch.as_tensor", "torch.tensor"})
+WHOLE = wordset("normal_ uniform_ bernoulli_ random_ exponential_ fill_ zero_")
+FUNCTIONS = wordset("torch.from_numpy torch.as_tensor torch.tensor")
 DATA = FUNCTIONS | {"torch.Tensor"} | {f"torch.{name}" for name in LEGACY_TENSORS}
 KEPT = KEEPS | {"type", "astype", "flatten", "ravel", "copy", "tolist", "T"}
-PLAIN = frozenset("builtins.range builtins.list builtins.tuple builtins.float builtins.int".split())
+PLAIN = wordset("builtins.range builtins.list builtins.tuple builtins.float builtins.int")
 DRAWN = ("numpy.random", "numpy.load", "numpy.fromfile", "numpy.genfromtxt", "numpy.loadtxt")
 STRIPPED = KEEPS | {"type_as", "detach", "type", "to"}
 
 
 def made_each_step(
-    script: Script, hot: frozenset[int], known: Collection[int]
+    script: Script, hot: frozenset[ast.AST], known: Collection[ast.AST]
 ) -> Iterator[tuple[ast.expr, str]]:
     """Each place, with what to write there; those whose nodes are ``known`` have an answer."""
     known = set(known)
-    once = [node for node in _fixed(script, hot) if id(node) not in known]
+    once = [node for node in _fixed(script, hot) if node not in known]
     yield from ((node, ONCE) for node in once)
-    known |= {id(n) for node in once for n in ast.walk(node)}
-    said: set[int] = set()
+    known |= {n for node in once for n in ast.walk(node)}
+    said: set[ast.AST] = set()
     for transfer in script.transfers:
         found = in_every_iteration(script, transfer.site, or_none=True)
         core = getattr(transfer.node.func, "value", None)
         if found is None or core is None or not _leaves_the_host(transfer):
             continue
-        if any(id(n) in known for n in ast.walk(transfer.node) if hasattr(n, "lineno")):
+        if any(n in known for n in ast.walk(transfer.node) if hasattr(n, "lineno")):
             continue
-        for node, advice in _made(script, core):
-            if id(node) not in said | known:
-                said.add(id(node))
+        for node, advice in _made(script, core, found[0]):
+            if node not in said | known:
+                said.add(node)
                 yield node, advice
 
 
@@ -81,7 +82,7 @@ def _leaves_the_host(transfer: Transfer) -> bool:
     return transfer.how in ("to", "cuda", "type_as") and not transfer.kinds <= {"cpu"}
 
 
-def _made(script: Script, expr: ast.expr) -> Iterator[tuple[ast.expr, str]]:
+def _made(script: Script, expr: ast.expr, loop: ast.AST) -> Iterator[tuple[ast.expr, str]]:
     """What makes the tensor, where it is certainly one of the host and of no loader."""
     found = script.values(expr)
     every = only(found, Tensor)
@@ -92,6 +93,28 @@ def _made(script: Script, expr: ast.expr) -> Iterator[tuple[ast.expr, str]]:
                 yield root, BUFFER
             case ast.Call() if _makes(script, root):
                 yield root, THERE
+    for tensor in every:  # one of several things that come here: the items of a dict
+        match tensor.made:
+            case ast.Call() as made if made is not root and _is_new(script, tensor):
+                names = script.library_functions(made)
+                sites = [s for name in names if (s := script.log.at(name, made)) is not None]
+                if names <= MADE and any(inside(o.stack, loop) for s in sites for o in s):
+                    yield made, THERE
+
+
+def _is_new(script: Script, tensor: Tensor) -> bool:
+    """Made by a factory of the host, and filled by nothing else."""
+    return _of_the_host(tensor) and bool(tensor.fresh) and not _is_filled(script, tensor)
+
+
+def _is_filled(script: Script, tensor: Tensor) -> bool:
+    """Whether the script writes its numbers itself, part by part; one that is filled as a whole can
+    be filled there."""
+    return any(
+        o.this == tensor and o.data.get("name") not in WHOLE
+        for s in script.log.of("tensor_write", "inplace")
+        for o in s
+    )
 
 
 def _of_the_host(tensor: Tensor) -> bool:
@@ -137,7 +160,7 @@ def _makes(script: Script, call: ast.Call) -> bool:
 
 
 # ---------------------------------------------------------------------------- what never changes
-def _fixed(script: Script, hot: frozenset[int]) -> Iterator[ast.expr]:
+def _fixed(script: Script, hot: frozenset[ast.AST]) -> Iterator[ast.expr]:
     """Where such a tensor is copied to the device, through names and methods that keep its
     numbers."""
     for transfer in script.transfers:
@@ -219,8 +242,8 @@ def _is_fixed(script: Script, expr: ast.expr) -> bool:
 def arrays(script: Script) -> Iterator[ast.Call]:
     """The copies, in the loops that train; what changes never, and sizes, are other rules'
     business."""
-    steps = {id(_innermost(o.stack)) for s in script.steps for b in s.backwards for o in b.site} - {
-        id(None)
+    steps = {_innermost(o.stack) for s in script.steps for b in s.backwards for o in b.site} - {
+        None
     }
     for transfer in script.transfers:
         data = transfer.operand
@@ -231,7 +254,7 @@ def arrays(script: Script) -> Iterator[ast.Call]:
             and not transfer.loaders
             and not transfer.unknown
             and surely(t.device == "cpu" for t in transfer.tensors)
-            and any(id(_innermost(o.stack)) in steps for o in transfer.site)
+            and any(_innermost(o.stack) in steps for o in transfer.site)
             and _is_of_data(script, data)
         ):
             yield transfer.node

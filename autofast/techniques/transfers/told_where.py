@@ -28,10 +28,10 @@ DTYPES = {n: n for n in ("uint8", "bool", "int64", "float32", "float64")}
 DTYPES |= {"int": "int64", "float": "float64"}
 
 
-def told_where(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
+def told_where(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
     """These functions, and their calls in loops over steps whose result is moved at once."""
     graph = script.analysis(CallGraph)
-    plans: dict[int, Creation | None] = {}
+    plans: dict[ast.AST, Creation | None] = {}
     for transfer in script.transfers:
         call, where = getattr(transfer.node.func, "value", None), device_of(transfer)
         if where is None or not isinstance(call, ast.Call):
@@ -42,17 +42,19 @@ def told_where(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
         if not any(again_and_again(o.stack, hot) for o in transfer.site):
             continue
         function = callees[0].function
-        if id(function) not in plans:
-            plans[id(function)] = _plan(script, function, transfer.site, hot)
-            yield from filter(None, [plans[id(function)]])
-        if plan := plans[id(function)]:
+        if function not in plans:
+            plans[function] = _plan(script, function, transfer.site, hot)
+            yield from filter(None, [plans[function]])
+        if plan := plans[function]:
             idle = [Rewrite(transfer.node, "{made}", {"made": call})] * only_moves(transfer)
             told = (Keyword(call, NAME, where), *idle)
             moves = (transfer.node,)
             yield Creation(call, transfer.site, told, plan.effect, moves=moves, needs=function)
 
 
-def _plan(script: Script, function: ast.AST, site: Site, hot: frozenset[int]) -> Creation | None:
+def _plan(
+    script: Script, function: ast.AST, site: Site, hot: frozenset[ast.AST]
+) -> Creation | None:
     """What makes the parameter decide; None where more than made tensors is in the function."""
     match function:
         case ast.FunctionDef(
