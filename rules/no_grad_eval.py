@@ -21,10 +21,10 @@ from autofast.model.values import Ext, Func, Inst, Ref, Tensor
 from autofast.read.recover.evaluations import HOOKS
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.evaluation.places import (
+    decorated,
     evaluating_turns,
     joined,
     trained_replicas,
-    whole_function,
 )
 from autofast.techniques.evaluation.untrained import untrained
 from autofast.write.spelling import torch_in
@@ -146,12 +146,13 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
         if not measured and not is_worth(evaluation):
             return
         asks = ONE_PASS if _is_one_pass(evaluation, not measured) else asks
-    torch, imports = torch_in(source_of(node))
-    old = bool(script.torch.rules_out(SINCE))
-    gives = script.calls(*GIVES_DATA)
-    only = old or bool(evaluation.escapes or gives or trained_replicas(script, evaluation))
+    elif evaluation.kind == "function" and _is_one_pass(evaluation, True):
+        asks = ONE_PASS
+    whole, told = decorated(script, evaluation)
+    torch, imports = torch_in(source_of(whole or node))
+    only = bool(script.torch.rules_out(SINCE) or script.calls(*GIVES_DATA))
+    only = only or any(e.escapes or trained_replicas(script, e) for e in told)
     mode = f"{torch}.no_grad()" if only else f"{torch}.inference_mode()"
-    whole = whole_function(script, node)
     if whole is not None:
         edit: Edit = Decorator(whole, mode, rank=Rank.GRAD_MODE)
     elif isinstance(node, DEFS):

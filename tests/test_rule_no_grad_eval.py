@@ -2444,3 +2444,83 @@ ALL = "[*model.parameters(), *teacher.parameters()]"
 )  # fmt: skip
 def test_a_network_that_something_trains_or_whose_gradients_are_seen(text: str) -> None:
     untouched(text)
+
+
+PREDICTS = """\
+import numpy as np
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+data = np.random.default_rng(0).normal(size=(24, 4))
+
+
+class Forecast(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        self.losses = []
+
+    def train(self):
+        for epoch in range(20):
+            for i in range(0, 24, 8):
+                loss = self.net(torch.from_numpy(data[i : i + 8]).float()).square().mean()
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+                self.losses.append(loss.item())
+            if epoch % 2 == 0:
+                first = self.test(8)
+                second = self.test(16)
+                self.losses.append(float(np.concatenate((first, second)).sum()))
+
+    def test(self, n):
+        made = np.zeros(n)
+        i = 0
+        while i < n:
+            made[i : i + 8] = self.net(torch.from_numpy(data[i : i + 8]).float()).detach().numpy()[:, 0]
+            i += 8
+        return made
+
+
+model = Forecast()
+model.train()
+made = model.test(24)
+losses = [*model.losses, made.sum()]
+"""
+
+
+def test_one_decorator_for_all_calls_of_a_function() -> None:
+    done = check(PREDICTS, "@torch.")
+    assert len(done.lines) == 1 and "no_grad():" not in done.text.split("def train")[1][:900]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("made = model.test(24)", "with torch.no_grad():\n    made = model.test(24)"),
+        ("made = model.test(24)", "from lib import plot\nplot(model.test)\nmade = model.test(24)"),
+        ("return made", "yield made"),
+        ("def test(", "def forward("),
+    ],
+)
+def test_blocks_where_a_function_may_be_called_elsewhere(old: str, new: str) -> None:
+    text = PREDICTS.replace(old, new)
+    if "yield" in new:
+        text = text.replace("self.test(8)", "next(self.test(8))").replace(
+            "self.test(16)", "next(self.test(16))"
+        )
+        text = text.replace("model.test(24)", "next(model.test(24))")
+    if "forward" in new:
+        text = text.replace("self.test(", "self(").replace("model.test(", "model(")
+    done = apply("no-grad-eval", text)
+    assert not any(line.startswith("@torch") for line in done.lines)
+
+
+def test_a_pass_of_a_function_that_runs_once() -> None:
+    """It is shown a sample behind the training, in no loop."""
+    shown = "def show(x):\n    return model(x).argmax(1).tolist()\n\n\n"
+    text = HEAD + shown + TRAIN + "print(show(torch.zeros(2, 4)), show(torch.ones(2, 4)))\n"
+    assert apply("no-grad-eval", text).fixes
+    assert not apply("no-grad-eval", text, min_gain=0.01).fixes
