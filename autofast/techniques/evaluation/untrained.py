@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
+from autofast.facts.freezing import freezes
 from autofast.facts.gradient_accesses import DIFFERENTIATES, HOOKS
 from autofast.facts.parts import parts_of
 from autofast.flow.usage import Act, Usage
@@ -33,7 +34,6 @@ from autofast.model.values import (
     certainly,
     is_named,
 )
-from autofast.techniques.optimizer.frozen import freezes
 
 Parts = Mapping[int, Thing]
 PARAMETERS = ("parameters", "named_parameters")
