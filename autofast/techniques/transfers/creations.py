@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import takewhile
 
 from autofast.edit.edits import Edit, Keyword, Remove, Rewrite
 from autofast.facts.loaders import DEVICE_DEFAULTS
@@ -25,9 +26,11 @@ from autofast.techniques.transfers.factories import (
     KEEPS,
     Creation,
     again_and_again,
+    ends_here,
     factory,
     held_by,
     is_bound_to,
+    is_draw,
 )
 from autofast.techniques.transfers.filled import constructor, made_there
 from autofast.techniques.transfers.listed import listed
@@ -38,6 +41,8 @@ COMPUTED = frozenset({"linspace", "logspace"})  # each device rounds in its own 
 
 # What makes the same on the device, and with the dtype, of another tensor.
 ALIKE = {"torch.zeros": "new_zeros", "torch.ones": "new_ones"}
+
+MOVES = ("to", "cuda", "type_as", "type")
 
 # Casts, each with the name of its dtype in torch.
 CASTS = ("double", "float", "half", "bfloat16", "long", "int", "short", "bool")
@@ -80,7 +85,8 @@ def _all_made_there(
             ):
                 needed |= names_in(test)
                 move = gate = chosen
-        if not is_bound_to(stmt, move, expr.id) or _needs_memory(script, expr):
+        alone = is_bound_to(stmt, move, expr.id) or ends_here(stmt, expr)
+        if not alone or _needs_memory(script, expr):
             return
         whole = chain(script, stmt, expr.id, needed, factory)
         match parent_of(stmt):
@@ -280,6 +286,7 @@ def created(script: Script, call: ast.Call, where: str) -> Creation | None:
     short = last_part(site.kind)
     there = made_there(script, call, where) if old else Keyword(call, "device", where)
     effect = Effect.EXACT if old else _effect(script, short, call)
+    effect = Effect.SAMPLING if _is_drawn(script, call) else effect
     if effect is Effect.ROUNDING and _becomes_whole(script, call):
         return None  # a last digit less, and the integer is another
     if (said := listed(script, call, where)) is not None:
@@ -289,14 +296,21 @@ def created(script: Script, call: ast.Call, where: str) -> Creation | None:
 
 def _becomes_whole(script: Script, made: ast.expr) -> bool:
     """Whether a method behind it, ``made.to(device).long()``, gives integers of its numbers."""
-    while is_attribute(attribute := parent_of(made)):
-        call = call_of(attribute)
-        if call is None:
-            break
-        if any(t.dtype == "int" for t in script.values(call) if isinstance(t, Tensor)):
-            return True
+    found = (t for call in _behind_it(made) for t in script.values(call))
+    return any(isinstance(t, Tensor) and t.dtype == "int" for t in found)
+
+
+def _behind_it(made: ast.expr) -> Iterator[ast.Call]:
+    """The calls of methods, one on the result of the other."""
+    while is_attribute(method := parent_of(made)) and (call := call_of(method)) is not None:
+        yield call
         made = call
-    return False
+
+
+def _is_drawn(script: Script, made: ast.expr) -> bool:
+    """Whether its numbers are drawn before it is moved, ``torch.empty(n).normal_().to(device)``."""
+    on_host = takewhile(lambda c: not is_attribute(c.func, *MOVES), _behind_it(made))
+    return any(is_draw(script, call) for call in on_host)
 
 
 def _site(script: Script, made: ast.expr) -> Site | None:

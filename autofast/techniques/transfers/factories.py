@@ -40,6 +40,7 @@ from autofast.model.values import (
     Tensor,
     Unknown,
     any_of,
+    are_numbers,
     certainly,
     library_names,
 )
@@ -52,6 +53,7 @@ KEEPS = frozenset(  # methods that do the same on every device
     flatten""".split()
     + ["permute", "transpose", "t", "contiguous", "clone", "fill_", "zero_"]
 )
+DRAWN = frozenset("normal_ uniform_ bernoulli_ exponential_ random_".split())  # by its generator
 DATA = frozenset({"tensor", "normal", "bernoulli"})  # made from data: only where these are numbers
 
 
@@ -116,7 +118,7 @@ def factory(script: Script, expr: ast.expr) -> ast.Call | None:
             if name != "torch.autograd.Variable" or len(expr.args) != 1 or expr.keywords:
                 return None
             expr = expr.args[0]
-        elif is_attribute(expr.func, *KEEPS):
+        elif is_attribute(expr.func) and (expr.func.attr in KEEPS or is_draw(script, expr)):
             made = expr.func.value
             if isinstance(made, ast.Call) and constructor(script, made):
                 return expr if made_there(script, expr, "") is not None else None
@@ -124,6 +126,12 @@ def factory(script: Script, expr: ast.expr) -> ast.Call | None:
         else:
             return None
     return None
+
+
+def is_draw(script: Script, call: ast.Call) -> bool:
+    """``made.bernoulli_(0.5)``: all by the generator of the device where it is made."""
+    given = (script.values(a) for a in arguments_of(call))
+    return is_attribute(call.func, *DRAWN) and all(map(are_numbers, given))
 
 
 def _from_numbers(script: Script, name: str, call: ast.Call) -> bool:
@@ -160,7 +168,7 @@ def held_by(
     stmt = statement_of(transfer.node)
     if not isinstance(expr, ast.Name):
         return None
-    if not is_bound_to(stmt, transfer.node, expr.id) and not _ends_here(stmt, expr):
+    if not is_bound_to(stmt, transfer.node, expr.id) and not ends_here(stmt, expr):
         return None
     needed = {n.id for a in arguments_of(transfer.node) for n in nodes_in(a, ast.Name)}
     made = _earlier(script, stmt, expr.id, needed)
@@ -195,7 +203,7 @@ def _earlier(script: Script, stmt: ast.stmt, name: str, needed: set[str]) -> ast
     return None
 
 
-def _ends_here(stmt: ast.stmt, use: ast.Name) -> bool:
+def ends_here(stmt: ast.stmt, use: ast.Name) -> bool:
     """Whether nothing but the statements above in the block, which are looked at, has a variable
     beside this use: the copy that gets another name is the only one there is."""
     block, function = block_of(stmt), function_of(stmt)

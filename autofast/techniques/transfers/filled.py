@@ -20,8 +20,9 @@ DTYPES = {  # of the constructors; Tensor has the default dtype
     "LongTensor": "long",
     "IntTensor": "int",
     "ByteTensor": "uint8",
+    "BoolTensor": "bool",
 }
-WHOLE = frozenset({"long", "int", "uint8"})
+WHOLE = frozenset({"long", "int", "uint8", "bool"})
 ZERO = ast.Constant(0)  # of ``zero_()``
 
 

@@ -6,14 +6,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
-from autofast.facts.switches import in_every_iteration
+from autofast.facts.attribute_values import lasting
+from autofast.facts.switches import in_every_iteration, often
 from autofast.flow.program import Flow
-from autofast.model.calls import arguments_of
+from autofast.model.calls import arguments_of, items_of, unstarred
 from autofast.model.events import Stack, inside, loops
 from autofast.model.kinds import is_module
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Script, Transfer
-from autofast.model.syntax import is_attribute
+from autofast.model.source import function_of, within
+from autofast.model.syntax import VARIABLES, is_attribute, is_read
 from autofast.model.values import (
     Arg,
     Bound,
@@ -31,27 +33,34 @@ from autofast.model.values import (
     Tensor,
     all_of,
     any_of,
+    are_numbers,
     certainly,
     const,
     is_named,
     library_names,
     only,
 )
-from autofast.techniques.transfers.factories import KEEPS, again_and_again
+from autofast.techniques.transfers.factories import DRAWN, KEEPS, again_and_again
 from autofast.techniques.transfers.listed import listed
 
 ONCE = "its numbers are the same every time: make it once, with the model (`register_buffer`), and use it here"
 THERE = "make it on the device: `device=` in the call that makes it, also where it is drawn"
 BUFFER = "it is the same in every step: make it a buffer (`self.register_buffer(...)`), which moves with the module, and is not copied here"
+WHOLE = "copy all of it once, before the loop, if it fits there, and take the parts on the device"
+INDEX = "this index is copied in every step: make it a tensor on the device once (a buffer, `persistent=False`), or a slice where its order allows"
+ARRAYS = frozenset(
+    f"numpy.{n}" for n in "array asarray arange argsort concatenate random.permutation".split()
+)
 SAMPLES = frozenset({"sample", "rsample"})
 READ = ("numpy.load", "numpy.fromfile", "numpy.genfromtxt", "numpy.loadtxt", "numpy.asarray", "numpy.array", "numpy.stack", "numpy.concatenate")  # fmt: skip
-MADE = frozenset(f"torch.{name}" for name in (*FACTORIES, *LEGACY_TENSORS))
-WHOLE = frozenset("normal_ uniform_ bernoulli_ random_ exponential_ fill_ zero_".split())
+MAKE = frozenset(f"torch.{name}" for name in (*FACTORIES, *LEGACY_TENSORS))
+FILLED = DRAWN | {"fill_", "zero_"}
 FUNCTIONS = frozenset({"torch.from_numpy", "torch.as_tensor", "torch.tensor"})
-DATA = FUNCTIONS | {"torch.Tensor"} | {f"torch.{name}" for name in LEGACY_TENSORS}
+TENSORS = FUNCTIONS | {"torch.Tensor"} | {f"torch.{name}" for name in LEGACY_TENSORS}
 KEPT = KEEPS | {"type", "astype", "flatten", "ravel", "copy", "tolist", "T"}
-PLAIN = frozenset("builtins.range builtins.list builtins.tuple builtins.float builtins.int".split())
-DRAWN = ("numpy.random", "numpy.load", "numpy.fromfile", "numpy.genfromtxt", "numpy.loadtxt")
+KNOWN = ("numpy.", "math.", "torch.", "builtins.range", "builtins.list", "builtins.tuple", "builtins.float", "builtins.int")  # fmt: skip
+NO_NUMBERS = ("numpy.random", "numpy.load", "numpy.fromfile", "numpy.genfromtxt", "numpy.loadtxt")
+FIXED, MADE, DATA = range(3)  # the same every time; of sizes, factories and draws; anything else
 STRIPPED = KEEPS | {"type_as", "detach", "type", "to"}
 
 
@@ -64,6 +73,7 @@ def made_each_step(
     yield from ((node, ONCE) for node in once)
     known |= {id(n) for node in once for n in ast.walk(node)}
     said: set[int] = set()
+    yield from ((node, INDEX) for node in _indices(script) if id(node) not in known)
     for transfer in script.transfers:
         found = in_every_iteration(script, transfer.site, or_none=True)
         core = getattr(transfer.node.func, "value", None)
@@ -72,7 +82,7 @@ def made_each_step(
         if any(id(n) in known for n in ast.walk(transfer.node) if hasattr(n, "lineno")):
             continue
         for node, advice in _made(script, core, found[0]):
-            if id(node) not in said | known:
+            if not any(id(n) in said | known for n in ast.walk(node)):
                 said.add(id(node))
                 yield node, advice
 
@@ -90,15 +100,29 @@ def _made(script: Script, expr: ast.expr, loop: ast.AST) -> Iterator[tuple[ast.e
         match root:
             case ast.Attribute() if _is_of_module(script, root):
                 yield root, BUFFER
-            case ast.Call() if _makes(script, root):
+            case ast.Subscript(value=ast.Name() as whole) if _is_kept(script, whole, loop):
+                yield root, WHOLE
+            case _ if _origin(script, root) <= MADE:
                 yield root, THERE
     for tensor in every:  # one of several things that come here: the items of a dict
         match tensor.made:
             case ast.Call() as made if made is not root and _is_new(script, tensor):
                 names = script.library_functions(made)
                 sites = [s for name in names if (s := script.log.at(name, made)) is not None]
-                if names <= MADE and any(inside(o.stack, loop) for s in sites for o in s):
+                if names <= MAKE and any(inside(o.stack, loop) for s in sites for o in s):
                     yield made, THERE
+
+
+def _is_kept(script: Script, whole: ast.Name, loop: ast.AST) -> bool:
+    """Whether parts are taken of what was made before the loop, and is not written to in it."""
+    made = script.analysis(Flow).reaching(whole)
+    writes = (o for s in script.log.of("tensor_write", "inplace") for o in s)
+    written = [o.this for o in writes if inside(o.stack, loop)]
+    return bool(made) and not any(
+        d.is_parameter or within(d.node, loop) or t in written
+        for d in made
+        for t in script.values(whole)
+    )
 
 
 def _is_new(script: Script, tensor: Tensor) -> bool:
@@ -110,7 +134,7 @@ def _is_filled(script: Script, tensor: Tensor) -> bool:
     """Whether the script writes its numbers itself, part by part; one that is filled as a whole can
     be filled there."""
     return any(
-        o.this == tensor and o.data.get("name") not in WHOLE
+        o.this == tensor and o.data.get("name") not in FILLED
         for s in script.log.of("tensor_write", "inplace")
         for o in s
     )
@@ -153,7 +177,7 @@ def _makes(script: Script, call: ast.Call) -> bool:
         isinstance(t, (Func, Bound))
         and of_sizes
         or isinstance(t, Ref)
-        and (t.name in MADE or t.name in DATA and _is_put_together(script, call))
+        and (t.name in MAKE or t.name in TENSORS and _is_put_together(script, call))
         or is_named(t, Method, SAMPLES)
         and isinstance(t.this, Ext)
         for t in found
@@ -162,8 +186,14 @@ def _makes(script: Script, call: ast.Call) -> bool:
 
 # ---------------------------------------------------------------------------- what never changes
 def _fixed(script: Script, hot: frozenset[int]) -> Iterator[ast.expr]:
-    """Where such a tensor is copied to the device, through names and methods that keep its
-    numbers."""
+    """Where such a tensor is copied to the device, through names and methods that keep its numbers,
+    or an index of such numbers."""
+    for site in script.methods("new_tensor"):
+        call = site.call
+        if call is None or not isinstance(call.args[0], VARIABLES):
+            continue
+        if any(again_and_again(o.stack, hot) for o in site) and _is_fixed(script, call.args[0]):
+            yield call
     for transfer in script.transfers:
         data = transfer.operand
         if (
@@ -203,7 +233,7 @@ def _made_of(script: Script, expr: ast.expr) -> ast.Call | None:
             name = script.library_function(made)
             if name == "torch.autograd.Variable":
                 return _made_of(script, data)
-            return made if name in DATA else None
+            return made if name in TENSORS else None
     return None
 
 
@@ -215,27 +245,76 @@ def _is_size(script: Script, made: ast.Call) -> bool:
 
 
 def _is_fixed(script: Script, expr: ast.expr) -> bool:
-    """Numbers that are the same whenever the script comes here: of constants, options and settings,
-    by functions that draw and read nothing."""
+    """Numbers that are the same whenever the script comes here: of constants, options, settings and
+    what a constructor sets for good, by functions that draw and read nothing."""
+    return _origin(script, expr) == FIXED
+
+
+def _origin(script: Script, expr: ast.expr, depth: int = 0) -> int:
+    """What numbers are of: the worst of all that they are computed of."""
+    found, name = script.values(expr), script.library_function(expr)
+    parts: list[ast.expr | None] = [
+        n for n in ast.iter_child_nodes(expr) if isinstance(n, ast.expr)
+    ]
     match expr:
-        case ast.Constant():
-            return True
-        case ast.List() | ast.Tuple():
-            return all(_is_fixed(script, part) for part in expr.elts)
-        case ast.UnaryOp(operand=operand):
-            return _is_fixed(script, operand)
-        case ast.BinOp(left=left, right=right):
-            return _is_fixed(script, left) and _is_fixed(script, right)
         case ast.Name() | ast.Attribute():
-            found = script.values(expr)
-            return certainly(found, Const, Arg, Setting, Ref, Module, Cls)
+            fixed = certainly(found, Const, Arg, Setting, Ref, Module, Cls)
+            if fixed or (not any_of(found, Tensor) and _by_constructor(script, expr)):
+                return FIXED
+            if are_numbers(found) or isinstance(expr, ast.Attribute) or depth > 8:
+                return MADE if are_numbers(found) else DATA
+            made = [d.statement for d in script.analysis(Flow).reaching(expr)]
+            parts = [m.value if isinstance(m, ast.Assign) else None for m in made] or [None]
+            return max(MADE, *(DATA if p is None else _origin(script, p, depth + 1) for p in parts))
+        case ast.ListComp(elt=elt, generators=generators):
+            parts = [elt, *(g.iter for g in generators)]
+        case ast.Call(func=func):
+            parts = [unstarred(a) for a in arguments_of(expr)]
+            if is_attribute(func) and not name:
+                parts.append(func.value)
+            if name in TENSORS and not _makes(script, expr):
+                return DATA
+            if _makes(script, expr) or is_attribute(func, *DRAWN):
+                return MADE
+            if not name.startswith(KNOWN) if name else not is_attribute(func):
+                return DATA
+            if name.startswith(NO_NUMBERS):
+                return DATA
+    return max((_origin(script, p, depth) for p in parts if p is not None), default=FIXED)
+
+
+def _by_constructor(script: Script, expr: ast.expr) -> ast.expr | None:
+    """What an attribute is from the constructor on."""
+    made = lasting(script, expr) if isinstance(expr, ast.Attribute) else None
+    is_first = made is not None and getattr(function_of(made), "name", "") == "__init__"
+    return made if is_first else None
+
+
+def _indices(script: Script) -> Iterator[ast.expr]:
+    """Lists, arrays and tensors of the host by which tensors of the device are indexed."""
+    for loop, node in often(script, (ast.Subscript,)):
+        assert isinstance(node, ast.Subscript)
+        of = script.values(node.value)
+        there = bool(of) and all(isinstance(t, Tensor) and t.device != "cpu" for t in of)
+        if there and is_read(node):
+            yield from (p for p in items_of(node.slice) if _is_index(script, p, loop))
+
+
+def _is_index(script: Script, part: ast.expr, loop: ast.AST) -> bool:
+    found = script.values(part)
+    match part:
+        case ast.List() | ast.Tuple():
+            return _is_fixed(script, part)
         case ast.Call():
-            name = script.library_function(expr)
-            known = name in PLAIN or (name.startswith("numpy.") and not name.startswith(DRAWN))
-            parts = arguments_of(expr)
-            if not known and is_attribute(expr.func, *KEPT, "reshape"):  # fmt: skip
-                known, parts = True, [*parts, expr.func.value]
-            return known and all(_is_fixed(script, part) for part in parts)
+            return script.library_function(part) in ARRAYS and _is_fixed(script, part)
+        case ast.Subscript(value=value):
+            return script.library_name(value) == "numpy.r_"
+        case ast.Name() if certainly(found, Tensor) and all(map(_of_the_host, only(found, Tensor))):
+            return _is_kept(script, part, loop)
+        case ast.Name() | ast.Attribute():
+            made = script.analysis(Flow).value(part) or _by_constructor(script, part)
+            fixed = isinstance(const(found), (tuple, list))
+            return fixed or made is not None and _is_index(script, made, loop)
     return False
 
 
