@@ -14,7 +14,7 @@ from autofast.model.events import Stack, inside, loops
 from autofast.model.kinds import is_module
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Script, Transfer
-from autofast.model.source import function_of, within
+from autofast.model.source import function_of, nodes_in, within
 from autofast.model.syntax import VARIABLES, is_attribute, is_read
 from autofast.model.values import (
     Arg,
@@ -79,10 +79,10 @@ def made_each_step(
         core = getattr(transfer.node.func, "value", None)
         if found is None or core is None or not _leaves_the_host(transfer):
             continue
-        if any(id(n) in known for n in ast.walk(transfer.node) if hasattr(n, "lineno")):
+        if any(id(n) in known for n in nodes_in(transfer.node, ast.expr)):
             continue
         for node, advice in _made(script, core, found[0]):
-            if not any(id(n) in said | known for n in ast.walk(node)):
+            if not any(id(n) in said | known for n in nodes_in(node, ast.expr)):
                 said.add(id(node))
                 yield node, advice
 
@@ -119,7 +119,7 @@ def _is_kept(script: Script, whole: ast.Name, loop: ast.AST) -> bool:
     writes = (o for s in script.log.of("tensor_write", "inplace") for o in s)
     written = [o.this for o in writes if inside(o.stack, loop)]
     return bool(made) and not any(
-        d.is_parameter or within(d.node, loop) or t in written
+        function_of(d.node) is not function_of(loop) or within(d.node, loop) or t in written
         for d in made
         for t in script.values(whole)
     )
