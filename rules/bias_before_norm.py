@@ -50,7 +50,7 @@ def _against(script: Script, layers: list[Ext]) -> str:
         for site in script.log.of(name):
             sure = any(not any_of(o.stack, BranchFrame) for o in site)
             if sure and not _of_this_run(script, site.node):
-                return f"{at(site.node)} loads weights, which may have been saved with biases"
+                return f"{at(site)} loads weights, which may have been saved with biases"
     if why := in_other_ways(script):
         return why
     if place := reads_bias(script, layers):

@@ -10,6 +10,7 @@ from autofast.facts.copies import against_source, batch_dtypes
 from autofast.facts.cost import gains
 from autofast.model.calls import is_method
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.tensors import dtype_of
 from autofast.model.values import Const, Ref, Thing
 from autofast.ops.families import REGROUPING
@@ -79,7 +80,7 @@ def _template(script: Script, cast: ast.Call, name: str) -> str:
     old = OLD.get(_name(found)) if name == "type" else None
     if old is not None:  # an old type names the host, too
         return f"{{}}.{old}()"
-    plain = bool(found) and all(_is_dtype(t) for t in found)
+    plain = surely(_is_dtype(t) for t in found)
     return f"{{}}.{name}({{dtype}})" if plain else ""
 
 

@@ -89,7 +89,7 @@ def _written(script: Script, message: str) -> Iterator[Finding]:
     for site in script.flags(FLAG)[:1]:
         beside = [n for n in script.deterministic if _branch(n) is _branch(site.node)]
         if not any(map(_may_be_on, script.flags(FLAG))):
-            why = f"`benchmark = False` is written out ({at(site.node)})"
+            why = f"`benchmark = False` is written out ({at(site)})"
             yield Finding(site.node, message, refusal=why)
         elif beside:
             why = f"it measures, and {at(beside[0])} leaves it deterministic algorithms only: take that out where runs need not be the same"

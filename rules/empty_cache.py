@@ -102,19 +102,23 @@ def _needed(script: Script, site: Site) -> str:
         if found is None or (clock.call and is_unused(script, clock.call)):
             continue
         if any(inside(o.stack, found[0]) for o in clock):
-            return f"the time is taken in the same loop ({at(clock.node)}): without waiting it would be that of launching only"
+            return f"the time is taken in the same loop ({at(clock)}): without waiting it would be that of launching only"
     for other in script.calls(*OWN_ORDER):
-        return f"{at(other.node)} works with streams of its own, which this may keep in order"
+        return f"{at(other)} works with streams of its own, which this may keep in order"
     for transfer in script.transfers:
         if _may_leave_device(transfer) and _asynchronous(transfer.args):
-            return f"{at(transfer.node)} copies to the host without waiting: the values are read after this"
+            return (
+                f"{at(transfer)} copies to the host without waiting: the values are read after this"
+            )
     for copy in script.methods("copy_"):
         if any(not _on_device(o.this) and o.args and _asynchronous(o.args) for o in copy):
-            return f"{at(copy.node)} may copy to the host without waiting: the values are read after this"
+            return (
+                f"{at(copy)} may copy to the host without waiting: the values are read after this"
+            )
     for other in script.log.of(
         ".isend", ".irecv", "torch.distributed.isend", "torch.distributed.irecv"
     ):
-        return f"{at(other.node)} communicates in the background"
+        return f"{at(other)} communicates in the background"
     for _, other in script.log.each():
         if any(
             o.args is not None
@@ -122,7 +126,7 @@ def _needed(script: Script, site: Site) -> str:
             and const(o.args.named["async_op"].values) is not False
             for o in other
         ):
-            return f"{at(other.node)} communicates in the background"
+            return f"{at(other)} communicates in the background"
     return ""
 
 

@@ -109,7 +109,7 @@ def _clipping(script: Script, loop: ParameterLoop, clamp: Op) -> tuple[str, dict
 def _update(script: Script, loop: ParameterLoop, done: list[Op]) -> tuple[str, dict[str, ast.expr]]:
     """The statements in the place of the loop, and the expressions that they quote."""
     for site in script.calls(*SHARDED):
-        raise Refusal(f"{at(site.node)} keeps parameters in parts, in processes of their own")
+        raise Refusal(f"{at(site)} keeps parameters in parts, in processes of their own")
     calls = list(loop.lists.values())
     if not any(has_parameters(script, call) for call in calls):
         raise Refusal("nothing shows that there is a parameter, and a list must not be empty")
@@ -140,7 +140,7 @@ def _cast(script: Script, loop: ParameterLoop) -> str:
         for o in site:
             cast = site.kind != "move_model" or o.data.get("dtype")
             if cast and o.this is not None and any(t in mine for t in unwrapped(o.this)):
-                return at(site.node)
+                return at(site)
     return ""
 
 
@@ -152,7 +152,7 @@ def _kept(script: Script) -> str:
             outer = parent_of(outer)
         user = outer.func if isinstance(outer, ast.Call) else None
         if not is_attribute(user, *TAKES):
-            return at(site.node)
+            return at(site)
     return ""
 
 
@@ -163,5 +163,5 @@ def _shared(script: Script) -> str:
             case ast.Assign(value=value) if is_attribute(site.node, "data"):
                 of_others = any(getattr(t, "param", "") for o in site for t in o.result)
                 if of_others or isinstance(value, (ast.Name, ast.Attribute, ast.Subscript)):
-                    return at(site.node)
+                    return at(site)
     return ""

@@ -13,6 +13,7 @@ from autofast.flow.scopes import own_nodes
 from autofast.model.events import loops
 from autofast.model.names import OWNERS
 from autofast.model.script import Evaluation, Script
+from autofast.model.several import surely
 from autofast.model.source import at, nodes_in, source_of
 from autofast.model.syntax import DEFS, VARIABLES, is_attribute
 from autofast.model.tensors import is_unknown_in, tensors_in
@@ -103,7 +104,9 @@ def tightened(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     if evaluation.escapes:
         why = f"under inference_mode, what it makes could not be used later: {evaluation.escapes}"
     for site in script.calls(*GIVES_DATA):
-        why = f"{at(site.node)} gives parameters new data, which under inference_mode could not be trained"
+        why = (
+            f"{at(site)} gives parameters new data, which under inference_mode could not be trained"
+        )
     if why:
         yield Finding(node, message, refusal=why)
         return
@@ -160,7 +163,7 @@ def _is_one_pass(evaluation: Evaluation, all_data: bool) -> bool:
     """A look at what a layer gives, outside of all loops; without ``all_data`` at one batch."""
     passes = [o for site in evaluation.forwards for o in site]
     given = [t for o in passes for t in o.data.get("inputs", ())]
-    one = all_data or (bool(given) and all(isinstance(t, Tensor) and t.batch for t in given))
+    one = all_data or surely(isinstance(t, Tensor) and t.batch for t in given)
     return one and not any(loops(o.stack) for o in passes)
 
 

@@ -56,7 +56,7 @@ def _edits(
         parts = "with parts of epochs" if tick.given else "after every update"
         raise Refusal(f"it is stepped {parts} already")
     if len(schedulers) > 1:
-        raise Refusal(f"it is one of several schedulers ({at(schedulers[1].node)})")
+        raise Refusal(f"it is one of several schedulers ({at(schedulers[1])})")
     (scheduler,) = schedulers
     changed(script, scheduler, "1")  # refuses what counts in another way
     place = place_of(script, tick, scheduler)

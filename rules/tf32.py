@@ -9,6 +9,7 @@ from autofast.facts.cost import gains
 from autofast.facts.precision.fp32 import decided, needs_digits
 from autofast.facts.sent_by_value import against_backends
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import source_of
 from autofast.model.values import const
 from autofast.rule import Effect, Finding, Options, rule
@@ -65,7 +66,7 @@ def _runs_in_half(script: Script, options: Options) -> bool:
     if any("16" in str(const(getattr(t, "default", frozenset({t})))) for t in given):
         return True
     steps = [step for step in script.steps if step.forwards or step.updates]
-    if steps and all(step.autocast for step in steps):
+    if surely(step.autocast for step in steps):
         return True
     if not options.decides(Amp):
         return False

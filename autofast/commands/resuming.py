@@ -49,7 +49,7 @@ def ways(entry: Path, root: Path) -> list[Way]:
         for o in site:
             here = _branches(o)
             rank = max((n for n, there in restored if _together(here, there)), default=0)
-            for way in _ways(script, o, at(site.node)):
+            for way in _ways(script, o, at(site)):
                 found.append((3 * rank + 2 * bool(way.option) + bool(way.path), way))
     ranked = sorted((entry for entry in found if entry[0] > 2), key=lambda entry: -entry[0])
     return list(dict.fromkeys(way for _, way in ranked))

@@ -13,7 +13,7 @@ from pathlib import Path
 from autofast.edit.edits import Helper, Import
 from autofast.flow.imports import Binding, bindings, parsed
 from autofast.model import disk
-from autofast.model.several import any_of
+from autofast.model.several import any_of, surely
 from autofast.model.source import Source, block_of, nodes_in, parent_of, source_of
 from autofast.model.syntax import DEFINITIONS, is_docstring, is_read
 
@@ -332,7 +332,7 @@ def must_stay_above(statement: ast.stmt) -> ast.stmt | None:
 def _is_dunder(statement: ast.stmt) -> bool:
     """``__author__ = ...``, which may stand between the docstring and the imports."""
     targets = statement.targets if isinstance(statement, ast.Assign) else []
-    return bool(targets) and all(
+    return surely(
         isinstance(t, ast.Name) and t.id.startswith("__") and t.id.endswith("__") for t in targets
     )
 

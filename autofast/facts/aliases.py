@@ -23,6 +23,7 @@ from autofast.model.contents import elements
 from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence
 from autofast.model.names import last_part
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import ancestors, at, function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES, is_attribute, is_number, is_stored, is_text
 from autofast.model.values import (
@@ -298,7 +299,7 @@ def _may_share(script: Script, thing: Thing, made: set[int], arrays: bool) -> bo
             return True
         if thing.param or thing.grad or thing.loss or thing.models:
             return False
-        if thing.batch and all(_copies(script, t) for t in thing.batch):
+        if surely(_copies(script, t) for t in thing.batch):
             return False
         return 0 in made or thing.made is None or id(thing.made) in made
     if isinstance(thing, Num) and thing.synced is not None:
@@ -323,7 +324,7 @@ def _is_plain(script: Script, option: Arg) -> bool:
 def _copies(script: Script, thing: Thing) -> bool:
     """A loader whose batches are collated: copies of the items."""
     mine = [x for x in script.loaders if thing in x.things]
-    return bool(mine) and all(_collates(x) for x in mine)
+    return surely(_collates(x) for x in mine)
 
 
 def _collates(loader: object) -> bool:
@@ -422,7 +423,7 @@ def _is_copy(script: Script, written: ast.expr) -> bool:
     if isinstance(parent_of(around), ast.AugAssign):
         return False  # `rows[0] += 1` writes to what the list holds
     made = [d for d in script.analysis(Flow).reaching(written) if not d.is_augmented]
-    return bool(made) and all(_copies_all(script, *bound_to(d.node)) for d in made)
+    return surely(_copies_all(script, *bound_to(d.node)) for d in made)
 
 
 def _copies_all(script: Script, value: ast.expr | None, whole: bool) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from autofast.flow.program import Flow
 from autofast.model.calls import keyword_of, pairs_of, short_name
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import parent_of, statement_of
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import (
@@ -175,9 +176,7 @@ def _taken_apart(script: Script, name: ast.Name) -> list[ast.expr | None]:
 
 
 def _is_frame(found: Values) -> bool:
-    return bool(found) and all(
-        isinstance(t, Unknown) and t.name.startswith("pandas.") for t in found
-    )
+    return surely(isinstance(t, Unknown) and t.name.startswith("pandas.") for t in found)
 
 
 def held_under(script: Script, thing: Thing, name: str) -> list[ast.expr | None]:
@@ -236,7 +235,7 @@ def _elements(
             yield elt
         case ast.List(elts=elts):
             yield from elts
-    if not things or not all(isinstance(t, Seq) and t.node is expr for t in things):
+    if not surely(isinstance(t, Seq) and t.node is expr for t in things):
         yield None
         return
     for node in script.each(ast.Attribute):
@@ -260,7 +259,7 @@ def _is_whole(script: Script, expr: ast.expr) -> bool:
         case ast.Call(func=func):
             return script.library_name(func) in ("builtins.int", "builtins.len")
     found = script.values(expr)
-    return bool(found) and all(isinstance(t, Const) and type(t.value) is int for t in found)
+    return surely(isinstance(t, Const) and type(t.value) is int for t in found)
 
 
 # --------------------------------------------------------------------------------------- operations
@@ -344,7 +343,7 @@ def _sides(script: Script, size: ast.expr) -> int | None:
     found = script.values(size)
     if isinstance(const(found), tuple):
         return len(const(found))
-    whole = found and all(isinstance(t, Const) and type(t.value) is int for t in found)
+    whole = surely(isinstance(t, Const) and type(t.value) is int for t in found)
     return 1 if whole else None
 
 

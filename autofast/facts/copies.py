@@ -10,6 +10,7 @@ from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method
 from autofast.model.script import Script, Transfer
+from autofast.model.several import surely
 from autofast.model.source import at
 from autofast.model.values import Ref, Tensor, is_named
 
@@ -48,7 +49,7 @@ def is_batch_memory(script: Script, source: ast.expr) -> bool:
         call = call.func.value
     if isinstance(call, ast.Name):
         made = [d.value for d in script.analysis(Flow).reaching(call)]
-        if made and all(is_method(m, *RECAST) for m in made):
+        if surely(is_method(m, *RECAST) for m in made):
             return False
     return script.analysis(Memory).made_by(source) is None
 

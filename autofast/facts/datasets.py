@@ -27,6 +27,7 @@ from autofast.model.calls import root_of
 from autofast.model.events import Occurrence, Site, loops
 from autofast.model.names import LEGACY_TENSORS
 from autofast.model.script import Dataset, Loader, Script
+from autofast.model.several import surely
 from autofast.model.source import at, holds, is_switched, live, live_block, parent_of, source_of
 from autofast.model.syntax import SEQUENCES, is_attribute, is_stored
 from autofast.model.values import (
@@ -201,13 +202,11 @@ def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
                 given = script.values(args[0])
                 return certainly(given, Seq)
             if is_pointwise(name):
-                return bool(args) and all(_keeps_order(script, a, depth) for a in args)
+                return surely(_keeps_order(script, a, depth) for a in args)
             parts = (
                 args[0].elts if name in JOINS and args and isinstance(args[0], SEQUENCES) else []
             )
-            return name in IN_ORDER or (
-                bool(parts) and all(in_order(script, part, depth) for part in parts)
-            )
+            return name in IN_ORDER or surely(in_order(script, part, depth) for part in parts)
         case ast.Call(func=ast.Attribute(value=inner, attr=attr), args=args):
             if is_pointwise(f".{attr}"):
                 return all(_keeps_order(script, a, depth) for a in (inner, *args))
@@ -281,7 +280,7 @@ def _is_laid_out_anew(script: Script) -> bool:
 def _is_of_module(script: Script, expr: ast.expr) -> bool:
     """A parameter of a model, in every way the script comes there."""
     found = script.values(expr)
-    return bool(found) and all(isinstance(t, Tensor) and t.param == "param" for t in found)
+    return surely(isinstance(t, Tensor) and t.param == "param" for t in found)
 
 
 def held(script: Script, dataset: Dataset) -> list[tuple[ast.expr | None, list[Occurrence]]]:
@@ -364,10 +363,10 @@ def _images(
     if any(t != Ref(things[0].name) for t in script.values(call.func)):
         return "which dataset it is depends on the run"
     if sites := script.calls(*DEVICE_DEFAULTS, "torch.set_default_dtype"):
-        return f"{at(sites[0].node)} changes what new tensors are"
+        return f"{at(sites[0])} changes what new tensors are"
     for site in script.log.of("set_attribute"):
         if any(o.this in things for o in site):
-            return f"{at(site.node)} changes the dataset"
+            return f"{at(site)} changes the dataset"
     for node in script.nodes:
         if isinstance(node, ast.Attribute) and node.attr in STORED:
             if any(t in things for t in script.values(node.value)):
@@ -376,15 +375,15 @@ def _images(
     for loader in loaders:
         for argument in ("collate_fn", "batch_sampler"):
             if (value := given(loader, argument)) is not None and const(value.values) is not None:
-                return f"the loader of {at(loader.node)} has a {argument} of its own"
+                return f"the loader of {at(loader)} has a {argument} of its own"
         for use in uses(script, loader):
             if is_attribute(use.node, "dataset") and not _is_measured(script, use.node):
-                return f"{at(use.node)} takes the dataset of a loader, which would be another"
+                return f"{at(use)} takes the dataset of a loader, which would be another"
         if any(loops(getattr(t, "made", ())) for t in loader.things):
-            return f"the loader of {at(loader.node)} is made in a loop, and with it all images"
+            return f"the loader of {at(loader)} is made in a loop, and with it all images"
         taken = _readers(loader.args, things)
         if taken is None:
-            return f"the loader of {at(loader.node)} reads it through something else"
+            return f"the loader of {at(loader)} reads it through something else"
         readers |= {id(expr): expr for expr in taken}
     kind = short_name_of(things[0]) in COLOUR, composed
     return Images(call, kind, loaders, list(readers.values()))

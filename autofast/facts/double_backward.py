@@ -26,7 +26,7 @@ def step_against_half(step: Step) -> str:
     if step.double_backward:
         return f"{at(step.double_backward[0])} differentiates gradients (create_graph): a gradient penalty needs fp32"
     if any(u.closure for u in step.updates):
-        where = at(step.updates[0].node)
+        where = at(step.updates[0])
         return f"the optimizer calls a closure several times for one step ({where})"
     return ""
 

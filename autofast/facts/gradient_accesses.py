@@ -19,6 +19,7 @@ from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.names import last_part
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import ancestors, at, enclosing, function_of, holds, parent_of
 from autofast.model.syntax import DEFS, VARIABLES, is_attribute, is_constant, is_stored, is_text
 from autofast.model.values import (
@@ -92,10 +93,10 @@ def against_scaler(script: Script) -> str:
     empty where there is none.
     """
     if sites := script.calls("builtins.exec"):
-        return f"exec() on {at(sites[0].node)} may run steps that are not seen here"
+        return f"exec() on {at(sites[0])} may run steps that are not seen here"
     for site in script.calls("torch.autograd.set_detect_anomaly", "torch.autograd.detect_anomaly"):
         if any(o.args is None or const(o.args.get(0, "mode")) is not False for o in site):
-            return f"{at(site.node)} makes gradients that overflow an error, and a scaler finds its scale by overflows"
+            return f"{at(site)} makes gradients that overflow an error, and a scaler finds its scale by overflows"
     for node in script.analysis(_nodes):
         if isinstance(node, ast.Attribute):
             # a runner of the project may have a `register_hook` of its own
@@ -114,7 +115,7 @@ def against_scaler(script: Script) -> str:
                 return f"{node.name} ({at(node)}) has a backward of its own, which would get scaled gradients"
     for kind, site in ((k, s) for (k, _), s in script.log.each()):
         if kind.startswith(DIFFERENTIATES) and not _is_dead(script, site.node):
-            return f"{kind}() on {at(site.node)} computes gradients that nothing scales"
+            return f"{kind}() on {at(site)} computes gradients that nothing scales"
     return fused_with_momentum(script)
 
 
@@ -225,7 +226,7 @@ def owners(script: Script, expr: ast.expr) -> frozenset[int] | None | str:
         if not (isinstance(t, Unknown) and t.reason is Reason.UNDEFINED)
     )
     words = f"the gradient of `{ast.unparse(expr)}`, which is not known to be a parameter"
-    if not mine or not all(isinstance(t, Tensor) and t.param == "param" for t in mine):
+    if not surely(isinstance(t, Tensor) and t.param == "param" for t in mine):
         return _of_part(script, expr) or words
     if (
         isinstance(expr, ast.Name)

@@ -15,6 +15,7 @@ from autofast.model.contents import each_once, unwrapped
 from autofast.model.events import Occurrence, Site
 from autofast.model.kinds import is_optimizer
 from autofast.model.script import Script, Update
+from autofast.model.several import surely
 from autofast.model.source import at
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Ext, Inst, Ref, Thing, all_of, const, is_named
@@ -56,12 +57,10 @@ def clips(script: Script, *, strict: bool = True) -> list[Event]:
         things = optimizers_of(script, given) or None if given is not None else None
         if strict and given is not None:
             if any(_raises_on_overflow(o) for o in site):
-                raise Refusal(
-                    f"{at(site.node)} raises where gradients overflow, which a scaler skips"
-                )
+                raise Refusal(f"{at(site)} raises where gradients overflow, which a scaler skips")
             if any(t.param != "param" for t in tensors_in(script.values(given))):
                 raise Refusal(
-                    f"{at(site.node)} clips the gradient of something that is not known to be a parameter"
+                    f"{at(site)} clips the gradient of something that is not known to be a parameter"
                 )
         found.append(Event("read", site.node, things))
     return found
@@ -137,7 +136,7 @@ def parameter_owners(script: Script, expr: ast.expr) -> list[Thing] | None:
                 todo += [generator.iter for generator in part.generators]
             case ast.Name():
                 values = [bound_to(d.node) for d in script.analysis(Flow).reaching(part)]
-                if not values or not all(whole and value is not None for value, whole in values):
+                if not surely(whole and value is not None for value, whole in values):
                     return None
                 todo += [value for value, _ in values if value is not None]
             case _:
@@ -153,4 +152,4 @@ PASSING = frozenset(f"builtins.{n}" for n in ("list", "tuple", "filter", "iter",
 def _only_passes(script: Script, func: ast.expr) -> bool:
     """Whether a function gives nothing but what it is given."""
     found = script.values(func)
-    return bool(found) and all(is_named(t, Ref, PASSING) for t in found)
+    return surely(is_named(t, Ref, PASSING) for t in found)

@@ -140,7 +140,7 @@ def _switched(script: Script, step: Step) -> str:
                     flow.may_follow(site.node, o.stack, s.loop, s.stack) for s in script.steps
                 )
                 if trained and flow.may_follow(step.loop, step.stack, site.node, o.stack):
-                    return f"{at(site.node)} switches gradients on and off"
+                    return f"{at(site)} switches gradients on and off"
             elif (
                 inside(o.stack, step.loop)
                 and site.kind.startswith(".detach")
@@ -149,9 +149,7 @@ def _switched(script: Script, step: Step) -> str:
                 and o.this.grad
                 and not o.this.loss
             ):
-                return (
-                    f"{at(site.node)} detaches a result, so that what made it may get no gradient"
-                )
+                return f"{at(site)} detaches a result, so that what made it may get no gradient"
     return ""
 
 
@@ -253,7 +251,7 @@ def _later_in_steps(script: Script, wanted: set[int]) -> str:
                 o.data.get("name") == "requires_grad" for o in site
             )
             if switches and any(f.node in around for o in site for f in o.stack):
-                return f"{at(site.node)} switches gradients on or off while training"
+                return f"{at(site)} switches gradients on or off while training"
         for site in step.forwards:
             for o in site:
                 mine = o.this is not None and any(id(x) in wanted for x in unwrapped(o.this))
@@ -262,7 +260,7 @@ def _later_in_steps(script: Script, wanted: set[int]) -> str:
                     and inside(o.stack, step.loop)
                     and not _is_unconditional(step.forwards, o.this, step)
                 ):
-                    return f"not every step calls what is called on {at(site.node)}"
+                    return f"not every step calls what is called on {at(site)}"
     return ""
 
 

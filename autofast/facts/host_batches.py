@@ -15,6 +15,7 @@ from autofast.flow.program import Flow
 from autofast.flow.usage import Act, Usage, is_identity
 from autofast.flow.valueflow import Answer, Verdict, expressions, first_bad
 from autofast.model.script import Loader, Script
+from autofast.model.several import surely
 from autofast.model.source import at, first_line, parent_of
 from autofast.model.syntax import is_stored
 from autofast.model.tensors import NOT_CUDA, tensors_in
@@ -83,7 +84,7 @@ def shared_copies(script: Script, loader: Loader) -> str:
         for occurrence in site:
             changed = occurrence.data["old"] if site.kind == "augment" else {occurrence.this}
             if any(_is_copy(t, loader) for t in changed) and not _are_distinct(script, loader):
-                return f"{at(site.node)} writes to a batch, of which there may be another copy"
+                return f"{at(site)} writes to a batch, of which there may be another copy"
     return ""
 
 
@@ -192,7 +193,7 @@ class _Needs:
     def _handed(self, call: ast.Call) -> str:
         """Functions of the project are followed, and few of Python's do nothing with it."""
         callee = self.script.values(call.func)
-        known = bool(callee) and all(
+        known = surely(
             isinstance(t, (Func, Bound, Cls))
             or (isinstance(t, Inst) and t.cls.find("forward") is not None)
             or (isinstance(t, Inst) and t.cls.find("__call__") is not None)

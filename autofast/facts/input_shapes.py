@@ -15,6 +15,7 @@ from autofast.model.calls import is_method, is_name, names_in, short_name
 from autofast.model.events import CallFrame, inside
 from autofast.model.names import COLLATES, last_part
 from autofast.model.script import Dataset, Loader, Script
+from autofast.model.several import surely
 from autofast.model.source import at, holds, nodes_in
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import (
@@ -74,7 +75,7 @@ def varying(script: Script) -> str:
             if "forward" not in inner and any(
                 inside(occurrence.stack, step.loop) for step in script.steps
             ):
-                return f"batches are resized on {at(site.node)}"
+                return f"batches are resized on {at(site)}"
     for node in script.each(ast.Subscript):
         loops = list(loops_around(node))
         in_step = any(loop is step.loop for loop in loops for step in script.steps)
@@ -121,10 +122,10 @@ def varies(script: Script, loader: Loader) -> str:
             else:  # it says which images a batch holds
                 fits = all(map(one_size, data))
             if not data or not fits:
-                where = f"the loader on {at(loader.node)}"
+                where = f"the loader on {at(loader)}"
                 return f"{where} has its own {given}, which may {may} different sizes"
     if not loader.datasets:
-        return f"the dataset of the loader on {at(loader.node)} is not known"
+        return f"the dataset of the loader on {at(loader)} is not known"
     for dataset in loader.datasets:
         if not one_size(dataset) and not _stacks(loader, dataset):
             return f"nothing shows that all images of {dataset.name} get one size"
@@ -197,7 +198,7 @@ def _are_samples(script: Script, exprs: list[ast.expr], depth: int = 0) -> bool:
     match exprs:
         case [ast.Name() as name] if depth < DEEP:
             made = script.analysis(Flow).reaching(name)
-            return bool(made) and all(
+            return surely(
                 d.is_parameter or (d.value and _are_samples(script, [d.value], depth + 1))
                 for d in made
             )

@@ -86,22 +86,22 @@ def against(script: Script, model: Model, code: Code) -> str:
     if any(w.name.startswith("torch.jit") for w in model.wraps):
         return f"{model.name} is a TorchScript module"
     if sites := script.methods("share_memory"):
-        return f"{at(sites[0].node)} puts the weights into shared memory: a new layout would be a copy outside it"
+        return f"{at(sites[0])} puts the weights into shared memory: a new layout would be a copy outside it"
     if sites := script.calls(*FLATTENING):
-        return f"{at(sites[0].node)} flattens the weights with .view(), which raises in this layout"
+        return f"{at(sites[0])} flattens the weights with .view(), which raises in this layout"
     closures = script.log.of("closure")
     if any(o.name == "LBFGS" or (o.name == "Optimizer" and closures) for o in script.optimizers):
         return "LBFGS flattens the gradients with .view(), which raises in this layout"
     for site, occurrence in code.events(*LAYOUT_READS):
         if isinstance(occurrence.this, Tensor) and is_activation(frozenset({occurrence.this})):
-            return f"{at(site.node)} looks at how values are laid out in memory"
+            return f"{at(site)} looks at how values are laid out in memory"
     for site, occurrence in code.events("call_unknown"):
         if (
             isinstance(occurrence.this, Unknown)
             and occurrence.args is not None
             and any(is_activation(g.values) for g in occurrence.args.positional)
         ):
-            return f"{at(site.node)} gives values to something that is not known: {occurrence.this.why}"
+            return f"{at(site)} gives values to something that is not known: {occurrence.this.why}"
     if (out := handed_out(code)) is not None:
         return f"{at(out[0])} gives values to {out[1]}, which may count on the usual layout"
     if why := custom_function(code):
@@ -113,7 +113,7 @@ def against(script: Script, model: Model, code: Code) -> str:
             else:
                 given = frozenset()
             if any_of(given, Inst):
-                return f"its input on {at(site.node)} is no plain tensor"
+                return f"its input on {at(site)} is no plain tensor"
     return ""
 
 
@@ -138,7 +138,7 @@ def filled_flat(script: Script, models: list[Model], since: int) -> str:
     made = {m.node for m in models}
     for site in script.calls(*FILLING_FLAT):
         if any(o.order > since and not any(f.node in made for f in o.stack) for o in site):
-            return f"{at(site.node)} flattens the weights with .view(), which raises in this layout"
+            return f"{at(site)} flattens the weights with .view(), which raises in this layout"
     return ""
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from autofast.flow.usage import Act, Usage, usage_of
 from autofast.flow.valueflow import expressions
 from autofast.model.script import Loader, Script
+from autofast.model.several import surely
 from autofast.model.values import Bound, Cls, Ext, Func, Inst, Ref, Values, is_named
 
 # Functions that go through a loader, ask how long it is, or which object it is.
@@ -49,6 +50,6 @@ def is_known(script: Script, call: ast.Call, functions: frozenset[str]) -> bool:
     functions.
     """
     callee = script.values(call.func)
-    return bool(callee) and all(
+    return surely(
         isinstance(t, (Func, Bound, Cls, Inst)) or is_named(t, Ref, functions) for t in callee
     )

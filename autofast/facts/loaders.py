@@ -16,6 +16,7 @@ from autofast.model.calls import root_of
 from autofast.model.contents import opened
 from autofast.model.events import CallFrame, Occurrence, Stack, WithFrame, loops
 from autofast.model.script import Loader, Script, Use
+from autofast.model.several import surely
 from autofast.model.source import parent_of, source_of
 from autofast.model.tensors import device_kinds, is_device
 from autofast.model.values import (
@@ -116,7 +117,7 @@ def stays_unpinned(script: Script, loader: Loader) -> str:
 def has_workers(loader: Loader) -> bool:
     """Whether the script certainly asks for worker processes; an option counts as its default."""
     numbers = _numbers(given(loader, "num_workers"))
-    return bool(numbers) and all(n > 0 for n in numbers)
+    return surely(n > 0 for n in numbers)
 
 
 def has_no_workers(loader: Loader) -> bool:
@@ -170,9 +171,7 @@ def of_array(script: Script, expr: ast.expr, depth: int = 2) -> bool:
             return True
         expr = expr.func if isinstance(expr, ast.Call) else expr.value
     made = script.analysis(Flow).values(expr) if depth else []
-    return bool(made) and all(
-        isinstance(v, ast.Call) and of_array(script, v, depth - 1) for v in made
-    )
+    return surely(isinstance(v, ast.Call) and of_array(script, v, depth - 1) for v in made)
 
 
 def cannot_pin(thing: Thing) -> bool:

@@ -27,9 +27,9 @@ def against_replaced_forward(script: Script, things: Iterable[Thing]) -> str:
     """
     for site in passed_on(script, {id(t) for t in things}):
         does = "copies" if site.kind.startswith("copy.") else "writes"
-        return f"{at(site.node)} {does} the module itself, and a compiled torch.nn container cannot be pickled or copied"
+        return f"{at(site)} {does} the module itself, and a compiled torch.nn container cannot be pickled or copied"
     for site in script.calls("torch.optim.swa_utils.AveragedModel"):
-        return f"the AveragedModel copies the module ({at(site.node)}), and a copy would call the forward of the original"
+        return f"the AveragedModel copies the module ({at(site)}), and a copy would call the forward of the original"
     return ""
 
 
@@ -42,7 +42,7 @@ def own_state(script: Script, model: Model, code: Code) -> str:
     cls = model.thing.cls
     own = next((name for name in STATE if cls.find(name)), "")
     for site in passed_on(script, {id(model.thing)}) if own else ():
-        return f"{at(site.node)} writes or copies the module itself, and what {cls.node.name}.{own}() gives would hold its compiled call"
+        return f"{at(site)} writes or copies the module itself, and what {cls.node.name}.{own}() gives would hold its compiled call"
     return ""
 
 

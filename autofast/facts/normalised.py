@@ -13,6 +13,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.calls import is_name
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import ancestors, at, function_of, nodes_in, outwards, parent_of, within
 from autofast.model.syntax import SEQUENCES, is_operation, is_stored
 from autofast.model.values import Const, Ext, Inst, Thing, Unknown, Values, is_named
@@ -68,12 +69,12 @@ def in_other_ways(script: Script) -> str:
                 o.args is not None and o.args.get(0, "mode") <= {Const(False)} != set()
             )
             if is_named(o.this, Ext, NORMS) and kept:
-                return f"{at(site.node)} keeps a normalisation from taking the mean of a batch"
+                return f"{at(site)} keeps a normalisation from taking the mean of a batch"
     for site in script.methods("register_forward_hook", "register_forward_pre_hook"):
-        return f"{at(site.node)} sets a hook, which may look at what a layer gives"
+        return f"{at(site)} sets a hook, which may look at what a layer gives"
     for site in script.methods("parameters"):
         if _is_counted(site.node):
-            return f"{at(site.node)} counts parameters"
+            return f"{at(site)} counts parameters"
     for node in script.nodes:
         if isinstance(node, ast.Constant) and str(node.value).endswith("bias"):
             if not _only_asks(parent_of(node)):
@@ -220,11 +221,9 @@ class _Uses:
                 flow = self.script.analysis(Flow).definitions(target)
                 made = Definition(target.id, target)
                 uses = flow.uses(made)
-                return bool(uses) and all(
-                    flow.reaching(use) == {made} and self._goes(use) for use in uses
-                )
+                return surely(flow.reaching(use) == {made} and self._goes(use) for use in uses)
         return False
 
 
 def _are_norms(found: Values) -> bool:
-    return bool(found) and all(is_named(t, Ext, NORMS) for t in found)
+    return surely(is_named(t, Ext, NORMS) for t in found)

@@ -64,7 +64,7 @@ def sparse(script: Script) -> str:
             else:
                 flag = None
             if flag is not None and const(flag.values) is not False:
-                return f"the embedding of {at(site.node)} may have sparse gradients, which no fused kernel takes"
+                return f"the embedding of {at(site)} may have sparse gradients, which no fused kernel takes"
     for node in script.nodes:
         if isinstance(node, ast.Call):
             pretrained = is_method(node, "from_pretrained")
@@ -138,7 +138,9 @@ def fused_with_momentum(script: Script) -> str:
             and consts(fused.values) not in ({None}, {False})
             and has_momentum(script, optimizer)
         ):
-            return f"the fused SGD of {at(optimizer.node)} spoils its momentum in steps that a scaler skips"
+            return (
+                f"the fused SGD of {at(optimizer)} spoils its momentum in steps that a scaler skips"
+            )
     return ""
 
 

@@ -15,6 +15,7 @@ from autofast.model.contents import opened, unwrapped
 from autofast.model.events import Occurrence
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import source_of
 from autofast.model.syntax import is_attribute
 from autofast.model.values import (
@@ -121,7 +122,7 @@ def has_parameters(script: Script, call: ast.Call) -> bool:
     owners += [t for o in script.optimizers for t in o.params]
     mine = parts_of(*(x for t in owners for x in unwrapped(t)))
     found = modules(script, call)
-    return bool(found) and all(id(t) in mine for t in found)
+    return surely(id(t) in mine for t in found)
 
 
 # ------------------------------------------------------------------------------ the same parameters

@@ -16,6 +16,7 @@ from autofast.flow.scopes import own_nodes, variables_of
 from autofast.flow.slices import Slice, Slices
 from autofast.model.calls import arguments_of, is_method, is_name, short_name
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import function_of, nodes_in, statement_of, within
 from autofast.model.syntax import ASSIGNMENTS, FUNCTIONS, IDENTITY, LOOPS, is_stored
 from autofast.model.values import Const, Method, Num, Tensor, Unknown, any_of
@@ -100,7 +101,7 @@ def _has_graph(script: Script, kept: Kept) -> bool:
     found = script.values(kept.value)
     if _is_gone_through_before(script, kept):
         found = frozenset(t for t in found if not isinstance(t, (Const, Num)))
-    return bool(found) and all(isinstance(t, Tensor) and t.grad and t.passes for t in found)
+    return surely(isinstance(t, Tensor) and t.grad and t.passes for t in found)
 
 
 def _is_gone_through_before(script: Script, kept: Kept) -> bool:

@@ -17,6 +17,7 @@ from autofast.model.contents import opened, wrapped
 from autofast.model.kinds import is_module
 from autofast.model.names import WRAPPERS, last_part
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import ancestors, at, parent_of
 from autofast.model.syntax import is_attribute, is_read
 from autofast.model.values import Ext, Inst, Method, Ref, Tensor, Thing, Unknown, is_named, only
@@ -198,7 +199,7 @@ class _Proof:
     def _is_ours(self, call: ast.Call) -> bool:
         """A call of the project's own code, or of what only puts things together."""
         found = self.script.values(call.func)
-        if found and all(isinstance(t, Method) or _is_builtin(t) for t in found):
+        if surely(isinstance(t, Method) or _is_builtin(t) for t in found):
             return True
         return bool(self.calls.callees(call))
 

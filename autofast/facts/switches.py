@@ -33,6 +33,7 @@ from autofast.model.events import (
     inside,
 )
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import function_of, is_elif, live, nodes_in, parent_of
 from autofast.model.syntax import DEFS, LOOPS, VARIABLES
 from autofast.model.values import Arg, Const, Setting, certainly, only
@@ -269,7 +270,7 @@ def is_settled(script: Script, node: ast.AST) -> bool:
     read = [n for n in parts if isinstance(n, VARIABLES)]
     leaves = [n for n in read if not isinstance(parent_of(n), ast.Attribute)]
     found = [script.values(n) for n in leaves]
-    return bool(found) and all(certainly(v, Arg, Const, Setting) for v in found)
+    return surely(certainly(v, Arg, Const, Setting) for v in found)
 
 
 def whole_statement(node: ast.AST) -> ast.stmt | None:

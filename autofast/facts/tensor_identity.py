@@ -15,6 +15,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import is_method, is_name, parts_of, unstarred
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Loader, Script
+from autofast.model.several import surely
 from autofast.model.source import ancestors, nodes_in, parent_of, statement_of
 from autofast.model.syntax import ASSIGNMENTS, IDENTITY, SEQUENCES, is_attribute, is_stored
 from autofast.model.values import (
@@ -78,7 +79,7 @@ class Plainness:
 
     def _is_only_here(self, use: ast.Name, seen: frozenset[ast.AST]) -> bool:
         definitions = self.script.analysis(Flow).reaching(use)
-        return bool(definitions) and all(
+        return surely(
             d.node in seen or self._is_only_for(d.node, use, seen | {d.node}) for d in definitions
         )
 
@@ -136,7 +137,7 @@ class Plainness:
                 return value is use
             case ast.Call(func=func, args=args) if use in args:
                 called = self.script.values(func)
-                return bool(called) and all(self._keeps_nothing(t) for t in called)
+                return surely(self._keeps_nothing(t) for t in called)
         return False
 
     def _keeps_nothing(self, called: Thing) -> bool:
@@ -199,7 +200,7 @@ class Plainness:
             return self._is_factory(expr) or self._is_stacked(expr)
         made = self.script.analysis(Flow).reaching(expr)
         values = [(d.node, bound_to(d.node)) for d in made]
-        return bool(values) and all(
+        return surely(
             isinstance(node, ast.Name)
             and whole
             and value is not None
@@ -210,7 +211,7 @@ class Plainness:
 
     def _is_stacked(self, expr: ast.expr) -> bool:
         called = self.script.called(expr)
-        return bool(called) and all(is_named(t, Ref, STACKS) for t in called)
+        return surely(is_named(t, Ref, STACKS) for t in called)
 
     def _is_given_new(self, name: ast.Name) -> bool:
         statement = parent_of(name)
@@ -255,10 +256,8 @@ class Plainness:
         if self._is_computed(expr) or self._is_part(expr):
             return True
         found = self.script.values(expr)
-        return (
-            bool(found)
-            and all(isinstance(t, Tensor) and _is_clean(t) for t in found)
-            and not self._is_asked(found)
+        return surely(isinstance(t, Tensor) and _is_clean(t) for t in found) and not self._is_asked(
+            found
         )
 
     def _is_computed(self, expr: ast.expr) -> bool:
@@ -274,7 +273,7 @@ class Plainness:
         if any(op(name) is None or may_share(name) for name in names):
             return False
         tensors = [a for a in expr.args if not self._is_number(a)]
-        return bool(tensors) and all(self._has_no_graph(a) for a in tensors)
+        return surely(self._has_no_graph(a) for a in tensors)
 
     def _is_part(self, expr: ast.expr) -> bool:
         """``x[2:5]`` of a tensor without a graph: an object of its own."""

@@ -86,9 +86,9 @@ def parameters_of(module: Thing) -> Iterator[tuple[Key, str]]:
                     f"{short} runs in two directions, of which the loss need not use both"
                 )
             if any(t != Const(False) for t in part.arg("_freeze")):
-                raise Refusal(f"the weights of {short} ({at(part.node)}) may be frozen")
+                raise Refusal(f"the weights of {short} ({at(part)}) may be frozen")
             if short in HOLDERS:
-                yield (id(part), ""), f"{short} of {at(part.node)}"
+                yield (id(part), ""), f"{short} of {at(part)}"
 
 
 def _inside(container: Ext, key: Key) -> Key:
@@ -106,9 +106,7 @@ def _held(container: Ext) -> list[Thing]:
     listed = container.args.loose is not None and container.name == "torch.nn.Sequential"
     opened = container.args.open and not listed
     if opened or not all(is_module(t) or isinstance(t, (Seq, Dict)) for t in held):
-        raise Refusal(
-            f"what {last_part(container.name)} of {at(container.node)} holds is not known"
-        )
+        raise Refusal(f"what {last_part(container.name)} of {at(container)} holds is not known")
     return held
 
 

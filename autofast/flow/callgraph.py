@@ -18,6 +18,7 @@ from autofast.model.contents import opened
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_static
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import at, function_of, parent_of, walk
 from autofast.model.syntax import LOOPS, is_read
 from autofast.model.values import (
@@ -344,7 +345,7 @@ class CallGraph:
         are called, with all arguments.
         """
         found = self.script.values(decorator)
-        return bool(found) and all(
+        return surely(
             getattr(t, "name", "").startswith(PASSING) and not isinstance(t, (Func, Bound, Cls))
             for t in found
         )

@@ -19,6 +19,7 @@ from autofast.model.calls import arguments_of, is_name
 from autofast.model.contents import each_once, opened
 from autofast.model.names import last_part
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import parent_of
 from autofast.model.syntax import is_read, is_stored
 from autofast.model.values import (
@@ -122,7 +123,7 @@ class Memory:
                     or (attr == "new" and len(args) > 1)  # of sizes; of one tensor it is a view
                 )
             case ast.Call(func=func):
-                return bool(values(func)) and all(
+                return surely(
                     isinstance(t, Ref)
                     and (
                         t.name in NEW
@@ -149,7 +150,7 @@ class Memory:
 
     def _is_one_of(self, func: ast.expr, names: frozenset[str]) -> bool:
         found = self.script.values(func)
-        return bool(found) and all(is_named(t, Ref, names) for t in found)
+        return surely(is_named(t, Ref, names) for t in found)
 
     def made_by(self, expr: ast.expr) -> frozenset[int] | None:
         """The ids of the expressions that made the memory of what ``expr`` holds, all of them new
@@ -208,9 +209,7 @@ class Memory:
         if not isinstance(target, ast.Name):
             return False
         made = [d for d in self.flow.definitions(target).origins(target) if not d.is_augmented]
-        return bool(made) and all(
-            d.value is not None and _is_number(self.script.values(d.value)) for d in made
-        )
+        return surely(d.value is not None and _is_number(self.script.values(d.value)) for d in made)
 
     def _attribute_begins_as_number(self, name: str) -> bool:
         """Whether all that is put under this name, in any object, is a number."""
@@ -343,7 +342,7 @@ def _puts(node: ast.AST, name: str) -> bool:
 
 
 def _is_number(values: Values) -> bool:
-    return bool(values) and all(is_const(t, int, float, complex) for t in values)
+    return surely(is_const(t, int, float, complex) for t in values)
 
 
 def _is_augmented(name: ast.Name) -> bool:

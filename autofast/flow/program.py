@@ -16,6 +16,7 @@ from autofast.flow.positions import shared
 from autofast.flow.scopes import own_nodes, owner, scope_of
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import source_of
 from autofast.model.values import Ext, Func, Inst, Thing, Unknown, any_of, is_named
 
@@ -80,7 +81,7 @@ class Flow:
     def is_given(self, load: ast.AST | None) -> bool:
         """Whether a variable is a parameter, whose value the callers alone decide."""
         found = self.reaching(load) if isinstance(load, ast.Name) else ()
-        return bool(found) and all(made.is_parameter for made in found)
+        return surely(made.is_parameter for made in found)
 
     def may_follow(self, later: ast.AST, way: Stack, earlier: ast.AST, other_way: Stack) -> bool:
         """Whether ``later`` may run after ``earlier``, each on its way through calls and loops."""

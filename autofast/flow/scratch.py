@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from autofast.flow.cfg import graph_of
 from autofast.flow.graph import Function
 from autofast.flow.scopes import parameters
+from autofast.model.several import surely
 from autofast.model.source import Source, ancestors, function_of, parent_of, statement_of
 from autofast.model.syntax import is_stored
 from autofast.model.values import Cls, Ref, Values, is_named
@@ -69,7 +70,7 @@ def _is_own(store: ast.Attribute, values: Callable[[ast.expr], Values]) -> bool:
 
 
 def _is_plain(bases: Values) -> bool:
-    return bool(bases) and all(
+    return surely(
         t.external <= PLAIN if isinstance(t, Cls) else is_named(t, Ref, PLAIN) for t in bases
     )
 

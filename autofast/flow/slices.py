@@ -13,6 +13,7 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.scopes import Variable, own_nodes, variables_of
 from autofast.model.calls import arguments_of, call_of
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import function_of, nodes_in, parent_of, statement_of
 from autofast.model.values import Bound, Dict, Inst, Method, Ref, Seq, Unknown, any_of
 
@@ -177,6 +178,4 @@ def is_unused(script: Script, expr: ast.expr, seen: frozenset[int] = frozenset()
 
 def _asks_a_clock(script: Script, call: ast.Call) -> bool:
     known = script.values(call.func)
-    return bool(known) and all(
-        isinstance(t, Ref) and t.name.startswith(("time.", "timeit.")) for t in known
-    )
+    return surely(isinstance(t, Ref) and t.name.startswith(("time.", "timeit.")) for t in known)

@@ -28,6 +28,16 @@ def all_of(found: Iterable[object], *kinds: Kinds) -> bool:
     return all(isinstance(one, kinds) for one in found)
 
 
+def surely(answers: Iterable[object]) -> bool:
+    """Whether there are answers, and all are yes."""
+    some = False
+    for answer in answers:
+        if not answer:
+            return False
+        some = True
+    return some
+
+
 def only(found: Iterable[object], kind: type[T]) -> list[T]:
     """Those of one kind."""
     return [one for one in found if isinstance(one, kind)]

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import chain, pairwise, takewhile
 from pathlib import Path
-from typing import TypeGuard, TypeVar
+from typing import Protocol, TypeGuard, TypeVar
 
 from autofast.model.several import any_of, one
 from autofast.model.syntax import DEFINITIONS, is_stored
@@ -246,13 +246,21 @@ def line_of(node: ast.AST | None) -> int:
     return getattr(node, "lineno", 1)
 
 
-def at(node: ast.AST | None) -> str:
+class Placed(Protocol):
+    """What stands at a node of the tree."""
+
+    @property
+    def node(self) -> ast.AST | None: ...
+
+
+def at(place: ast.AST | Placed | None) -> str:
     """A place in words, as people are told of it from wherever they stand: ``line 12 of data.py``,
     ``line 5 of cell 3 of train.ipynb``.
 
     What is said of a place in that file itself leaves the file out
     (:meth:`autofast.report.record.Record.of`).
     """
+    node = place if isinstance(place, ast.AST) else getattr(place, "node", None)
     source: Source | None = getattr(node, "_af_source", None)
     line = line_of(node)
     return f"line {line}" if source is None else f"{source.words(line)} of {source.rel}"

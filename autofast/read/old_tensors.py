@@ -11,6 +11,7 @@ from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method, keyword_of
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.values import Ref, Tensor, Unknown, certainly, consts
 
 COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -127,7 +128,7 @@ def _is_one_number(script: Script, expr: ast.expr, around: frozenset[Definition]
     number.
     """
     found = script.values(expr)
-    if found and all(isinstance(t, Tensor) and t.rank == "0d" for t in found):
+    if surely(isinstance(t, Tensor) and t.rank == "0d" for t in found):
         return True
     match expr:
         case ast.Constant(value=int() | float()):
@@ -136,9 +137,7 @@ def _is_one_number(script: Script, expr: ast.expr, around: frozenset[Definition]
             return all(_is_one_number(script, part, around) for part in (left, right))
         case ast.Name():
             made = script.analysis(Flow).reaching(expr)
-            return bool(made) and all(
-                d in around or _begins_as_one(script, d, around | {d}) for d in made
-            )
+            return surely(d in around or _begins_as_one(script, d, around | {d}) for d in made)
     return False
 
 
@@ -169,11 +168,7 @@ def _is_tensor(script: Script, expr: ast.expr) -> bool:
 def _all(script: Script, name: ast.Name, question: Question, depth: int) -> bool:
     """Whether the answer holds for all that may have given a variable its value."""
     made = [_given(d, question is _is_ranked) for d in script.analysis(Flow).reaching(name)]
-    return (
-        depth < DEEP
-        and bool(made)
-        and all(m is not None and question(script, m, depth + 1) for m in made)
-    )
+    return depth < DEEP and surely(m is not None and question(script, m, depth + 1) for m in made)
 
 
 def _given(definition: Definition, parts: bool) -> ast.expr | None:

@@ -36,11 +36,11 @@ def device_at(script: Script, loader: Loader) -> tuple[str, tuple[Edit, ...]]:
         raise Refusal("its batches are not moved to a device as they are")
     found = {_of(script, loader, move) for move in moves}
     if len(found) > 1:
-        lines = " and ".join(sorted({at(m.node) for m in moves}))
+        lines = " and ".join(sorted({at(m) for m in moves}))
         raise Refusal(f"its batches may go to several devices ({lines})")
     text, imports = found.pop()
     if _is_cuda_only(moves) and not requires_cuda(script) and not any(map(_is_certain, moves)):
-        raise Refusal(f"{at(moves[0].node)} copies to CUDA under a condition")
+        raise Refusal(f"{at(moves[0])} copies to CUDA under a condition")
     return text, imports
 
 
@@ -68,20 +68,18 @@ def _of(script: Script, loader: Loader, move: Transfer) -> tuple[str, tuple[Edit
         return _plain_cuda(script, loader, move)
     target = move.target
     if target is None or target.expr is None or target.via or not move.to_device:
-        raise Refusal(f"{at(move.node)} does not say to which device it copies")
+        raise Refusal(f"{at(move)} does not say to which device it copies")
     if isinstance(target.expr, ast.Constant):
         text = source_of(move.node).segment(target.expr)
         if not str(target.expr.value).startswith("cuda"):
-            raise Refusal(f"{at(move.node)} copies to {text}")
+            raise Refusal(f"{at(move)} copies to {text}")
         return text, ()
     if isinstance(target.expr, ast.Attribute):
         return _attribute(script, loader, target, move), ()
     if name := next(_names(script, loader, target.expr, [o.stack for o in move.site]), ""):
         return name, ()
     text = source_of(move.node).segment(target.expr)
-    raise Refusal(
-        f"`{text}` of {at(move.node)} is not known yet where the loader is made: put it above"
-    )
+    raise Refusal(f"`{text}` of {at(move)} is not known yet where the loader is made: put it above")
 
 
 # ------------------------------------------------------------------------------------------ .cuda()
@@ -92,16 +90,16 @@ def _plain_cuda(script: Script, loader: Loader, move: Transfer) -> tuple[str, tu
         return CUDA, ()
     first = conditions[0].test
     if len(conditions) > 1 or not isinstance(first, (ast.Name, ast.Attribute, ast.Call)):
-        raise Refusal(f"{at(move.node)} copies to the device under a condition")
+        raise Refusal(f"{at(move)} copies to the device under a condition")
     body = conditions[0].body
     inside = body if isinstance(body, list) else [body]
     if not any(move.node in ast.walk(part) for part in inside):
-        raise Refusal(f"{at(move.node)} copies to the device under a condition")
+        raise Refusal(f"{at(move)} copies to the device under a condition")
     if isinstance(first, ast.Call):
         if script.library_functions(first) == {"torch.cuda.is_available"}:
             torch, imports = torch_in(source_of(loader.node))
             return f'{CUDA} if {torch}.cuda.is_available() else "cpu"', imports
-        raise Refusal(f"{at(move.node)} copies to the device under a condition")
+        raise Refusal(f"{at(move)} copies to the device under a condition")
     given = Given(script.values(first), first)
     if isinstance(first, ast.Attribute):
         return f'{CUDA} if {_attribute(script, loader, given, move)} else "cpu"', ()
@@ -233,7 +231,7 @@ def _attribute(script: Script, loader: Loader, target: Given, move: Transfer) ->
             return name
     text = source_of(expr).segment(expr)
     raise Refusal(
-        f"`{text}` of {at(move.node)} may be another one, or not be set, where the loader is made"
+        f"`{text}` of {at(move)} may be another one, or not be set, where the loader is made"
     )
 
 

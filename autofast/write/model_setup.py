@@ -18,6 +18,7 @@ from autofast.model.events import CallFrame, LoopFrame, Stack
 from autofast.model.kinds import is_module, is_optimizer, is_wrapper
 from autofast.model.names import DDP
 from autofast.model.script import Model, Script
+from autofast.model.several import surely
 from autofast.model.source import (
     ancestors,
     at,
@@ -107,7 +108,7 @@ class _Search:
         for target, value in _stores(statement_of(call)):
             if is_path(target) and call in ast.walk(statement_of(call)):
                 found = self.script.values(value)
-                if found and all(is_module(t) for t in found) and self._is_mine(found):
+                if surely(is_module(t) for t in found) and self._is_mine(found):
                     things = frozenset(inner for t in found for inner in unwrapped(t))
                     if not any(is_wrapper(t) for t in found):
                         return ast.unparse(target), things

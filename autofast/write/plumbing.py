@@ -29,6 +29,7 @@ from autofast.flow.importers import Importers
 from autofast.flow.positions import in_main_guard
 from autofast.flow.scopes import Variable, variables_of
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import Source, ancestors, at, function_of, nodes_in, parent_of, source_of
 from autofast.model.syntax import DEFS, FUNCTIONS
 from autofast.model.values import Cls, Inst
@@ -115,7 +116,7 @@ class Way:
         for name in (p.arg for p in (*function.args.posonlyargs, *function.args.args)):
             variable = Variable(name, function)
             reads = [t for n in table.loads(variable) for t in self.script.values(n) or {None}]
-            if reads and all(id(t) in mine for t in reads) and len(table.stores(variable)) == 1:
+            if surely(id(t) in mine for t in reads) and len(table.stores(variable)) == 1:
                 return name
         return ""
 

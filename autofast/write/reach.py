@@ -15,6 +15,7 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import Variable, binds, defaults, mentions
 from autofast.model.events import CallFrame, Stack
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import ancestors, at, function_of, source_of, statement_of
 from autofast.model.syntax import DEFS, FUNCTIONS, is_read, is_stored
 from autofast.model.values import NOTHING, Const, Dict, Thing, Values, one, only
@@ -161,9 +162,7 @@ def _parameters(wanted: set[int], stacks: Iterable[Stack]) -> dict[int, str]:
             for name in defaults(function):
                 values: Values = frame.given[name].values if name in frame.given else NOTHING
                 real = [t for t in values if t != Const(None)]
-                mine[name] = (
-                    mine.get(name, True) and bool(real) and all(id(t) in wanted for t in real)
-                )
+                mine[name] = mine.get(name, True) and surely(id(t) in wanted for t in real)
     found: dict[int, str] = {}
     for key, params in held.items():
         for name, fine in params.items():

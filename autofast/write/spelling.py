@@ -11,6 +11,7 @@ from autofast.flow.scopes import is_parameter, loaded_in, own_nodes, stored_in
 from autofast.model.calls import is_name
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, TryFrame, inside
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import Source, at, function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import is_read
 from autofast.model.tensors import NOT_CUDA, device_kinds, target_of
@@ -69,7 +70,7 @@ def _is_starred(source: Source) -> bool:
 # ------------------------------------------------------------------------------------------ devices
 def is_device_object(found: Values) -> bool:
     """Certainly a ``torch.device``, which has a ``.type`` (a string like "cuda:0" has not)."""
-    return bool(found) and all(is_named(t, Ext, "torch.device") for t in found)
+    return surely(is_named(t, Ext, "torch.device") for t in found)
 
 
 def requires_cuda(script: Script) -> bool:

@@ -60,7 +60,7 @@ def against_starting(script: Script) -> str:
     if why and (old := for_python_2(script)):
         return f"{why[0].lower()}{why[1:]}, and {old}, where nothing says how they are started"
     if why and sites:
-        return f"{why[0].lower()}{why[1:]}, and {at(sites[0].node)} decides how they are started"
+        return f"{why[0].lower()}{why[1:]}, and {at(sites[0])} decides how they are started"
     return ""
 
 

@@ -26,6 +26,7 @@ from autofast.model.calls import arguments_of, is_name, items_of, spreads, unsta
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import ONE_TENSOR, last_part
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import at, function_of, line_of, nodes_in, parent_of, statement_of
 from autofast.model.syntax import SEQUENCES, has_star, is_attribute, is_constant, is_text
 from autofast.model.tensors import tensors_in
@@ -142,7 +143,7 @@ class Losses(TorchCalls):
                 )
             ]
         for kind in (Kind.ROWS, Kind.FREE):
-            if kinds and all(k is kind for k in kinds):
+            if surely(k is kind for k in kinds):
                 return kind
         raise unknown(expr)
 
@@ -330,7 +331,7 @@ class Losses(TorchCalls):
             isinstance(t, Seq) and t.kind == "parameters" for t in made
         ):
             return Kind.FREE
-        if callees and all(
+        if surely(
             isinstance(t, Method) and isinstance(t.this, (Tensor, Seq, Dict)) for t in callees
         ):
             return self._method(expr, run)
@@ -407,10 +408,8 @@ class Losses(TorchCalls):
     def _is_model_given_rows(self, expr: ast.Call, run: Activation) -> bool:
         """``model(**batch)`` of a model whose result is no loss."""
         callees = self.script.values(expr.func)
-        if (
-            not callees
-            or not all(is_module(t) and not is_loss(t) for t in callees)
-            or any(t.loss for t in tensors_in(self.script.values(expr)))
+        if not surely(is_module(t) and not is_loss(t) for t in callees) or any(
+            t.loss for t in tensors_in(self.script.values(expr))
         ):
             return False
         given = [unstarred(a) for a in expr.args] + [k.value for k in expr.keywords]

@@ -13,6 +13,7 @@ from autofast.facts.batch.losses_of_torch import LAYERS
 from autofast.flow.graph import Function
 from autofast.model.names import last_part
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import at, function_of, source_of
 from autofast.model.syntax import is_stored
 from autofast.model.values import Arg, Const, Dict, Ext, Num, Seq, Tensor, Thing, certainly, only
@@ -61,7 +62,7 @@ class Shapes:
                     t.synced for t in found if isinstance(t, Num)
                 )
             return isinstance(expr, ast.Attribute) and not is_set_later(self.script, expr.attr)
-        return bool(found) and all(
+        return surely(
             isinstance(t, (Const, Arg))
             or (isinstance(t, Tensor) and bool(t.param) and not t.batch and not t.models)
             for t in found

@@ -13,6 +13,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import parent_of
 from autofast.model.values import Ref, is_const
 
@@ -25,7 +26,7 @@ def most(script: Script, expr: ast.expr | None, depth: int = 0) -> int | None:
     if expr is None or depth > DEEP:
         return None
     found = script.values(expr)
-    if found and all(is_const(t, int) for t in found):
+    if surely(is_const(t, int) for t in found):
         return int(max(t.value for t in found if is_const(t, int)))
     if (known := number(found)) is not None:
         return known

@@ -52,7 +52,7 @@ class Cells:
                 short = name.removeprefix("torch.nn.")
                 if short not in CELLS.union(RECURRENT) or not self._trains(occurrence):
                     continue
-                found, carried = at(site.node), any(self._carrying(site, occurrence))
+                found, carried = at(site), any(self._carrying(site, occurrence))
                 beside = beside or (short in RECURRENT and not carried)
                 by_cell = found if short in CELLS and carried else by_cell
         return found if not beside else by_cell if by_cell and is_light(self.script) else ""
@@ -78,9 +78,7 @@ class Cells:
                     function = function_of(site.node)
                     signs[id(function), occurrence.stack] = times * self._signs(function)
                     operations += times
-                    passes, place = (
-                        (max(passes, times), at(site.node)) if layer else (passes, place)
-                    )
+                    passes, place = (max(passes, times), at(site)) if layer else (passes, place)
             operations += sum(signs.values())
             found = max(found, (max(BOTH_WAYS * operations, passes * machine.TURN), place))
         return found if found[1] else (0, "")

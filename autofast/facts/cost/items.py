@@ -22,6 +22,7 @@ from autofast.facts.transforms import steps_of
 from autofast.model import names
 from autofast.model.calls import short_name
 from autofast.model.script import Dataset, Loader, Script
+from autofast.model.several import surely
 from autofast.model.source import ancestors, live, nodes_in
 from autofast.model.values import (
     Bound,
@@ -85,7 +86,7 @@ def making(script: Script, loader: Loader) -> float:
     other data.
     """
     size, sets = inputs.batch_size(loader) or 0, loader.datasets
-    if sets and all(inputs.library_name_of(d.thing) in inputs.NATIVE for d in sets):
+    if surely(inputs.library_name_of(d.thing) in inputs.NATIVE for d in sets):
         return size * machine.PICTURE / machine.WORKERS
     asked = given(loader, "num_workers")
     workers = 0 if asked is None or has_no_workers(loader) else most(script, asked.expr)

@@ -24,6 +24,7 @@ from autofast.model.events import (
     way_of,
 )
 from autofast.model.script import Loader, Script, Step, Use
+from autofast.model.several import surely
 from autofast.model.source import parent_of, statement_of, walk
 from autofast.model.syntax import DEFS
 from autofast.model.values import NOTHING, Ext, Seq, Thing, Values
@@ -198,7 +199,7 @@ class Often:
         """Whether a way goes into the other arm of a condition than all training, ``if args.test:``
         and ``else:``, in one turn of the whole script.
         """
-        return bool(self._trained) and all(_parts(way, stack) for stack in self._trained)
+        return surely(_parts(way, stack) for stack in self._trained)
 
     @cached_property
     def _trained(self) -> list[Stack]:
@@ -298,7 +299,7 @@ def _is_over_list(loop: LoopFrame) -> bool:
     """Over lists and tuples, also by ``enumerate`` and ``zip``; of loaders, that is an ``Ext``."""
     found = list(opened(loop.over, _gone_over))
     ends = [t for t in found if not _gone_over(t)]
-    return bool(ends) and all(isinstance(t, Seq) and t.kind in LISTS for t in ends)
+    return surely(isinstance(t, Seq) and t.kind in LISTS for t in ends)
 
 
 def _gone_over(thing: Thing) -> Values:

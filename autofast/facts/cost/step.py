@@ -220,7 +220,7 @@ class Cost(Often):
             if last_part(kind) not in functions and kind != "call_object":
                 continue
             if not all(self._makes_items(o.stack) or self._is_beside(o.stack) for o in site):
-                return f"what {at(site.node)} computes is not known"
+                return f"what {at(site)} computes is not known"
         for source in self.script.sources if "matmul" in functions else ():
             for node in _products(source):
                 if self.script.may_be(node, Tensor):

@@ -52,7 +52,7 @@ def algebra(code: Code) -> str:
             if isinstance(thing, Ext)
             else is_of_tensor(site.kind, occurrence) and site.kind not in OF_DISTRIBUTIONS
         ):
-            return f"{at(site.node)} does linear algebra or a Fourier transform, which needs fp32"
+            return f"{at(site)} does linear algebra or a Fourier transform, which needs fp32"
     for site, _ in code.events(*SAMPLING):
-        return f"{at(site.node)} samples at positions that would be computed in 16 bits: in bf16, up to a pixel off where an image has 224"
+        return f"{at(site)} samples at positions that would be computed in 16 bits: in bf16, up to a pixel off where an image has 224"
     return ""

@@ -22,4 +22,4 @@ def error_of(name: str, site: Site) -> str:
     """What is wrong with a banned loss, in words."""
     short = last_part(name)
     better = "BCEWithLogitsLoss" if short == "BCELoss" else f"{short}_with_logits"
-    return f"{short} ({at(site.node)}) is an error under autocast: use {better} and leave out the sigmoid before it (--extend-select bce-with-logits)"
+    return f"{short} ({at(site)}) is an error under autocast: use {better} and leave out the sigmoid before it (--extend-select bce-with-logits)"

@@ -37,19 +37,15 @@ def between(code: Code) -> str:
         "closure",
         entered=True,
     ):
-        return (
-            f"{at(site.node)} computes gradients between the forward pass and the end of the loss"
-        )
+        return f"{at(site)} computes gradients between the forward pass and the end of the loss"
     for site, occurrence in code.events(".step", entered=True):
         if occurrence.this is not None and (
             is_optimizer(occurrence.this) or is_scaler(occurrence.this)
         ):
-            return (
-                f"{at(site.node)} updates weights between the forward pass and the end of the loss"
-            )
+            return f"{at(site)} updates weights between the forward pass and the end of the loss"
     for site, occurrence in code.events("inplace", "tensor_write", "grad_write", entered=True):
         if isinstance(occurrence.this, Tensor) and occurrence.this.param == "param":
-            return f"{at(site.node)} changes weights before the end of the loss: autocast would go on with the old ones"
+            return f"{at(site)} changes weights before the end of the loss: autocast would go on with the old ones"
     return ""
 
 

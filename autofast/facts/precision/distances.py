@@ -26,6 +26,7 @@ from autofast.model.contents import each_once
 from autofast.model.kinds import is_module
 from autofast.model.names import last_part
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import at, nodes_in, parent_of, walk
 from autofast.model.syntax import is_operation, is_read
 from autofast.model.values import (
@@ -184,7 +185,7 @@ def _is_square(script: Script, expr: ast.expr, depth: int) -> bool:
         case ast.Name() if depth < DEEP:
             made = script.analysis(Flow).definitions(expr).origins(expr)
             values = [bound_to(d.node) for d in made]
-            return bool(values) and all(
+            return surely(
                 whole and value is not None and _is_square(script, value, depth + 1)
                 for value, whole in values
             )
@@ -280,7 +281,7 @@ class Ratios:
     def _is_plain(self, name: ast.Name) -> bool:
         """A number, a function, a module or a parameter: nothing that a pass has made."""
         found = self.script.values(name)
-        return bool(found) and all(
+        return surely(
             isinstance(t, PLAIN) or is_module(t) or (isinstance(t, Tensor) and bool(t.param))
             for t in found
         )

@@ -49,7 +49,7 @@ def foreign(code: Code) -> str:
         ):
             continue
         if has_tensor(occurrence.args.positional):
-            return f"{at(site.node)} gives tensors to something that is not known: {occurrence.this.why}"
+            return f"{at(site)} gives tensors to something that is not known: {occurrence.this.why}"
     node, name = handed_out(code) or (None, "")
     return f"{at(node)} gives tensors to {name}, which may not take 16-bit ones" if node else ""
 

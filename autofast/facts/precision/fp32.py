@@ -46,23 +46,23 @@ def needs_digits(script: Script) -> str:
             if o.args is not None
             for t in o.args.get(0, "d")
         ):
-            return f"float64 is the default dtype ({at(site.node)}), which TF32 has no part in"
+            return f"float64 is the default dtype ({at(site)}), which TF32 has no part in"
     if (place := quantised(script)) is not None:
-        return f"{at(place.node)} prepares quantisation, which has to see the numbers that the model computes in fp32"
+        return f"{at(place)} prepares quantisation, which has to see the numbers that the model computes in fp32"
     for site in script.calls("torch.cdist"):
         if any(
             not branches(o.stack)
             and (o.args is None or const(o.args.get(2, "p")) not in WITHOUT_PRODUCT)
             for o in site
         ):
-            return f"{at(site.node)} computes distances by way of a matrix product (torch.cdist)"
+            return f"{at(site)} computes distances by way of a matrix product (torch.cdist)"
     if (distance := written_out(script, script.nodes)) is not None:
         return f"{at(distance)} computes distances by way of a matrix product"
     called = (s.node.func for s in script.log.of("forward") if isinstance(s.node, ast.Call))
     if not trained_models(script) or any(is_chosen(script.values(func)) for func in called):
         for site in script.calls("importlib.import_module", "hydra.utils.instantiate"):
             if script.may_be(site.node, Unknown):
-                return f"{at(site.node)} finds something by a name that is not known, and perhaps the network: what it computes may need its digits"
+                return f"{at(site)} finds something by a name that is not known, and perhaps the network: what it computes may need its digits"
     for model in trained_models(script) or script.models:
         if model.dtype in ("f64", "complex"):
             return f"{model.name} computes in float64, which TF32 has no part in"
@@ -71,16 +71,16 @@ def needs_digits(script: Script) -> str:
             if any(
                 isinstance(t, Tensor) and t.dtype in ("f64", "complex") for t in backward.tensors
             ):
-                return f"the loss is float64 ({at(backward.node)}): this script wants its digits"
+                return f"the loss is float64 ({at(backward)}): this script wants its digits"
     if positions := script.calls(*SAMPLING):
-        return f"positions are computed for {at(positions[0].node)} (grid_sample): with TF32 they are off by up to a pixel"
+        return f"positions are computed for {at(positions[0])} (grid_sample): with TF32 they are off by up to a pixel"
     for (kind, _), site in script.log.each():
         root, _, short = kind.rpartition(".")
         algebraic = root in ("torch", "") and short in ALGEBRA
         if kind.startswith((*SCIENCE, *FACTORING)) or (
             algebraic and any(is_of_tensor(kind, o) for o in site)
         ):
-            return f"{kind.lstrip('.')}() on {at(site.node)} is linear algebra, where 10 bits of mantissa may not do"
+            return f"{kind.lstrip('.')}() on {at(site)} is linear algebra, where 10 bits of mantissa may not do"
     return ""
 
 

@@ -11,6 +11,7 @@ from autofast.flow.program import Flow
 from autofast.model.contents import unwrapped
 from autofast.model.names import last_part
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.syntax import has_star
 from autofast.model.values import (
     Arg,
@@ -66,7 +67,7 @@ class FullOutputs:
                 return all(self.is_full(e, part, depth + 1) for e in (body, other))
             case ast.Name():
                 made = self.flow.values(expr)
-                return bool(made) and all(self.is_full(v, part, depth + 1) for v in made)
+                return surely(self.is_full(v, part, depth + 1) for v in made)
             case ast.Tuple(elts=elts) | ast.List(elts=elts):
                 return (
                     part is not None
@@ -90,13 +91,13 @@ class FullOutputs:
 
     def _call(self, call: ast.Call, part: int | None, depth: int) -> bool:
         found = [inner for t in self.script.values(call.func) for inner in unwrapped(t)]
-        return bool(found) and all(self._thing(t, call, part, depth) for t in found)
+        return surely(self._thing(t, call, part, depth) for t in found)
 
     def _thing(self, thing: Thing, call: ast.Call, part: int | None, depth: int) -> bool:
         if code := code_of(thing):
             results = (e for c in code for e in self.calls.results(c.function))
             returned = [e for e in results if self.script.reached(e)]
-            return bool(returned) and all(self.is_full(e, part, depth + 1) for e in returned)
+            return surely(self.is_full(e, part, depth + 1) for e in returned)
         if part is not None:
             return False
         if is_named(thing, Ref, NORMALIZE):
@@ -129,7 +130,7 @@ def _is_full_layer(thing: Ext) -> bool:
     if thing.name != "torch.nn.Sequential" or thing.open or not thing.args.positional:
         return False
     last = _last(thing.args.positional[-1].values)
-    return bool(last) and all(isinstance(t, Ext) and _is_full_layer(t) for t in last)
+    return surely(isinstance(t, Ext) and _is_full_layer(t) for t in last)
 
 
 def _last(given: Values) -> Values:

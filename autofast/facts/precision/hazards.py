@@ -106,14 +106,14 @@ def one_dtype(code: Code) -> str:
         named = [g.values for g in occurrence.args.named.values()]
         tensors = [v for v in [*own, *positional[first:], *named] if _has_tensor(v)]
         if len(tensors) > 1 and any(is_activation(v) for v in tensors):
-            return f"{at(site.node)} wants tensors of one dtype, of which one may be 16-bit"
+            return f"{at(site)} wants tensors of one dtype, of which one may be 16-bit"
     for site, occurrence in code.events(".view"):
         if occurrence.args is None or not isinstance(occurrence.this, Tensor):
             continue
         if is_activation(frozenset({occurrence.this})) and any(
             is_dtype(t) for t in occurrence.args.get(0, "dtype")
         ):
-            return f"{at(site.node)} reads the bits of fp32 numbers, which would have 16"
+            return f"{at(site)} reads the bits of fp32 numbers, which would have 16"
     for part in code.parts[len(code.statements) :]:  # in functions: statements get `.float()`
         for node in walk(part):
             if (word := _demanded(code, node)) is not None:
@@ -217,7 +217,7 @@ def _dtypes(code: Code) -> str:
     for site, occurrence in code.events("forward"):
         for tensor in occurrence.data.get("inputs", ()):
             if tensor.dtype in CHOSEN:
-                return f"{at(site.node)} computes with {CHOSEN[tensor.dtype]} data by choice"
+                return f"{at(site)} computes with {CHOSEN[tensor.dtype]} data by choice"
     return ""
 
 
@@ -243,7 +243,7 @@ def _writes(code: Code) -> str:
             and any(is_activation(g.values) for g in occurrence.args.positional[2:])
             and not made_alike(code.script, site.node)
         ):
-            return f"{at(site.node)} writes 16-bit values into a tensor that is fp32"
+            return f"{at(site)} writes 16-bit values into a tensor that is fp32"
     for site, occurrence in code.events("tensor_write"):
         node = site.node
         if (
@@ -251,7 +251,7 @@ def _writes(code: Code) -> str:
             and is_activation(occurrence.result)
             and _by_mask(code.script, node.slice)
         ):
-            return f"{at(site.node)} writes 16-bit values into a part of a tensor that is fp32"
+            return f"{at(site)} writes 16-bit values into a part of a tensor that is fp32"
     for site, occurrence in code.events("sync"):
         if (
             occurrence.data.get("how") == "numpy"
@@ -259,7 +259,7 @@ def _writes(code: Code) -> str:
             and isinstance(occurrence.this, Tensor)
             and is_activation(frozenset({occurrence.this}))
         ):
-            return f"{at(site.node)} gives a 16-bit tensor to NumPy, which has no bf16"
+            return f"{at(site)} gives a 16-bit tensor to NumPy, which has no bf16"
     return ""
 
 

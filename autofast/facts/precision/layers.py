@@ -8,6 +8,7 @@ from autofast.facts.precision.code import Code
 from autofast.model.events import Site
 from autofast.model.names import is_model_class
 from autofast.model.script import Model, Script
+from autofast.model.several import surely
 from autofast.model.source import ancestors, at
 from autofast.model.values import Ext, Thing, const, is_named
 from autofast.ops.families import RECURRENT
@@ -25,7 +26,7 @@ def is_small(code: Code) -> bool:
     kernels, and to cast, takes longer than to multiply.
     """
     sizes = [dense_sizes(code.script, m) for m in code.models]
-    return bool(sizes) and all(s and max(s) < TINY for s in sizes)
+    return surely(s and max(s) < TINY for s in sizes)
 
 
 def recurrent(code: Code) -> str:
@@ -40,7 +41,7 @@ def recurrent(code: Code) -> str:
             return f"autocast runs the {found[0]} of {model.name} in fp16, whatever it is set to"
         for site in code.script.log.of("new"):
             if _belongs(site, model) and any(_may_be_recurrent(o.this) for o in site):
-                return f"{at(site.node)} makes a layer by its name: an LSTM would run in fp16, whatever autocast is set to"
+                return f"{at(site)} makes a layer by its name: an LSTM would run in fp16, whatever autocast is set to"
     return ""
 
 

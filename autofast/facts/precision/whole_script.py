@@ -44,21 +44,19 @@ def against_script(script: Script, target: str, gpu: bool) -> str:
             for o in s
             if o.args is not None
         ):
-            return f"{at(sites[0].node)} makes float64 the default"
+            return f"{at(sites[0])} makes float64 the default"
     if target == "cuda" and not gpu:
         return "nothing in this script goes to a GPU"
     if script.processes and script.methods("share_memory"):
-        return (
-            f"several processes train one model in shared memory ({at(script.processes[0].node)})"
-        )
+        return f"several processes train one model in shared memory ({at(script.processes[0])})"
     if (site := quantised(script)) is not None:
-        return f"{at(site.node)} prepares quantisation, which has to see the numbers that the model computes in fp32"
+        return f"{at(site)} prepares quantisation, which has to see the numbers that the model computes in fp32"
     if (place := _elsewhere(script)) is not None:
         return f"{at(place)} runs under autocast, and the training was left out of it"
     if why := _odd_parameter(script):
         return why
     for site in _sparse(script):
-        return f"{at(site.node)} makes sparse tensors, for which autocast has no kernels everywhere"
+        return f"{at(site)} makes sparse tensors, for which autocast has no kernels everywhere"
     return ""
 
 
@@ -128,9 +126,7 @@ def _odd_parameter(script: Script) -> str:
     for optimizer in script.optimizers:
         for tensor in tensors_in(optimizer.args.get(0, "params")):
             if tensor.dtype in ("complex", "f64"):
-                return (
-                    f"the optimizer on {at(optimizer.node)} gets {CHOSEN[tensor.dtype]} parameters"
-                )
+                return f"the optimizer on {at(optimizer)} gets {CHOSEN[tensor.dtype]} parameters"
     return ""
 
 

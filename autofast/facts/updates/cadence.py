@@ -53,7 +53,7 @@ def inside_bar(found: Values) -> ast.expr | None:
 
 
 def check_loader(loader: Loader, thing: Thing) -> None:
-    where = f"the loader on {at(loader.node)}"
+    where = f"the loader on {at(loader)}"
     if isinstance(thing, Inst) and any(
         thing.cls.find(n) is not None for n in ("__len__", "__iter__")
     ):

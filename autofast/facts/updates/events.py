@@ -29,6 +29,7 @@ from autofast.model.events import (
 )
 from autofast.model.kinds import is_module, is_optimizer, is_scaler, is_scheduler
 from autofast.model.script import Backward, Script, Step, Update
+from autofast.model.several import surely
 from autofast.model.source import at, function_of, parent_of, source_of, within
 from autofast.model.syntax import DEFS, is_attribute
 from autofast.model.values import Const, Ext, Seq, Tensor, Thing, Values
@@ -162,7 +163,7 @@ def _events(
             update,
         )
     if len(paths) > 1:
-        raise Refusal(f"{at(site.node)} is come to in several ways in one turn of the loop")
+        raise Refusal(f"{at(site)} is come to in several ways in one turn of the loop")
 
 
 def _check_path(kind: str, rest: Stack, node: ast.AST, loop: ast.For) -> None:
@@ -175,14 +176,14 @@ def _check_path(kind: str, rest: Stack, node: ast.AST, loop: ast.For) -> None:
     for frame in rest:
         if isinstance(frame, BranchFrame):
             if not frame.known and not _is_steady(frame.node, loop):
-                raise Refusal(f"{words} on {at(node)} depends on a condition ({at(frame.node)})")
+                raise Refusal(f"{words} on {at(node)} depends on a condition ({at(frame)})")
         elif isinstance(frame, TryFrame):
-            raise Refusal(f"{words} on {at(node)} may be cut off ({at(frame.node)})")
+            raise Refusal(f"{words} on {at(node)} may be cut off ({at(frame)})")
         elif isinstance(frame, LoopFrame):
             if kind != "average" and not (
                 frame.unrolled and kind in ("step", "clip", "schedule", "zero", "unscale")
             ):
-                raise Refusal(f"{words} on {at(node)} is repeated for one batch ({at(frame.node)})")
+                raise Refusal(f"{words} on {at(node)} is repeated for one batch ({at(frame)})")
         elif not isinstance(frame, (CallFrame, WithFrame, GuardFrame)):
             raise Refusal(f"when {words} on {at(node)} happens is not known")
 
@@ -219,7 +220,7 @@ def _is_set(attribute: ast.Attribute, loop: ast.For) -> bool:
 
 
 def _check_backward(script: Script, backward: Backward) -> None:
-    call, where = backward.node, at(backward.node)
+    call, where = backward.node, at(backward)
     if "apex" in script.frameworks:
         raise Refusal(
             f"apex.amp scales the loss of the backward on {where}: put torch.amp in its place first"
@@ -233,10 +234,10 @@ def _check_backward(script: Script, backward: Backward) -> None:
 
 
 def _check_update(update: Update) -> None:
-    where = at(update.node)
+    where = at(update)
     if update.closure or (not update.scaled and (update.node.args or update.node.keywords)):
         raise Refusal(f"the step on {where} takes a closure, which computes the gradients itself")
-    if not update.things or not all(is_optimizer(t) for t in update.things):
+    if not surely(is_optimizer(t) for t in update.things):
         raise Refusal(f"what is stepped on {where} is not known")
     if not isinstance(parent_of(update.node), (ast.Expr, ast.Assign)):
         raise Refusal(f"the step on {where} is part of an expression")
@@ -268,10 +269,10 @@ def _others(script: Script, iteration: Iteration) -> None:
         evaluates = all(_evaluates(o, iteration) for o in here)
         if kind in ("grad_read", "grad_write"):
             raise Refusal(
-                f"{at(site.node)} reads or sets gradients, which are those of several batches then"
+                f"{at(site)} reads or sets gradients, which are those of several batches then"
             )
         if kind in ("torch.autograd.grad", "torch.autograd.backward"):
-            raise Refusal(f"{kind}() is called on {at(site.node)}")
+            raise Refusal(f"{kind}() is called on {at(site)}")
         if kind in ("inplace", "tensor_write"):
             if any(isinstance(o.this, Tensor) and o.this.param for o in here) or (
                 _follows(iteration, here) and keeps_average(script, site)
@@ -283,9 +284,9 @@ def _others(script: Script, iteration: Iteration) -> None:
         elif kind == ".update_parameters":
             _average(iteration, site)
         elif kind == ".load_state_dict" and any(o.this in trained for o in here):
-            raise Refusal(f"a state is loaded in every turn ({at(site.node)})")
+            raise Refusal(f"a state is loaded in every turn ({at(site)})")
         elif kind == ".requires_grad_" and not evaluates:
-            raise Refusal(f"which parameters are trained is changed in the loop ({at(site.node)})")
+            raise Refusal(f"which parameters are trained is changed in the loop ({at(site)})")
         elif kind.startswith("."):
             _check_method(kind[1:], site, here)
             if any(_keeps_up(kind[1:], o) for o in here):
@@ -304,7 +305,7 @@ def _others(script: Script, iteration: Iteration) -> None:
                 and not getattr(site.node, "args", ())
             ):
                 raise Refusal(
-                    f"what is updated on {at(site.node)} is not known: an average of the weights would be one of updates"
+                    f"what is updated on {at(site)} is not known: an average of the weights would be one of updates"
                 )
         elif "." in kind and not kind.startswith(READERS) and not rarely and not evaluates:
             _check_given(site, here)
@@ -337,7 +338,7 @@ def _check_given(site: Site, here: Iterable[Occurrence]) -> None:
     for occurrence in here:
         if occurrence.args is not None and any(_holds(v) for v in occurrence.args.all()):
             raise Refusal(
-                f"what {at(site.node)} does with the model or the optimizer after each batch is not known"
+                f"what {at(site)} does with the model or the optimizer after each batch is not known"
             )
 
 
@@ -351,7 +352,7 @@ def _evaluates(occurrence: Occurrence, iteration: Iteration) -> bool:
 def _average(iteration: Iteration, site: Site) -> None:
     for event in _events("average", iteration, site, []):
         if event.order < iteration.last_update:
-            raise Refusal(f"parameters are changed on {at(site.node)}, before the update")
+            raise Refusal(f"parameters are changed on {at(site)}, before the update")
         iteration.events.append(event)
 
 
@@ -370,7 +371,7 @@ def _check_method(name: str, site: Site, here: Iterable[Occurrence]) -> None:
             kind = ""
         if kind and name not in FINE[kind]:
             raise Refusal(
-                f"what `.{name}()` of the {kind} on {at(site.node)} means for several batches is not known"
+                f"what `.{name}()` of the {kind} on {at(site)} means for several batches is not known"
             )
 
 
@@ -401,7 +402,7 @@ def check_order(script: Script, iteration: Iteration) -> None:
         theirs = [b for b in backwards if _reaches(script, b, step)]
         if not mine:
             raise Refusal(
-                f"the gradients that {at(step.node)} uses are not cleared in the turn of a batch"
+                f"the gradients that {at(step)} uses are not cleared in the turn of a batch"
             )
         first = max((z.order for z in mine if z.order < step.order), default=0)
         theirs = [b for b in theirs if not _exclude(b, step)]
@@ -409,10 +410,10 @@ def check_order(script: Script, iteration: Iteration) -> None:
             if not first < backward.order < step.order:
                 raise Refusal(_leak(backward, step))
         if not theirs:
-            raise Refusal(f"no backward comes before the step on {at(step.node)}")
+            raise Refusal(f"no backward comes before the step on {at(step)}")
     for zero in zeros:
         if not any(clears(script, zero, s) for s in iteration.of("step")):
-            raise Refusal(f"whose gradients {at(zero.node)} clears is not known")
+            raise Refusal(f"whose gradients {at(zero)} clears is not known")
 
 
 def _exclude(one: Event, other: Event) -> bool:
@@ -425,7 +426,7 @@ def _exclude(one: Event, other: Event) -> bool:
 
 def _leak(backward: Event, step: Event) -> str:
     return (
-        f"the backward on {at(backward.node)} may leave gradients in the parameters of the optimizer on {at(step.node)}: they are cleared "
+        f"the backward on {at(backward)} may leave gradients in the parameters of the optimizer on {at(step)}: they are cleared "
         "before its next update now, and would be added to it in a window"
     )
 
@@ -436,7 +437,7 @@ def clears(script: Script, zero: Event, step: Event) -> bool:
         return any(t in step.things for t in zero.things)
     cleared = {x for t in zero.things if is_module(t) for x in (t, *unwrapped(t))}
     owners = _owners(script, step)
-    return bool(owners) and all(any(x in cleared for x in (p, *unwrapped(p))) for p in owners)
+    return surely(any(x in cleared for x in (p, *unwrapped(p))) for p in owners)
 
 
 def _owners(script: Script, step: Event) -> list[Thing]:

@@ -13,6 +13,7 @@ from autofast.model.calls import is_name
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_loader, is_scheduler
 from autofast.model.script import Scheduler, Script, Tick
+from autofast.model.several import surely
 from autofast.model.source import ancestors, at, nodes_in, outwards, parent_of, statement_of
 from autofast.model.syntax import LOOPS, TESTS, is_attribute, is_constant, is_read, is_stored
 from autofast.model.values import (
@@ -41,7 +42,7 @@ def check_rates(script: Script, schedulers: list[Scheduler]) -> None:
     rates = {t for s in schedulers for t in s.optimizers}
     for other in script.schedulers:
         if other not in schedulers and any(t in rates for t in other.optimizers) and other.ticks:
-            raise Refusal(f"another scheduler sets the same learning rates ({at(other.node)})")
+            raise Refusal(f"another scheduler sets the same learning rates ({at(other)})")
     for node in _uses(script, wanted):
         parent = parent_of(node)
         if isinstance(parent, ast.Attribute):
@@ -87,7 +88,7 @@ def _taken_by(script: Script, node: ast.expr) -> ast.Call | None:
         if isinstance(outer, ast.Call) and here is not outer.func:
             found = script.values(outer.func)
             mine = certainly(found, Func, Bound, Cls)
-            library = bool(found) and all(
+            library = surely(
                 isinstance(t, Ref) and t.name.startswith(("torch.optim.lr_scheduler.", "builtins."))
                 for t in found
             )
@@ -168,7 +169,7 @@ def counted_wrong(script: Script, tick: Tick, schedulers: list[Scheduler]) -> st
     for scheduler in schedulers:
         if scheduler.own:
             continue
-        once = f"but the step on {at(tick.node)} is made once an epoch: the rate hardly moves"
+        once = f"but the step on {at(tick)} is made once an epoch: the rate hardly moves"
         if scheduler.name == "OneCycleLR" and tick.unit == "epoch":
             each = scheduler.args.given(4, "steps_per_epoch")
             total = scheduler.args.given(2, "total_steps")
@@ -186,7 +187,7 @@ def counted_wrong(script: Script, tick: Tick, schedulers: list[Scheduler]) -> st
         short = TOO_SHORT.get(scheduler.name) if tick.unit == "update" and not tick.given else None
         if short and _is_number_of_epochs(script, given.values, tick):
             return (
-                f"{told} is the number of epochs, but the step on {at(tick.node)} is made in every iteration: "
+                f"{told} is the number of epochs, but the step on {at(tick)} is made in every iteration: "
                 f"{short}; multiply it by the length of the loader, or step once an epoch"
             )
     return ""

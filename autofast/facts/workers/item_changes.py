@@ -13,6 +13,7 @@ from autofast.facts.workers.loader_code import Side
 from autofast.flow.program import holder_of
 from autofast.flow.scratch import is_scratch
 from autofast.model.calls import is_method, keyword_of
+from autofast.model.several import surely
 from autofast.model.source import function_of, live, source_of
 from autofast.model.syntax import VARIABLES
 from autofast.model.values import Const, Ext, Num, Ref, Seq, Values, is_const
@@ -104,7 +105,7 @@ class Changes:
 
     def is_module_function(self, base: ast.expr) -> bool:
         found = self.script.values(base)
-        return bool(found) and all(
+        return surely(
             isinstance(t, (Ref, Const))
             and not (isinstance(t, Ref) and t.name.startswith("os.environ"))
             for t in found

@@ -60,12 +60,12 @@ def against(script: Script, loader: Loader) -> str:
     speaks against.
     """
     if script.processes:
-        return f"the script starts processes of its own ({at(script.processes[0].node)}): share the cores between them by hand"
+        return f"the script starts processes of its own ({at(script.processes[0])}): share the cores between them by hand"
     anew = loader.loop is not None and not hooks(script, loader) and not _each_epoch(script, loader)
     if anew and not again(script, loader):
         return f"the loader is made again in the loop of {at(loader.loop)}: workers would be started every time"
     if (use := peeks(script, loader)) is not None:
-        return f"{at(use.node)} starts all workers for one batch: keep one iterator instead"
+        return f"{at(use)} starts all workers for one batch: keep one iterator instead"
     if (place := made_elsewhere(script, loader)) is not None:
         return f"{at(place)} puts new tensors on another device: workers would have to use it too"
     for name in ("batch_sampler", "sampler"):
@@ -181,7 +181,7 @@ def _feedback(script: Script, loader: Loader, name: str) -> str:
             own = set(ast.walk(thing.cls.node))
             for site in script.log.of("set_attribute"):
                 if site.node not in own and any(o.this is thing for o in site):
-                    return f"{at(site.node)} changes the {name} from outside, and workers ask it for indices ahead of time"
+                    return f"{at(site)} changes the {name} from outside, and workers ask it for indices ahead of time"
         if (
             isinstance(thing, Ext)
             and thing.name.endswith("WeightedRandomSampler")
@@ -206,7 +206,7 @@ def _shared_generator(script: Script, loader: Loader) -> str:
     for other in script.loaders if mine else ():
         theirs = given(other, "generator")
         if other is not loader and theirs is not None and mine & theirs.values:
-            return f"its generator is also that of the loader of {at(other.node)}"
+            return f"its generator is also that of the loader of {at(other)}"
     return ""
 
 

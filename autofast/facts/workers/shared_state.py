@@ -214,7 +214,7 @@ def _changed(
         what = change.bound or shown(
             change.node if not isinstance(change.node, ast.Call) else change.base or change.node
         )
-        return f"{at(change.node)} changes `{what}`"
+        return f"{at(change)} changes `{what}`"
     return ""
 
 

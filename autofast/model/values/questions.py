@@ -6,7 +6,7 @@ from collections.abc import Collection, Container
 from typing import Any, TypeGuard, TypeVar
 
 from autofast.model.changes import Numbered, remember, remembered
-from autofast.model.several import Kinds, one
+from autofast.model.several import Kinds, one, surely
 from autofast.model.values.program import Bound, Ext
 from autofast.model.values.simple import Arg, Const, Method, Num, Reason, Ref, Unknown
 from autofast.model.values.tensor import Tensor
@@ -79,7 +79,7 @@ def is_const(thing: object, *kinds: Kinds) -> TypeGuard[Const]:
 
 def are_numbers(values: Collection[Thing]) -> bool:
     """Whether there are some, and all are numbers of Python."""
-    return bool(values) and all(isinstance(t, Num) or is_const(t, int, float) for t in values)
+    return surely(isinstance(t, Num) or is_const(t, int, float) for t in values)
 
 
 def const(values: Values) -> Any:

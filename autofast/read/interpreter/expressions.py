@@ -13,6 +13,7 @@ from autofast.model.calls import is_method, is_name
 from autofast.model.changes import Watched
 from autofast.model.events import BranchFrame, LoopFrame, WithFrame
 from autofast.model.limits import FEW, MOST_ITEMS, WORK
+from autofast.model.several import surely
 from autofast.model.source import children, parent_of, walk
 from autofast.model.syntax import is_read
 from autofast.model.tensors import binary
@@ -103,7 +104,7 @@ class Expressions(Binding):
             and node.value.attr == "data"
             and index == values(Const(0))
         ):
-            if base and all(isinstance(t, Tensor) and t.rank == "0d" for t in base):
+            if surely(isinstance(t, Tensor) and t.rank == "0d" for t in base):
                 return self._old_item(base, node)
         for thing in ordered(base):
             found |= self.subscript(thing, index, node)

@@ -14,6 +14,7 @@ from autofast.model.events import BranchFrame, GuardFrame, TryFrame, WithFrame
 from autofast.model.kinds import entered
 from autofast.model.limits import MOST_CALLEES
 from autofast.model.names import NAMED_TUPLE, last_part
+from autofast.model.several import surely
 from autofast.model.source import children, nodes_in, walk
 from autofast.model.syntax import LOOPS
 from autofast.model.tensors import binary
@@ -202,7 +203,7 @@ class Statements(Binding):
             own = frozenset(
                 t for t in decorator if isinstance(t, (Func, Bound, Partial, Cls, Inst))
             )
-            if own and all(self.only_registers(t) for t in own):
+            if surely(self.only_registers(t) for t in own):
                 continue
             if own:
                 made = self.call_values(own, Arguments(None, [Given(found, None)]), written)

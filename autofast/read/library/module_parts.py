@@ -10,6 +10,7 @@ from typing import Any, TypeGuard
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_module
 from autofast.model.names import CONTAINERS
+from autofast.model.several import surely
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -328,7 +329,7 @@ def set_by_prefix(interp: Core, thing: Thing, args: Arguments) -> bool:
     first, found = _beginning(args.get(1, "name")), args.get(2, "value")
     if not first or not isinstance(thing, Inst) or not is_module(thing):
         return False
-    if not found or not all(is_module(t) for t in found) or _has_members(thing.cls, first):
+    if not surely(is_module(t) for t in found) or _has_members(thing.cls, first):
         return False
     for name, old in list(thing.attrs.items()):
         if name.startswith(first):

@@ -10,6 +10,7 @@ from typing import TypeGuard
 
 from autofast.model.calls import is_name
 from autofast.model.events import BranchFrame
+from autofast.model.several import surely
 from autofast.model.source import parent_of
 from autofast.model.values import (
     NOTHING,
@@ -89,7 +90,7 @@ def _run(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
     options (``tyro.cli(Args)``); None where it is nothing of the project.
     """
     given = args.get(0, RUNNERS[name])
-    if given and all(isinstance(t, Cls) and "dataclass" in t.external for t in given):
+    if surely(isinstance(t, Cls) and "dataclass" in t.external for t in given):
         return interp.call_values(given, Arguments(node, open=COMMAND_LINE), node)
     if (
         not isinstance(node, ast.Call)
@@ -166,7 +167,7 @@ def _space(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Va
     )
     for key, given in args.named.items():
         space.attrs[key] = space.attrs.get(key, NOTHING) | given.values
-    known = args.dicts and all(not holder.rest for holder in args.dicts)
+    known = surely(not holder.rest for holder in args.dicts)
     space.open = space.open or ("" if known else args.open)
     return values(space)
 

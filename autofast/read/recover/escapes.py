@@ -48,12 +48,12 @@ class _Ways:
             yield YIELDS
         hooks = self.script.methods(*FORWARD_HOOKS)
         for site in (*hooks, *self.script.calls(HOOK_OF_ALL)):
-            yield f"the hook of {at(site.node)} may keep it"
+            yield f"the hook of {at(site)} may keep it"
         for (kind, _), site in self.script.log.each():
             if kind.startswith("pandas."):
                 given = [v for o in site if o.args is not None for v in o.args.all()]
                 if any(isinstance(t, Tensor) for v in given for t in opened(v, in_data)):
-                    yield f"{at(site.node)} gives tensors to pandas, which may keep them"
+                    yield f"{at(site)} gives tensors to pandas, which may keep them"
         yield from self.kept()
         yield from (self.leaks.follow(name, None) for name in self.tainted())
         for statement in region.statements:
@@ -70,7 +70,7 @@ class _Ways:
                 and not self.born_inside(occurrence.this)
                 and (why := self.leaks.keeper(occurrence.this, getattr(site.node, "attr", "")))
             ):
-                yield f"`{ast.unparse(site.node)}` keeps a tensor made here ({at(site.node)}){why}"
+                yield f"`{ast.unparse(site.node)}` keeps a tensor made here ({at(site)}){why}"
         for site, occurrence in self.region.sites(
             self.script, "append", "set_item", "tensor_write", "inplace"
         ):
@@ -87,7 +87,7 @@ class _Ways:
                 continue
             if (root is not None and is_local(root)) or self.local_names(occurrence.this):
                 continue  # followed as a variable
-            yield f"{at(site.node)} changes something that outlives this place"
+            yield f"{at(site)} changes something that outlives this place"
         for function in self.functions():
             for part in nodes_in(function, ast.Name):
                 if is_stored(part) and part.id in declared(function_of(part)):

@@ -57,10 +57,10 @@ def hazard(script: Script, evaluation: Evaluation, region: Region) -> str:
         script, *BACKWARDS, "torch.enable_grad", "torch.set_grad_enabled", ".requires_grad_"
     ):
         if site.kind != "torch.set_grad_enabled" or site.node is not evaluation.context:
-            return f"{at(site.node)} computes gradients here"
+            return f"{at(site)} computes gradients here"
     for site, occurrence in region.sites(script, "builtins.setattr"):
         if occurrence.args is not None and carries(occurrence.args.get(2, "value")):
-            return f"setattr() keeps a tensor made here ({at(site.node)})"
+            return f"setattr() keeps a tensor made here ({at(site)})"
     return (
         changed_module(script, evaluation, region)
         or _compiled(script, evaluation, region)
@@ -78,11 +78,9 @@ def _compiled(script: Script, evaluation: Evaluation, region: Region) -> str:
     for name in ("torch.compile", "torch.jit.script", "torch.jit.trace"):
         for site in script.calls(name):
             if name != "torch.compile" or not is_in_place(site.node):
-                return (
-                    f"{at(site.node)} compiles: {name}() and inference_mode do not go well together"
-                )
+                return f"{at(site)} compiles: {name}() and inference_mode do not go well together"
     for site, _ in region.sites(script, ".compile"):
-        return f"{at(site.node)} compiles a model"
+        return f"{at(site)} compiles a model"
     return ""
 
 
@@ -121,9 +119,9 @@ def _foreign_model(evaluation: Evaluation) -> str:
                     and not is_of_model_library(thing.name)
                     and not _keeps_nothing(thing)
                 ):
-                    return f"{thing.name} may keep tensors that it computes here ({at(site.node)})"
+                    return f"{thing.name} may keep tensors that it computes here ({at(site)})"
                 if not isinstance(thing, (Ext, Inst)):
-                    return f"the model of {at(site.node)} is not known"
+                    return f"the model of {at(site)} is not known"
     return ""
 
 
@@ -142,7 +140,7 @@ def _caches(script: Script, region: Region) -> str:
     for frame in region.calls(script):
         for decorator in frame.func.decorators:
             if any(getattr(t, "name", "") in REMEMBERS for t in decorator):
-                return f"{frame.func.name}() remembers its results, which may be tensors made here ({at(frame.node)})"
+                return f"{frame.func.name}() remembers its results, which may be tensors made here ({at(frame)})"
     read = {
         x
         for _, o in region.sites(script, "iterate")
@@ -180,18 +178,18 @@ def _shared_objects(script: Script, region: Region) -> str:
             if not tensors_in(*given):
                 continue
             if isinstance(thing, Ref):
-                return f"{at(site.node)} gives a tensor to {thing.name}(), which is not known"
+                return f"{at(site)} gives a tensor to {thing.name}(), which is not known"
             if isinstance(thing, Unknown):
                 # There it is another form of the model, or code that is looked at for itself.
                 if script.log.at("forward", site.node) is None and not is_entered(script, site):
-                    return f"{at(site.node)} gives a tensor to something that is not known: {thing.why}"
+                    return f"{at(site)} gives a tensor to something that is not known: {thing.why}"
             elif any(
                 o.this is thing and not region.meets(s, o)
                 for (k, _), s in script.log.each()
                 for o in s
                 if k != "new"
             ):
-                return f"{thing.name} gets tensors on {at(site.node)}, and is used elsewhere too"
+                return f"{thing.name} gets tensors on {at(site)}, and is used elsewhere too"
     return ""
 
 
@@ -209,7 +207,7 @@ def _cast_outside(evaluation: Evaluation, region: Region) -> str:
                 if isinstance(frame, WithFrame) and any(
                     is_autocast(found) for _, found in frame.contexts
                 ):
-                    return f"the autocast block around it ({at(frame.node)}) keeps the weights that are cast here, also for training"
+                    return f"the autocast block around it ({at(frame)}) keeps the weights that are cast here, also for training"
     return ""
 
 
@@ -223,17 +221,17 @@ def needs_gradients(
     users += (".requires_grad_", "torch.func.grad", ".step")
     for site, _ in region.sites(script, *users):
         if site.kind != ".step" or evaluation.kind != "statement":
-            return f"{at(site.node)} uses gradients"
+            return f"{at(site)} uses gradients"
     for site, occurrence in region.sites(script, "call_unknown"):
         if _trainable(occurrence.args) and not is_entered(script, site):
             why = occurrence.this.why if isinstance(occurrence.this, Unknown) else ""
-            return f"{at(site.node)} calls something that is not known: {why}"
+            return f"{at(site)} calls something that is not known: {why}"
     for site, occurrence in region.sites(script, "forward"):
         trained = site.node in training.passes and not evaluation.shared
         # In a function that training calls, too, it is told below what comes of it here.
         trained = trained and region.holds(site.node)
         if occurrence.data["outer"] and trained:
-            return f"the forward of {at(site.node)} is trained"
+            return f"the forward of {at(site)} is trained"
     for expr in _needed(script, region, training) if not evaluation.shared else ():
         return f"`{ast.unparse(expr)}` ({at(expr)}) may carry a gradient that is needed later"
     if why := memory_trial(script, evaluation, region):

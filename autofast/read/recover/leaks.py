@@ -313,13 +313,13 @@ class Leaks(ValueFlow[None]):
                     and occurrence.this is thing
                     and not self.region.meets(site, occurrence)
                 ):
-                    return f", and it is changed on {at(site.node)} too"
+                    return f", and it is changed on {at(site)} too"
         for site in self.script.log.of("call_unknown"):
             for occurrence in site:
                 if occurrence.args is not None and any(
                     thing in given for given in occurrence.args.all()
                 ):
-                    return f": {at(site.node)} gives it to something that is not known"
+                    return f": {at(site)} gives it to something that is not known"
         names = {name for name, values in thing.attrs.items() if carries(values)}
         if module:
             names = {attribute}

@@ -55,7 +55,7 @@ def _made(script: Script, region: Region) -> str:
     for site, occurrence in region.sites(script, "new", ".step"):
         thing = occurrence.this
         if thing is not None and is_optimizer(thing):
-            return f"an optimizer is used here ({at(site.node)})"
+            return f"an optimizer is used here ({at(site)})"
         if (
             site.kind == "new"
             and isinstance(thing, (Inst, Ext))
@@ -64,14 +64,14 @@ def _made(script: Script, region: Region) -> str:
             and not is_named(thing, Ext, WITHOUT_TENSORS)
             and call_of(site.node) is None
         ):
-            return f"a module is made here ({at(site.node)}): its parameters could not be trained"
+            return f"a module is made here ({at(site)}): its parameters could not be trained"
     return ""
 
 
 def _copied(script: Script, region: Region) -> str:
     for site, occurrence in region.sites(script, *COPIES):
         if occurrence.args is not None and _holds_module(occurrence.args):
-            return f"a module is copied here ({at(site.node)}): the copy could not be trained"
+            return f"a module is copied here ({at(site)}): the copy could not be trained"
     return ""
 
 
@@ -86,11 +86,11 @@ def _given(script: Script, region: Region) -> str:
     """
     for site, occurrence in region.sites(script, *GROWS):
         if occurrence.this is not None and is_module(occurrence.this):
-            return f"{at(site.node)} gives a module a tensor that is made here"
+            return f"{at(site)} gives a module a tensor that is made here"
     for site, occurrence in region.sites(script, ".load_state_dict"):
         given = occurrence.args.given(2, "assign") if occurrence.args is not None else None
         if given is not None and const(given.values) is not False:
-            return f"{at(site.node)} puts other tensors into a module"
+            return f"{at(site)} puts other tensors into a module"
     for (kind, _), site in script.log.each():
         if kind.startswith(REWORKS) and not kind.startswith(READS):
             for occurrence in site:
@@ -99,7 +99,7 @@ def _given(script: Script, region: Region) -> str:
                     and any(is_module(t) for given in occurrence.args.all() for t in given)
                     and region.meets(site, occurrence)
                 ):
-                    return f"{at(site.node)} puts other tensors into a module"
+                    return f"{at(site)} puts other tensors into a module"
     return ""
 
 
@@ -107,12 +107,12 @@ def _moved(script: Script, region: Region) -> str:
     """Moves and casts: they give a module new parameters, unless it is there already."""
     for site, occurrence in region.sites(script, *CASTS):
         if occurrence.this is not None and is_module(occurrence.this):
-            return f"{at(site.node)} casts a module: its new parameters could not be trained"
+            return f"{at(site)} casts a module: its new parameters could not be trained"
     for site, _ in region.sites(script, ".flatten_parameters"):
-        return f"{at(site.node)} puts the weights of a recurrent layer into other memory"
+        return f"{at(site)} puts the weights of a recurrent layer into other memory"
     for site, occurrence in region.sites(script, "move_model"):
         if not _is_there(script, region, occurrence):
-            return f"{at(site.node)} moves a module: its new parameters could not be trained"
+            return f"{at(site)} moves a module: its new parameters could not be trained"
     return ""
 
 
@@ -120,7 +120,7 @@ def _renewed(script: Script, region: Region) -> str:
     """``self.scale.data = ...``: the parameter takes over a tensor that is made here."""
     for site, occurrence in region.sites(script, "tensor_write", "set_elsewhere"):
         if occurrence.data.get("name") == "data":
-            return f"{at(site.node)} gives a parameter new data: it could not be trained"
+            return f"{at(site)} gives a parameter new data: it could not be trained"
     return ""
 
 

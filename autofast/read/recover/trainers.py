@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from autofast.model.script import Loader, Script, Trainer, Use
+from autofast.model.several import surely
 from autofast.model.values import Arguments, Const, Ext, Given, Inst, Unknown, joined, ordered
 from autofast.read.library.frameworks import HF_ARGUMENTS, KINDS, given, name_of
 from autofast.read.recover.datasets import describe
@@ -59,5 +60,5 @@ def _hugging_face(interp: Interpreter, script: Script, trainer: Trainer) -> None
     loader = Loader(
         [], trainer.node, args, describe(interp, datasets), uses[:1], framework="hf-trainer"
     )
-    loader.guarded = bool(starts) and all(is_guarded(o.stack) for _, o in starts)
+    loader.guarded = surely(is_guarded(o.stack) for _, o in starts)
     trainer.loader = loader

@@ -36,7 +36,7 @@ def memory_trial(script: Script, evaluation: Evaluation, region: Region) -> str:
     for site in evaluation.forwards:
         tried = measured or any(_may_fail(o) for o in site)
         if tried and isinstance(site.node, ast.expr) and _is_dropped(script, site.node, set()):
-            return f"the forward of {at(site.node)} may ask whether a batch fits into memory, with what a backward needs"
+            return f"the forward of {at(site)} may ask whether a batch fits into memory, with what a backward needs"
     return ""
 
 

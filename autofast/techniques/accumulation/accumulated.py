@@ -151,7 +151,7 @@ def _check_schedules(iteration: Iteration) -> None:
     for event in iteration.of("schedule"):
         if isinstance(event.node, ast.Call) and not arguments_of(event.node):
             raise Refusal(
-                f"the scheduler that {at(event.node)} steps after every update counts batches: its lengths would be in updates"
+                f"the scheduler that {at(event)} steps after every update counts batches: its lengths would be in updates"
             )
 
 

@@ -69,7 +69,7 @@ def smaller(script: Script, iteration: Iteration, window: Window) -> list[Edit]:
             expr = given.via[0][1].expr  # ``DataLoader(data, **options)``
         if given is None or expr is None:
             raise Refusal(
-                f"the batch size of the loader on {at(loader.node)} does not stand in its call"
+                f"the batch size of the loader on {at(loader)} does not stand in its call"
             )
         _check_whole(expr, given.values, window.steps, loader)
         _check_others(script, expr, given.values, iteration, loader)
@@ -83,7 +83,7 @@ def _made(script: Script, loaders: list[Thing]) -> list[Loader]:
     found = [x for x in script.loaders if any(t in loaders for t in x.things)]
     for loader in found:
         if not all(t in loaders for t in loader.things):
-            raise Refusal(f"the loader on {at(loader.node)} is made in the same place as others")
+            raise Refusal(f"the loader on {at(loader)} is made in the same place as others")
     return found
 
 
@@ -105,14 +105,14 @@ def _check_whole(expr: ast.expr, values: frozenset[Thing], steps: int, loader: L
     for size in sizes:
         if not isinstance(size, int) or isinstance(size, bool):
             raise Refusal(
-                f"the batch size of the loader on {at(loader.node)} (`{ast.unparse(expr)}`) is not known, nor whether {steps} divides it"
+                f"the batch size of the loader on {at(loader)} (`{ast.unparse(expr)}`) is not known, nor whether {steps} divides it"
             )
         if size % steps:
             raise Refusal(
-                f"batches of {size} ({at(loader.node)}) cannot be divided into {steps} equal parts"
+                f"batches of {size} ({at(loader)}) cannot be divided into {steps} equal parts"
             )
     if not sizes:
-        raise Refusal(f"the batch size of the loader on {at(loader.node)} is not known")
+        raise Refusal(f"the batch size of the loader on {at(loader)} is not known")
 
 
 def _check_others(

@@ -118,9 +118,7 @@ class Body:
                     return statement
         statement = statement_of(event.node)
         if not isinstance(statement, (ast.Expr, ast.Assign, ast.AugAssign)):
-            raise Refusal(
-                f"what belongs to the update on {at(event.node)} is part of another statement"
-            )
+            raise Refusal(f"what belongs to the update on {at(event)} is part of another statement")
         if event.kind in ("average", "zero") and event in wanted:
             return outermost(statement, self.loop, self.iteration, event.kind)
         return statement
@@ -285,7 +283,7 @@ class Body:
                 continue
             if self.kinds[id(event)] is Kind.FREE:
                 raise Refusal(
-                    f"the loss on {at(backward.node)} does not depend on the batch, as far as can be seen"
+                    f"the loss on {at(backward)} does not depend on the batch, as far as can be seen"
                 )
             if function_of(backward.node) is self.home:
                 weight = self.window.weight

@@ -12,6 +12,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import alternatives, literal_of
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, below, inside
 from autofast.model.script import Script, Step
+from autofast.model.several import surely
 from autofast.model.source import at, function_of
 from autofast.model.syntax import is_operation
 from autofast.model.values import Arg, const, one
@@ -45,9 +46,7 @@ def existing(script: Script, step: Step) -> Existing | None:
                 if isinstance(f, BranchFrame) and (w := _window(script, step, f, rest)) is not None
             ]
             if len(windows) > 1:
-                raise Refusal(
-                    f"the optimizer is stepped under several conditions ({at(update.node)})"
-                )
+                raise Refusal(f"the optimizer is stepped under several conditions ({at(update)})")
             plain |= not windows
             found.update((id(w.every), w) for w in windows)
     if not found:
@@ -79,7 +78,7 @@ def _inner(script: Script, step: Step) -> Existing | None:
                     and isinstance(frame.node, ast.For)
                     and frame.node not in updated
                 ):
-                    if not forwards or not all(inside(o.stack, frame.node) for o in forwards):
+                    if not surely(inside(o.stack, frame.node) for o in forwards):
                         continue  # the same loss again
                     match frame.node.iter:
                         case ast.Call(func=ast.Name(id="range"), args=[every], keywords=[]):
@@ -104,7 +103,7 @@ def _window(script: Script, step: Step, frame: BranchFrame, rest: Stack) -> Exis
             return Existing(every, _number(script, every))
     if not frame.known and any(is_operation(n, ast.Mod) for n in ast.walk(test)):
         raise Refusal(
-            f"the optimizer is stepped under a condition that is not understood ({at(frame.node)})"
+            f"the optimizer is stepped under a condition that is not understood ({at(frame)})"
         )
     return None
 

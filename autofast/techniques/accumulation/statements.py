@@ -11,6 +11,7 @@ from autofast.edit.edits import literal
 from autofast.facts.updates.events import Event, Iteration
 from autofast.flow.positions import block, index, nodes_of, place_in
 from autofast.flow.scopes import mentions, stored_in
+from autofast.model.several import surely
 from autofast.model.source import ancestors, at, function_of, source_of, within
 from autofast.model.syntax import is_read
 from autofast.rule import Refusal
@@ -110,5 +111,5 @@ def _between(units: list[Unit], events: set[int]) -> Iterator[Unit]:
             loads = [
                 n for name in names for n in mentions(function_of(statement), name) if is_read(n)
             ]
-            if loads and all(id(n) in inside for n in loads):
+            if surely(id(n) in inside for n in loads):
                 yield Unit(statement, unit.events)

@@ -16,6 +16,7 @@ from autofast.flow.scopes import binds, is_parameter, stored_in, variables_of
 from autofast.model.calls import names_in
 from autofast.model.kinds import is_loader
 from autofast.model.script import Loader, Script, Step
+from autofast.model.several import surely
 from autofast.model.source import Source, ancestors, at, function_of, nodes_in, parent_of, source_of
 from autofast.model.syntax import VARIABLES
 from autofast.model.values import Arg, Const, Ext, Thing, const, is_named
@@ -123,7 +124,7 @@ def _flags(script: Script, jump: ast.stmt, loop: ast.For) -> Iterator[str]:
         above = parent_of(outer)
         if isinstance(above, ast.If) and outer in above.body and isinstance(above.test, VARIABLES):
             found = script.values(above.test)
-            if found and all(
+            if surely(
                 isinstance(t, Arg) and t.kind == "flag" and const(t.default) is False for t in found
             ):
                 if not names_in(above.test) & stored_in(loop):
@@ -139,7 +140,7 @@ def loader_of(script: Script, step: Step, loop: ast.For) -> tuple[ast.expr, list
     expr: ast.expr = loop.iter
     for _ in range(5):
         found = script.values(expr)
-        if found and all(is_loader(t) for t in found):
+        if surely(is_loader(t) for t in found):
             break
         inner = inside_bar(found)
         if inner is None:
@@ -182,7 +183,7 @@ def _check_batches(loader: Loader) -> None:
     """Its batches are those of torch's own sampler, so that it can be asked how many samples they
     have.
     """
-    where = f"the loader on {at(loader.node)}"
+    where = f"the loader on {at(loader)}"
     if any(t != Const(None) for t in loader.args.get(6, "collate_fn")):
         raise Refusal(f"{where} has a collate_fn: what its batches have of samples is not known")
     for place, name in ((3, "sampler"), (4, "batch_sampler")):
@@ -196,9 +197,7 @@ def _check_batches(loader: Loader) -> None:
         and loader.args.given(1, "batch_size") is not None
     ):
         samplers = loader.args.get(3, "sampler")
-        if not samplers or not all(
-            is_named(t, Ext, "torch.utils.data.BatchSampler") for t in samplers
-        ):
+        if not surely(is_named(t, Ext, "torch.utils.data.BatchSampler") for t in samplers):
             raise Refusal(f"{where} makes no batches, and what an item has of samples is not known")
 
 

@@ -17,6 +17,7 @@ from autofast.flow.scopes import binds
 from autofast.model.calls import is_name
 from autofast.model.names import FORWARD_HOOKS
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import (
     ancestors,
     at,
@@ -207,7 +208,7 @@ def _is_width(script: Script, found: Attention, expr: ast.expr) -> bool:
     match expr:
         case ast.Name():
             values = script.analysis(Flow).values(expr)
-            return bool(values) and all(_is_width(script, found, v) for v in values)
+            return surely(_is_width(script, found, v) for v in values)
         case ast.Call(func=ast.Attribute(value=tensor, attr="size"), args=[axis], keywords=[]):
             pass
         case ast.Subscript(value=ast.Attribute(value=tensor, attr="shape"), slice=axis):
@@ -240,7 +241,7 @@ def _one_dtype(script: Script) -> None:
     """A mask of floats must have the dtype of the query, and a new one has the default."""
     for site in script.log.of("move_model", *OTHER_FLOATS):
         if site.kind != "move_model" or any(o.data.get("dtype") for o in site):
-            raise Refusal(f"{at(site.node)} changes dtypes, and a mask must have the query's")
+            raise Refusal(f"{at(site)} changes dtypes, and a mask must have the query's")
 
 
 def _not_hidden(place: ast.AST, name: str) -> None:
@@ -255,7 +256,7 @@ def no_hooks(script: Script) -> None:
     Raises :class:`Refusal`.
     """
     for site in script.methods(*FORWARD_HOOKS):
-        raise Refusal(f"{at(site.node)} sets a hook, which may be on this layer")
+        raise Refusal(f"{at(site)} sets a hook, which may be on this layer")
 
 
 def _nothing_between(

@@ -19,6 +19,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.calls import items_of, spread_out
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import at, nodes_in
 from autofast.model.syntax import SEQUENCES, is_attribute, is_constant
 from autofast.model.values import Ext, Tensor, are_numbers, is_named, only
@@ -138,7 +139,7 @@ def _have_length(script: Script, tensor: ast.expr, length: ast.expr) -> bool:
 def _changes_last(script: Script, function: ast.expr) -> bool:
     """Whether it is a layer that changes nothing but the last dimension."""
     layers = script.values(function)
-    return bool(layers) and all(is_named(t, Ext, LAST) for t in layers)
+    return surely(is_named(t, Ext, LAST) for t in layers)
 
 
 def _is_unpacked(flow: Flow, length: ast.expr, tensor: ast.Name) -> bool:
@@ -300,9 +301,7 @@ def _are_floats(script: Script, expr: ast.expr, beside: bool = False, depth: int
         case ast.Name():
             graph, reaching = script.analysis(CallGraph), script.analysis(Flow).reaching(expr)
             made = [given for d in reaching for given in graph.gives(d)]
-            return bool(made) and all(
-                m is not None and _are_floats(script, m, beside, depth + 1) for m in made
-            )
+            return surely(m is not None and _are_floats(script, m, beside, depth + 1) for m in made)
         case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult(), right=right):
             for number, other in ((left, right), (right, left)):
                 if are_numbers(script.values(number)):

@@ -30,6 +30,7 @@ from autofast.model.events import CallFrame, LoopFrame, Site, below, inside
 from autofast.model.kinds import is_module
 from autofast.model.names import WRAPPERS
 from autofast.model.script import Evaluation, Model, Script, Step
+from autofast.model.several import surely
 from autofast.model.source import at, function_of, parent_of, source_of, within
 from autofast.model.syntax import LOOPS
 from autofast.model.values import Method, Ref, Tensor, const, only
@@ -141,9 +142,9 @@ def _calls(script: Script, model: Model, step: Step) -> str:
         return "a step has several backwards or updates"
     for site in (sites[0], step.backwards[0].site, step.updates[0].site):
         if not in_every_iteration(script, site):
-            return f"{at(site.node)} does not run in every step"
+            return f"{at(site)} does not run in every step"
         if any(isinstance(f, LoopFrame) for o in site for f in below(o.stack, step.loop)):
-            return f"{at(site.node)} runs several times in a step"
+            return f"{at(site)} runs several times in a step"
     if step.updates[0].closure:
         return "its optimizer calls it again"
     return ""
@@ -230,7 +231,7 @@ def _gives_its_loss(script: Script, forward: Site) -> bool:
     """
     assert isinstance(forward.node, ast.expr)
     given = script.values(forward.node)
-    return not given or not all(
+    return not surely(
         isinstance(t, Tensor) and not t.loss and t.rank not in ("?", "0d") for t in given
     )
 
@@ -242,7 +243,7 @@ def _is_known(script: Script, call: ast.Call) -> bool:
     if script.analysis(CallGraph).callees(call):
         return True
     found = script.values(call.func)
-    return bool(found) and all(
+    return surely(
         (isinstance(t, Ref) and t.name.startswith(KNOWN))
         or (isinstance(t, Method) and isinstance(t.this, Tensor))
         or (is_module(t) and getattr(t, "name", "").startswith("torch.nn."))
@@ -263,7 +264,7 @@ def _evaluations(script: Script, model: Model, step: Step) -> list[Edit] | str:
         if not mine:
             continue
         if evaluation.shared or within(step.loop, evaluation.node):
-            return f"{at(evaluation.node)} evaluates in code that trains, too"
+            return f"{at(evaluation)} evaluates in code that trains, too"
         for site in mine:
             left.pop(id(site))
         if evaluation.node not in done:
@@ -271,7 +272,7 @@ def _evaluations(script: Script, model: Model, step: Step) -> list[Edit] | str:
             edits += _kept_eager(script, evaluation)
     if left:
         site = next(iter(left.values()))
-        return f"the call on {at(site.node)} is no evaluation that could be left as it is"
+        return f"the call on {at(site)} is no evaluation that could be left as it is"
     return edits
 
 

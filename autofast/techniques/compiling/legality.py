@@ -93,10 +93,10 @@ def _graphs_used_twice(script: Script) -> str:
         for backward in step.backwards:
             kept = keyword_of(backward.node, "retain_graph")
             if kept is not None and script.constant(kept) is not False:
-                return f"{at(backward.node)} keeps the graph for another backward, and the graph of compiled code is used once"
+                return f"{at(backward)} keeps the graph for another backward, and the graph of compiled code is used once"
     if (twice := gone_through_twice(script)) is not None:
         first, second, forward = twice
-        lines = f"{at(first.node)} and {at(second.node)} go back through the forward pass of {at(forward)}"
+        lines = f"{at(first)} and {at(second)} go back through the forward pass of {at(forward)}"
         return f"{lines}, and the graph of compiled code is used once"
     return ""
 
@@ -106,9 +106,7 @@ def _hooks(script: Script) -> str:
         if HOOKS.match(node.attr):
             return f"{at(node)} registers a hook: compiled code does not call all of them"
     for kind, site in events_of(script, HOOKED):
-        return (
-            f"{kind}() on {at(site.node)} works by hooks: compiled code does not call all of them"
-        )
+        return f"{kind}() on {at(site)} works by hooks: compiled code does not call all of them"
     return ""
 
 
@@ -130,7 +128,7 @@ def class_of(node: ast.AST) -> ast.ClassDef | None:
 
 def _shared(script: Script) -> str:
     for site in script.methods("share_memory"):
-        return f"several processes train one model in shared memory ({at(site.node)})"
+        return f"several processes train one model in shared memory ({at(site)})"
     modules = {id(inner) for m in script.models for inner in unwrapped(m.thing)}
     for site in script.processes:
         if any(
@@ -139,30 +137,30 @@ def _shared(script: Script) -> str:
             if o.args is not None
             for v in o.args.all()
         ):
-            return f"the model is given to another process or thread ({at(site.node)}), and is compiled in none but its own"
+            return f"the model is given to another process or thread ({at(site)}), and is compiled in none but its own"
     return ""
 
 
 def _data(script: Script) -> str:
     for kind, site in events_of(script, SPARSE):
-        return f"sparse tensors ({at(site.node)}, {kind.lstrip('.')}) are not compiled"
+        return f"sparse tensors ({at(site)}, {kind.lstrip('.')}) are not compiled"
     for kind, site in events_of(script, GRAPHS):
-        return f"graphs of {kind.split('.')[0]} ({at(site.node)}) have other sizes in each batch"
+        return f"graphs of {kind.split('.')[0]} ({at(site)}) have other sizes in each batch"
     for _, site in events_of(script, PACKED):
-        return f"packed sequences ({at(site.node)}) have other sizes in each batch"
+        return f"packed sequences ({at(site)}) have other sizes in each batch"
     without_loader = (
         () if any(step.loaders for step in script.steps) else ("torch.distributions.Categorical",)
     )
     for kind, site in events_of(script, (*ENVIRONMENTS, *without_loader)):
-        return f"it acts in an environment ({kind}, {at(site.node)}): states one by one, and episodes of other lengths"
+        return f"it acts in an environment ({kind}, {at(site)}): states one by one, and episodes of other lengths"
     for kind, site in events_of(script, COMPLEX):
-        return f"complex numbers ({kind}, {at(site.node)}) have no compiled kernels"
+        return f"complex numbers ({kind}, {at(site)}) have no compiled kernels"
     for site in script.calls("torch.use_deterministic_algorithms"):
         if any(o.args is not None and const(o.args.get(0, "mode")) is not False for o in site):
-            return f"{at(site.node)} asks for deterministic algorithms, and compiled code computes in another order"
+            return f"{at(site)} asks for deterministic algorithms, and compiled code computes in another order"
     for site in script.log.of("new", "torch.nn.functional.embedding"):
         if any(o.args is not None and o.args.get(-1, "sparse") - {Const(False)} for o in site):
-            return f"the embedding of {at(site.node)} may have sparse gradients, which compiled code has not"
+            return f"the embedding of {at(site)} may have sparse gradients, which compiled code has not"
     return ""
 
 
@@ -173,7 +171,9 @@ def _swaps(script: Script) -> str:
         for occurrence in site:
             is_weight = isinstance(occurrence.this, Tensor) and occurrence.this.param == "param"
             if is_weight and occurrence.data.get("name") == "data" and occurrence.order > first:
-                return f"{at(site.node)} puts other weights into the model, which compiled code may not see"
+                return (
+                    f"{at(site)} puts other weights into the model, which compiled code may not see"
+                )
     return ""
 
 

@@ -15,6 +15,7 @@ from autofast.model.events import CallFrame, LoopFrame, Site, Stack
 from autofast.model.kinds import is_module
 from autofast.model.names import last_part
 from autofast.model.script import Model, Script, Step
+from autofast.model.several import surely
 from autofast.model.source import at, enclosing, nodes_in, parent_of
 from autofast.model.syntax import IDENTITY, TESTS, VARIABLES, is_attribute
 from autofast.model.values import (
@@ -97,11 +98,11 @@ def _inputs(script: Script, model: Model, code: Code) -> str:
         given = args.every
         for values in (g.values for g in given):
             if any(isinstance(t, Inst) and not is_module(t) for t in values):
-                return f"its input on {at(site.node)} is no plain tensor"
+                return f"its input on {at(site)} is no plain tensor"
             if any_of(values, Num) and not any_of(values, Tensor):
-                return f"{at(site.node)} gives it a number: it is compiled again where that changes"
+                return f"{at(site)} gives it a number: it is compiled again where that changes"
             if any(isinstance(t, Seq) and t.items is None and t.kind == "list" for t in values):
-                return f"{at(site.node)} gives it a list, whose length may be another in each batch"
+                return f"{at(site)} gives it a list, whose length may be another in each batch"
         if not any(
             isinstance(t, (Tensor, Seq)) or hasattr(t, "entries") for g in given for t in g.values
         ):
@@ -109,7 +110,7 @@ def _inputs(script: Script, model: Model, code: Code) -> str:
                 filter(None, (why_unknown(g.values) for g in given)),
                 args.open or "no tensor is seen",
             )
-            return f"what it gets on {at(site.node)} is not known: {why}"
+            return f"what it gets on {at(site)} is not known: {why}"
     return ""
 
 
@@ -129,7 +130,7 @@ def padded(script: Script, model: Model) -> str:
     things = [t for step in _steps(script, model) for t in step.loaders]
     for loader in script.loaders:
         if any(t in things for t in loader.things) and (why := _pads(loader.args)):
-            return f"{why} ({at(loader.node)})"
+            return f"{why} ({at(loader)})"
     return ""
 
 
@@ -148,7 +149,7 @@ def _shapes(script: Script, model: Model, code: Code) -> str:
             in_step &= _module_of(occurrence.stack) is None
             size = occurrence.args.get(1, "size") if occurrence.args is not None else frozenset()
             if in_step and size and const(size) is ...:
-                return f"{at(site.node)} resizes the batches to sizes that change"
+                return f"{at(site)} resizes the batches to sizes that change"
     return ""
 
 
@@ -173,7 +174,7 @@ def _by_method(model: Model) -> str:
             and owner is not None
             and not (isinstance(model.thing, Inst) and owner in _lineage(model.thing.cls))
         ):
-            return f"{at(frame.node)} trains through {owner.node.name}.{frame.func.name}(), and only what model(...) calls is compiled"
+            return f"{at(frame)} trains through {owner.node.name}.{frame.func.name}(), and only what model(...) calls is compiled"
     return ""
 
 
@@ -223,7 +224,7 @@ def _numbers(script: Script, model: Model, code: Code) -> str:
             used = isinstance(o.this, Ext) or o.data.get("name") in read
             settled = all(isinstance(t, (Const, Tensor)) or is_module(t) for t in o.result)
             if again and used and not settled:
-                return f"{at(site.node)} sets `{o.data.get('name')}` again and again, and it is compiled anew for each value"
+                return f"{at(site)} sets `{o.data.get('name')}` again and again, and it is compiled anew for each value"
     return ""
 
 
@@ -240,16 +241,16 @@ def _building(node: ast.AST) -> bool:
 def _effects(script: Script, model: Model, code: Code) -> str:
     for site, occurrence in code.events("set_attribute", "set_elsewhere"):
         if id(site.node) in code.all and occurrence.this is not None and is_module(occurrence.this):
-            return f"its forward pass sets `{ast.unparse(site.node)}` ({at(site.node)}), which compiled code may not repeat"
+            return f"its forward pass sets `{ast.unparse(site.node)}` ({at(site)}), which compiled code may not repeat"
     for kind, site in events_of(script, WEIGHTS):
         if id(site.node) in code.all and site.call is not None:
-            return f"its forward pass makes a layer, {kind.removeprefix('torch.')}, with new weights ({at(site.node)})"
+            return f"its forward pass makes a layer, {kind.removeprefix('torch.')}, with new weights ({at(site)})"
     for site, _ in code.events("sync"):
         if id(site.node) in code.all:
-            return f"its forward pass reads a value on {at(site.node)}, where the graph breaks"
+            return f"its forward pass reads a value on {at(site)}, where the graph breaks"
     for kind, site in events_of(script, NOISY):
         if id(site.node) in code.all:
-            return f"its forward pass calls {kind.removeprefix('builtins.')}() on {at(site.node)}, where the graph breaks"
+            return f"its forward pass calls {kind.removeprefix('builtins.')}() on {at(site)}, where the graph breaks"
     return ""
 
 
@@ -284,7 +285,7 @@ def _operands(test: ast.expr) -> Iterator[ast.expr]:
 
 
 def _is_data(values: Values) -> bool:
-    return bool(values) and all(isinstance(t, Tensor) and not t.param for t in values)
+    return surely(isinstance(t, Tensor) and not t.param for t in values)
 
 
 def _foreign_code(script: Script, model: Model, code: Code) -> str:
@@ -296,12 +297,14 @@ def _foreign_code(script: Script, model: Model, code: Code) -> str:
                 return f"{at(node)} leaves the forward pass in the middle"
     for kind in ("torch.diagonal_scatter", ".diagonal_scatter"):
         for site, _ in code.events(kind):
-            return f"torch 2.13 may lose the gradient of diagonal_scatter ({at(site.node)}, pytorch#182012)"
+            return (
+                f"torch 2.13 may lose the gradient of diagonal_scatter ({at(site)}, pytorch#182012)"
+            )
     for site, occurrence in code.events("call_unknown"):
         if (
             isinstance(occurrence.this, Unknown)
             and id(site.node) in code.all
             and not code.is_known(site)
         ):
-            return f"its forward pass calls something that is not known ({at(site.node)}): {occurrence.this.why}"
+            return f"its forward pass calls something that is not known ({at(site)}): {occurrence.this.why}"
     return ""

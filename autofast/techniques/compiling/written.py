@@ -23,6 +23,7 @@ from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_module
 from autofast.model.names import MODULE_BASES
 from autofast.model.script import Model, Script
+from autofast.model.several import surely
 from autofast.model.source import ancestors, source_of
 from autofast.model.values import Dict, Ext, Inst, Tensor, Thing, Values, const, is_named, one
 from autofast.rule import Effect, Finding, Options
@@ -155,7 +156,7 @@ def _takes_tensors(script: Script, block: Inst) -> bool:
     calls = [o for s in script.log.of("forward") for o in s if o.this is block]
     given = [g.values for o in calls if o.args is not None for g in o.args.every]
     return all(
-        values and all(isinstance(t, Tensor) or const(frozenset({t})) is None for t in values)
+        surely(isinstance(t, Tensor) or const(frozenset({t})) is None for t in values)
         for values in given
     )
 

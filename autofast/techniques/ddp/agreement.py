@@ -15,6 +15,7 @@ from autofast.model.calls import call_of, is_method, is_name
 from autofast.model.contents import members, opened
 from autofast.model.events import Occurrence
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import at, enclosing, nodes_in, parent_of, statement_of, within_statement
 from autofast.model.syntax import COMPREHENSIONS, is_attribute, is_read, is_stored
 from autofast.model.values import (
@@ -92,7 +93,7 @@ def _gone_over(node: ast.AST) -> list[ast.expr]:
 
 def _are_numbers(made: Seq) -> bool:
     found = made.any()
-    return bool(found) and all(is_const(t, int, float) for t in found)
+    return surely(is_const(t, int, float) for t in found)
 
 
 def _is_sorted(script: Script, node: ast.AST) -> bool:
@@ -140,7 +141,7 @@ def _draws_before(script: Script, extent: Extent) -> None:
                 and not _seeded_later(script, site.node)
             ):
                 raise Refusal(
-                    f"{kind} on {at(site.node)} has no seed: every process would draw other numbers for what must be the same"
+                    f"{kind} on {at(site)} has no seed: every process would draw other numbers for what must be the same"
                 )
             if (
                 kind.startswith(DRAWS)
@@ -149,7 +150,7 @@ def _draws_before(script: Script, extent: Extent) -> None:
             ):
                 if extent.statement(occurrence.stack, site.node) is None:
                     raise Refusal(
-                        f"{kind} on {at(site.node)} draws before the training starts, without a seed: seed it first"
+                        f"{kind} on {at(site)} draws before the training starts, without a seed: seed it first"
                     )
 
 
@@ -233,6 +234,4 @@ def _is_plain(script: Script, node: ast.Attribute) -> bool:
     statement = enclosing(node, ast.stmt)
     value = getattr(statement, "value", None)
     found = script.values(value) if isinstance(value, ast.expr) else frozenset()
-    return bool(found) and all(
-        isinstance(t, Const) or isinstance(t, Num) and t.synced is None for t in found
-    )
+    return surely(isinstance(t, Const) or isinstance(t, Num) and t.synced is None for t in found)

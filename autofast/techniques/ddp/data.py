@@ -62,7 +62,7 @@ def size_of(script: Script, loader: Loader) -> Given | None:
 
 
 def _check_loader(script: Script, loader: Loader) -> None:
-    where = at(loader.node)
+    where = at(loader)
     if not all_of(loader.things, Ext):
         raise Refusal(f"the loader on {where} is of a class of its own")
     if managed(script, loader):
@@ -114,11 +114,11 @@ def _check_uses(script: Script, loader: Loader) -> None:
     for use in loader.uses:
         if use.is_next:
             raise Refusal(
-                f"single batches are taken from the loader on {at(use.node)}: go through it in a `for` loop"
+                f"single batches are taken from the loader on {at(use)}: go through it in a `for` loop"
             )
         if not use.trains:
             raise Refusal(
-                f"the loader on {at(loader.node)} is also gone through without training on {at(use.node)}: make a second one for that"
+                f"the loader on {at(loader)} is also gone through without training on {at(use)}: make a second one for that"
             )
     for source in script.sources:
         for node in source.each(ast.Attribute):

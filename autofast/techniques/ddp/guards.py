@@ -74,10 +74,10 @@ class Host:
         """A writer is None in the other processes: all that is done with it must be guarded."""
         made = {id(t) for e in self.writers for t in self.script.values(e.node)}
         if any(not isinstance(t, Ext) for e in self.writers for t in self.script.values(e.node)):
-            raise Refusal(f"what the writer on {at(self.writers[0].node)} is used for is not known")
+            raise Refusal(f"what the writer on {at(self.writers[0])} is used for is not known")
         for effect in self.writers:
             if isinstance(parent_of(effect.node), (ast.withitem, ast.Attribute)):
-                raise Refusal(f"the writer on {at(effect.node)} is not kept in a variable")
+                raise Refusal(f"the writer on {at(effect)} is not kept in a variable")
         for source in self.script.sources if made else ():
             for node in source.each(ast.Attribute):
                 if any(id(t) in made for t in self.script.values(node.value)):
@@ -143,7 +143,7 @@ def short(effect: HostEffect) -> str:
 
 
 def _refusal(effect: HostEffect) -> str:
-    name, place = short(effect), at(effect.node)
+    name, place = short(effect), at(effect)
     if effect.name == "builtins.input":
         return f"`input()` on {place} asks the user, which several processes cannot do"
     if effect.kind == "forbidden":
@@ -162,7 +162,7 @@ def edits(script: Script, ranks: Ranks, host: Host) -> list[Edit]:
     for effect in host.inline:
         if effect.name not in NOTHING_BACK:
             raise Refusal(
-                f"`{short(effect)}` on {at(effect.node)} is part of a larger expression: give it a statement of its own"
+                f"`{short(effect)}` on {at(effect)} is part of a larger expression: give it a statement of its own"
             )
         made.append(Wrap(effect.node, f"({{}} if {ranks.first(effect.node)} else None)"))
     for effect in host.all:

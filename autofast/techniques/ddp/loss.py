@@ -62,7 +62,7 @@ class Loss(Losses):
             raise unknown(backward.expr)
         if kind not in REDUCTION:
             raise Refusal(
-                f"the loss on {at(backward.node)} is {kind.value}: whether its gradient is averaged or added up is not known"
+                f"the loss on {at(backward)} is {kind.value}: whether its gradient is averaged or added up is not known"
             )
         return REDUCTION[kind]
 

@@ -126,9 +126,7 @@ def _check_followed(script: Script, host: Host, walk: Walk) -> None:
     for step in script.steps:
         for backward in step.backwards:
             if id(statement_of(backward.node)) not in walk.seen:
-                raise Refusal(
-                    f"what becomes of the numbers around {at(backward.node)} is not followed"
-                )
+                raise Refusal(f"what becomes of the numbers around {at(backward)} is not followed")
     _check_kept(script, walk)
     for sync in script.syncs:
         inner = any(
@@ -137,13 +135,13 @@ def _check_followed(script: Script, host: Host, walk: Walk) -> None:
             for f in o.stack
         )
         if sync.training and not inner and id(statement_of(sync.node)) not in walk.seen:
-            raise Refusal(f"what is read on {at(sync.node)} is not followed")
+            raise Refusal(f"what is read on {at(sync)} is not followed")
     for effect in host.all:
         if effect.kind == "guard" and id(statement_of(effect.node)) not in walk.seen:
             given = arguments_of(effect.node)
             if any(not isinstance(g, ast.Constant) for g in given):
                 raise Refusal(
-                    f"what is shown or written on {at(effect.node)} is made where batches are worked on, by parts in each process"
+                    f"what is shown or written on {at(effect)} is made where batches are worked on, by parts in each process"
                 )
 
 

@@ -69,7 +69,7 @@ def passes_of(script: Script) -> dict[int, ast.Call]:
             made = {p for t in backward.tensors for p in t.passes}
             if not made or any(not isinstance(o.this, (Tensor, Const, Num)) for o in backward.site):
                 raise Refusal(
-                    f"what `{ast.unparse(backward.expr)}` on {at(backward.node)} is made of is not known"
+                    f"what `{ast.unparse(backward.expr)}` on {at(backward)} is made of is not known"
                 )
             found.update((id(p), p) for p in made)
     return found
@@ -91,7 +91,7 @@ def trained(script: Script) -> list[Trained]:
             for thing in unwrapped(occurrence.this):
                 model = next((m for m in script.models if m.thing is thing), None)
                 if model is None:
-                    raise Refusal(f"the model that {at(site.node)} calls is not known")
+                    raise Refusal(f"the model that {at(site)} calls is not known")
                 mine = by_thing.setdefault(id(thing), Trained(model, thing, [], []))
                 if calls[id(site.node)] not in mine.calls:
                     mine.calls.append(calls[id(site.node)])
@@ -138,15 +138,13 @@ def _check_owners(script: Script, found: list[Trained]) -> None:
         if not optimizer.updates:
             continue
         if not optimizer.params and len(found) != 1:
-            raise Refusal(
-                f"which parameters {optimizer.name} of {at(optimizer.node)} gets is not known"
-            )
+            raise Refusal(f"which parameters {optimizer.name} of {at(optimizer)} gets is not known")
         for thing in optimizer.params:
             if id(thing) not in every:
                 name = getattr(getattr(thing, "cls", None), "node", None)
                 called = getattr(name, "name", last_part(getattr(thing, "name", "a model")))
                 raise Refusal(
-                    f"{called} is trained by {optimizer.name} ({at(optimizer.node)}), but not by calling it: "
+                    f"{called} is trained by {optimizer.name} ({at(optimizer)}), but not by calling it: "
                     "DistributedDataParallel only sees forward, so move what it computes into forward()"
                 )
     if not script.optimizers or not found:
@@ -181,7 +179,7 @@ def check(script: Script, mine: Trained, parallel: bool = False) -> None:
             )
     for site in script.calls("torch.autograd.grad"):
         raise Refusal(
-            f"torch.autograd.grad on {at(site.node)} goes past DistributedDataParallel, which only sees backward()"
+            f"torch.autograd.grad on {at(site)} goes past DistributedDataParallel, which only sees backward()"
         )
     for part in parts_of(mine.thing).values():
         if (

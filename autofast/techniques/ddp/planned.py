@@ -62,7 +62,9 @@ def edits_for(
         model.check(script, mine, parallel is not None)
     if (twice := gone_through_twice(script)) is not None:
         first, second, forward = twice
-        lines = f"{at(first.node)} and {at(second.node)} both go back through the forward pass of {at(forward)}"
+        lines = (
+            f"{at(first)} and {at(second)} both go back through the forward pass of {at(forward)}"
+        )
         raise Refusal(
             f"{lines}, and DistributedDataParallel averages the gradients of one backward for each: call it on the sum of the losses"
         )
@@ -93,9 +95,9 @@ def _check_script(script: Script) -> None:
     if framework := next((f for f in FRAMEWORKS if f in script.frameworks), None):
         raise Refusal(FRAMEWORKS[framework])
     for site in script.calls(*STARTS):
-        raise Refusal(f"it is distributed already, by {last_part(site.kind)}() on {at(site.node)}")
+        raise Refusal(f"it is distributed already, by {last_part(site.kind)}() on {at(site)}")
     if script.processes:
-        raise Refusal(f"it starts processes of its own ({at(script.processes[0].node)})")
+        raise Refusal(f"it starts processes of its own ({at(script.processes[0])})")
     if any(w.name == DDP for m in script.models for w in m.wraps):
         raise Refusal("it is distributed already")
     if script.entry.is_notebook:
@@ -107,11 +109,11 @@ def _check_script(script: Script) -> None:
     for step in script.steps:
         for backward in step.backwards:
             if backward.framework:
-                raise Refusal(f"{at(backward.node)} leaves the backward to a framework")
+                raise Refusal(f"{at(backward)} leaves the backward to a framework")
         for update in step.updates:
             if update.closure:
                 raise Refusal(
-                    f"the optimizer on {at(update.node)} calls a closure as often as it likes, in each process otherwise"
+                    f"the optimizer on {at(update)} calls a closure as often as it likes, in each process otherwise"
                 )
 
 

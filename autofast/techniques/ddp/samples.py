@@ -17,6 +17,7 @@ from autofast.model.events import BranchFrame, below
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import last_part, makes_module
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import at, function_of, nodes_in
 from autofast.model.syntax import SEQUENCES, is_attribute, is_operation
 from autofast.model.tensors import things_in
@@ -315,6 +316,6 @@ def first_dim(script: Script, call: ast.Call, arguments: list[ast.expr]) -> bool
 
 def _is_dims(script: Script, expr: ast.expr) -> bool:
     if isinstance(expr, SEQUENCES):
-        return bool(expr.elts) and all(isinstance(script.constant(e), int) for e in expr.elts)
+        return surely(isinstance(script.constant(e), int) for e in expr.elts)
     value = script.constant(expr)
     return isinstance(value, int) and not isinstance(value, bool)

@@ -120,7 +120,7 @@ def _check_once(stacks: list[Stack], call: CallFrame) -> None:
                 if isinstance(frame, BranchFrame):
                     continue
                 raise Refusal(
-                    f"{call.func.name}() may run several times or be cut off ({at(frame.node)})"
+                    f"{call.func.name}() may run several times or be cut off ({at(frame)})"
                 )
 
 

@@ -23,6 +23,7 @@ from autofast.model.calls import literal_of, short_name
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.kinds import is_loader
 from autofast.model.script import Loader, Script, Step
+from autofast.model.several import surely
 from autofast.model.source import at, function_of, holds, parent_of, statement_of
 from autofast.model.syntax import is_constant
 from autofast.model.values import Ext, Given, any_of, const
@@ -47,7 +48,7 @@ def share(script: Script, ranks: Ranks, loader: Loader) -> list[Edit]:
     for name, value in wanted.items():
         if value is not None and (spelled(loader.node, value) is None or not value.sure):
             raise Refusal(
-                f"`{name}` of the loader on {at(loader.node)} is given in a way that cannot be changed"
+                f"`{name}` of the loader on {at(loader)} is given in a way that cannot be changed"
             )
     return _at_call(script, ranks, loader, wanted)
 
@@ -186,7 +187,7 @@ def _through_dict(
     """``DataLoader(data, **kwargs)``: what is in ``kwargs`` is changed just before, in a copy where
     others use it, too.
     """
-    call, where = loader.node, at(loader.node)
+    call, where = loader.node, at(loader)
     spread = [k.value for k in call.keywords if k.arg is None]
     if len(spread) != 1 or not isinstance(spread[0], ast.Name):
         raise Refusal(f"the loader on {where} gets its arguments through more than one variable")
@@ -293,7 +294,7 @@ def loader_expr(script: Script, loop: ast.For) -> ast.expr:
     expr: ast.expr = loop.iter
     for _ in range(5):
         found = script.values(expr)
-        if found and all(is_loader(t) and t in things for t in found):
+        if surely(is_loader(t) and t in things for t in found):
             return expr
         inner = cadence.inside_bar(found)
         if inner is None:
@@ -358,7 +359,7 @@ def _counts(script: Script, expr: ast.expr) -> bool:
             return True
         case ast.Call(args=[inner, *_]):
             names = [t.name for t in script.values(expr) if isinstance(t, Ext)]
-            bar = bool(names) and all(n.startswith("tqdm.") for n in names)
+            bar = surely(n.startswith("tqdm.") for n in names)
             return bar and _counts(script, inner)
     return False
 

@@ -182,7 +182,7 @@ def _beside_variable(
                 statement = in_block(here, scope, occurrence.stack, backward.node)
                 if statement is None:
                     raise Refusal(
-                        f"`{mine.raw}` is set on {at(stores[0])}, from where the training on {at(backward.node)} is not reached"
+                        f"`{mine.raw}` is set on {at(stores[0])}, from where the training on {at(backward)} is not reached"
                     )
                 leads.append(order[id(statement)])
     place = min(leads)
@@ -293,7 +293,7 @@ def _beside_attribute(
                     body, function, occurrence.stack, site.node
                 ) is None and not _made_before(mine, occurrence):
                     raise Refusal(
-                        f"the model is moved on {at(site.node)}, after {function.name}() has made it: move it there"
+                        f"the model is moved on {at(site)}, after {function.name}() has made it: move it there"
                     )
     return this
 

@@ -20,6 +20,7 @@ from autofast.model.events import BranchFrame, Stack, below, inside
 from autofast.model.kinds import is_loss
 from autofast.model.names import LOADER
 from autofast.model.script import Evaluation, Script, Step
+from autofast.model.several import surely
 from autofast.model.source import (
     at,
     function_of,
@@ -60,9 +61,9 @@ def trained_replicas(script: Script, evaluation: Evaluation) -> str:
         return ""
     region = region_of(script, evaluation)  # training may run the same code
     passes = [(s, o) for s in evaluation.forwards for o in s if region.meets(s, o)]
-    if passes and all(trains_at(script, o) is False for _, o in passes):
+    if surely(trains_at(script, o) is False for _, o in passes):
         return ""
-    return f"threads of DataParallel ({at(sites[0].node)}) may change buffers of models that are not in evaluation mode"
+    return f"threads of DataParallel ({at(sites[0])}) may change buffers of models that are not in evaluation mode"
 
 
 # ---------------------------------------------------------------------- functions that are one loop

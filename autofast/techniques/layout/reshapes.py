@@ -14,6 +14,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.calls import call_of, is_method, literal_of
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import at, function_of, nodes_in, parent_of
 from autofast.model.syntax import SEQUENCES, is_attribute, is_read
 from autofast.model.tensors import tensors_in
@@ -122,7 +123,7 @@ def _lies_in_order(script: Script, base: ast.expr, around: tuple[ast.expr, ...] 
     if base in around:
         return False
     values = script.analysis(Flow).values(base) if isinstance(base, ast.Name) else [base]
-    return bool(values) and all(_comes_flat(script, v, (*around, base)) for v in values)
+    return surely(_comes_flat(script, v, (*around, base)) for v in values)
 
 
 def _comes_flat(script: Script, value: ast.expr | None, around: tuple[ast.expr, ...]) -> bool:
@@ -152,7 +153,7 @@ def _is_picked(script: Script, base: ast.expr, mask: ast.expr, depth: int = 0) -
     match mask:
         case ast.Name():
             made = script.analysis(Flow).values(mask)
-            return bool(made) and all(_is_picked(script, base, m, depth + 1) for m in made)
+            return surely(_is_picked(script, base, m, depth + 1) for m in made)
         case ast.Call(func=ast.Attribute(attr="expand_as"), args=[of], keywords=[]):
             return _is_the_same(script, of, base)
         case (
@@ -187,7 +188,7 @@ def _is_size_of(script: Script, arg: ast.expr, base: ast.expr, n: int) -> bool:
     match arg:
         case ast.Name():
             made = script.analysis(Flow).reaching(arg)
-            return bool(made) and all(_is_part_of_size(script, d, base, n) for d in made)
+            return surely(_is_part_of_size(script, d, base, n) for d in made)
         case (
             ast.Call(func=ast.Attribute(value=of, attr="size"), args=[number])
             | ast.Subscript(value=ast.Attribute(value=of, attr="shape"), slice=number)
@@ -236,9 +237,9 @@ def _is_contiguous(script: Script, call: ast.Call, around: tuple[ast.expr, ...])
     if is_method(call, "view"):
         return _lies_in_order(script, call.func.value, around)
     found = script.values(call.func)
-    if call.args and found and all(is_named(t, Ref, EACH) for t in found):
+    if call.args and surely(is_named(t, Ref, EACH) for t in found):
         return _lies_in_order(script, call.args[0], around)
-    if found and all(_is_pooled(t, call, script) or _gives_in_order(t) for t in found):
+    if surely(_is_pooled(t, call, script) or _gives_in_order(t) for t in found):
         return True
     return _comes_in_order(script, call, around)
 
@@ -255,9 +256,7 @@ def _comes_in_order(script: Script, call: ast.Call, around: tuple[ast.expr, ...]
         for n in nodes_in(callee.function, ast.Return)
         if function_of(n) is callee.function
     ]
-    return bool(returned) and all(
-        r is not None and _lies_in_order(script, r, around) for r in returned
-    )
+    return surely(r is not None and _lies_in_order(script, r, around) for r in returned)
 
 
 def _is_averaged(call: ast.Call) -> bool:

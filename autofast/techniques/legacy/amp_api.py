@@ -108,7 +108,7 @@ def _named(
 
 def against(script: Script, use: Use) -> str:
     """Why a use cannot be changed; empty where it can."""
-    where = f"{at(use.node)} of {use.source.rel}"
+    where = f"{at(use)} of {use.source.rel}"
     if use.call is None and use.decorated is None:
         return f"{where} uses `{ast.unparse(use.node)}` as a value, not as a call"
     if use.binding is not None and enclosing(use.binding, ast.Try, ast.If):

@@ -12,6 +12,7 @@ from autofast.facts.loaders import given, managed
 from autofast.flow.memory import Memory
 from autofast.model.calls import receiver_of, short_name, taker_of
 from autofast.model.script import Dataset, Loader, Script
+from autofast.model.several import surely
 from autofast.model.source import at, first_line, function_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES
 from autofast.model.values import Const, Ext, Thing, all_of, const, is_named
@@ -34,7 +35,7 @@ SAMPLERS = frozenset(
 
 def only_collects(loader: Loader) -> bool:
     """The items are at hand, and making a batch is no more than to collect them."""
-    return bool(loader.datasets) and all(
+    return surely(
         d.kind == "tensors"
         or (d.kind == "project" and d.in_memory and not (d.iterable or d.random or d.reads))
         for d in loader.datasets

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from autofast.facts.arrays import dtype_named
 from autofast.model.calls import keyword_of, spreads
+from autofast.model.several import surely
 from autofast.model.source import at
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_parts import Parts
@@ -343,7 +344,7 @@ class Calls(Parts):
         if flat:
             sides = [-1]
         assert isinstance(sides, list)
-        if not sides or not all(type(v) is int and v != 0 for v in sides):
+        if not surely(type(v) is int and v != 0 for v in sides):
             raise no_form(call)
         if sides == [-1]:
             code = f"({items.code}).flatten(1)"

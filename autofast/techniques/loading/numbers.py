@@ -9,6 +9,7 @@ from autofast.edit.edits import Edit, Rewrite
 from autofast.facts.loader_uses import ITERATING
 from autofast.model.calls import is_name, keyword_of
 from autofast.model.script import Loader, Script
+from autofast.model.several import surely
 from autofast.model.source import parent_of, source_of
 from autofast.model.syntax import is_read
 from autofast.model.values import Arg, Ext, Ref, all_of, are_numbers, is_named
@@ -52,7 +53,7 @@ def no_longer_imported(script: Script, calls: list[ast.Call]) -> Iterator[Findin
     for source in dict.fromkeys(map(source_of, calls)):
         for name, imports in imports_of(source, ["torch.utils.data"], "DataLoader").items():
             used = [n for n in source.nodes if is_name(n, name) and is_read(n)]
-            if used and all(id(n) in mine for n in used):
+            if surely(id(n) in mine for n in used):
                 yield Finding(
                     imports[0],
                     "nothing needs the import of DataLoader any more",

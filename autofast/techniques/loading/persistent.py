@@ -123,7 +123,7 @@ def peeking(script: Script) -> Iterator[Finding]:
         if use is None or not use.repeated or number is None or given(loader, NAME) is not None:
             continue
         if const(number.values) != 0 and counts(script, loader):
-            place = at(use.node)
+            place = at(use)
             advice = (
                 f"keep one iterator, call next() on it on {place}, and make a new one where it ends"
             )
@@ -167,7 +167,9 @@ def against(script: Script, loader: Loader) -> str:
     if looked_at or "composer" in script.frameworks:  # its DataSpec raises a ValueError
         return "a second Trainer of Composer takes no loader whose workers have stayed"
     if (use := _drops(script, loader)) is not None:
-        return f"{at(use.node)} takes one batch and drops the iterator, and all workers fetch ahead for it"
+        return (
+            f"{at(use)} takes one batch and drops the iterator, and all workers fetch ahead for it"
+        )
     if _never_ends(loader):
         return "its sampler never comes to the end of an epoch"
     for dataset in loader.datasets:
@@ -237,7 +239,7 @@ def _changed_later(script: Script, loader: Loader, dataset: Thing) -> str:
             made = (dataset, occurrence.this)  # a new object is none that workers have
             anew = any(_while_made(occurrence.stack, x) for x in made)
             if late and not anew:
-                return at(site.node)
+                return at(site)
     return ""
 
 

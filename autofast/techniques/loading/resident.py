@@ -15,6 +15,7 @@ from autofast.facts.several_processes import several_processes
 from autofast.model.device_loader import CLASS, IMAGES_CLASS, NAME
 from autofast.model.events import LoopFrame
 from autofast.model.script import Loader, Script
+from autofast.model.several import surely
 from autofast.model.source import Source, at, parent_of, source_of, statement_of
 from autofast.model.syntax import is_stored
 from autofast.model.values import Const, Ext, Ref, Thing, all_of, const
@@ -212,7 +213,7 @@ def edits(script: Script, plan: Plan) -> tuple[Edit, ...]:
 # -------------------------------------------------------------------------------------------- which
 def _lie_in_memory(loader: Loader) -> bool:
     """Where an expert would think of it: nothing but memory is read."""
-    return bool(loader.datasets) and all(
+    return surely(
         d.kind == "tensors"
         or (d.in_memory and not d.iterable and not d.reads & {"file"} and not d.on_device)
         for d in loader.datasets
@@ -263,7 +264,7 @@ def _of_script(script: Script, loader: Loader) -> str:
         return "several processes train, and each would keep all the data"
     changed = script.calls(*DEVICE_DEFAULTS, "torch.set_default_dtype", "torch.cuda.device")
     if changed:
-        return f"{at(changed[0].node)} changes where new tensors are, or of which type"
+        return f"{at(changed[0])} changes where new tensors are, or of which type"
     place = statement_of(loader.node)
     if late := chooses_devices_late(script, place) or chooses_gpu_late(script, place):
         return f"{late} chooses the GPUs, perhaps after the data are on one"
@@ -302,14 +303,14 @@ def _of_uses(script: Script, loader: Loader) -> str:
     for use in uses_of_iterators(script, loader):
         match use.node:
             case ast.Attribute(attr=attr):
-                return f"{at(use.node)} uses `{attr}` of its iterator"
+                return f"{at(use)} uses `{attr}` of its iterator"
             case ast.Call(func=func) if Ref("builtins.len") in script.values(func):
-                return f"{at(use.node)} asks for the length of its iterator"
+                return f"{at(use)} asks for the length of its iterator"
     for use in uses(script, loader):
         match use.node:
             case ast.Attribute(attr=attr) as part:
                 if attr not in KEPT or is_stored(part) or is_stored(parent_of(part) or part):
-                    return f"{at(use.node)} uses its `{attr}`"
+                    return f"{at(use)} uses its `{attr}`"
             case ast.Call() as call if not is_known(script, call, ITERATING):
                 return f"{at(call)} hands it to code that is not known"
     return ""

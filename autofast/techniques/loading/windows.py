@@ -26,6 +26,7 @@ from autofast.flow.scopes import mentions
 from autofast.model.calls import arguments_of, is_name
 from autofast.model.events import LoopFrame
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import function_of, nodes_in, parent_of, source_of, statement_of
 from autofast.model.syntax import SEQUENCES, VARIABLES, is_read, is_stored
 from autofast.model.values import (
@@ -313,7 +314,7 @@ def _is_flat(script: Script, size: ast.expr) -> bool:
     if isinstance(size, SEQUENCES):
         return len(size.elts) == 1 and not isinstance(size.elts[0], ast.Starred)
     found = script.values(size)
-    return bool(found) and all(isinstance(t, (Num, Arg)) or is_const(t, int) for t in found)
+    return surely(isinstance(t, (Num, Arg)) or is_const(t, int) for t in found)
 
 
 def _library(script: Script, row: ast.Name) -> str:
@@ -328,7 +329,7 @@ def _library(script: Script, row: ast.Name) -> str:
 
 def _is(script: Script, func: ast.expr, name: str) -> bool:
     found = script.values(func)
-    return bool(found) and all(is_named(t, Ref, name) for t in found)
+    return surely(is_named(t, Ref, name) for t in found)
 
 
 def _text(node: ast.AST) -> str:

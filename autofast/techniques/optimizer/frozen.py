@@ -20,6 +20,7 @@ from autofast.model.calls import is_path, keyword_of
 from autofast.model.contents import unwrapped
 from autofast.model.names import DDP
 from autofast.model.script import Backward, Optimizer, Script, Step
+from autofast.model.several import surely
 from autofast.model.source import at, parent_of, statement_of, within
 from autofast.model.values import Const, Tensor, Thing
 from autofast.rule import Refusal
@@ -169,7 +170,7 @@ def freezes(script: Script) -> bool:
     for node in script.each(ast.Attribute):
         if node.attr in ("requires_grad", "requires_grad_"):
             found = script.values(node.value)
-            if not found or not all(isinstance(t, Tensor) and not t.param for t in found):
+            if not surely(isinstance(t, Tensor) and not t.param for t in found):
                 return True
     return named_in_text(script, "requires_grad") is not None or any(
         keyword.arg == "requires_grad"
@@ -185,7 +186,7 @@ def _makes_tensor(script: Script, keyword: ast.keyword) -> bool:
     """
     call = parent_of(keyword)
     found = script.values(call) if call is not None else frozenset()
-    return bool(found) and all(isinstance(t, Tensor) and not t.param for t in found)
+    return surely(isinstance(t, Tensor) and not t.param for t in found)
 
 
 def against(script: Script, model: Thing, others: list[Thing]) -> str:
@@ -193,7 +194,7 @@ def against(script: Script, model: Thing, others: list[Thing]) -> str:
     if script.unread:
         return f"not all of the script is followed: {script.unread}"
     for site in script.calls(DDP):
-        return f"{at(site.node)} makes a DistributedDataParallel, which waits for the gradients of all parameters"
+        return f"{at(site)} makes a DistributedDataParallel, which waits for the gradients of all parameters"
     for node in script.each(ast.Attribute):
         if node.attr == "compile" and getattr(node.value, "id", "") != "re":
             return f"{at(node)} compiles, and does so again where parameters are frozen"

@@ -119,7 +119,9 @@ def _skipped(script: Script, scaled: bool) -> str:
     """A GradScaler that may skip the first step, in words."""
     for site in script.log.of("new"):
         if any(o.this is not None and is_scaler(o.this) and not _is_off(o) for o in site):
-            return f"in steps that the GradScaler of {at(site.node)} skips, fused SGD spoils its momentum"
+            return (
+                f"in steps that the GradScaler of {at(site)} skips, fused SGD spoils its momentum"
+            )
     for framework in (f for f in script.frameworks if f in FRAMEWORKS):
         return f"{framework} may scale the loss, and {SPOILT}"
     if scaled:
@@ -235,16 +237,16 @@ def against(script: Script, optimizer: Optimizer, *, without_apex: bool) -> str:
         if name in optimizer.args.named and const(optimizer.args.named[name].values) is not False:
             return f"it is given {name}=, with which it is not combined here"
     for site in script.methods("share_memory"):
-        return f"the model is shared between processes ({at(site.node)}), which update it without locks"
+        return f"the model is shared between processes ({at(site)}), which update it without locks"
     for framework in ("apex", "deepspeed"):
         if framework in script.frameworks and not (framework == "apex" and without_apex):
             return f"{framework} changes the optimizer ({at(script.frameworks[framework])})"
     for site in script.log.of("set_attribute"):
         if any(o.data["name"] == "step" and o.this in optimizer.things for o in site):
-            return f"its step() is replaced on {at(site.node)}"
+            return f"its step() is replaced on {at(site)}"
     for site in script.methods("register_step_pre_hook", "register_step_post_hook"):
         if any(o.this in optimizer.things for o in site):
-            return f"its hooks ({at(site.node)}) would run in steps that a GradScaler skips, too"
+            return f"its hooks ({at(site)}) would run in steps that a GradScaler skips, too"
     return sparse(script) or _complex(script, optimizer) or _lightning_clips(script)
 
 
@@ -254,7 +256,7 @@ def _complex(script: Script, optimizer: Optimizer) -> str:
     """
     for site in script.calls("torch.nn.Parameter"):
         if any(_is_complex(site.node, o) for o in site):
-            return f"the parameter of {at(site.node)} is complex, which no fused kernel takes"
+            return f"the parameter of {at(site)} is complex, which no fused kernel takes"
     given = optimizer.args.get(0, "params")
     for site in script.methods("add_param_group"):
         given |= frozenset().union(
@@ -268,7 +270,7 @@ def _complex(script: Script, optimizer: Optimizer) -> str:
             if is_module(occurrence.this) and any(  # type: ignore[arg-type]
                 dtype_of(t) == "complex" for found in asked for t in found
             ):
-                return f"the parameters of {at(site.node)} are complex, which no fused kernel takes"
+                return f"the parameters of {at(site)} are complex, which no fused kernel takes"
     if not _from_models(given):
         for node in script.nodes:
             if is_attribute(node, *COMPLEX) or isinstance(literal_of(node), complex):
@@ -316,19 +318,19 @@ def _lightning_clips(script: Script) -> str:
             and const(clip.values) not in (None, 0, 0.0)
         ):
             if values is None or not values <= NOT_MIXED:
-                return f"{why} ({at(trainer.node)})"
+                return f"{why} ({at(trainer)})"
         if trainer.framework == "lightning-cli" and (
             place := _configured(script, "gradient_clip_val")
         ):
             return f"{why} ({place})"
     for site in script.calls("lightning.Trainer.from_argparse_args"):
-        return f"{why}, and its command line may ask for both ({at(site.node)})"
+        return f"{why}, and its command line may ask for both ({at(site)})"
     if any(t.framework.startswith("lightning") for t in script.trainers):
         for site in script.methods("clip_gradients"):
-            return f"{why} ({at(site.node)})"
+            return f"{why} ({at(site)})"
     if any(t.framework == "fabric" for t in script.trainers):
         for site in script.methods("clip_gradients"):
-            return f"in fp16 Fabric clips no gradients of fused optimizers ({at(site.node)})"
+            return f"in fp16 Fabric clips no gradients of fused optimizers ({at(site)})"
     return ""
 
 

@@ -38,6 +38,7 @@ from autofast.facts.precision.whole_script import against_script
 from autofast.flow.positions import nodes_of
 from autofast.model.calls import is_method
 from autofast.model.script import Script, Step
+from autofast.model.several import surely
 from autofast.model.source import at, nodes_in
 from autofast.model.tensors import tensors_in
 from autofast.rule import Options
@@ -69,14 +70,14 @@ def log_of_rounded(script: Script, code: Code, outputs: list[ast.Call]) -> str:
     for site, occurrence in code.events("loss"):
         if id(site.node) not in code.logits and (name := banned(occurrence.this)):
             taken = tensors_in(occurrence.args.get(0, "input")) if occurrence.args else []
-            if rounded or not taken or not all(t.prob for t in taken):
+            if rounded or not surely(t.prob for t in taken):
                 return error_of(name, site)
     if rounded:
         for site, occurrence in code.events(*LOGARITHMS):
             of = occurrence.args.get(0, "input") if occurrence.args is not None else frozenset()
             this = frozenset({occurrence.this}) if occurrence.this is not None else frozenset()
             if any(t.models for t in tensors_in(of | this)):
-                return f"{at(site.node)} takes the logarithm of a sigmoid, which in 16 bits is 1 for what is nearly 1: compute it from the logits"
+                return f"{at(site)} takes the logarithm of a sigmoid, which in 16 bits is 1 for what is nearly 1: compute it from the logits"
     return ""
 
 

@@ -22,6 +22,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import put_into
 from autofast.model.contents import unwrapped
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import parent_of, source_of, statement_of
 from autofast.model.syntax import has_star
 from autofast.model.tensors import tensors_in
@@ -171,9 +172,7 @@ def _floats_or_none(found: Values) -> bool:
 
 
 def _all_floats(found: Values) -> bool:
-    return bool(found) and all(
-        isinstance(t, Tensor) and t.rank != "?" and t.dtype not in NO_CAST for t in found
-    )
+    return surely(isinstance(t, Tensor) and t.rank != "?" and t.dtype not in NO_CAST for t in found)
 
 
 KEY = "amp"  # of the scaler

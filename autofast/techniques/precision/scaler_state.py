@@ -20,6 +20,7 @@ from autofast.model.calls import call_of, is_method, receiver_of, stands_alone
 from autofast.model.events import Site
 from autofast.model.kinds import is_scaler
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import at, function_of, nodes_in, parent_of, statement_of
 from autofast.model.syntax import VARIABLES, is_read, is_text
 from autofast.model.values import Inst, Ref, Seq, Thing
@@ -187,8 +188,8 @@ def _is_saved(script: Script, expr: ast.expr, deep: int) -> bool:
                 )
                 for callee in calls.callees(parent)
             ]
-            return bool(given) and all(
-                names and all(_saves_parameter(script, callee, name, deep) for name in names)
+            return surely(
+                surely(_saves_parameter(script, callee, name, deep) for name in names)
                 for callee, names in given
             )
         case ast.Assign(targets=[ast.Name() as name]):

@@ -313,7 +313,7 @@ class _Builder:
         for step in self.script.steps:
             if not step.updates:
                 raise Refusal(
-                    f"no optimizer is stepped after the backward on {at(step.backwards[0].node)}"
+                    f"no optimizer is stepped after the backward on {at(step.backwards[0])}"
                 )
         for backward in self.backwards:
             call = backward.node
@@ -331,10 +331,10 @@ class _Builder:
                     f"the module of {host} stays on the host: a GradScaler does not wait for the copies of what it tells an update there"
                 )
         if sites := self.script.calls("torch.autograd.backward"):
-            raise Refusal(f"torch.autograd.backward() is called on {at(sites[0].node)}")
+            raise Refusal(f"torch.autograd.backward() is called on {at(sites[0])}")
 
     def _check_update(self, update: Update) -> None:
-        where = at(update.node)
+        where = at(update)
         if update.closure or update.node.args or update.node.keywords:
             raise Refusal(f"the step on {where} takes a closure, which GradScaler.step() does not")
         for thing in update.things:

@@ -71,7 +71,7 @@ def unscales(script: Script, name: Named) -> Iterator[Unscale]:
                     first = done.setdefault(id(update.node), statement)
                     if function_of(first) is not function_of(update.node):
                         raise Refusal(
-                            f"the gradients are read on {at(site.node)}, away from the optimizer"
+                            f"the gradients are read on {at(site)}, away from the optimizer"
                         )
                     text = f"{name(first)}.unscale_({source_of(first).segment(update.optimizer)})"
                     before[id(update.node)] = Before(first, text, rank=Rank.UNSCALE)
@@ -115,13 +115,13 @@ def _updates_after(
                 continue
             if not is_sure(other, depth):
                 raise Refusal(
-                    f"{at(site.node)} reads gradients in iterations that end without an update"
+                    f"{at(site)} reads gradients in iterations that end without an update"
                 )
             related = True
             if distance > 0:
                 found.append((distance, mine, update))
     if not related:
-        raise Refusal(f"{at(site.node)} reads gradients that no optimizer updates with")
+        raise Refusal(f"{at(site)} reads gradients that no optimizer updates with")
     between = [f for f in found if not _backward_between(step, f[1], f[0])]
     return [(_in_arm(occurrence, site.node, mine), update) for _, mine, update in between]
 
@@ -276,7 +276,7 @@ def _missing(step: Step, site: Site, update: Update) -> tuple[str, Before | None
                 continue
             if not is_sure(theirs, depth):
                 return (
-                    f"the step on {at(update.node)} depends on a condition that this does not",
+                    f"the step on {at(update)} depends on a condition that this does not",
                     None,
                 )
             scaler = receiver_of(update.node)
@@ -287,7 +287,7 @@ def _missing(step: Step, site: Site, update: Update) -> tuple[str, Before | None
                 or not isinstance(update.optimizer, names)
             ):
                 return (
-                    f"scaler and optimizer are not at hand here, but on {at(update.node)}",
+                    f"scaler and optimizer are not at hand here, but on {at(update)}",
                     None,
                 )
             source = source_of(statement)

@@ -14,6 +14,7 @@ from autofast.edit.edits import Edit, Keyword, Wrap, literal
 from autofast.facts.updates.rates import counts_batches
 from autofast.model.calls import is_call_of, literal_of
 from autofast.model.script import Scheduler, Script
+from autofast.model.several import surely
 from autofast.model.source import at
 from autofast.model.syntax import is_operation
 from autofast.model.values import Const, is_const
@@ -89,7 +90,7 @@ def _whole(script: Script, expr: ast.expr) -> None:
     found = script.values(expr)
     if any(is_const(t, float) and not t.value.is_integer() for t in found):
         raise Refusal(f"`{ast.unparse(expr)}` on {at(expr)} is no whole number of epochs")
-    if found and all(is_const(t, int) for t in found):
+    if surely(is_const(t, int) for t in found):
         return
     todo: list[ast.AST] = [expr]
     while todo:

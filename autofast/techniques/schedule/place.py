@@ -80,7 +80,7 @@ def _epochs(script: Script, tick: Tick, scheduler: Scheduler) -> Loop:
     if framework := next((f for f in FRAMEWORKS if f in script.frameworks), None):
         raise Refusal(f"{framework} steps schedulers in its own way")
     if other := next((t for t in scheduler.ticks if t.node is not tick.node), None):
-        raise Refusal(f"it is also stepped on {at(other.node)}")
+        raise Refusal(f"it is also stepped on {at(other)}")
     if tick.given:
         raise Refusal("its step is given a metric or an epoch")
     if tick.unit != "epoch":
@@ -102,11 +102,11 @@ def _update(scheduler: Scheduler) -> Update:
         raise Refusal("the optimizer whose learning rate it sets is not known, or is not stepped")
     first, *more = {id(u.node): u for u in scheduler.updates}.values()
     if more:
-        raise Refusal(f"its optimizer is stepped in several places ({at(more[-1].node)})")
+        raise Refusal(f"its optimizer is stepped in several places ({at(more[-1])})")
     if not all(t in scheduler.optimizers for t in first.things):
-        raise Refusal(f"{at(first.node)} steps other optimizers as well")
+        raise Refusal(f"{at(first)} steps other optimizers as well")
     if not isinstance(parent_of(first.node), (ast.Expr, ast.Assign)):
-        raise Refusal(f"the step on {at(first.node)} is part of an expression")
+        raise Refusal(f"the step on {at(first)} is part of an expression")
     return first
 
 

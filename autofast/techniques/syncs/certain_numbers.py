@@ -17,6 +17,7 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import mentions
 from autofast.model.kinds import is_loss
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import parent_of
 from autofast.model.syntax import has_star, is_attribute
 from autofast.model.values import (
@@ -56,7 +57,7 @@ def _given_by(script: Script, thing: Thing) -> list[ast.expr]:
 def is_scalar(script: Script, expr: ast.expr, depth: int = 0) -> bool:
     """Whether an expression is certainly such a tensor: a loss, a mean, arithmetic with such."""
     found = script.values(expr)
-    if found and all(isinstance(t, Tensor) and t.rank == "0d" for t in found) and not script.unread:
+    if surely(isinstance(t, Tensor) and t.rank == "0d" for t in found) and not script.unread:
         return True
     match expr:
         case ast.BinOp(left=left, right=right):
@@ -69,7 +70,7 @@ def is_scalar(script: Script, expr: ast.expr, depth: int = 0) -> bool:
             return _calls_scalar(script, expr, depth)
         case ast.Name() if depth < 5:
             made = script.analysis(Flow).definitions(expr).origins(expr)
-            return bool(made) and all(_makes_scalar(script, d, depth + 1) for d in made)
+            return surely(_makes_scalar(script, d, depth + 1) for d in made)
     return False
 
 
@@ -103,7 +104,7 @@ def _calls_scalar(script: Script, call: ast.Call, depth: int) -> bool:
                 return False
         else:
             given = _given_by(script, thing)
-            if depth >= 4 or not given or not all(is_scalar(script, e, depth + 1) for e in given):
+            if depth >= 4 or not surely(is_scalar(script, e, depth + 1) for e in given):
                 return False
     return bool(script.values(func))
 
@@ -139,9 +140,7 @@ def kind_of(script: Script, core: ast.expr) -> str:
     if is_float(script, core):
         return "float"
     found = only(script.values(core), Tensor)
-    return (
-        "int" if found and all(t.dtype == "int" and not (t.grad or t.loss) for t in found) else ""
-    )
+    return "int" if surely(t.dtype == "int" and not (t.grad or t.loss) for t in found) else ""
 
 
 def holds_floats(script: Script, expr: ast.expr, depth: int = 0) -> bool:
@@ -176,7 +175,7 @@ def holds_floats(script: Script, expr: ast.expr, depth: int = 0) -> bool:
             return _returns(script, expr, depth)
         case ast.Name():
             made = script.analysis(Flow).definitions(expr).origins(expr)
-            return bool(made) and all(_assigns(script, d, depth) for d in made)
+            return surely(_assigns(script, d, depth) for d in made)
     return False
 
 
@@ -236,10 +235,8 @@ def _each(script: Script, call: ast.Call, depth: int) -> bool:
     callees = [code_of(t) for t in script.values(call.func)]
     functions = [c.function for code in callees for c in code]
     parts = [e for f in functions for e in _elements(script, f)]
-    return (
-        all(callees)
-        and bool(parts)
-        and all(e is not None and holds_floats(script, e, depth + 1) for e in parts)
+    return all(callees) and surely(
+        e is not None and holds_floats(script, e, depth + 1) for e in parts
     )
 
 

@@ -21,6 +21,7 @@ from autofast.flow.positions import block, index
 from autofast.flow.reflection import showing
 from autofast.flow.scopes import declared, mentions
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import function_of, holds, nodes_in, walk, within
 from autofast.model.syntax import is_read
 from autofast.model.values import Const, Func, Num, Ref, Tensor, certainly
@@ -128,7 +129,7 @@ def _is_pure_call(script: Script, call: ast.Call) -> bool:
         ):
             return script.must_be(tensor, Tensor)
     found = script.values(call.func)
-    return bool(found) and all(
+    return surely(
         isinstance(t, Ref) and (t.name in PURE or t.name.startswith("math.")) for t in found
     )
 

@@ -36,6 +36,7 @@ from autofast.flow.loops import Loop, loop_of, loops_around
 from autofast.flow.program import Flow
 from autofast.model.calls import call_of, is_method
 from autofast.model.script import Script, Sync
+from autofast.model.several import surely
 from autofast.model.source import ancestors, function_of, parent_of, statement_of, within
 from autofast.model.syntax import COMPREHENSIONS, is_read
 from autofast.model.values import Tensor, any_of
@@ -135,7 +136,7 @@ def _put_off(script: Script, sync: Sync) -> tuple[str, list[Edit]] | None:
         case _:
             return None
     found = script.values(core)
-    several = found and all(isinstance(t, Tensor) and t.rank != "0d" for t in found)
+    several = surely(isinstance(t, Tensor) and t.rank != "0d" for t in found)
     if not several or not any(map(on_device, found)) or not is_only_filled(held, loop):
         return None
     part, value = ("part", "value") if held.id not in ("part", "value") else ("tensor", "number")

@@ -13,6 +13,7 @@ from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
 from autofast.model.calls import call_of, items_of
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import function_of, parent_of, statement_of, within
 from autofast.model.syntax import is_read, is_stored
 from autofast.model.values import (
@@ -59,10 +60,8 @@ def without_graph(script: Script, core: ast.expr) -> str:
 
 def _is_computed_count(script: Script, core: ast.expr) -> bool:
     values = script.values(core)
-    return (
-        isinstance(core, ast.Call)
-        and bool(values)
-        and all(isinstance(t, Tensor) and t.dtype == "int" and not t.grad for t in values)
+    return isinstance(core, ast.Call) and surely(
+        isinstance(t, Tensor) and t.dtype == "int" and not t.grad for t in values
     )
 
 
@@ -88,10 +87,8 @@ def _has_no_graph(script: Script, core: ast.expr) -> bool:
         if len(made) != len(origins) or not made:
             return False
     values = [t for t in script.values(core) if t != Const(None)]  # of which nothing is read
-    return (
-        bool(values)
-        and all(isinstance(t, Tensor) and not t.grad and not t.passes for t in values)
-        and all(isinstance(v, (ast.Call, ast.BinOp)) and _runs_without(script, v) for v in made)
+    return surely(isinstance(t, Tensor) and not t.grad and not t.passes for t in values) and all(
+        isinstance(v, (ast.Call, ast.BinOp)) and _runs_without(script, v) for v in made
     )
 
 
@@ -105,16 +102,12 @@ def _runs_without(script: Script, made: ast.expr) -> bool:
         and function_of(site.node) is function
         for o in site
     ]
-    return (
-        not hasattr(stmt, "body")
-        and bool(ways)
-        and all(mode in ("off", "inference") for mode in ways)
-    )
+    return not hasattr(stmt, "body") and surely(mode in ("off", "inference") for mode in ways)
 
 
 def _is_detach(script: Script, value: ast.expr) -> bool:
     callees = script.called(value)
-    return bool(callees) and all(is_named(t, Method, "detach") for t in callees)
+    return surely(is_named(t, Method, "detach") for t in callees)
 
 
 def _graphs(script: Script) -> bool:
@@ -193,8 +186,7 @@ def _is_computing(script: Script, layer: Ext, depth: int) -> bool:
     name = layer.name.removeprefix("torch.nn.")
     if name in CONTAINERS:
         return any(
-            g.values and all(_makes_new(script, t, depth) for t in g.values)
-            for g in layer.args.positional
+            surely(_makes_new(script, t, depth) for t in g.values) for g in layer.args.positional
         )
     return name not in PASSING and "Dropout" not in name
 
@@ -251,7 +243,7 @@ def _is_harmless(script: Script, node: ast.expr) -> bool:
         parent = parent_of(parent)
     if isinstance(parent, ast.Call):
         callees = script.values(parent.func)
-        if not callees or not all(_only_looks(t) for t in callees) or writes(script, parent):
+        if not surely(_only_looks(t) for t in callees) or writes(script, parent):
             return False
         torch = [t for t in callees if getattr(t, "name", "").startswith("torch.")]
         return all(_makes_new(script, t, 0) for t in torch) or _is_harmless(script, parent)

@@ -15,6 +15,7 @@ from autofast.model.calls import call_of, is_name
 from autofast.model.contents import opened, wrapped
 from autofast.model.events import CallFrame
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import (
     ancestors,
     at,
@@ -385,8 +386,7 @@ def _passes_by(
         if (
             not data
             and methods
-            and member
-            and all(isinstance(t, Func) and not t.decorators for t in member)
+            and surely(isinstance(t, Func) and not t.decorators for t in member)
         ):
             continue
         if (

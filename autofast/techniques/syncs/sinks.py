@@ -21,6 +21,7 @@ from autofast.model.calls import (
 )
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import (
     Source,
     first_line,
@@ -198,7 +199,7 @@ def not_a_keeper(script: Script, func: ast.Attribute) -> str:
     things = script.values(func.value)
     if certainly(things, Seq) and func.attr == "append":
         return ""
-    if not things or not all(isinstance(t, Inst) and not is_module(t) for t in things):
+    if not surely(isinstance(t, Inst) and not is_module(t) for t in things):
         return "-"
     for thing in things:
         assert isinstance(thing, Inst)
@@ -303,7 +304,7 @@ def _is_plain_call(script: Script, func: Func, call: ast.Call, me: str, seen: se
     if _bottom(call.func) == me and isinstance(call.func.value, ast.Name):
         found = func.owner.find(call.func.attr) if func.owner is not None else None
         own = [t.func if isinstance(t, Bound) else t for t in found or ()]
-        return bool(own) and all(
+        return surely(
             isinstance(t, Func) and (id(t.node) in seen or _only_counts(script, t, seen))
             for t in own
         )
@@ -435,9 +436,7 @@ def is_number(script: Script, expr: ast.expr) -> bool:
         case ast.Call(func=ast.Name("len")):
             return True
     values = script.values(expr)
-    return bool(values) and all(
-        isinstance(t, (Num, Arg)) or is_const(t, int, float, str) for t in values
-    )
+    return surely(isinstance(t, (Num, Arg)) or is_const(t, int, float, str) for t in values)
 
 
 def _globals_of(source: Source) -> Iterator[set[str]]:

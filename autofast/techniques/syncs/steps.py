@@ -25,6 +25,7 @@ from autofast.flow.scopes import binds
 from autofast.model.calls import is_name
 from autofast.model.events import BranchFrame, CallFrame, Occurrence, loops
 from autofast.model.script import Loader, Script
+from autofast.model.several import surely
 from autofast.model.source import ancestors, function_of, nodes_in, statement_of, within
 from autofast.model.syntax import FUNCTIONS, LOOPS, SIMPLE, is_attribute, is_constant, is_read
 from autofast.model.values import Cls, Func, Inst, Ref, Unknown
@@ -207,7 +208,7 @@ def _is_empty_without(script: Script, sink: Sink, sized: ast.expr, loop: ast.For
         over = inner
     if is_attribute(sized, "dataset"):
         loaders = [x for x in script.loaders if any(use.node is loop for use in x.uses)]
-        whole = bool(loaders) and all(_gives_all(x) for x in loaders)
+        whole = surely(_gives_all(x) for x in loaders)
         return whole and flow.is_same(over, sized.value)
     held = sink.holder
     if isinstance(held, ast.Name) and is_name(sized, held.id):

@@ -16,6 +16,7 @@ from autofast.model.calls import call_of, is_call_of, names_in, targets_of
 from autofast.model.contents import attributes, opened
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import (
     at,
     enclosing,
@@ -252,7 +253,7 @@ class Uses:
 
     def _only_looks(self, call: ast.Call) -> bool:
         found = self.script.values(call.func)
-        return bool(found) and all(
+        return surely(
             (isinstance(t, Ref) and t.name.startswith(LOOKING))
             or (isinstance(t, Method) and isinstance(t.this, (Ext, Const, Num)))
             for t in found

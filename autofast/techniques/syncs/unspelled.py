@@ -5,7 +5,7 @@ shown values, tests, copies, masks.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from autofast.facts.switches import goes_by_batch, in_every_iteration, often
@@ -17,14 +17,16 @@ from autofast.flow.program import Flow
 from autofast.flow.reflection import is_spelled
 from autofast.model.calls import receiver_of
 from autofast.model.contents import opened
-from autofast.model.events import Site
+from autofast.model.events import Occurrence, Site
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import statement_of
 from autofast.model.syntax import LOOPS, TESTS, is_operation, is_read
-from autofast.model.values import Const, Num, Tensor, Thing, Values
+from autofast.model.values import Const, Num, Tensor, Values
 from autofast.rule import Finding
 from autofast.techniques.syncs.certain_numbers import is_scalar
 from autofast.techniques.syncs.code_motion import moves
+from autofast.techniques.syncs.reads import on_device
 
 FEW = "`if step % 100 == 0:`"
 WHERE_SHOWN = f"what is only shown could be shown in few steps, below {FEW}"
@@ -116,12 +118,11 @@ def _by_calls(script: Script) -> Iterator[tuple[ast.AST, Wait]]:
 
 def _of_call(script: Script, kind: str, site: Site) -> Wait | None:
     if kind in SHOWS:
-        given = [frozenset({o.this}) for o in site if kind == "format" and o.this is not None]
-        given += [v for o in site if o.args is not None for v in o.args.all()]
-        return SHOWN if any(_waits(v) for v in given) else None
+        held = [frozenset({o.this}) for o in site if kind == "format" and o.this is not None]
+        return SHOWN if any(map(_waits, [*held, *_given(site)])) else None
     if kind == "sync" and site.call:
         how = site.occurrences[-1].data.get("how", "item")
-        mine = any(_on_device(o.this) for o in site)
+        mine = any(on_device(o.this) for o in site)
         core = receiver_of(site.call) or site.call
         if how in COPIES and not is_scalar(script, core):
             return COPIED if mine else None
@@ -130,19 +131,19 @@ def _of_call(script: Script, kind: str, site: Site) -> Wait | None:
     if kind == "move" and site.call:
         return _of_copy(script, site, site.call)
     if kind in SIZES:
-        first = 1 if ".functional." in kind else 0
-        given = [v for o in site if o.args is not None for v in o.args.all()[first:]]
+        given = [v for o in site for v in _given([o])[1 if ".functional." in kind else 0 :]]
         found = COMPUTED if kind in ("builtins.min", "builtins.max") else SIZED
         return found if any(map(_waits, given)) else None
-    if kind in PICKS:
-        given = [v for o in site if o.args is not None for v in o.args.all()]
-        if any(_on_device(t) for v in given for t in v) or any(_on_device(o.this) for o in site):
-            return PICKED
-        return None
-    if kind.startswith("math."):
-        given = [v for o in site if o.args is not None for v in o.args.all()]
-        return COMPUTED if any(_on_device(t) for v in given for t in v) else None
+    if kind in PICKS or kind.startswith("math."):
+        given = [frozenset(o.this for o in site if o.this is not None), *_given(site)]
+        there = any(on_device(t) for v in given for t in v)
+        return (PICKED if kind in PICKS else COMPUTED) if there else None
     return None
+
+
+def _given(site: Iterable[Occurrence]) -> list[Values]:
+    """All that a place is given."""
+    return [v for o in site if o.args is not None for v in o.args.all()]
 
 
 def _is_tested(node: ast.AST) -> bool:
@@ -165,14 +166,7 @@ def _of_copy(script: Script, site: Site, node: ast.Call) -> Wait | None:
 
 def _waits(values: Values) -> bool:
     """A tensor of the device, or a number that was just read from there."""
-    return any(_on_device(t.synced if isinstance(t, Num) else t) for t in opened(values))
-
-
-def _on_device(thing: Thing | None) -> bool:
-    """Certainly a tensor that the script moves to a device."""
-    return isinstance(thing, Tensor) and (
-        thing.device == "dev" or bool(thing.models or thing.param)
-    )
+    return any(on_device(t.synced if isinstance(t, Num) else t) for t in opened(values))
 
 
 def _by_code(script: Script) -> Iterator[tuple[ast.AST, Wait]]:
@@ -203,7 +197,7 @@ def _of_code(script: Script, node: ast.AST) -> Wait | None:
 
 def _is_tensor(script: Script, expr: ast.expr) -> bool:
     found = script.values(expr)
-    return bool(found) and all(_on_device(t) for t in found)
+    return surely(on_device(t) for t in found)
 
 
 def _is_bounded(script: Script, node: ast.Subscript) -> bool:
@@ -219,7 +213,7 @@ def _is_asked(script: Script, expr: ast.expr) -> bool:
     one.
     """
     found = script.values(expr)
-    return bool(found) and all(_on_device(t.synced if isinstance(t, Num) else t) for t in found)
+    return surely(on_device(t.synced if isinstance(t, Num) else t) for t in found)
 
 
 def _tests(script: Script, test: ast.expr) -> Iterator[ast.expr]:
@@ -262,7 +256,7 @@ def is_mask(script: Script, expr: ast.expr, depth: int) -> bool:
             return attr in MASKS and _is_tensor(script, expr)
         case ast.Name() if depth < MOST_NAMES:
             made = script.analysis(Flow).reaching(expr)
-            return bool(made) and all(_binds_mask(script, d, depth + 1) for d in made)
+            return surely(_binds_mask(script, d, depth + 1) for d in made)
     return False
 
 
@@ -275,4 +269,4 @@ def _binds_mask(script: Script, made: Definition, depth: int) -> bool:
     it.
     """
     given = script.analysis(CallGraph).gives(made)
-    return bool(given) and all(e is not None and is_mask(script, e, depth) for e in given)
+    return surely(e is not None and is_mask(script, e, depth) for e in given)

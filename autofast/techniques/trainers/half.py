@@ -79,9 +79,7 @@ def _of_thing(thing: Thing) -> str:
     if isinstance(thing, Unknown):
         return f"what it trains is not known: {thing.why}"
     if isinstance(thing, Ext) and (name := loaded_in_16(thing)):
-        return (
-            f"the model of {at(thing.node)} is loaded with {name}=, which decides about precision"
-        )
+        return f"the model of {at(thing)} is loaded with {name}=, which decides about precision"
     return ""
 
 

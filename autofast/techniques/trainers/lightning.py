@@ -193,7 +193,7 @@ def _of_modules(script: Script, clips: bool, options: Options) -> str:
         for optimizer in script.optimizers:
             fused = optimizer.args.named.get("fused")
             if fused is not None and const(fused.values) not in (None, False):
-                return f"in mixed precision, Lightning clips no gradients of fused optimizers ({at(optimizer.node)})"
+                return f"in mixed precision, Lightning clips no gradients of fused optimizers ({at(optimizer)})"
     if why := _numpy(script, things):
         return why
     code = [f for t in things for f in methods(_class(t), HOOKS)]
@@ -214,7 +214,7 @@ def _numpy(script: Script, things: list[Thing]) -> str:
     for sync in script.syncs:
         if sync.how == "numpy" and sync.node in inside:
             if sync.unknown or any(t.dtype not in ("int", "f32") for t in sync.tensors):
-                return f"{at(sync.node)} gives NumPy a tensor that may be of 16 bits, which it has not: call .float() before"
+                return f"{at(sync)} gives NumPy a tensor that may be of 16 bits, which it has not: call .float() before"
     return ""
 
 

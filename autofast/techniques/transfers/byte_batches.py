@@ -19,6 +19,7 @@ from autofast.flow.valueflow import Answer, Verdict, expressions, first_bad
 from autofast.model.calls import call_of, only_target
 from autofast.model.contents import elements, opened
 from autofast.model.script import Loader, Script, Transfer
+from autofast.model.several import surely
 from autofast.model.source import at, function_of, parent_of, source_of
 from autofast.model.syntax import SEQUENCES, has_star, is_read
 from autofast.model.values import (
@@ -111,7 +112,7 @@ def copies_of(script: Script, items: Items) -> list[Copy]:
 
 
 def _against(script: Script, loader: Loader, items: Items) -> None:
-    where = f"the loader of {at(loader.node)}"
+    where = f"the loader of {at(loader)}"
     if not all(items.come_from(d.thing) for d in loader.datasets):
         raise Refusal(f"{where} has other items as well")
     if (
@@ -127,7 +128,7 @@ def _against(script: Script, loader: Loader, items: Items) -> None:
     handling = _Handling(script, LOOPED | {"builtins.len"}, ASKED, iterated=True)
     if bad := first_bad(script, lambda found: any(t in things for t in found), handling.judge):
         node, why = bad
-        raise Refusal(f"{at(node)} {why} of {at(loader.node)}")
+        raise Refusal(f"{at(node)} {why} of {at(loader)}")
 
 
 def _of_library(script: Script, items: Items) -> None:
@@ -136,9 +137,7 @@ def _of_library(script: Script, items: Items) -> None:
     if not items.transforms:
         return
     if changed := script.calls("torch.set_default_dtype", "torch.set_default_tensor_type"):
-        raise Refusal(
-            f"{at(changed[0].node)} changes of which type the floats of its transforms are"
-        )
+        raise Refusal(f"{at(changed[0])} changes of which type the floats of its transforms are")
     makers = {t.name for t in items.sets if isinstance(t, Ext)} | {"builtins.print"}
     calls = {c.func for c in items.calls}
     handling = _Handling(script, makers, ("",))
@@ -235,7 +234,7 @@ class _Handling:
 
     def _knows(self, call: ast.Call) -> bool:
         callee = self.script.values(call.func)
-        return bool(callee) and all(
+        return surely(
             isinstance(t, (Func, Bound, Cls)) or is_named(t, Ref, self.functions) for t in callee
         )
 
@@ -249,7 +248,7 @@ def _loaded(
     for use in loader.uses:
         loop = use.node
         if use.is_next or not isinstance(loop, ast.For):
-            raise Refusal(f"{at(use.node)} takes batches otherwise than by a for loop")
+            raise Refusal(f"{at(use)} takes batches otherwise than by a for loop")
         if showing(function_of(loop)):
             raise Refusal(f"text or locals() may use the batches of {at(loop)}")
         target, expr = loop.target, loop.iter

@@ -91,7 +91,7 @@ def _behind(copy: ast.Call, template: str) -> Edit:
 def _device(copy: Copy) -> ast.expr | None:
     """The device of a copy, as it means the same above the loop; None: the current GPU."""
     if "tensor" in copy.transfer.kinds:
-        raise Refusal(f"{at(copy.transfer.node)} does not say to which device it copies")
+        raise Refusal(f"{at(copy.transfer)} does not say to which device it copies")
     return device_above(copy.transfer, copy.loop)
 
 

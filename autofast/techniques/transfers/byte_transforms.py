@@ -14,6 +14,7 @@ from autofast.flow.program import Flow
 from autofast.flow.reflection import showing
 from autofast.model.calls import literal_of, spreads
 from autofast.model.script import Loader, Script
+from autofast.model.several import surely
 from autofast.model.source import at, live, source_of, statement_of
 from autofast.model.values import (
     Const,
@@ -201,7 +202,7 @@ def _ending(thing: Thing) -> Ending | None:
     places = [n for n, part in enumerate(parts) if short_name(part) in CASTING]
     if not places:
         if any(part is None for part in parts) or not parts:
-            raise Refusal(f"the transforms of {at(thing.node)} are not all known")
+            raise Refusal(f"the transforms of {at(thing)} are not all known")
         return None
     (place, *_), cast = places, parts[places[0]]
     assert isinstance(cast, Ext)
@@ -235,7 +236,7 @@ def _keeps(part: Thing | None) -> bool:
     short = short_name(part)
     if short in INSIDE:
         inner = pipeline(part)
-        return bool(inner) and all(_keeps(p) and short_name(p) not in TAKING for p in inner)
+        return surely(_keeps(p) and short_name(p) not in TAKING for p in inner)
     return short in KEEPING | TAKING
 
 
@@ -246,7 +247,7 @@ def _scales(cast: Ext) -> bool:
     if short_name(cast) == "ToDtype" and const(cast.args.get(1, "scale")) is not True:
         return False
     given = cast.args.get(0, "dtype")
-    single = given and all(is_named(t, Ref, SINGLE) for t in given)
+    single = surely(is_named(t, Ref, SINGLE) for t in given)
     return not cast.args.open and (bool(single) or (not given and short_name(cast) != "ToDtype"))
 
 
@@ -291,7 +292,7 @@ def is_picture(script: Script, expr: ast.expr, depth: int = 0) -> bool:
     match expr:
         case ast.Name() if depth < DEEPEST:
             found = script.analysis(Flow).values(expr)
-            return bool(found) and all(is_picture(script, value, depth + 1) for value in found)
+            return surely(is_picture(script, value, depth + 1) for value in found)
         case ast.Call(func=ast.Attribute(value=inner, attr="convert"), args=[mode]):
             return _is_of_pil(script, inner) and script.constant(mode) in MODES
         case ast.Call(func=ast.Attribute(value=inner, attr=attr)):
@@ -301,7 +302,7 @@ def is_picture(script: Script, expr: ast.expr, depth: int = 0) -> bool:
 
 def _is_of_pil(script: Script, expr: ast.expr) -> bool:
     found = script.values(expr)
-    return bool(found) and all(isinstance(t, Unknown) and t.name.startswith("PIL.") for t in found)
+    return surely(isinstance(t, Unknown) and t.name.startswith("PIL.") for t in found)
 
 
 def _transformed(script: Script, getitem: ast.FunctionDef) -> tuple[Key, ast.Call] | None:
@@ -351,7 +352,7 @@ def _bound(script: Script, name: ast.Name) -> list[ast.expr | None]:
 def _is_transform(script: Script, call: ast.Call) -> bool:
     found = script.values(call.func) - {Const(None)}
     plain = len(call.args) == 1 and not call.keywords and not spreads(call)
-    return plain and bool(found) and all(short_name(t) in ("Compose", "ToTensor") for t in found)
+    return plain and surely(short_name(t) in ("Compose", "ToTensor") for t in found)
 
 
 # ---------------------------------------------------------------------------------- what is written

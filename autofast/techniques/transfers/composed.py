@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from autofast.flow.effects import is_number
 from autofast.model.calls import given_to, is_name, names_in
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import block_of, nodes_in, within_statement
 from autofast.model.syntax import COMPREHENSIONS, SEQUENCES, is_attribute, is_read
 from autofast.model.tensors import is_dtype
@@ -165,7 +166,7 @@ def hides(call: ast.Call, needed: set[str]) -> bool:
 
 def _is_number(script: Script, expr: ast.expr) -> bool:
     if isinstance(expr, SEQUENCES):
-        return bool(expr.elts) and all(_is_number(script, e) for e in expr.elts)
+        return surely(_is_number(script, e) for e in expr.elts)
     if isinstance(expr, ast.Starred):
         return False
     return is_number(script.values(expr))

@@ -15,6 +15,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import is_method, literal_of, short_name
 from autofast.model.events import BranchFrame, Occurrence, Site, below, inside, loops
 from autofast.model.script import Script, Transfer
+from autofast.model.several import surely
 from autofast.model.source import at, function_of, nodes_in, parent_of, source_of
 from autofast.model.syntax import LOOPS, VARIABLES
 from autofast.model.tensors import NOT_CUDA
@@ -129,11 +130,11 @@ def against(script: Script, move: Move) -> str:
         if not any(x in loader.things for x in move.loaders):
             continue
         if managed(script, loader):
-            return f"the framework moves the batches of this loader ({at(loader.node)}): this copy does nothing and can go"
+            return f"the framework moves the batches of this loader ({at(loader)}): this copy does nothing and can go"
         if why := stays_unpinned(script, loader):
-            return f"{why} ({at(loader.node)}): only pinned memory is copied in the background"
+            return f"{why} ({at(loader)}): only pinned memory is copied in the background"
         if unpinned(loader) or _is_part(script, move):
-            return f"the batches of {at(loader.node)} are objects without pin_memory(): only pinned memory is copied in the background"
+            return f"the batches of {at(loader)} are objects without pin_memory(): only pinned memory is copied in the background"
     if of_array(script, move.source):
         return "it is made of an array where it is copied, in memory that no loader pins: the host waits for such a copy"
     if written := _written_after(script, move):
@@ -252,7 +253,7 @@ def _own_memory(script: Script, expr: ast.expr | None, loaders: list[Thing]) -> 
                 for d in objects
                 if d.value is None or any(_is_from(t, loaders) for t in script.values(d.value))
             ]
-            return bool(made) and all(
+            return surely(
                 not isinstance(v, ast.Name) and _own_memory(script, v, loaders) for v in made
             )
     return False
@@ -280,7 +281,7 @@ def device_above(transfer: Transfer, loop: ast.AST) -> ast.expr | None:
     :class:`Refusal` otherwise."""
     expr = spelled(transfer.node, transfer.target)
     if transfer.how == "cuda" and (expr is not None or transfer.target is not None):
-        raise Refusal(f"the device of {at(transfer.node)} may be None, which means the current one")
+        raise Refusal(f"the device of {at(transfer)} may be None, which means the current one")
     match expr:
         case None if transfer.how == "cuda":
             return None

@@ -15,6 +15,7 @@ from autofast.model.calls import call_of, is_name, is_path, keyword_of, names_in
 from autofast.model.events import Site
 from autofast.model.names import FACTORIES, last_part
 from autofast.model.script import Script, Transfer
+from autofast.model.several import surely
 from autofast.model.source import function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES, is_attribute
 from autofast.model.tensors import is_dtype
@@ -141,7 +142,7 @@ def _is_there(script: Script, transfer: Transfer, call: ast.Call) -> bool:
     What is not certainly on the host is taken to be there: else the copy stays as it was.
     """
     names = script.library_functions(call)
-    if not call.args or not names or not all(name.endswith("_like") for name in names):
+    if not call.args or not surely(name.endswith("_like") for name in names):
         return False
     devices = {t.device if isinstance(t, Tensor) else "?" for t in script.values(call.args[0])}
     if "cpu" in transfer.kinds and not transfer.to_device:

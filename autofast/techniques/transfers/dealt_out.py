@@ -42,7 +42,7 @@ def against(script: Script, creation: Creation, hot: frozenset[int]) -> str:
     if script.deterministic:
         return f"determinism is asked for ({at(script.deterministic[0])}): the device would draw other numbers"
     for site in script.calls("torch.set_rng_state"):
-        return f"{at(site.node)} sets the generator of the host back, and the device's would go on"
+        return f"{at(site)} sets the generator of the host back, and the device's would go on"
     return _splits(script, creation, hot)
 
 
@@ -55,7 +55,7 @@ def _splits(script: Script, creation: Creation, hot: frozenset[int]) -> str:
         kind = "torch"
     first = min((o.order for o in creation.site), default=0)
     for site in script.calls(*SPLITS[kind]):
-        line = f"{at(site.node)}"
+        line = f"{at(site)}"
         for o in site:
             if (
                 o.args is not None

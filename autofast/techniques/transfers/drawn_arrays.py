@@ -9,6 +9,7 @@ from autofast.edit.edits import Rewrite
 from autofast.model.calls import unstarred
 from autofast.model.names import LEGACY_TENSORS
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.syntax import SEQUENCES, is_attribute
 from autofast.model.values import Ref, Seq, const
 from autofast.rule import Effect
@@ -90,10 +91,8 @@ def _dims(script: Script, shape: ast.expr, holes: dict[str, ast.expr]) -> str | 
     found = script.values(shape)
     if isinstance(const(found), int):
         return _each([shape], holes)
-    if (
-        is_attribute(shape, "shape")
-        or found
-        and all(isinstance(t, Seq) or isinstance(const(found), tuple) for t in found)
+    if is_attribute(shape, "shape") or surely(
+        isinstance(t, Seq) or isinstance(const(found), tuple) for t in found
     ):
         holes["d0"] = shape
         return "*{d0}"

@@ -23,6 +23,7 @@ from autofast.model.calls import (
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Site, Stack
 from autofast.model.names import FACTORIES
 from autofast.model.script import Script, Transfer
+from autofast.model.several import surely
 from autofast.model.source import (
     block_of,
     function_of,
@@ -152,7 +153,7 @@ def _is_display(script: Script, data: ast.expr) -> bool:
     if isinstance(data, SEQUENCES):
         return all(_is_display(script, part) for part in data.elts)
     found = script.values(data)
-    return bool(found) and all(
+    return surely(
         isinstance(t, (Const, Arg)) or (isinstance(t, Num) and t.synced is None) for t in found
     )
 

@@ -8,6 +8,7 @@ import ast
 from autofast.edit.edits import Rewrite
 from autofast.model.calls import is_method, names_in, receiver_of
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import source_of
 from autofast.model.syntax import is_attribute
 from autofast.model.values import Arg, Num, Tensor, Unknown, certainly, const
@@ -119,7 +120,7 @@ def _is_number(script: Script, given: ast.expr, whole: bool) -> bool:
         return True
     kinds = (int,) if whole else (int, float)
     found = script.values(given)
-    return bool(found) and all(
+    return surely(
         (isinstance(t, Num) and t.synced is None and not whole)
         or type(const(t.default if isinstance(t, Arg) else frozenset({t}))) in kinds
         for t in found

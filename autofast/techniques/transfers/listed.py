@@ -10,6 +10,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.calls import arguments_of
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import parent_of, source_of
 from autofast.model.values import Ref, Tensor, certainly, const
 
@@ -77,9 +78,7 @@ def _counts(script: Script, expr: ast.expr) -> bool:
             return certainly(found, Tensor)
         case ast.Name():
             made = script.analysis(Flow).values(expr)
-            return bool(made) and all(
-                not isinstance(v, ast.Name) and _counts(script, v) for v in made
-            )
+            return surely(not isinstance(v, ast.Name) and _counts(script, v) for v in made)
         case ast.Attribute() | ast.BinOp():
             return min(_whole(script, expr), default=-1) >= 0
     return False
@@ -95,7 +94,7 @@ def _is_number(script: Script, expr: ast.expr, name: str) -> bool:
             return bool(_whole(script, expr))
         case ast.Name():
             made = script.analysis(Flow).reaching(expr)
-            return bool(made) and all(_is_counter(script, d) for d in made)
+            return surely(_is_counter(script, d) for d in made)
     return False
 
 

@@ -10,10 +10,11 @@ from autofast.facts.attribute_values import lasting
 from autofast.facts.switches import in_every_iteration, often
 from autofast.flow.program import Flow
 from autofast.model.calls import arguments_of, items_of, unstarred
-from autofast.model.events import Stack, inside, loops
+from autofast.model.events import inside
 from autofast.model.kinds import is_module
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Script, Transfer
+from autofast.model.several import surely
 from autofast.model.source import function_of, nodes_in, within
 from autofast.model.syntax import VARIABLES, is_attribute, is_read
 from autofast.model.values import (
@@ -31,13 +32,11 @@ from autofast.model.values import (
     Seq,
     Setting,
     Tensor,
-    all_of,
     any_of,
     are_numbers,
     certainly,
     const,
     is_named,
-    library_names,
     only,
 )
 from autofast.techniques.transfers.factories import DRAWN, KEEPS, again_and_again
@@ -52,14 +51,14 @@ ARRAYS = frozenset(
     f"numpy.{n}" for n in "array asarray arange argsort concatenate random.permutation".split()
 )
 SAMPLES = frozenset({"sample", "rsample"})
-READ = ("numpy.load", "numpy.fromfile", "numpy.genfromtxt", "numpy.loadtxt", "numpy.asarray", "numpy.array", "numpy.stack", "numpy.concatenate")  # fmt: skip
 MAKE = frozenset(f"torch.{name}" for name in (*FACTORIES, *LEGACY_TENSORS))
 FILLED = DRAWN | {"fill_", "zero_"}
 FUNCTIONS = frozenset({"torch.from_numpy", "torch.as_tensor", "torch.tensor"})
 TENSORS = FUNCTIONS | {"torch.Tensor"} | {f"torch.{name}" for name in LEGACY_TENSORS}
 KEPT = KEEPS | {"type", "astype", "flatten", "ravel", "copy", "tolist", "T"}
 KNOWN = ("numpy.", "math.", "torch.", "builtins.range", "builtins.list", "builtins.tuple", "builtins.float", "builtins.int")  # fmt: skip
-NO_NUMBERS = ("numpy.random", "numpy.load", "numpy.fromfile", "numpy.genfromtxt", "numpy.loadtxt")
+FILES = ("numpy.load", "numpy.fromfile", "numpy.genfromtxt", "numpy.loadtxt")
+MOST = 8  # names that are followed
 FIXED, MADE, DATA = range(3)  # the same every time; of sizes, factories and draws; anything else
 STRIPPED = KEEPS | {"type_as", "detach", "type", "to"}
 
@@ -114,14 +113,11 @@ def _made(script: Script, expr: ast.expr, loop: ast.AST) -> Iterator[tuple[ast.e
 
 
 def _is_kept(script: Script, whole: ast.Name, loop: ast.AST) -> bool:
-    """Whether parts are taken of what was made before the loop, and is not written to in it."""
-    made = script.analysis(Flow).reaching(whole)
-    writes = (o for s in script.log.of("tensor_write", "inplace") for o in s)
-    written = [o.this for o in writes if inside(o.stack, loop)]
-    return bool(made) and not any(
-        function_of(d.node) is not function_of(loop) or within(d.node, loop) or t in written
-        for d in made
-        for t in script.values(whole)
+    """Whether parts are taken of what was made before the loop, and nobody fills."""
+    made, here = script.analysis(Flow).reaching(whole), function_of(loop)
+    filled = any(_is_filled(script, t) for t in only(script.values(whole), Tensor))
+    return not filled and surely(
+        function_of(d.node) is here and not within(d.node, loop) for d in made
     )
 
 
@@ -150,37 +146,19 @@ def _is_of_module(script: Script, attribute: ast.Attribute) -> bool:
     given = [o.args for s in script.methods("register_buffer") for o in s if o.args is not None]
     names = [const(args.get(0, "name")) for args in given]
     is_buffer = ... in names or attribute.attr in names
-    return (
-        not is_buffer and bool(found) and all(isinstance(t, Inst) and is_module(t) for t in found)
-    )
+    return not is_buffer and surely(isinstance(t, Inst) and is_module(t) for t in found)
 
 
-def _is_put_together(script: Script, call: ast.Call) -> bool:
-    """``torch.FloatTensor(np.random.uniform(...))``, ``torch.tensor([level])``: numbers of the host
-    that are made here."""
-    match call.args:
-        case [ast.List() | ast.Tuple(), *_]:
-            return True
-        case [ast.Call(func=func), *_]:
-            names = library_names(script.values(func))
-            known = all(n.startswith("numpy.") and not n.startswith(READ) for n in names)
-            return bool(names) and known
-    return False
-
-
-def _makes(script: Script, call: ast.Call) -> bool:
-    """A function of the project, a distribution that is drawn from, or a factory."""
-    found = script.values(call.func)
+def _is_own(script: Script, call: ast.Call) -> bool:
+    """A function of the project that is given sizes, or a distribution that is drawn from."""
     given = [t for a in arguments_of(call) for t in script.values(a)]
     of_sizes = not any_of(given, Tensor, Seq, Dict, Inst, Ext)
-    return bool(found) and all(
+    return surely(
         isinstance(t, (Func, Bound))
         and of_sizes
-        or isinstance(t, Ref)
-        and (t.name in MAKE or t.name in TENSORS and _is_put_together(script, call))
         or is_named(t, Method, SAMPLES)
         and isinstance(t.this, Ext)
-        for t in found
+        for t in script.values(call.func)
     )
 
 
@@ -192,7 +170,10 @@ def _fixed(script: Script, hot: frozenset[int]) -> Iterator[ast.expr]:
         call = site.call
         if call is None or not isinstance(call.args[0], VARIABLES):
             continue
-        if any(again_and_again(o.stack, hot) for o in site) and _is_fixed(script, call.args[0]):
+        if (
+            any(again_and_again(o.stack, hot) for o in site)
+            and _origin(script, call.args[0]) == FIXED
+        ):
             yield call
     for transfer in script.transfers:
         data = transfer.operand
@@ -210,7 +191,7 @@ def _is_of_numbers(script: Script, expr: ast.expr) -> bool:
     made = _made_of(script, expr)
     if made is None or listed(script, made, "") is not None:
         return False
-    return not _is_size(script, made) and _is_fixed(script, made.args[0])
+    return not _is_size(script, made) and _origin(script, made.args[0]) == FIXED
 
 
 def _below(script: Script, expr: ast.expr, methods: frozenset[str], depth: int = 0) -> ast.expr:
@@ -244,43 +225,37 @@ def _is_size(script: Script, made: ast.Call) -> bool:
     )
 
 
-def _is_fixed(script: Script, expr: ast.expr) -> bool:
-    """Numbers that are the same whenever the script comes here: of constants, options, settings and
-    what a constructor sets for good, by functions that draw and read nothing."""
-    return _origin(script, expr) == FIXED
-
-
 def _origin(script: Script, expr: ast.expr, depth: int = 0) -> int:
-    """What numbers are of: the worst of all that they are computed of."""
+    """What numbers are of: the worst of all that they are computed of. ``FIXED`` are those of
+    constants, options, settings and what a constructor sets for good, by functions that draw and
+    read nothing."""
     found, name = script.values(expr), script.library_function(expr)
-    parts: list[ast.expr | None] = [
-        n for n in ast.iter_child_nodes(expr) if isinstance(n, ast.expr)
-    ]
+    parts: list[ast.expr | None] = [*only(ast.iter_child_nodes(expr), ast.expr)]
+    least = FIXED
     match expr:
         case ast.Name() | ast.Attribute():
             fixed = certainly(found, Const, Arg, Setting, Ref, Module, Cls)
             if fixed or (not any_of(found, Tensor) and _by_constructor(script, expr)):
                 return FIXED
-            if are_numbers(found) or isinstance(expr, ast.Attribute) or depth > 8:
+            if are_numbers(found) or isinstance(expr, ast.Attribute) or depth > MOST:
                 return MADE if are_numbers(found) else DATA
             made = [d.statement for d in script.analysis(Flow).reaching(expr)]
             parts = [m.value if isinstance(m, ast.Assign) else None for m in made] or [None]
-            return max(MADE, *(DATA if p is None else _origin(script, p, depth + 1) for p in parts))
+            least = MADE
         case ast.ListComp(elt=elt, generators=generators):
             parts = [elt, *(g.iter for g in generators)]
         case ast.Call(func=func):
             parts = [unstarred(a) for a in arguments_of(expr)]
-            if is_attribute(func) and not name:
-                parts.append(func.value)
-            if name in TENSORS and not _makes(script, expr):
-                return DATA
-            if _makes(script, expr) or is_attribute(func, *DRAWN):
+            drawn = name.startswith("numpy.random") or is_attribute(func, *DRAWN)
+            if drawn or name in MAKE or _is_own(script, expr):
                 return MADE
-            if not name.startswith(KNOWN) if name else not is_attribute(func):
+            if name and (name.startswith(FILES) or not name.startswith(KNOWN)):
                 return DATA
-            if name.startswith(NO_NUMBERS):
-                return DATA
-    return max((_origin(script, p, depth) for p in parts if p is not None), default=FIXED)
+            if name in TENSORS:
+                least = DATA if isinstance(parts[0], VARIABLES) else MADE
+            elif not name:
+                parts.append(getattr(func, "value", None))
+    return max([least, *(DATA if p is None else _origin(script, p, depth + 1) for p in parts)])
 
 
 def _by_constructor(script: Script, expr: ast.expr) -> ast.expr | None:
@@ -292,75 +267,37 @@ def _by_constructor(script: Script, expr: ast.expr) -> ast.expr | None:
 
 def _indices(script: Script) -> Iterator[ast.expr]:
     """Lists, arrays and tensors of the host by which tensors of the device are indexed."""
-    for loop, node in often(script, (ast.Subscript,)):
+    for _, node in often(script, ast.Subscript):
         assert isinstance(node, ast.Subscript)
         of = script.values(node.value)
-        there = bool(of) and all(isinstance(t, Tensor) and t.device != "cpu" for t in of)
-        if there and is_read(node):
-            yield from (p for p in items_of(node.slice) if _is_index(script, p, loop))
+        if is_read(node) and surely(isinstance(t, Tensor) and t.device != "cpu" for t in of):
+            yield from (p for p in items_of(node.slice) if _is_index(script, p))
 
 
-def _is_index(script: Script, part: ast.expr, loop: ast.AST) -> bool:
-    found = script.values(part)
+def _is_index(script: Script, part: ast.expr) -> bool:
     match part:
-        case ast.List() | ast.Tuple():
-            return _is_fixed(script, part)
-        case ast.Call():
-            return script.library_function(part) in ARRAYS and _is_fixed(script, part)
-        case ast.Subscript(value=value):
-            return script.library_name(value) == "numpy.r_"
-        case ast.Name() if certainly(found, Tensor) and all(map(_of_the_host, only(found, Tensor))):
-            return _is_kept(script, part, loop)
-        case ast.Name() | ast.Attribute():
-            made = script.analysis(Flow).value(part) or _by_constructor(script, part)
-            fixed = isinstance(const(found), (tuple, list))
-            return fixed or made is not None and _is_index(script, made, loop)
-    return False
+        case ast.List() | ast.Tuple() | ast.Call():
+            of_array = not isinstance(part, ast.Call) or script.library_function(part) in ARRAYS
+            return of_array and _origin(script, part) == FIXED
+        case ast.Attribute() if (made := _by_constructor(script, part)) is not None:
+            return _is_index(script, made)
+    return isinstance(const(script.values(part)), (tuple, list))
 
 
 # ------------------------------------------------------------------- data that no loader makes
 def arrays(script: Script) -> Iterator[ast.Call]:
     """The copies, in the loops that train; what changes never, and sizes, are other rules'
     business."""
-    steps = {id(_innermost(o.stack)) for s in script.steps for b in s.backwards for o in b.site} - {
-        id(None)
-    }
     for transfer in script.transfers:
-        data = transfer.operand
+        made = _made_of(script, transfer.operand) if transfer.operand is not None else None
         if (
-            data is not None
+            made is not None
             and transfer.how in ("to", "cuda")
             and transfer.to_device
             and not transfer.loaders
             and not transfer.unknown
-            and bool(transfer.tensors)
-            and all(t.device == "cpu" for t in transfer.tensors)
-            and any(id(_innermost(o.stack)) in steps for o in transfer.site)
-            and _is_of_data(script, data)
+            and surely(t.device == "cpu" for t in transfer.tensors)
+            and in_every_iteration(script, transfer.site) is not None
+            and _origin(script, made.args[0]) != FIXED
         ):
             yield transfer.node
-
-
-def _innermost(stack: Stack) -> ast.AST | None:
-    around = [f.node for f in loops(stack) if f.is_statement]
-    return around[-1] if around else None
-
-
-def _is_of_data(script: Script, expr: ast.expr) -> bool:
-    """Made from an array, a list or a number that is not known before.
-
-    A number may be a size (``torch.FloatTensor(n)``), but nobody copies memory that nothing was
-    written to.
-    """
-    made = _made_of(script, expr)
-    if made is None:
-        return False
-    data = made.args[0]
-    found = script.values(data)
-    known = _is_fixed(script, data) or all_of(found, Const, Arg)
-    return bool(found) and not known and not (_is_size(script, made) and _is_written(expr))
-
-
-def _is_written(expr: ast.expr) -> bool:
-    """``torch.FloatTensor(n).zero_()``"""
-    return any(is_attribute(n, "fill_", "zero_") for n in ast.walk(expr))

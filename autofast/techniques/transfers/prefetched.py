@@ -167,9 +167,9 @@ def _device(script: Script, loop: ast.For, transfers: list[Transfer]) -> ast.exp
     texts: dict[str, ast.expr | None] = {}
     for transfer in transfers:
         if any(not isinstance(t, Tensor) or t.device != "cpu" for t in _copied(script, transfer)):
-            raise Refusal(f"what {at(transfer.node)} copies may be no tensor of the host")
+            raise Refusal(f"what {at(transfer)} copies may be no tensor of the host")
         if not _is_plain(transfer):
-            raise Refusal(f"{at(transfer.node)} does more than to copy")
+            raise Refusal(f"{at(transfer)} does more than to copy")
         if may_be_mps(script, transfer.kinds):
             raise Refusal("the device may be MPS, where there are no streams of CUDA")
         expr = device_above(transfer, loop)

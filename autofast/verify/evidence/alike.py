@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
+from autofast.model.several import surely
 from autofast.verify.estimates import gap
 from autofast.verify.evidence import course
 from autofast.verify.evidence.gathered import Evidence
@@ -166,7 +167,7 @@ def drawn_alike(a: Run, b: Run, until: int | None = None) -> bool:
     """The same random numbers to the end, or over so many steps."""
     both = zip(a.record.steps[:until], b.record.steps, strict=False)
     states = [(x.random, y.random) for x, y in both]
-    return bool(states) and all(same_draws(x, y) for x, y in states)
+    return surely(same_draws(x, y) for x, y in states)
 
 
 def other_draws(a: Run, b: Run, backward: int) -> bool:
@@ -188,7 +189,7 @@ def _quiet(ev: Evidence) -> bool:
     later = any(
         drawn["drew"] for one in records for key, drawn in one.drawn.items() if key.isdigit()
     )
-    quiet = bool(calls) and all(call.random == first for call in calls) and not later
+    quiet = surely(call.random == first for call in calls) and not later
     return quiet or all(map(_draws_nothing, records))
 
 

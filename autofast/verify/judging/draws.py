@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
+from autofast.model.several import surely
 from autofast.verify.estimates import gap, median
 from autofast.verify.evidence import alike
 from autofast.verify.evidence.gathered import Evidence, gather
@@ -64,7 +65,7 @@ def _of_no_effect(ev: Evidence) -> bool:
 def _sizes(ev: Evidence) -> Check | None:
     """Over whole runs and under every seed; a few less, where no seed changes how many."""
     ev = ev.uncut or ev
-    if not ev.pairs or not all(_comparable(a, b) for a, b in ev.pairs):
+    if not surely(_comparable(a, b) for a, b in ev.pairs):
         return None
     counts = [[_in_training(*pair)[k] for pair in ev.pairs] for k in (0, 1)]
     one, two = ({k: n for k, n in c[0].items() if all(s.get(k) == n for s in c)} for c in counts)

@@ -36,6 +36,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from autofast.model.several import surely
 from autofast.verify.estimates import fmean, gap, median
 from autofast.verify.evidence import alike, course
 from autofast.verify.evidence.gathered import HALF_STEP, SINGLE_STEP, Evidence, taken
@@ -224,7 +225,7 @@ def distances(ev: Evidence) -> Check:
         found = [(what, m(ev.b, middle), m(own, middle)) for what, m in measures]
         text = "; ".join(f"{what} {x:.2g} from {words} {y:.2g}" for what, x, y in found)
         known = [(x, y) for _, x, y in found if x > 0 or y > 0]
-        if known and all(x <= FACTOR * y < math.inf for x, y in known):
+        if surely(x <= FACTOR * y < math.inf for x, y in known):
             return Check(name, True, f"{text} (at most {FACTOR:g} times as far)")
         tried.append(text)
     far = departs(ev)

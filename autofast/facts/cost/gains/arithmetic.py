@@ -27,6 +27,7 @@ from autofast.facts.cost.step import CONVOLUTIONS, Cost, Estimate
 from autofast.facts.optimizers import asks_momentum
 from autofast.facts.parts import parts_of, trained_models
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import statement_of
 from autofast.model.values import Ext, only
 from autofast.rule import Finding, Gain, Options
@@ -104,7 +105,7 @@ def _has_few_channels(script: Script) -> bool:
     whole = all(x.name.startswith("torch.nn.") for x in layers)
     whole = whole and not any(m.unknown for m in trained_models(script))
     dense = any(x.name == "torch.nn.Linear" for x in layers)
-    few = bool(sizes) and all(n is not None and n <= FEW_CHANNELS for n in sizes)
+    few = surely(n is not None and n <= FEW_CHANNELS for n in sizes)
     return whole and dense and few
 
 

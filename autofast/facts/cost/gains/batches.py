@@ -39,6 +39,7 @@ from autofast.flow.provenance import Trail
 from autofast.model.events import loops
 from autofast.model.names import FACTORIES
 from autofast.model.script import Dataset, Loader, Script, Transfer
+from autofast.model.several import surely
 from autofast.model.source import at, block_of, statement_of, walk
 from autofast.model.syntax import SIMPLE
 from autofast.model.values import Ext, Inst, Tensor
@@ -321,7 +322,7 @@ def keeping(script: Script, options: Options, finding: Finding, beside: Findings
     next to nothing where an epoch is known to be long.
     """
     mine = loaders_of(script, finding.node)
-    if mine and all(_has_one_epoch(script, x) for x in mine):
+    if surely(_has_one_epoch(script, x) for x in mine):
         return Gain(0.0, "gone through once: the training has one epoch")
     if photos := script.analysis(Cost).photos:
         share = machine.START * machine.PHOTOS / photos
@@ -356,7 +357,7 @@ def _has_one_epoch(script: Script, loader: Loader) -> bool:
         return False  # a function that is called twice, or for other loaders
     made = {f.node for t in loader.things for f in loops(getattr(t, "made", ()))}
     outer = [f.node for f in loops(use.stack) if f.node not in made | {use.node}]
-    return bool(outer) and all(turns(script, loop) == 1 for loop in outer)
+    return surely(turns(script, loop) == 1 for loop in outer)
 
 
 def more_workers(enough: str, loaders: Sequence[Loader]) -> Question:

@@ -26,6 +26,7 @@ from autofast.flow.loops import loops_around
 from autofast.model.calls import is_method
 from autofast.model.events import loops
 from autofast.model.script import Script, Transfer
+from autofast.model.several import surely
 from autofast.model.source import at, block_of, statement_of, walk
 from autofast.model.values import Ref, Tensor, Unknown
 from autofast.rule import Finding, Gain, Options
@@ -107,7 +108,7 @@ def _loop_of(script: Script, node: ast.AST) -> ast.AST | None:
         return loop
     found = [next(reversed(loops(o.stack)), None) for site in script.log.within(node) for o in site]
     nodes = [frame.node if frame is not None else None for frame in found]
-    return nodes[0] if nodes and all(n is nodes[0] for n in nodes) else None
+    return nodes[0] if surely(n is nodes[0] for n in nodes) else None
 
 
 def _may_read(script: Script, node: ast.AST) -> bool:
@@ -115,7 +116,7 @@ def _may_read(script: Script, node: ast.AST) -> bool:
     if not is_method(node, "item") or node.args:
         return False
     found = script.values(node.func.value)
-    return bool(found) and all(
+    return surely(
         isinstance(t, Unknown) or (isinstance(t, Tensor) and t.device == "dev") for t in found
     )
 
@@ -124,7 +125,7 @@ def _waits(transfer: Transfer) -> bool:
     """A copy back to the host: ``logits.to("cpu")``, ``logits.type(torch.FloatTensor)``."""
     there = any(t.device == "dev" or t.models for t in transfer.tensors)
     given = transfer.args.get(0, "dtype")
-    of_host = bool(given) and all(isinstance(t, Ref) and HOST.fullmatch(t.name) for t in given)
+    of_host = surely(isinstance(t, Ref) and HOST.fullmatch(t.name) for t in given)
     back = transfer.kinds == {"cpu"} or (transfer.how == "type" and of_host)
     return back and there and not is_begun(transfer)
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from autofast.facts.host_io import MADE, effect_of
 from autofast.flow.positions import computed_before
 from autofast.model.calls import arguments_of, call_of, receiver_of
+from autofast.model.several import surely
 from autofast.model.source import ancestors, at, function_of, parent_of, statement_of
 from autofast.model.syntax import DEFINITIONS, is_operation
 from autofast.model.values import Bound, Cls, Const, Func, Inst, Method, Tensor, any_of, only
@@ -176,7 +177,7 @@ class Notes(Stores):
         for node in computed_before(call):
             if isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)) and not _is_method(node):
                 found = self.things(node.func) if isinstance(node, ast.Call) else []
-                fixed = bool(found) and all(
+                fixed = surely(
                     isinstance(t, Method) and isinstance(t.this, (Tensor, Const)) for t in found
                 )
                 if not fixed:

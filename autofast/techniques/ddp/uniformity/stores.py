@@ -9,6 +9,7 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.scopes import owner
 from autofast.model.calls import receiver_of
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import at, source_of, statement_of
 from autofast.model.syntax import VARIABLES
 from autofast.model.values import Bound, Dict, Ext, Inst, Method, Module, Seq, Thing, any_of, only
@@ -70,18 +71,18 @@ class Stores(Values):
     # -------------------------------------------------------------------------------------- objects
     def things(self, node: ast.expr) -> list[Thing]:
         """What an expression may be in the calls that are followed now."""
-        every = list(self.script.values(node))
+        found = list(self.script.values(node))
         if isinstance(node, ast.Name):
             scope = self._scope_of(node)
             frame = next((f for f in reversed(self.frames) if f.scope is scope), None)
-            return frame.things[node.id] if frame is not None and node.id in frame.things else every
-        if isinstance(node, ast.Attribute) and every:
+            return frame.things[node.id] if frame is not None and node.id in frame.things else found
+        if isinstance(node, ast.Attribute) and found:
             owners = self.things(node.value)
-            bound = [t for t in every if isinstance(t, (Bound, Method))]
-            if len(bound) == len(every):
+            bound = [t for t in found if isinstance(t, (Bound, Method))]
+            if len(bound) == len(found):
                 mine = {id(o) for o in owners}
-                return [t for t in bound if id(t.this) in mine] or every
-            if owners and all(isinstance(o, Inst) and node.attr in o.attrs for o in owners):
+                return [t for t in bound if id(t.this) in mine] or found
+            if surely(isinstance(o, Inst) and node.attr in o.attrs for o in owners):
                 kept = {
                     id(t)
                     for o in owners
@@ -89,9 +90,9 @@ class Stores(Values):
                     for t in (*o.attrs[node.attr], *o.past.get(node.attr, ()))
                 }
                 return [
-                    t for t in every if id(t) in kept or not isinstance(t, (Inst, Ext, Seq, Dict))
+                    t for t in found if id(t) in kept or not isinstance(t, (Inst, Ext, Seq, Dict))
                 ]
-        return every
+        return found
 
     # ------------------------------------------------------------------------------------ variables
     def _scope_of(self, node: ast.Name) -> ast.AST:

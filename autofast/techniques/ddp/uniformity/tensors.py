@@ -9,6 +9,7 @@ from dataclasses import replace
 from autofast.flow.callgraph import Callee, CallGraph
 from autofast.model.calls import is_method, keyword_of, receiver_of, spread_out
 from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import Tensor, Thing
 from autofast.ops import by_element
@@ -139,7 +140,7 @@ class Tensors(Followed):
 
     def _is_image(self, node: ast.Call) -> bool:
         found = self.things(node.func.value) if is_method(node) else []
-        return bool(found) and all(isinstance(t, Tensor) and t.rank == "4d" for t in found)
+        return surely(isinstance(t, Tensor) and t.rank == "4d" for t in found)
 
     def _of_batch(self, name: str, kind: Kind, call: Called) -> Kind:
         node, args, shift = call.node, call.args, call.shift
@@ -228,4 +229,4 @@ class Tensors(Followed):
 def is_tensor(script: Script, expr: ast.expr) -> bool:
     """Certainly no tuple, list or dict."""
     found = script.values(expr)
-    return bool(found) and all(isinstance(t, Tensor) and t.rank != "?" for t in found)
+    return surely(isinstance(t, Tensor) and t.rank != "?" for t in found)
