@@ -173,7 +173,7 @@ y = torch.einsum("bhqk,kbhd->bhqd", energy.softmax(dim=-1), v)
         """
 q, k, v = (t.transpose(2, 3) for t in (q, k, v))
 sim = torch.einsum("bhdi,bhdj->bhij", q * self.scale, k)
-y = torch.einsum("bhij,bhdj->bhdi", sim.softmax(dim=-1), v).transpose(2, 3)
+y = torch.einsum("bhij,bhdj->bhid", sim.softmax(dim=-1), v)
 """,
         f"({', '.join(f'{x}.transpose(2, 3).contiguous()' for x in 'qkv')}, scale=self.scale)",
     ),
@@ -286,6 +286,16 @@ def test_one_call_gives_the_same(code: str, expected: str) -> None:
 def test_the_result_is_turned_as_einsum_turns_it() -> None:
     found = made(FORMS["einsum with the result turned"][0])
     assert found.text.count(".transpose(1, 2)") == found.before.count(".transpose(1, 2)") + 1
+
+
+def test_a_result_with_the_positions_last_lies_as_a_view_needs_it() -> None:
+    found = made("""
+weights = (q @ k.transpose(-2, -1)).softmax(dim=-1)
+y = torch.einsum("bhij,bhjd->bhdi", weights, v).view(B, -1, T)
+y = y.view(B, self.heads, -1, T).transpose(2, 3)
+""")
+    assert ".transpose(2,3).contiguous()" in "".join(found.text.split())
+    same(found)
 
 
 @pytest.mark.parametrize("axes", ["bhij,bhjd->bjid", "bhij,bijd->bhid"])

@@ -22,11 +22,10 @@ from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import statement_of
 from autofast.model.syntax import LOOPS, TESTS, is_operation, is_read
-from autofast.model.values import Const, Num, Tensor, Values
+from autofast.model.values import Const, Num, Tensor, Thing, Values
 from autofast.rule import Finding
 from autofast.techniques.syncs.certain_numbers import is_scalar
 from autofast.techniques.syncs.code_motion import moves
-from autofast.techniques.syncs.reads import on_device
 
 FEW = "`if step % 100 == 0:`"
 WHERE_SHOWN = f"what is only shown could be shown in few steps, below {FEW}"
@@ -38,9 +37,10 @@ PICKS = frozenset(
     ".nonzero torch.nonzero .masked_select torch.masked_select .unique torch.unique torch.argwhere .argwhere".split()
 )
 SIZES = frozenset(
-    "builtins.range builtins.min builtins.max torch.zeros torch.ones torch.empty torch.rand torch.randn torch.arange torch.eye torch.linspace "
+    "builtins.range torch.zeros torch.ones torch.empty torch.rand torch.randn torch.arange torch.eye torch.linspace "
     ".view .reshape .expand .repeat .narrow .new_zeros .new_ones torch.nn.functional.pad torch.nn.functional.interpolate".split()
 )
+COMPUTES = ("math.", "builtins.min", "builtins.max")
 LOOKED_AT = (*TESTS, ast.Subscript, ast.BinOp)
 SHAPED = frozenset("flatten view reshape squeeze unsqueeze detach".split())
 MOST_NAMES = 8  # followed behind a mask
@@ -122,7 +122,7 @@ def _of_call(script: Script, kind: str, site: Site) -> Wait | None:
         return SHOWN if any(map(_waits, [*held, *_given(site)])) else None
     if kind == "sync" and site.call:
         how = site.occurrences[-1].data.get("how", "item")
-        mine = any(on_device(o.this) for o in site)
+        mine = any(_on_device(o.this) for o in site)
         core = receiver_of(site.call) or site.call
         if how in COPIES and not is_scalar(script, core):
             return COPIED if mine else None
@@ -132,11 +132,10 @@ def _of_call(script: Script, kind: str, site: Site) -> Wait | None:
         return _of_copy(script, site, site.call)
     if kind in SIZES:
         given = [v for o in site for v in _given([o])[1 if ".functional." in kind else 0 :]]
-        found = COMPUTED if kind in ("builtins.min", "builtins.max") else SIZED
-        return found if any(map(_waits, given)) else None
-    if kind in PICKS or kind.startswith("math."):
+        return SIZED if any(map(_waits, given)) else None
+    if kind in PICKS or kind.startswith(COMPUTES):
         given = [frozenset(o.this for o in site if o.this is not None), *_given(site)]
-        there = any(on_device(t) for v in given for t in v)
+        there = any(_on_device(t) for v in given for t in opened(v))
         return (PICKED if kind in PICKS else COMPUTED) if there else None
     return None
 
@@ -166,7 +165,12 @@ def _of_copy(script: Script, site: Site, node: ast.Call) -> Wait | None:
 
 def _waits(values: Values) -> bool:
     """A tensor of the device, or a number that was just read from there."""
-    return any(on_device(t.synced if isinstance(t, Num) else t) for t in opened(values))
+    return any(_on_device(t.synced if isinstance(t, Num) else t) for t in opened(values))
+
+
+def _on_device(thing: Thing | None) -> bool:
+    """A tensor that may be on a device, or was there before it was copied to the host."""
+    return isinstance(thing, Tensor) and (thing.device != "cpu" or bool(thing.models))
 
 
 def _by_code(script: Script) -> Iterator[tuple[ast.AST, Wait]]:
@@ -197,7 +201,7 @@ def _of_code(script: Script, node: ast.AST) -> Wait | None:
 
 def _is_tensor(script: Script, expr: ast.expr) -> bool:
     found = script.values(expr)
-    return surely(on_device(t) for t in found)
+    return surely(_on_device(t) for t in found)
 
 
 def _is_bounded(script: Script, node: ast.Subscript) -> bool:
@@ -213,7 +217,7 @@ def _is_asked(script: Script, expr: ast.expr) -> bool:
     one.
     """
     found = script.values(expr)
-    return surely(on_device(t.synced if isinstance(t, Num) else t) for t in found)
+    return surely(_on_device(t.synced if isinstance(t, Num) else t) for t in found)
 
 
 def _tests(script: Script, test: ast.expr) -> Iterator[ast.expr]:

@@ -15,7 +15,7 @@ from autofast.model.kinds import is_module
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Script, Transfer
 from autofast.model.several import surely
-from autofast.model.source import function_of, nodes_in, within
+from autofast.model.source import function_of, nodes_in, parent_of, within
 from autofast.model.syntax import VARIABLES, is_attribute, is_read
 from autofast.model.values import (
     Arg,
@@ -299,5 +299,6 @@ def arrays(script: Script) -> Iterator[ast.Call]:
             and surely(t.device == "cpu" for t in transfer.tensors)
             and in_every_iteration(script, transfer.site) is not None
             and _origin(script, made.args[0]) != FIXED
+            and not is_attribute(parent_of(made), *FILLED)
         ):
             yield transfer.node
