@@ -868,3 +868,45 @@ for (x,) in DataLoader(data, batch_size=4, num_workers=2, pin_memory=True):
     optimizer.step()
 """
     assert not apply("non-blocking", text).lines
+
+
+@pytest.mark.parametrize(
+    ("use", "fixed"),
+    [
+        ("state['mean'].mul_(0.9)", True),
+        ("print(len(x), x.shape); state['mean'].mul_(0.9)", True),
+        ("y.cpu().clamp_(0, 1)", True),  # which has memory of its own, where y is on a GPU
+        ("x.cpu().clamp_(0, 1)", False),
+        ("lib.keep(x); state['mean'].mul_(0.9)", False),
+        ("lib.keep([x]); state['mean'].mul_(0.9)", False),
+        ("lib.last = x; state['mean'].mul_(0.9)", False),
+        ("state['last'] = x; state['mean'].mul_(0.9)", False),
+        ("state.update(last=x); state['mean'].mul_(0.9)", False),
+        ("keep = state.keep\n    keep(x.view(-1)); state['mean'].mul_(0.9)", False),
+        ("rows = x.numpy(); state['mean'].mul_(0.9)", False),
+        ("state['rows'] += [x]; state['mean'].mul_(0.9)", False),
+        ("list(map(state.keep, [x])); state['mean'].mul_(0.9)", False),
+        ("exec(text); state['mean'].mul_(0.9)", False),
+        ("h = model.register_forward_hook(lib.keep); state['mean'].mul_(0.9)", False),
+    ],
+)
+def test_what_nobody_follows_is_the_batch_only_where_it_may_have_come_there(
+    use: str, fixed: bool
+) -> None:
+    text = f"""
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+import lib
+
+model = nn.Linear(8, 8).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+state, text = lib.state(), lib.text()
+data = TensorDataset(torch.randn(16, 8))
+for (x,) in DataLoader(data, batch_size=4, num_workers=2, pin_memory=True):
+    y = x.cuda()
+    {use}
+    model(y).sum().backward()
+    optimizer.step()
+"""
+    assert bool(apply(RULE, text).lines) is fixed

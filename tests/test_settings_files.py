@@ -122,12 +122,26 @@ LOADS = {
     "yaml": ("a.yaml", 'import yaml\ncfg = yaml.safe_load(open("a.yaml"))'),
     "yaml loader": ("a.yml", 'import yaml\ncfg = yaml.load(open("a.yml"), Loader=yaml.FullLoader)'),
     "toml": ("a.toml", 'import tomllib\nwith open("a.toml", "rb") as f:\n    cfg = tomllib.load(f)'),
+    "commented, line by line": (
+        "d.json",
+        "text = ''\nwith open('d.json') as f:\n    for line in f:\n        line = line.split('//')[0] + '\\n'\n        text += line\ncfg = json.loads(text)",
+    ),
+    "commented, in one line": (
+        "d.json",
+        "cfg = json.loads('\\n'.join(l.split('//')[0] for l in open('d.json').read().splitlines()))",
+    ),
+    "commented, by a pattern": (
+        "d.json",
+        "import re\nwith open('d.json') as f:\n    cfg = json.loads(re.sub('//.*', '', f.read()))",
+    ),
     "joined": ("conf/c.json", 'import os\ncfg = json.load(open(os.path.join("conf", "c.json")))'),
 }  # fmt: skip
 
 
 def files(name: str) -> dict[str, str]:
     text = {"json": JSON, "yaml": YAML, "yml": YAML, "toml": TOML}[name.rpartition(".")[2]]
+    if name == "d.json":
+        text = "// rows\n" + text.replace("12", '12 // of "data"\n/* and\n"no": 1 */')
     return {name: text, "nets_of_settings.py": NETS, "rows_of_settings.py": ROWS}
 
 

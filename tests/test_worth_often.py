@@ -428,3 +428,76 @@ for run in range(50):
         opt.step()
     log.eval()
 """
+
+
+# ------------------------------------------------------------ conditions, while options are not set
+GATED = """
+import argparse
+import torch
+from torch import nn
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--every", type=int, default={every})
+parser.add_argument("--optimizer", default="Adam")
+parser.add_argument("--debug", action="store_true")
+args = parser.parse_args()
+x = torch.randn(4096, 512).cuda()
+model = nn.Sequential(nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 1)).cuda()
+optimizer = torch.optim.Adam(model.parameters())
+{before}
+
+
+def train():
+    loss = model(x).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+for epoch in range(1000):
+    loss = train()
+    if {gate}:
+        print(f"{{epoch}} {{loss:.4f}}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("every", "gate", "worth"),
+    [
+        (1, "epoch % args.every == 0", False),
+        (50, "epoch % args.every == 0", True),
+        (1, "(epoch + 1) % args.every == 0 and not args.debug", False),
+        (1, "(epoch + 1) % args.every == 0 and args.debug", True),
+    ],
+)
+def test_a_number_that_is_shown_in_every_step_unless_an_option_is_given(
+    every: int, gate: str, worth: bool
+) -> None:
+    text = GATED.format(every=every, gate=gate, before="")
+    found = apply("loss-item-sync", text, min_gain=LITTLE)
+    assert bool(found.fixes) is worth
+    assert any(f.gain and not f.worth for f in found.findings) is not worth
+
+
+@pytest.mark.parametrize(
+    ("test", "worth"),
+    [
+        ("args.optimizer in ('adam', 'Adam')", True),
+        ("args.optimizer.lower() not in ['adam', 'adamw']", False),
+        ("args.debug or args.optimizer == 'adam'", False),
+        ("args.debug or args.every == 50", True),
+        ("args.debug and make()", False),
+        ("args.debug or make()", True),
+    ],
+)
+def test_a_step_behind_several_options(test: str, worth: bool) -> None:
+    """What stands where no option at its default leads is not worth its lines."""
+    text = GATED.format(every=50, gate="epoch % args.every == 0", before="from lib import make")
+    text = text.replace(
+        "    loss = model(x)",
+        f"    if {test}:\n        print(torch.zeros(9).cuda())\n    loss = model(x)",
+    )
+    found = apply("device-creation", text, min_gain=LITTLE)
+    assert bool(found.fixes) is worth
+    assert any(f.gain and not f.worth for f in found.findings) is not worth

@@ -159,18 +159,40 @@ def _test(frame: BranchFrame) -> ast.expr | None:
 
 
 def _by_default(script: Script, frame: BranchFrame) -> bool | None:
-    """What a test is while options have their defaults, also of ``args.name.lower() == "sgd"``."""
+    """What a test is while options have their defaults, where that decides it."""
     test = _test(frame)
-    asked = _asked(script, test) if test is not None else None
-    match test:
-        case ast.Compare(
-            left=ast.Call(func=ast.Attribute(value=ask, attr="lower" | "upper" as case), args=[])
-        ) if (option := _option(script, ask)) is not None:
-            default, other = const(option.default), script.constant(test.comparators[0])
-            if isinstance(default, str) and isinstance(other, str) and len(test.ops) == 1:
-                compare = COMPARES.get(type(test.ops[0]))
-                return None if compare is None else compare(getattr(default, case)(), other)
-    return None if asked is None else asked.default
+    found = _value(script, test) if test is not None else ...
+    return None if found is ... else bool(found)
+
+
+def _value(script: Script, expr: ast.expr) -> Any:
+    """What an expression is while options have their defaults; ``...`` where that is not known."""
+    match expr:
+        case ast.BoolOp(op=op, values=parts):
+            found = [_value(script, part) for part in parts]
+            settles = isinstance(op, ast.Or)
+            if any(v is not ... and bool(v) is settles for v in found):
+                return settles
+            return ... if ... in found else not settles
+        case ast.UnaryOp(op=ast.Not(), operand=part):
+            asked = _value(script, part)
+            return ... if asked is ... else not asked
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in COMPARES:
+            sides = _value(script, left), _value(script, right)
+            try:
+                return ... if ... in sides else COMPARES[type(op)](*sides)
+            except TypeError:  # of a string and a number
+                return ...
+        case ast.BinOp(op=ast.Mod(), right=every) if _value(script, every) == 1:
+            return 0
+        case ast.Call(func=ast.Attribute(value=of, attr="lower" | "upper" as case), args=[]):
+            text = _value(script, of)
+            return getattr(text, case)() if isinstance(text, str) else ...
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
+            items = [_value(script, part) for part in parts]
+            return ... if ... in items else items
+    option = _option(script, expr)
+    return script.constant(expr) if option is None else const(option.default)
 
 
 def options_within(script: Script, loops: Iterable[ast.AST]) -> list[Off]:
@@ -215,28 +237,31 @@ COMPARES: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.GtE: operator.ge,
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
+    ast.In: lambda one, among: one in among,
+    ast.NotIn: lambda one, among: one not in among,
 }
 
-OPPOSITES = {ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is}
+OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    one: other
+    for pair in ((ast.Eq, ast.NotEq), (ast.Is, ast.IsNot), (ast.In, ast.NotIn))
+    for one, other in (pair, pair[::-1])
+}
 
 
 def _asked(script: Script, test: ast.expr) -> Asked | None:
     """What a test asks of an option; None where it asks else, or of one without a default."""
+    about: tuple[object, ...] = TRUE
     match test:
-        case ast.UnaryOp(op=ast.Not(), operand=ask) if (option := _option(script, ask)) is not None:
-            return Asked(option, ask, TRUE, test, not const(option.default))
-        case ast.Name() | ast.Attribute() if (option := _option(script, test)) is not None:
-            return Asked(option, test, TRUE, test, bool(const(option.default)))
+        case ast.UnaryOp(op=ast.Not(), operand=ask):
+            pass
         case ast.Compare(left=ask, ops=[op], comparators=[other]):
-            option, limit = _option(script, ask), script.constant(other)
-            if option is None or limit is ... or type(op) not in COMPARES:
-                return None
-            try:
-                default = bool(COMPARES[type(op)](const(option.default), limit))
-            except TypeError:  # of a string and a number
-                return None
-            return Asked(option, ask, (type(op).__name__, repr(limit)), test, default)
-    return None
+            about = type(op).__name__, repr(_value(script, other))
+        case ask:
+            pass
+    option, default = _option(script, ask), _value(script, test)
+    if option is None or default is ...:
+        return None
+    return Asked(option, ask, about, test, bool(default))
 
 
 def _option(script: Script, ask: ast.expr) -> Arg | None:

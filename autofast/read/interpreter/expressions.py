@@ -266,7 +266,9 @@ class Expressions(Binding):
             for thing in right:
                 if isinstance(thing, Tensor):
                     self.emit("format", node, thing)
-        if isinstance(node.op, ast.Add) and (texts := _added(left, right)):
+        if isinstance(node.op, ast.Add) and (
+            texts := _added(left, right) or loaded_settings.added(left, right)
+        ):
             return texts
         if isinstance(node.op, ast.Add) and (_text(left) or _text(right)):
             text = (_text(left) or "*") + (_text(right) or "*")

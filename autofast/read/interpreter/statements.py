@@ -47,7 +47,7 @@ from autofast.model.values import (
 )
 from autofast.model.values import things as values
 from autofast.read.interpreter.binding import Binding
-from autofast.read.library import model_zoo
+from autofast.read.library import loaded_settings, model_zoo
 from autofast.read.library.containers import extend, field_names, shuffle
 from autofast.read.library.module_parts import displaced, is_container
 from autofast.read.library.options import enlist
@@ -127,6 +127,8 @@ class Statements(Binding):
             return old
         if not isinstance(node.op, ast.Add):
             return NOTHING
+        if text := loaded_settings.added(old, right):
+            return text
         lists = [t for t in self.choices(old) if isinstance(t, Seq) or is_container(t)]
         for thing in lists:
             if isinstance(thing, Seq):

@@ -21,6 +21,7 @@ from autofast.model.values import (
     Ext,
     Given,
     Inst,
+    Located,
     Method,
     Num,
     Ref,
@@ -95,6 +96,8 @@ def _iterate(interp: Core, thing: Thing, node: ast.AST) -> Values:
         return inner
     if isinstance(thing, Seq):
         return thing.any() or values(Unknown("the list is empty here"))
+    if isinstance(thing, Located):  # its lines
+        return values(thing)
     if isinstance(thing, Dict):
         keys = values(*(Const(k) for k in thing.entries))
         if thing.open or thing.rest or not keys:

@@ -36,7 +36,7 @@ from autofast.model.values import (
     result_of,
 )
 from autofast.model.values import things as values
-from autofast.read.library.containers import SETTINGS, dict_of
+from autofast.read.library.containers import SETTINGS, dict_of, row_of
 from autofast.read.library.table import first_of, gives
 from autofast.read.setting_files import JSON, SUFFIXES, TOML, YAML, candidates, text_of
 from autofast.read.state.core import Core
@@ -65,7 +65,11 @@ WRAPPERS = frozenset(
     "easydict.EasyDict addict.Dict munch.Munch munch.munchify munch.DefaultMunch.fromDict box.Box "
     "omegaconf.OmegaConf.create ml_collections.ConfigDict attrdict.AttrDict dotmap.DotMap".split()
 )
-KEPT = frozenset({"open", "read", "read_text", "read_bytes", "resolve", "absolute", "expanduser"})
+KEPT = frozenset(
+    "open read readline read_text read_bytes resolve absolute expanduser strip lstrip rstrip".split()
+)
+LINES = frozenset("readlines split rsplit splitlines partition rpartition".split())
+COMMENTS = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)  # beside strings
 
 
 @gives(*OPENED, *PATHS)
@@ -104,6 +108,32 @@ def divided(left: Values, right: Values) -> Values | None:
     if isinstance(name, str) and name.endswith(SUFFIXES) and len(left) == 1:
         return values(Located(by=Const(name)))
     return None
+
+
+def added(left: Values, right: Values) -> Values:
+    """A file's text that is put together again of its lines; empty where it is nothing of that."""
+    text = frozenset(t for t in left | right if isinstance(t, Located))
+    return text if all(t in text or is_const(t, str) for t in left | right) else NOTHING
+
+
+def method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    """What ``read()``, ``strip()``, ``splitlines()`` give of a file or its text, and ``join()`` of
+    its lines; empty for anything else.
+    """
+    if isinstance(this, Located):
+        row = values(row_of(interp, (id(node), "lines"), node, values(this)))
+        return values(this) if name in KEPT else row if name in LINES else NOTHING
+    lines = NOTHING
+    if name == "join" and is_const(this, str):
+        lines = NOTHING.union(*(t.any() for t in first_of(args) if isinstance(t, Seq)))
+    return lines if certainly(lines, Located) else NOTHING
+
+
+@gives("re.sub")
+def _replaced(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+    """The text without its comments."""
+    text = args.get(2, "string")
+    return text if certainly(text, Located) else None
 
 
 def _located(thing: Thing) -> Located | None:
@@ -186,6 +216,7 @@ def _yaml(text: str, is_json: bool) -> Any:
     except ImportError:
         return None
     if is_json:
+        text = COMMENTS.sub(lambda found: found[1] or "\n" * found[0].count("\n"), text)
         json.loads(text)  # else it is no JSON
         text = text.replace("\t", " ")
     loader = yaml.SafeLoader("")

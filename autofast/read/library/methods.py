@@ -24,7 +24,6 @@ from autofast.model.values import (
     Func,
     Given,
     Inst,
-    Located,
     Num,
     Reason,
     Ref,
@@ -96,8 +95,8 @@ def _plain_method(
                 if isinstance(thing, Tensor):
                     interp.emit("format", node, thing, args)
         return values(Num(pattern=re.sub(r"\{[^{}]*\}", "*", this.value)))
-    if isinstance(this, Located) and name in loaded_settings.KEPT:
-        return values(this)
+    if text := loaded_settings.method(interp, this, name, args, node):
+        return text
     if isinstance(this, (Num, Const, Arg)):
         if (parts := chosen.parts_of_name(interp, this, name, args, node)) is not None:
             return parts
@@ -335,4 +334,6 @@ def moved(interp: Core, this: Tensor, name: str, args: Arguments, node: ast.AST 
     if kinds == {"tensor"} and target is not None:
         like = next((t for t in target.values if isinstance(t, Tensor)), Tensor(dtype="?"))
         device, kind = like.device, like.dtype
+    if device == "cpu" and this.device == "dev":  # in memory of its own, that is no batch's
+        return this.but(device=device, dtype=kind, fresh="", batch=frozenset())
     return this.but(device=device, dtype=kind, fresh="")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Keyword
 from autofast.facts.aliases import HANDED, writes
+from autofast.facts.batch_escapes import BatchEscapes
 from autofast.facts.loaders import cannot_pin, managed, of_array, stays_unpinned, unpinned
 from autofast.flow import scopes
 from autofast.flow.memory import Memory
@@ -23,7 +24,6 @@ from autofast.model.values import (
     NOTHING,
     Ext,
     Inst,
-    Reason,
     Tensor,
     Thing,
     Unknown,
@@ -177,7 +177,7 @@ def _written_after(script: Script, move: Move) -> str:
         if short_name(n.func) in SHARED
         and any(_is_from(t, move.loaders) for e in nodes_in(n, ast.expr) for t in script.values(e))
     }
-    memory = script.analysis(Memory)
+    memory, escapes = script.analysis(Memory), script.analysis(BatchEscapes)
     sites: dict[int, list[Site]] = {}
     for _, site in script.log.each():
         sites.setdefault(id(site.node), []).append(site)
@@ -188,10 +188,13 @@ def _written_after(script: Script, move: Move) -> str:
         mine = any(_is_from(t, move.loaders) for t in changed) or (
             written is not None and not arrays.isdisjoint(memory.sources(written))
         )
-        anything = call is not node and any(_may_share(t) for t in changed)
+        anything = call is not node and any_of(changed, Unknown)
         handed = HANDED in changed
         if not mine and not handed and not anything:
             continue
+        if not mine and not escapes.escape(move.loaders):
+            if handed or not escapes.comes_of(written, move.loaders):
+                continue  # it writes to something else: nobody has the batch whom the reader missed
         if mine and _own_memory(script, written, move.loaders):
             continue
         known = [o for s in sites.get(id(call), ()) for o in s]
@@ -212,15 +215,6 @@ def _gets_both(occurrence: Occurrence) -> bool:
     given = [frozenset({occurrence.this}) if occurrence.this else NOTHING]
     given += occurrence.args.all() if occurrence.args is not None else []
     return any({"dev", "cpu"} <= {t.device for t in only(found, Tensor)} for found in given)
-
-
-def _may_share(thing: Thing) -> bool:
-    """Something unknown that may have memory of a tensor and write there by a method that arrays of
-    NumPy have: ``resize`` of an image of PIL makes another one.
-    """
-    return isinstance(thing, Unknown) and not (
-        thing.reason is Reason.RESULT and thing.name.startswith("PIL.")
-    )
 
 
 def _is_from(thing: Thing | None, loaders: list[Thing]) -> bool:

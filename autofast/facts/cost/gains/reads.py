@@ -22,12 +22,14 @@ from autofast.facts.cost.gains.asking import (
 )
 from autofast.facts.cost.gains.batches import gets_workers, is_begun, waits_there
 from autofast.facts.cost.step import Cost
+from autofast.flow.frequency import rare_arms_around
 from autofast.flow.loops import loops_around
 from autofast.model.calls import is_method
 from autofast.model.events import loops
 from autofast.model.script import Script, Transfer
 from autofast.model.several import surely
 from autofast.model.source import at, block_of, statement_of, walk
+from autofast.model.syntax import LOOPS
 from autofast.model.values import Ref, Tensor, Unknown
 from autofast.rule import Finding, Gain, Options
 
@@ -66,6 +68,10 @@ def reads(script: Script, options: Options, finding: Finding, beside: Findings) 
         stays += [n for n in walk(loop) if _may_read(script, n) and id(n) not in changed]
     if loop is not None and (node := in_every_turn(script, loop, stays)) is not None:
         return Gain(0.0, f"{at(node)} waits for the device in the same step, and stays")
+    if isinstance(loop, LOOPS):
+        seldom = [statement_of(n) for n in touched(finding) if rare_arms_around(n, loop)]
+        if (node := in_every_turn(script, loop, seldom)) is not None:
+            return Gain(0.0, f"by default {at(node)} reads it in every step all the same")
     if gain := code_once(script, finding):
         return gain
     if gain := measured.reading(script, options.target, touched(finding)):

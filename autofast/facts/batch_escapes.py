@@ -1,0 +1,131 @@
+"""Whether batches in host memory come to something that nobody follows, which could give them back
+under another name: the reader knows all others by their loader.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection
+
+from autofast.flow.program import Flow
+from autofast.flow.usage import Act, Usage
+from autofast.flow.valueflow import Answer, Verdict, first_bad
+from autofast.model.calls import is_name
+from autofast.model.contents import attributes, each_once, opened
+from autofast.model.kinds import is_module
+from autofast.model.script import Script
+from autofast.model.values import (
+    Bound,
+    Cls,
+    Const,
+    Dict,
+    Ext,
+    Func,
+    Inst,
+    Method,
+    Num,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    any_of,
+    certainly,
+)
+
+# By which memory gets another name that is not followed.
+SHARING = frozenset("numpy __array__ data_ptr untyped_storage storage __dlpack__".split())
+FOLLOWED = tuple("torch. builtins. tqdm. itertools. math. logging. time. numpy.".split())
+LOST = tuple(
+    "torch.ops. torch.utils.dlpack. builtins.map builtins.filter itertools.starmap itertools.tee "
+    "numpy.asarray numpy.asanyarray numpy.frombuffer".split()
+)
+# Text, which may have any name; what finds objects without one.
+RUNNING = ("builtins.exec", "builtins.eval", "gc.get_objects", "gc.get_referrers")
+HOOKS = frozenset(
+    "register_forward_hook register_forward_pre_hook register_module_forward_hook "
+    "register_module_forward_pre_hook".split()
+)
+
+
+class BatchEscapes:
+    """What becomes of the batches of loaders in host memory."""
+
+    def __init__(self, script: Script):
+        self.script = script
+        self._known: dict[frozenset[int], bool] = {}
+
+    def escape(self, loaders: Collection[Thing]) -> bool:
+        """Whether something that is not followed may hold a batch of one of the loaders."""
+        key = frozenset(map(id, loaders))
+        if key not in self._known:
+            known = not self.script.unread and not self.script.log.full
+            self._known[key] = (
+                not known
+                or bool(self.script.calls(*RUNNING))
+                or any(n.attr in HOOKS for n in self.script.each(ast.Attribute))
+                or first_bad(self.script, lambda t: is_held(t, loaders), self._judge) is not None
+            )
+        return self._known[key]
+
+    def comes_of(self, expr: ast.expr | None, loaders: Collection[Thing]) -> bool:
+        """Whether ``expr`` is taken out of something that holds a batch, however little is known of
+        what that gives.
+        """
+        todo: list[ast.AST] = [expr] if expr is not None else []
+        for node in each_once(todo):
+            found = self.script.values(node)
+            if is_held(found, loaders):
+                return True
+            if not certainly(found, Tensor):  # another tensor has been followed
+                todo += ast.iter_child_nodes(node)
+                if isinstance(node, ast.Name):
+                    origins = self.script.analysis(Flow).definitions(node).origins(node)
+                    todo += [o.value for o in origins if o.value is not None]
+        return expr is None
+
+    def _judge(self, use: Usage) -> Answer:
+        node = use.node
+        match use.act:
+            case Act.ASKED if isinstance(node, ast.Attribute) and node.attr in SHARING:
+                return "gives the memory of"
+            case Act.GIVEN if isinstance(node, ast.Call):
+                callees = self.script.values(node.func)
+                is_super = is_name(node.func, "super")
+                if not is_super and not (callees and all(map(_is_followed, callees))):
+                    return "hands on"
+            case Act.BOUND | Act.ADDED if not all(map(self._is_known, use.targets)):
+                return "keeps"
+            case Act.OTHER:
+                return "does something else with"
+        return Verdict.GOES_ON
+
+    def _is_known(self, target: ast.expr) -> bool:
+        """A variable, or a place in something that is followed."""
+        if isinstance(target, ast.Attribute | ast.Subscript):
+            owners = self.script.values(target.value)
+            return bool(owners) and not any_of(owners, Unknown, Ref)
+        return True
+
+
+def is_held(found: Values, loaders: Collection[Thing]) -> bool:
+    """Whether these values are, or have in them, a batch in host memory."""
+    return any(
+        isinstance(t, Tensor) and t.device != "dev" and any(x in loaders for x in t.batch)
+        for t in opened(found, attributes)
+    )
+
+
+def _is_followed(callee: Thing) -> bool:
+    """What is called, or has the method that is."""
+    match callee:
+        case Func() | Bound() | Cls() | Tensor() | Seq() | Dict() | Const() | Num():
+            return True
+        case Inst():
+            return is_module(callee) or callee.cls.find("__call__") is not None
+        case Ext() | Ref():
+            return callee.name.startswith(FOLLOWED) and not callee.name.startswith(LOST)
+        case Method():
+            return _is_followed(callee.this)
+    return False
