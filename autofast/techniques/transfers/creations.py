@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import takewhile
 
 from autofast.edit.edits import Edit, Keyword, Remove, Rewrite
 from autofast.facts.loaders import DEVICE_DEFAULTS
@@ -31,7 +30,6 @@ from autofast.techniques.transfers.factories import (
     factory,
     held_by,
     is_bound_to,
-    is_draw,
 )
 from autofast.techniques.transfers.filled import constructor, made_there
 from autofast.techniques.transfers.listed import listed
@@ -42,8 +40,6 @@ COMPUTED = frozenset({"linspace", "logspace"})  # each device rounds in its own 
 
 # What makes the same on the device, and with the dtype, of another tensor.
 ALIKE = {"torch.zeros": "new_zeros", "torch.ones": "new_ones"}
-
-MOVES = ("to", "cuda", "type_as", "type")
 
 # Casts, each with the name of its dtype in torch.
 CASTS = ("double", "float", "half", "bfloat16", "long", "int", "short", "bool")
@@ -287,7 +283,6 @@ def created(script: Script, call: ast.Call, where: str) -> Creation | None:
     short = last_part(site.kind)
     there = made_there(script, call, where) if old else Keyword(call, "device", where)
     effect = Effect.EXACT if old else _effect(script, short, call)
-    effect = Effect.SAMPLING if _is_drawn(script, call) else effect
     if effect is Effect.ROUNDING and _becomes_whole(script, call):
         return None  # a last digit less, and the integer is another
     if (said := listed(script, call, where)) is not None:
@@ -297,21 +292,14 @@ def created(script: Script, call: ast.Call, where: str) -> Creation | None:
 
 def _becomes_whole(script: Script, made: ast.expr) -> bool:
     """Whether a method behind it, ``made.to(device).long()``, gives integers of its numbers."""
-    found = (t for call in _behind_it(made) for t in script.values(call))
-    return any(isinstance(t, Tensor) and t.dtype == "int" for t in found)
-
-
-def _behind_it(made: ast.expr) -> Iterator[ast.Call]:
-    """The calls of methods, one on the result of the other."""
-    while is_attribute(method := parent_of(made)) and (call := call_of(method)) is not None:
-        yield call
+    while is_attribute(attribute := parent_of(made)):
+        call = call_of(attribute)
+        if call is None:
+            break
+        if any(t.dtype == "int" for t in script.values(call) if isinstance(t, Tensor)):
+            return True
         made = call
-
-
-def _is_drawn(script: Script, made: ast.expr) -> bool:
-    """Whether its numbers are drawn before it is moved, ``torch.empty(n).normal_().to(device)``."""
-    on_host = takewhile(lambda c: not is_attribute(c.func, *MOVES), _behind_it(made))
-    return any(is_draw(script, call) for call in on_host)
+    return False
 
 
 def _site(script: Script, made: ast.expr) -> Site | None:

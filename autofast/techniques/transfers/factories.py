@@ -41,7 +41,6 @@ from autofast.model.values import (
     Tensor,
     Unknown,
     any_of,
-    are_numbers,
     certainly,
     library_names,
 )
@@ -54,7 +53,6 @@ KEEPS = frozenset(  # methods that do the same on every device
     flatten""".split()
     + ["permute", "transpose", "t", "contiguous", "clone", "fill_", "zero_"]
 )
-DRAWN = frozenset("normal_ uniform_ bernoulli_ exponential_ random_".split())  # by its generator
 DATA = frozenset({"tensor", "normal", "bernoulli"})  # made from data: only where these are numbers
 
 
@@ -119,7 +117,7 @@ def factory(script: Script, expr: ast.expr) -> ast.Call | None:
             if name != "torch.autograd.Variable" or len(expr.args) != 1 or expr.keywords:
                 return None
             expr = expr.args[0]
-        elif is_attribute(expr.func) and (expr.func.attr in KEEPS or is_draw(script, expr)):
+        elif is_attribute(expr.func, *KEEPS):
             made = expr.func.value
             if isinstance(made, ast.Call) and constructor(script, made):
                 return expr if made_there(script, expr, "") is not None else None
@@ -127,12 +125,6 @@ def factory(script: Script, expr: ast.expr) -> ast.Call | None:
         else:
             return None
     return None
-
-
-def is_draw(script: Script, call: ast.Call) -> bool:
-    """``made.bernoulli_(0.5)``: all by the generator of the device where it is made."""
-    given = (script.values(a) for a in arguments_of(call))
-    return is_attribute(call.func, *DRAWN) and all(map(are_numbers, given))
 
 
 def _from_numbers(script: Script, name: str, call: ast.Call) -> bool:
