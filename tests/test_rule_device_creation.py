@@ -672,6 +672,20 @@ def test_numbers_that_change_are_not(make: str) -> None:
     assert "make it once" not in made(make).advice
 
 
+@pytest.mark.parametrize(
+    ("before", "make", "advised"),
+    [
+        ("table = torch.randn(9, 4)", "z = table[step:step + 3].to(device)", True),
+        ("table = torch.randn(4, 9)", "part = table[:, step:step + 3].t()\nz = part.to(device)", True),
+        ("table = torch.randn(9, 4)", "table[step] = 1.0\nz = table[step:step + 3].to(device)", False),
+        ("", "table = torch.randn(9, 4)\nz = table[step:step + 3].to(device)", False),
+        ("table = x = torch.zeros(9, 4, device=device)", "z = table[step:step + 3].to(device)", False),
+    ],
+)  # fmt: skip
+def test_parts_of_what_stays_are_to_be_taken_there(before: str, make: str, advised: bool) -> None:
+    assert ("copy all of it once" in made(make, before).advice) is advised
+
+
 # ------------------------------------------------------------------------------------------ indices
 @pytest.mark.parametrize(
     ("make", "expected", "effect"),
