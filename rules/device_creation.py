@@ -39,7 +39,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     hot = loops_of_steps(script)
     creations = [*moved(script, hot), *for_helpers(script, hot), *from_numpy(script, hot)]
     creations += [*indices(script, hot), *told_where(script, hot), *buffers(script, hot)]
-    known = {id(n) for c in creations for place in (c.call, *c.moves) for n in ast.walk(place)}
+    known = {n for c in creations for place in (c.call, *c.moves) for n in ast.walk(place)}
     for node, advice in made_each_step(script, hot, known):
         yield Finding(node, MESSAGE, advice=advice)
     for creation in creations:

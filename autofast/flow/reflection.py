@@ -6,12 +6,13 @@ import ast
 from typing import TYPE_CHECKING
 
 from autofast.model.calls import is_name
+from autofast.model.several import wordset
 from autofast.model.source import ancestors, function_of, nodes_in, parent_of, source_of
 
 if TYPE_CHECKING:
     import libcst as cst
 
-BY_TEXT = frozenset({"eval", "exec"})
+BY_TEXT = wordset("eval exec")
 
 
 def showing(scope: ast.AST) -> list[ast.Call]:

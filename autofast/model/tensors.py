@@ -8,6 +8,7 @@ from typing import Any
 from autofast.model.changes import CLOCK, remember, remembered
 from autofast.model.contents import opened
 from autofast.model.names import last_part
+from autofast.model.several import wordset
 from autofast.model.values import (
     NOTHING,
     Arg,
@@ -33,7 +34,7 @@ from autofast.model.values import (
 from autofast.model.values import things as values
 
 # Kinds of device that may be another accelerator; some of these hold no double precision.
-NOT_CUDA = frozenset({"mps", "xpu", "hpu", "accel", "option", "?"})
+NOT_CUDA = wordset("mps xpu hpu accel option ?")
 DTYPE = "torch.*"  # how ``str(x.dtype)`` reads
 SHAPE = "torch.Size(*)"  # how ``str(x.shape)`` reads
 

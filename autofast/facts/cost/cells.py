@@ -65,7 +65,7 @@ class Cells:
         found = (0, "")
         for step in self.script.steps:
             passes, operations, place = 0, 0, ""
-            signs: dict[tuple[int, Stack], int] = {}  # a + b, of which there are no events
+            signs: dict[tuple[ast.AST, Stack], int] = {}  # a + b, of which there are no events
             for _, site in self.script.log.each():
                 layer = site.kind == "forward"
                 if not layer and not _computes(site):
@@ -76,7 +76,7 @@ class Cells:
                         continue
                     times = prod(turns(self.script, loop.node) or SHORT for loop in loops)
                     function = function_of(site.node)
-                    signs[id(function), occurrence.stack] = times * self._signs(function)
+                    signs[function, occurrence.stack] = times * self._signs(function)
                     operations += times
                     passes, place = (max(passes, times), at(site)) if layer else (passes, place)
             operations += sum(signs.values())

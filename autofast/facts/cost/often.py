@@ -91,7 +91,7 @@ class Often:
     @cached_property
     def updates(self) -> int | None:
         """Steps of the whole training, at the most; None where that is not known."""
-        found = {id(step.loop): self._turns_of(step) for step in self.training}
+        found = {step.loop: self._turns_of(step) for step in self.training}
         known = [n for n in found.values() if n is not None]
         return sum(known) if known and len(known) == len(found) else None
 
@@ -100,7 +100,7 @@ class Often:
         tensors that a loop takes by numbers may stand in for data.
         """
         total = 1
-        for loop in {id(n): n for n in (*(f.node for f in loops(step.stack)), step.loop)}.values():
+        for loop in {n: n for n in (*(f.node for f in loops(step.stack)), step.loop)}.values():
             over = [x for x in self.script.loaders if any(u.node is loop for u in x.uses)]
             found = [batches(self.script, x) for x in over]
             if loop is not step.loop:
@@ -162,9 +162,9 @@ class Often:
         """
         uses = [u for x in self.script.loaders for u in x.uses]
         around = [step.stack for step in self.training] + [u.stack for u in uses]
-        over = {id(step.loop) for step in self.training} | {id(u.node) for u in uses}
-        passes = {id(f.node) for stack in around for f in loops(stack)} - over
-        return any(id(f.node) not in passes for stack in self.ways(node) for f in loops(stack))
+        over = {step.loop for step in self.training} | {u.node for u in uses}
+        passes = {f.node for stack in around for f in loops(stack)} - over
+        return any(f.node not in passes for stack in self.ways(node) for f in loops(stack))
 
     def is_in_training(self, node: ast.AST) -> bool:
         """Whether the script comes to a place in a training step."""
@@ -266,9 +266,9 @@ class Often:
 
     def is_outside(self, way: Stack) -> bool:
         """Outside of all loops around the training steps, and these turn more than once."""
-        around = {id(f.node) for s in self.training for f in loops(s.stack) if f.node is not s.loop}
-        inner = {id(step.loop) for step in self.training}
-        return bool(around) and (around | inner).isdisjoint(id(f.node) for f in way)
+        around = {f.node for s in self.training for f in loops(s.stack) if f.node is not s.loop}
+        inner = {step.loop for step in self.training}
+        return bool(around) and (around | inner).isdisjoint(f.node for f in way)
 
 
 def _parts(one: Stack, other: Stack) -> bool:

@@ -267,7 +267,7 @@ class Calls(Entering):
             self.made.append(inst)
             return inst
 
-        inst: Inst = self.intern(Inst, (id(node), cls), make)
+        inst: Inst = self.intern(Inst, (node, cls), make)
         for name, found in inst.attrs.items():  # of the objects made here before
             inst.past[name] = join(inst.past.get(name, NOTHING), found)
         inst.args = args if inst.args is None else joined([inst.args, args])
@@ -296,7 +296,7 @@ class Calls(Entering):
         """The DataLoader that it is, whose data are on the device: its methods do nothing that
         another loader does not do.
         """
-        self.called |= {id(f.node) for v in cls.members.values() for f in v if isinstance(f, Func)}
+        self.called |= {f.node for v in cls.members.values() for f in v if isinstance(f, Func)}
         given = replace(args, named={k: g for k, g in args.named.items() if k != "device"})
         made = torchlib.call(self, Ref(LOADER), given, node)
         for thing in made:

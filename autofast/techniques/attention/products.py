@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 
 from autofast.facts.dimensions import rank
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.values import Tensor
 
-FUNCTIONS = frozenset({"torch.matmul", "torch.bmm"})
-METHODS = frozenset({"matmul", "bmm"})
-EINSUM = frozenset({"torch.einsum", "einops.einsum"})
-SWAPS = frozenset({"transpose", "swapaxes", "swapdims"})
+FUNCTIONS = wordset("torch.matmul torch.bmm")
+METHODS = wordset("matmul bmm")
+EINSUM = wordset("torch.einsum einops.einsum")
+SWAPS = wordset("transpose swapaxes swapdims")
 Pair = tuple[ast.expr, ast.expr]
 Axes = tuple[str, ...]
 

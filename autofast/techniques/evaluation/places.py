@@ -20,7 +20,7 @@ from autofast.model.events import BranchFrame, Stack, below, inside
 from autofast.model.kinds import is_loss
 from autofast.model.names import LOADER
 from autofast.model.script import Evaluation, Script, Step
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import (
     at,
     function_of,
@@ -74,11 +74,11 @@ HARMLESS = (
     *("os.", "json.", "copy.", LOADER),
 )
 # Kinds of events in which a tensor, a network or something unknown takes part.
-ASKING = frozenset(
-    "forward loss sync move move_model inplace tensor_write grad_read closure call_unknown call_object".split()
+ASKING = wordset(
+    "forward loss sync move move_model inplace tensor_write grad_read closure call_unknown call_object"
 )
-MODES = frozenset({"eval", "train", "format", "append", "update", "dataset"})
-MOVES = frozenset({"to", "cuda"})
+MODES = wordset("eval train format append update dataset")
+MOVES = wordset("to cuda")
 OF_TENSORS = {".add", ".sort", ".split", ".values"}  # too
 OF_PYTHON = {f".{name}" for kind in (str, list, dict, set) for name in dir(kind)} - OF_TENSORS
 

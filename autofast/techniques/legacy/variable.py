@@ -251,7 +251,7 @@ def _says_nothing(script: Script, statement: ast.Assign, plain: Plainness) -> bo
 
 def renewed(script: Script) -> Iterator[Finding]:
     """What keeps newer versions of torch away, as these have it."""
-    mine = {id(old.node) for old in script.torch.newest if old.anew}
+    mine = {old.node for old in script.torch.newest if old.anew}
     for old in script.torch.newest:
         if old.anew and old.node is not None and not _is_one_of_several(old.node, mine):
             edits = tuple(_anew(old.node, old.anew))
@@ -259,14 +259,14 @@ def renewed(script: Script) -> Iterator[Finding]:
             yield Finding(old.node, old.why, edits=edits, key=old.node, renews=True, torch=since)
 
 
-def _is_one_of_several(node: ast.AST, mine: set[int]) -> bool:
+def _is_one_of_several(node: ast.AST, mine: set[ast.AST | None]) -> bool:
     """Whether other ``loss.data[0]`` of the same statement would stay, and stop on newer versions
     all the same.
     """
     for part in ast.walk(statement_of(node)):
         match part:
             case ast.Subscript(value=ast.Attribute(attr="data"), slice=ast.Constant(value=0)):
-                if id(part) not in mine:
+                if part not in mine:
                     return True
     return False
 

@@ -112,7 +112,7 @@ def _is_unused(script: Script, step: Step, backward: Backward, model: Thing) -> 
         events.append(Event("unscale", site.node))
     stale = _Stale(mine)
     followed = follow(script, stale, Events(events, (), after))
-    return not stale.problems and id(backward.node) in followed.visited
+    return not stale.problems and backward.node in followed.visited
 
 
 # -------------------------------------------------------------------------------------------- where

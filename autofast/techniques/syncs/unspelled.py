@@ -19,7 +19,7 @@ from autofast.model.calls import receiver_of
 from autofast.model.contents import opened
 from autofast.model.events import Occurrence, Site
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import statement_of
 from autofast.model.syntax import LOOPS, TESTS, is_operation, is_read
 from autofast.model.values import Const, Num, Tensor, Thing, Values
@@ -29,24 +29,22 @@ from autofast.techniques.syncs.code_motion import moves
 
 FEW = "`if step % 100 == 0:`"
 WHERE_SHOWN = f"what is only shown could be shown in few steps, below {FEW}"
-SHOWS = frozenset(
-    "format builtins.print .set_postfix .set_description .set_postfix_str .add_scalar .add_scalars wandb.log".split()
+SHOWS = wordset(
+    "format builtins.print .set_postfix .set_description .set_postfix_str .add_scalar .add_scalars wandb.log"
 )
-COPIES = frozenset({"tolist", "numpy"})
-PICKS = frozenset(
-    ".nonzero torch.nonzero .masked_select torch.masked_select .unique torch.unique torch.argwhere .argwhere".split()
+COPIES = wordset("tolist numpy")
+PICKS = wordset(
+    ".nonzero torch.nonzero .masked_select torch.masked_select .unique torch.unique torch.argwhere .argwhere"
 )
-SIZES = frozenset(
+SIZES = wordset(
     "builtins.range torch.zeros torch.ones torch.empty torch.rand torch.randn torch.arange torch.eye torch.linspace "
-    ".view .reshape .expand .repeat .narrow .new_zeros .new_ones torch.nn.functional.pad torch.nn.functional.interpolate".split()
+    ".view .reshape .expand .repeat .narrow .new_zeros .new_ones torch.nn.functional.pad torch.nn.functional.interpolate"
 )
 COMPUTES = ("math.", "builtins.min", "builtins.max")
 LOOKED_AT = (*TESTS, ast.Subscript, ast.BinOp)
-SHAPED = frozenset("flatten view reshape squeeze unsqueeze detach".split())
+SHAPED = wordset("flatten view reshape squeeze unsqueeze detach")
 MOST_NAMES = 8  # followed behind a mask
-MASKS = frozenset(
-    "bool isnan isinf isfinite eq ne lt le gt ge logical_and logical_or logical_not".split()
-)
+MASKS = wordset("bool isnan isinf isfinite eq ne lt le gt ge logical_and logical_or logical_not")
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ COMPUTED = Wait(
 )
 
 
-def findings(script: Script, answered: set[int]) -> Iterator[Finding]:
+def findings(script: Script, answered: set[ast.AST]) -> Iterator[Finding]:
     """Advice for each statement that waits in every turn of a loop over batches, or in a function
     called there, with the first reason; ``answered`` are ids of statements of which something is
     said already.
@@ -97,8 +95,8 @@ def findings(script: Script, answered: set[int]) -> Iterator[Finding]:
     found = [*_by_code(script), *_by_calls(script)]
     # What is done with it says more.
     for node, wait in sorted(found, key=lambda f: f[1] is READ):
-        if id(whole(node)) not in answered:
-            answered.add(id(whole(node)))
+        if whole(node) not in answered:
+            answered.add(whole(node))
             yield Finding(node, wait.message, advice=wait.advice)
 
 

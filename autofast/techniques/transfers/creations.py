@@ -14,7 +14,7 @@ from autofast.model.calls import call_of, is_name, is_path, keyword_of, names_in
 from autofast.model.events import Site
 from autofast.model.names import FACTORIES, last_part
 from autofast.model.script import Script, Transfer
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES, is_attribute
 from autofast.model.tensors import is_dtype
@@ -35,7 +35,7 @@ from autofast.techniques.transfers.filled import constructor, made_there
 from autofast.techniques.transfers.listed import listed
 from autofast.write.spelling import spelled
 
-COMPUTED = frozenset({"linspace", "logspace"})  # each device rounds in its own way
+COMPUTED = wordset("linspace logspace")  # each device rounds in its own way
 
 
 # What makes the same on the device, and with the dtype, of another tensor.
@@ -45,7 +45,7 @@ ALIKE = {"torch.zeros": "new_zeros", "torch.ones": "new_ones"}
 CASTS = ("double", "float", "half", "bfloat16", "long", "int", "short", "bool")
 
 
-def moved(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
+def moved(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
     """Factories whose result goes to the device at once, or in a later statement of the same
     block."""
     for transfer in script.transfers:
@@ -67,7 +67,7 @@ def moved(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
 
 
 def _all_made_there(
-    script: Script, transfer: Transfer, expr: ast.expr, where: str, hot: frozenset[int]
+    script: Script, transfer: Transfer, expr: ast.expr, where: str, hot: frozenset[ast.AST]
 ) -> Iterator[Creation]:
     """Several tensors that become one, or one that is reworked over several statements: all are
     made there, or none."""

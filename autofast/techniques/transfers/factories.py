@@ -23,7 +23,7 @@ from autofast.model.calls import (
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Site, Stack
 from autofast.model.names import FACTORIES
 from autofast.model.script import Script, Transfer
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import (
     block_of,
     function_of,
@@ -53,7 +53,7 @@ KEEPS = frozenset(  # methods that do the same on every device
     flatten""".split()
     + ["permute", "transpose", "t", "contiguous", "clone", "fill_", "zero_"]
 )
-DATA = frozenset({"tensor", "normal", "bernoulli"})  # made from data: only where these are numbers
+DATA = wordset("tensor normal bernoulli")  # made from data: only where these are numbers
 
 
 # what reads a tensor among its arguments as a number
@@ -78,22 +78,22 @@ class Creation:
     needs: ast.AST | None = None
 
 
-def loops_of_steps(script: Script) -> frozenset[int]:
+def loops_of_steps(script: Script) -> frozenset[ast.AST]:
     """The loops around training steps and evaluations, those over epochs too, and what frameworks
     call for each batch."""
     stacks = [o.stack for step in script.steps for b in step.backwards for o in b.site]
     stacks += [o.stack for e in script.evaluations for site in e.forwards for o in site]
     loops = {
-        id(f.node) for stack in stacks for f in stack if isinstance(f, LoopFrame) and f.is_statement
+        f.node for stack in stacks for f in stack if isinstance(f, LoopFrame) and f.is_statement
     }
     return frozenset(loops | script.analysis(batch_hooks).keys())
 
 
-def again_and_again(stack: Stack, hot: frozenset[int]) -> bool:
+def again_and_again(stack: Stack, hot: frozenset[ast.AST]) -> bool:
     """Whether a way runs in many steps, and not only where what is kept is missing."""
     if any(isinstance(f, BranchFrame) and is_first_time(f) for f in stack):
         return False
-    return any(id(f.func.node if isinstance(f, CallFrame) else f.node) in hot for f in stack)
+    return any((f.func.node if isinstance(f, CallFrame) else f.node) in hot for f in stack)
 
 
 def factory(script: Script, expr: ast.expr) -> ast.Call | None:

@@ -13,7 +13,7 @@ from autofast.model.events import Stack, inside, loops
 from autofast.model.kinds import is_module
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Script, Transfer
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import function_of, within
 from autofast.model.syntax import is_attribute
 from autofast.model.values import (
@@ -44,36 +44,36 @@ ONCE = "its numbers are the same every time: make it once, with the model (`regi
 THERE = "make it on the device: `device=` in the call that makes it, also where it is drawn"
 BUFFER = "it is the same in every step: make it a buffer (`self.register_buffer(...)`), which moves with the module, and is not copied here"
 PARTS = "copy all of it once, before the loop, if it fits there, and take the parts on the device"
-SAMPLES = frozenset({"sample", "rsample"})
+SAMPLES = wordset("sample rsample")
 READ = ("numpy.load", "numpy.fromfile", "numpy.genfromtxt", "numpy.loadtxt", "numpy.asarray", "numpy.array", "numpy.stack", "numpy.concatenate")  # fmt: skip
 MADE = frozenset(f"torch.{name}" for name in (*FACTORIES, *LEGACY_TENSORS))
-WHOLE = frozenset("normal_ uniform_ bernoulli_ random_ exponential_ fill_ zero_".split())
-FUNCTIONS = frozenset({"torch.from_numpy", "torch.as_tensor", "torch.tensor"})
+WHOLE = wordset("normal_ uniform_ bernoulli_ random_ exponential_ fill_ zero_")
+FUNCTIONS = wordset("torch.from_numpy torch.as_tensor torch.tensor")
 DATA = FUNCTIONS | {"torch.Tensor"} | {f"torch.{name}" for name in LEGACY_TENSORS}
 KEPT = KEEPS | {"type", "astype", "flatten", "ravel", "copy", "tolist", "T"}
-PLAIN = frozenset("builtins.range builtins.list builtins.tuple builtins.float builtins.int".split())
+PLAIN = wordset("builtins.range builtins.list builtins.tuple builtins.float builtins.int")
 DRAWN = ("numpy.random", "numpy.load", "numpy.fromfile", "numpy.genfromtxt", "numpy.loadtxt")
 STRIPPED = KEEPS | {"type_as", "detach", "type", "to"}
 
 
 def made_each_step(
-    script: Script, hot: frozenset[int], known: Collection[int]
+    script: Script, hot: frozenset[ast.AST], known: Collection[ast.AST]
 ) -> Iterator[tuple[ast.expr, str]]:
     """Each place, with what to write there; those whose nodes are ``known`` have an answer."""
     known = set(known)
-    once = [node for node in _fixed(script, hot) if id(node) not in known]
+    once = [node for node in _fixed(script, hot) if node not in known]
     yield from ((node, ONCE) for node in once)
-    known |= {id(n) for node in once for n in ast.walk(node)}
+    known |= {n for node in once for n in ast.walk(node)}
     for transfer in script.transfers:
         found = in_every_iteration(script, transfer.site, or_none=True)
         core = getattr(transfer.node.func, "value", None)
         if found is None or core is None or not _leaves_the_host(transfer):
             continue
-        if any(id(n) in known for n in ast.walk(transfer.node) if hasattr(n, "lineno")):
+        if any(n in known for n in ast.walk(transfer.node) if hasattr(n, "lineno")):
             continue
         for node, advice in _made(script, core, found[0]):
-            if id(node) not in known:
-                known.add(id(node))
+            if node not in known:
+                known.add(node)
                 yield node, advice
 
 
@@ -166,7 +166,7 @@ def _makes(script: Script, call: ast.Call) -> bool:
 
 
 # ---------------------------------------------------------------------------- what never changes
-def _fixed(script: Script, hot: frozenset[int]) -> Iterator[ast.expr]:
+def _fixed(script: Script, hot: frozenset[ast.AST]) -> Iterator[ast.expr]:
     """Where such a tensor is copied to the device, through names and methods that keep its
     numbers."""
     for transfer in script.transfers:
@@ -245,8 +245,8 @@ def _is_fixed(script: Script, expr: ast.expr) -> bool:
 def arrays(script: Script) -> Iterator[ast.Call]:
     """The copies, in the loops that train; what changes never, and sizes, are other rules'
     business."""
-    steps = {id(_innermost(o.stack)) for s in script.steps for b in s.backwards for o in b.site} - {
-        id(None)
+    steps = {_innermost(o.stack) for s in script.steps for b in s.backwards for o in b.site} - {
+        None
     }
     for transfer in script.transfers:
         data = transfer.operand
@@ -257,7 +257,7 @@ def arrays(script: Script) -> Iterator[ast.Call]:
             and not transfer.loaders
             and not transfer.unknown
             and surely(t.device == "cpu" for t in transfer.tensors)
-            and any(id(_innermost(o.stack)) in steps for o in transfer.site)
+            and any(_innermost(o.stack) in steps for o in transfer.site)
             and _is_of_data(script, data)
         ):
             yield transfer.node

@@ -38,10 +38,10 @@ DTYPES = {n: n for n in ("uint8", "bool", "int64", "float32", "float64")}
 DTYPES |= {"int": "int64", "float": "float64"}
 
 
-def told_where(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
+def told_where(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
     """These functions, and their calls in loops over steps whose result is moved at once."""
     graph = script.analysis(CallGraph)
-    plans: dict[int, Creation | None] = {}
+    plans: dict[ast.AST, Creation | None] = {}
     for transfer in script.transfers:
         call, where = getattr(transfer.node.func, "value", None), device_of(transfer)
         if where is None or not isinstance(call, ast.Call):
@@ -52,17 +52,19 @@ def told_where(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
         if not any(again_and_again(o.stack, hot) for o in transfer.site):
             continue
         function = callees[0].function
-        if id(function) not in plans:
-            plans[id(function)] = _plan(script, function, transfer.site, hot)
-            yield from filter(None, [plans[id(function)]])
-        if plan := plans[id(function)]:
+        if function not in plans:
+            plans[function] = _plan(script, function, transfer.site, hot)
+            yield from filter(None, [plans[function]])
+        if plan := plans[function]:
             idle = [Rewrite(transfer.node, "{made}", {"made": call})] * only_moves(transfer)
             told = (Keyword(call, NAME, where), *idle)
             moves = (transfer.node,)
             yield Creation(call, transfer.site, told, plan.effect, moves=moves, needs=function)
 
 
-def _plan(script: Script, function: ast.AST, site: Site, hot: frozenset[int]) -> Creation | None:
+def _plan(
+    script: Script, function: ast.AST, site: Site, hot: frozenset[ast.AST]
+) -> Creation | None:
     """What makes the parameter decide; None where more than made tensors is in the function."""
     match function:
         case ast.FunctionDef(
@@ -159,7 +161,7 @@ def _array(script: Script, whole: ast.expr, torch: str) -> Rewrite | None:
 AVAILABLE = Ref("torch.cuda.is_available")
 
 
-def for_helpers(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
+def for_helpers(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
     """Factories whose result is given to a function that moves what it is given before it does
     anything else with it."""
     graph = script.analysis(CallGraph)
@@ -194,7 +196,7 @@ def _moved_parameter(script: Script, transfer: Transfer) -> str:
     return "" if any((n.lineno, n.col_offset) < here for n in uses) else name.id
 
 
-def _is_hot(script: Script, transfer: Transfer, call: ast.Call, hot: frozenset[int]) -> bool:
+def _is_hot(script: Script, transfer: Transfer, call: ast.Call, hot: frozenset[ast.AST]) -> bool:
     """Whether the move that this call leads to happens in each step."""
     return any(
         any(isinstance(f, CallFrame) and f.node is call for f in o.stack)

@@ -172,10 +172,10 @@ def of_its_rule(finding: Finding, findings: Sequence[Finding]) -> list[Finding]:
     return [f for f in findings if f.rule == finding.rule]
 
 
-def changed_nodes(findings: Sequence[Finding]) -> set[int]:
-    """The ids of all that fixes change: not what stands in a block that they put code around."""
+def changed_nodes(findings: Sequence[Finding]) -> set[ast.AST]:
+    """All that fixes change: not what stands in a block that they put code around."""
     places = [place for f in findings if f.edits for place in touched(f)]
-    return {id(n) for place in places if not hasattr(place, "body") for n in walk(place)}
+    return {n for place in places if not hasattr(place, "body") for n in walk(place)}
 
 
 def touched(finding: Finding) -> list[ast.AST]:
@@ -204,23 +204,23 @@ def in_every_turn(script: Script, loop: ast.AST, nodes: Sequence[ast.AST]) -> as
     return None
 
 
-def begun_in(script: Script) -> set[int]:
-    """The places of forwards, backwards and updates, and the calls that lead to them, by id."""
+def begun_in(script: Script) -> set[ast.AST]:
+    """The places of forwards, backwards and updates, and the calls that lead to them."""
     sites = script.log.of("forward")
     sites += [b.site for step in script.steps for b in step.backwards]
     sites += [u.site for step in script.steps for u in step.updates]
     calls = (f.node for s in sites for o in s for f in o.stack if isinstance(f, CallFrame))
-    return {id(n) for n in (*(s.node for s in sites), *calls)}
+    return {*(s.node for s in sites), *calls}
 
 
-def always_reads(stmt: ast.stmt, reads: Container[int]) -> bool:
+def always_reads(stmt: ast.stmt, reads: Container[ast.AST]) -> bool:
     """Whether a statement comes to a read on each way through it."""
     match stmt:
         case ast.If(body=then, orelse=other):
             return all(any(always_reads(s, reads) for s in arm) for arm in (then, other))
         case ast.With(body=body):
             return any(always_reads(s, reads) for s in body)
-    return isinstance(stmt, SIMPLE) and any(id(n) in reads for n in walk(stmt))
+    return isinstance(stmt, SIMPLE) and any(n in reads for n in walk(stmt))
 
 
 def waits_for_data(script: Script, options: Options, beside: Findings) -> Gain | None:

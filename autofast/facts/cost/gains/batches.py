@@ -104,7 +104,7 @@ def _waits_beside(script: Script, finding: Finding, beside: Findings) -> int:
     changed = changed_nodes(beside)
     places = [s.node for s in script.syncs if s.loop is not None and not s.gated]
     places += [t.node for t in script.transfers if t.to_device and not is_begun(t)]
-    stay = [n for n in places if id(n) not in changed]
+    stay = [n for n in places if n not in changed]
     around = loops_around(finding.node)
     return max((sum(in_every_turn(script, x, [n]) is n for n in stay) for x in around), default=0)
 
@@ -170,11 +170,11 @@ def _at_rest(script: Script, finding: Finding, beside: Findings) -> ast.AST | No
     graph, begun = script.analysis(Flow).graph(loop), begun_in(script)
     changed = changed_nodes(beside)
     on_device = (s.node for s in script.syncs if any(t.device != "cpu" for t in s.tensors))
-    stays = {id(n): n for n in on_device if id(n) not in changed}
+    stays = {n: n for n in on_device if n not in changed}
     for stmt in reversed(loop.body):
         if always_reads(stmt, stays.keys()):
             return stmt
-        parts = [n for n in walk(stmt) if id(n) in begun]
+        parts = [n for n in walk(stmt) if n in begun]
         if any(frequency(graph, n, loop) is not Frequency.RARE for n in parts):
             return None
     return None
@@ -186,12 +186,12 @@ def _waited_behind(script: Script, finding: Finding, beside: Findings) -> ast.AS
     """
     changed, statement = changed_nodes(beside), statement_of(finding.node)
     reads = [s.node for s in script.syncs if any(t.device != "cpu" for t in s.tensors)]
-    waits = {id(n): n for n in reads if id(n) not in changed}
-    copied = {id(t.node) for t in script.transfers if t.to_device}
-    begun = {id(s.node) for s in script.log.of("forward")}
+    waits: dict[ast.AST, ast.Call] = {n: n for n in reads if n not in changed}
+    copied = {t.node for t in script.transfers if t.to_device}
+    begun = {s.node for s in script.log.of("forward")}
     here = block_of(statement) if waits else [statement]
     for stmt in here[1 + next(n for n, s in enumerate(here) if s is statement) :]:
-        parts = {id(n) for n in walk(stmt)}
+        parts = set(walk(stmt))
         if not isinstance(stmt, SIMPLE) or parts & begun:
             return None
         if found := parts & waits.keys():
@@ -209,13 +209,13 @@ def _copied_beside(
     if loop is None:
         return None
     statement, changed = statement_of(finding.node), changed_nodes(beside)
-    moved = [t for t in script.transfers if id(t.node) not in changed]
+    moved = [t for t in script.transfers if t.node not in changed]
     others: list[ast.AST] = [t.node for t in moved if waits_there(script, t)]
     if (same := next((n for n in others if statement_of(n) is statement), None)) is not None:
         return same
     alike = of_its_rule(finding, beside)
     # data of the host, which the user has to move
-    others += [f.node for f in alike if f.advice and id(f.node) not in changed]
+    others += [f.node for f in alike if f.advice and f.node not in changed]
     stays = [f.node for f in alike if f.asks is not None and f.asks is not copies]
     known = (f.asks(script, options, f, ()) for f in alike if f.node in stays and f.asks)
     if not all(gain is not None and gain.known and not gain.share for gain in known):
@@ -374,9 +374,9 @@ def more_workers(enough: str, loaders: Sequence[Loader]) -> Question:
     return ask
 
 
-def _is_sliced(dataset: Dataset, made: Mapping[int, Images | str]) -> bool:
+def _is_sliced(dataset: Dataset, made: Mapping[ast.AST | None, Images | str]) -> bool:
     node = dataset.thing.node if isinstance(dataset.thing, Ext) else None
-    if isinstance(made.get(id(node)), Images):
+    if isinstance(made.get(node), Images):
         return True
     fetches = isinstance(dataset.thing, Inst) and dataset.thing.cls.find("__getitems__") is not None
     return dataset.in_memory and fetches

@@ -62,10 +62,10 @@ def reads(script: Script, options: Options, finding: Finding, beside: Findings) 
     ready = any(gets_workers(script, x, beside) for x in over)
     small = {statement_of(f.node) for f in beside if f.gain and f.gain.share and not f.worth}
     moved = [t for t in script.transfers if _waits(t) or (ready and waits_there(script, t))]
-    moved = [t for t in moved if id(t.node) not in changed]
+    moved = [t for t in moved if t.node not in changed]
     stays += [t.node for t in moved if statement_of(t.node) not in small]  # else it could go
     if loop is not None:
-        stays += [n for n in walk(loop) if _may_read(script, n) and id(n) not in changed]
+        stays += [n for n in walk(loop) if _may_read(script, n) and n not in changed]
     if loop is not None and (node := in_every_turn(script, loop, stays)) is not None:
         return Gain(0.0, f"{at(node)} waits for the device in the same step, and stays")
     if isinstance(loop, LOOPS):
@@ -91,7 +91,7 @@ def waits(script: Script, options: Options, finding: Finding, beside: Findings) 
     nothing begun in between.
     """
     loop, changed = _loop_of(script, finding.node), changed_nodes(beside)
-    stays = {id(s.node) for s in script.syncs if id(s.node) not in changed}
+    stays = {s.node for s in script.syncs if s.node not in changed}
     begun = begun_in(script)
     here = block_of(statement_of(finding.node))
     own = here.index(statement_of(finding.node))
@@ -99,7 +99,7 @@ def waits(script: Script, options: Options, finding: Finding, beside: Findings) 
         for stmt in side:
             if always_reads(stmt, stays):
                 return Gain(0.0, f"{at(stmt)} waits for the device directly beside it, and stays")
-            if any(id(n) in begun for n in walk(stmt)):
+            if any(n in begun for n in walk(stmt)):
                 break
     return Gain(0.2, "a wait in every step", known=False)
 
@@ -109,7 +109,7 @@ def _loop_of(script: Script, node: ast.AST) -> ast.AST | None:
     of all), or the one around the calls of its function where it is one.
     """
     around, begun = list(loops_around(node)), begun_in(script)
-    at_work = (loop for loop in around if any(id(n) in begun for n in walk(loop)))
+    at_work = (loop for loop in around if any(n in begun for n in walk(loop)))
     if (loop := next(at_work, next(iter(around), None))) is not None:
         return loop
     found = [next(reversed(loops(o.stack)), None) for site in script.log.within(node) for o in site]
