@@ -64,15 +64,14 @@ SIZED = frozenset(f"torch.{n}" for n in ("arange", "range", "eye", "randperm"))
 class Creation:
     """A tensor that is made on the host, and what makes it on the device.
 
-    ``asked``: the place has to ask whether there is one. ``moves``: the copies that others make of
-    it, of which none is left. ``needs``: the ``key`` of another one, which lets this one say where.
+    ``moves``: the copies that others make of it, of which none is left. ``needs``: the ``key`` of
+    another one, which lets this one say where.
     """
 
     call: ast.Call
     site: Site
     edits: tuple[Edit, ...]
     effect: Effect
-    asked: bool = False
     moves: tuple[ast.Call, ...] = ()
     key: ast.AST | None = None
     needs: ast.AST | None = None
