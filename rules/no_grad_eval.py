@@ -26,6 +26,7 @@ from autofast.techniques.evaluation.places import (
     joined,
     trained_replicas,
 )
+from autofast.techniques.evaluation.untrained import untrained
 from autofast.write.spelling import torch_in
 
 SINCE = (1, 9)  # inference_mode
@@ -41,6 +42,7 @@ UNLESS_BESIDE = gains.one_pass(*USUAL)
 LONG = 6  # lines to indent, which is too much for what runs once
 
 NAME = "no-grad-eval"
+UNTRAINED = "runs a network that nothing trains with gradients on: a backward computes those of its parameters, and nothing uses them"
 
 
 @rule(
@@ -68,6 +70,10 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         elif evaluation.mode == "on":
             new += added(script, evaluation)
     yield from joined(new, NAME)
+    for stmt in untrained(script):
+        torch, imports = torch_in(source_of(stmt))
+        around = Around(stmt, stmt, f"with {torch}.no_grad():", rank=Rank.GRAD_MODE)
+        yield Finding(stmt, UNTRAINED, edits=(*imports, around))
     shared = {site.node for e in script.evaluations for site in e.forwards if e.shared}
     for forward, test in evaluating_turns(script):
         if forward not in shared:
