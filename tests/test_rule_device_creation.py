@@ -106,6 +106,7 @@ def made(make: str, before: str = "") -> Applied:
         ("z = torch.DoubleTensor(4).fill_(1e3).to(device)", ["z = torch.full((4,), 1e3, dtype=torch.float64, device=device)"], Effect.EXACT),
         ("z = torch.LongTensor(3, 4).fill_(2).to(device).float()", ["z = torch.full((3, 4), 2, dtype=torch.long, device=device).float()"], Effect.EXACT),
         ("z = Variable(torch.ByteTensor(x.size(0), 1).zero_()).to(device)", ["z = Variable(torch.zeros(x.size(0), 1, dtype=torch.uint8, device=device))"], Effect.EXACT),
+        ("z = torch.BoolTensor(x.size()).fill_(0).to(device).float()", ["z = torch.zeros(x.size(), dtype=torch.bool, device=device).float()"], Effect.EXACT),
         ("z = torch.FloatTensor(3, 4).zero_()\nz = z.to(device)", ["z = torch.zeros(3, 4, device=device)"], Effect.EXACT),
         ("z = torch.linspace(0, 1, 4).to(device)", ["z = torch.linspace(0, 1, 4, device=device)"], Effect.ROUNDING),
         ("z = torch.arange(0, 1, 0.25).to(device)", ["z = torch.arange(0, 1, 0.25, device=device)"], Effect.ROUNDING),
@@ -602,6 +603,20 @@ def test_numbers_that_change_are_not(make: str) -> None:
     assert "make it once" not in made(make).advice
 
 
+@pytest.mark.parametrize(
+    ("before", "make", "advised"),
+    [
+        ("table = torch.randn(9, 4)", "z = table[step:step + 3].to(device)", True),
+        ("table = torch.randn(4, 9)", "part = table[:, step:step + 3].t()\nz = part.to(device)", True),
+        ("table = torch.randn(9, 4)", "table[step] = 1.0\nz = table[step:step + 3].to(device)", False),
+        ("", "table = torch.randn(9, 4)\nz = table[step:step + 3].to(device)", False),
+        ("table = x = torch.zeros(9, 4, device=device)", "z = table[step:step + 3].to(device)", False),
+    ],
+)  # fmt: skip
+def test_parts_of_what_stays_are_to_be_taken_there(before: str, make: str, advised: bool) -> None:
+    assert ("copy all of it once" in made(make, before).advice) is advised
+
+
 # ------------------------------------------------------------------------------------------ indices
 @pytest.mark.parametrize(
     ("make", "expected", "effect"),
@@ -703,6 +718,7 @@ def test_several_made_tensors_become_one(make: str, expected: list[str]) -> None
     [
         "z = torch.cat([torch.zeros(3, 1), x.cpu()[:, :3]], dim=1).to(device)",  # data of the host
         "z = torch.ones(3, 4)\nw = z.sum()\nz = z.view(3, 4)\nz = z.to(device)",  # used on the host
+        "made = torch.arange(4) * 2.0\nz = made.to(device)[None]\nw = made.sum()",
         "z = torch.cat([torch.full((3, 1), float(device)) for device in range(4)], 1).to(device)",
     ],
 )
@@ -715,6 +731,7 @@ def test_what_is_put_together_of_more_stays(make: str) -> None:
     [
         ("z = (torch.ones(3, 4) / 3).to(device)", "z = torch.ones(3, 4, device=device) / 3"),
         ("z = torch.exp(torch.arange(4) * -0.3)\nz = z.to(device)", "z = torch.exp(torch.arange(4, device=device) * -0.3)"),
+        ("made = torch.exp(torch.arange(4) * -0.3)\nz = made.to(device)[None]", "made = torch.exp(torch.arange(4, device=device) * -0.3)"),
         ("z = 2.0 ** (torch.arange(4.0) / 3)\nz = z.cos()\nz = z.to(device)", "z = 2.0 ** (torch.arange(4.0, device=device) / 3)"),
         ("z = torch.pow(3.0, torch.arange(4.0)).to(device)", "z = torch.pow(3.0, torch.arange(4.0, device=device))"),
     ],

@@ -26,6 +26,7 @@ from autofast.techniques.transfers.factories import (
     KEEPS,
     Creation,
     again_and_again,
+    ends_here,
     factory,
     held_by,
     is_bound_to,
@@ -81,7 +82,8 @@ def _all_made_there(
             ):
                 needed |= names_in(test)
                 move = gate = chosen
-        if not is_bound_to(stmt, move, expr.id) or _needs_memory(script, expr):
+        alone = is_bound_to(stmt, move, expr.id) or ends_here(stmt, expr)
+        if not alone or _needs_memory(script, expr):
             return
         whole = chain(script, stmt, expr.id, needed, factory)
         match parent_of(stmt):
