@@ -186,12 +186,17 @@ def is_usual(frame: BranchFrame) -> bool:
 
 
 def is_first_time(frame: BranchFrame) -> bool:
-    """Whether this rare arm makes what is missing, and is not taken again while it is there."""
+    """Whether this rare arm makes what is missing, and is not taken again while it is there; or
+    begins what goes on for many turns.
+    """
     gate = frame.node
     if not isinstance(gate, ast.If):
         return False
-    looked_for = [_missing(test) for test in nodes_in(gate.test, ast.Compare, ast.Call)]
-    return any(_is_kept(found[0], gate) for found in looked_for if found)
+    tests = list(nodes_in(gate.test, ast.Compare, ast.Call))
+    looked_for = [_missing(test) for test in tests]
+    return any(_is_kept(found[0], gate) for found in looked_for if found) or any(
+        _is_counted(test, gate) for test in tests if isinstance(test, ast.Compare)
+    )
 
 
 def rare_arms_around(node: ast.AST, loop: Loop | None) -> list[tuple[ast.If, bool]]:
@@ -240,12 +245,31 @@ def _is_rare(test: ast.expr, value: bool, gate: ast.If) -> bool:
     unequal = isinstance(test.ops[0], (ast.NotEq, ast.IsNot))
     if _has_remainder(test):
         return value is not unequal
+    if value and _is_counted(test, gate):
+        return True
     if not _changed_by_loop(gate) & names_in(test):
         return False
     if equal or unequal:
         return value is equal and not isinstance(test.ops[0], (ast.Is, ast.IsNot))
     full = isinstance(test.ops[0], (ast.Gt, ast.GtE)) and names_in(test.left) & _set_back(gate)
     return value and bool(full)
+
+
+def _is_counted(test: ast.Compare, gate: ast.If) -> bool:
+    """Whether an object counts to what is asked, and begins again: ``if self.seen == n: self.seen =
+    0``; or remembers what is new: ``if task != self.task: self.task = task``.
+    """
+    asked = {ast.unparse(test.left), ast.unparse(test.comparators[0])}
+    full = isinstance(test.ops[0], (ast.Eq, ast.Gt, ast.GtE))
+    counts = [ast.unparse(n.target) for n in nodes_in(function_of(gate), ast.AugAssign)]
+    for then in (a for stmt in gate.body for a in nodes_in(stmt, ast.Assign)):
+        target, value = ast.unparse(then.targets[0]), ast.unparse(then.value)
+        if isinstance(then.targets[0], ast.Attribute) and (
+            (isinstance(test.ops[0], ast.NotEq) and {target, value} == asked)
+            or (full and target == ast.unparse(test.left) and target in counts)
+        ):
+            return True
+    return False
 
 
 def _missing(test: ast.expr) -> tuple[str, bool] | None:

@@ -58,9 +58,10 @@ def _mixed(tensors: list[Tensor], changes: dict[str, Any]) -> Tensor:
     wide = next((d for d in ("complex", "f64") if d in dtypes), "?")
     dtype = "half" if {"half"} <= dtypes <= {"half", "int"} else wide
     dtype = dtypes.pop() if len(dtypes) == 1 else dtype
+    floats = [t for t in tensors if t.dtype != "int"]  # whole numbers lend no precision
     facts: dict[str, Any] = dict(  # noqa: C408
         batch=frozenset().union(*(t.batch for t in tensors)),
-        models=frozenset().union(*(t.models for t in tensors)),
+        models=frozenset().union(*(t.models for t in floats or tensors)),
         passes=frozenset().union(*(t.passes for t in tensors)),
         device=device,
         dtype=dtype,

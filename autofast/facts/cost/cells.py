@@ -12,7 +12,7 @@ from math import prod
 from autofast.facts.cost import machine
 from autofast.facts.cost.heads import is_light
 from autofast.facts.cost.inputs import turns
-from autofast.facts.cost.often import is_each_turn
+from autofast.facts.cost.often import SHORT, is_each_turn
 from autofast.facts.parts import trained_models
 from autofast.model.calls import names_in
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack, below, inside
@@ -24,7 +24,6 @@ from autofast.ops.families import CELLS, RECURRENT
 
 # Layers whose work may outweigh all launches.
 LARGE = ("Conv2d", "Conv3d", "ConvTranspose", "Transformer", "MultiheadAttention")
-SHORT = 16  # elements of a sequence, at the least, where their number is not known
 BOTH_WAYS = 3  # kernels of an operation: one forwards, two backwards
 
 

@@ -222,11 +222,20 @@ def is_narrow(script: Script) -> bool:
     return multiply and all(_is_narrow(script, m) for m in models)
 
 
-def goes_along_few(script: Script, batch: int) -> bool:
-    """Whether recurrent layers go along a few sequences, and no image is convolved."""
-    layers = {layer for m in _usual_models(script) for layer in m.layers}
+def goes_along_few(script: Script, batch: int) -> str:
+    """Which layers a few sequences go along, or a few rows through, in words, where no image is
+    convolved; empty where that is not known.
+    """
+    parts = [p for m in _usual_models(script) for p in parts_of(m.thing).values()]
+    layers = {last_part(t.name) for t in only(parts, Ext)}
+    if not 0 < batch <= TOGETHER or any(map(IMAGES.match, layers)):
+        return ""
+    if layers & {*RECURRENT}:
+        return "its recurrent layers go along few sequences at once"
+    known = "Linear" in layers and all(map(_is_known, _usual_models(script)))
+    rows = known and all(n == "Linear" or (PLAIN.match(n) and n not in TABLES) for n in layers)
     return (
-        0 < batch <= TOGETHER and bool(layers & {*RECURRENT}) and not any(map(IMAGES.match, layers))
+        "few rows go at once through its dense layers, whose weights it would cast" if rows else ""
     )
 
 

@@ -35,7 +35,7 @@ FP32_LOSSES = wordset("""CrossEntropyLoss NLLLoss MSELoss L1Loss SmoothL1Loss BC
     mse_loss l1_loss smooth_l1_loss binary_cross_entropy_with_logits kl_div
     cosine_embedding_loss hinge_embedding_loss margin_ranking_loss multilabel_margin_loss
     multi_margin_loss soft_margin_loss triplet_margin_loss poisson_nll_loss""")
-NUMBERS = wordset("""argmax argmin argsort eq ne lt gt le ge equal size dim numel nelement ndimension
+NUMBERS = wordset("""argmax argmin argsort multinomial eq ne lt gt le ge equal size dim numel nelement ndimension
     element_size item float double long int bool nonzero isnan isinf isfinite requires_grad_
     retain_grad register_hook is_contiguous stride""")
 FACTS = wordset("shape ndim device is_cuda requires_grad grad_fn is_leaf layout")

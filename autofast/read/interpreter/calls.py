@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 
 from autofast.model import limits
-from autofast.model.calls import is_name
+from autofast.model.calls import call_of, is_name
 from autofast.model.changes import CLOCK
 from autofast.model.contents import dict_items
 from autofast.model.device_loader import MARK, is_device_loader
@@ -56,12 +56,19 @@ from autofast.read.library.unfollowed import bodies, changes_others, is_one
 from autofast.read.state.core import TOO_MANY, join
 
 EVAL = values(Ref("builtins.eval"))
+READING = frozenset({"get", "items", "keys", "values", "copy"})
 
 
 def _is_only_read(node: ast.Call) -> bool:
-    """``globals()[name]``, which sets nothing."""
-    around = parent_of(node)
-    return isinstance(around, ast.Subscript) and around.value is node and is_read(around)
+    """``globals()[name]``, ``globals().get(name)``, ``name in globals()``, which set nothing."""
+    match parent_of(node):
+        case ast.Subscript(value=value) as around:
+            return value is node and is_read(around)
+        case ast.Compare():
+            return True
+        case ast.Attribute(attr=name) as method:
+            return name in READING and call_of(method) is not None
+    return False
 
 
 class Calls(Entering):

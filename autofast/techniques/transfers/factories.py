@@ -64,15 +64,14 @@ SIZED = frozenset(f"torch.{n}" for n in ("arange", "range", "eye", "randperm"))
 class Creation:
     """A tensor that is made on the host, and what makes it on the device.
 
-    ``asked``: the place has to ask whether there is one. ``moves``: the copies that others make of
-    it, of which none is left. ``needs``: the ``key`` of another one, which lets this one say where.
+    ``moves``: the copies that others make of it, of which none is left. ``needs``: the ``key`` of
+    another one, which lets this one say where.
     """
 
     call: ast.Call
     site: Site
     edits: tuple[Edit, ...]
     effect: Effect
-    asked: bool = False
     moves: tuple[ast.Call, ...] = ()
     key: ast.AST | None = None
     needs: ast.AST | None = None
@@ -161,7 +160,7 @@ def held_by(
     stmt = statement_of(transfer.node)
     if not isinstance(expr, ast.Name):
         return None
-    if not is_bound_to(stmt, transfer.node, expr.id) and not _ends_here(stmt, expr):
+    if not is_bound_to(stmt, transfer.node, expr.id) and not ends_here(stmt, expr):
         return None
     needed = {n.id for a in arguments_of(transfer.node) for n in nodes_in(a, ast.Name)}
     made = _earlier(script, stmt, expr.id, needed)
@@ -196,7 +195,7 @@ def _earlier(script: Script, stmt: ast.stmt, name: str, needed: set[str]) -> ast
     return None
 
 
-def _ends_here(stmt: ast.stmt, use: ast.Name) -> bool:
+def ends_here(stmt: ast.stmt, use: ast.Name) -> bool:
     """Whether nothing but the statements above in the block, which are looked at, has a variable
     beside this use: the copy that gets another name is the only one there is."""
     block, function = block_of(stmt), function_of(stmt)

@@ -21,8 +21,9 @@ DTYPES = {  # of the constructors; Tensor has the default dtype
     "LongTensor": "long",
     "IntTensor": "int",
     "ByteTensor": "uint8",
+    "BoolTensor": "bool",
 }
-WHOLE = wordset("long int uint8")
+WHOLE = wordset("long int uint8 bool")
 ZERO = ast.Constant(0)  # of ``zero_()``
 
 

@@ -9,12 +9,13 @@ from dataclasses import fields
 from autofast.facts.by_default import is_taken
 from autofast.facts.cost import machine
 from autofast.facts.cost.inputs import turns
+from autofast.facts.cost.often import SHORT
 from autofast.facts.cost.step import Cost
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.frequency import Frequency, frequency, is_rare
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
-from autofast.model.events import BranchFrame, CallFrame, Stack, below, inside
+from autofast.model.events import BranchFrame, CallFrame, Stack, below, inside, loops
 from autofast.model.script import Loader, Script
 from autofast.model.source import function_of, walk
 from autofast.model.syntax import SIMPLE
@@ -128,14 +129,25 @@ def _led_past(cost: Cost, ways: Sequence[Stack]) -> Gain | None:
 
 def one_pass(share: float, reason: str) -> Question:
     """A question about one forward pass: little, where it stands beside many steps of training that
-    are counted by a loop around them.
+    are counted by a loop around them, or in a step beside a loop of many passes.
     """
 
     def ask(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
-        cost = script.analysis(Cost)
+        cost, here = script.analysis(Cost), finding.node
         counted = [turns(script, step.loop) for step in cost.training]
         steps = min((n or 0 for n in counted), default=0)
-        if steps < MANY or cost.runs_by_batch(finding.node) or cost.is_in_training(finding.node):
+        mine = {f.node for way in cost.ways(here) for f in loops(way)}
+        passes = max(
+            (
+                cost.times(s.node, loop, mine)
+                for loop in mine.intersection(step.loop for step in cost.training)
+                for s in script.log.of("forward")
+            ),
+            default=1,
+        )
+        if passes >= SHORT:
+            return Gain(1 / (9 * passes), f"one forward pass of a step beside {passes} others")
+        if steps < MANY or cost.runs_by_batch(here) or cost.is_in_training(here):
             return Gain(share, reason, known=False)
         return Gain(1 / (3 * steps), f"one forward pass beside {steps} steps of training")
 

@@ -50,7 +50,9 @@ from autofast.rule import Finding, Gain, Options, Question
 ARRAYS = ("", "from_numpy", "as_tensor")
 TO_DEVICE: set[Question] = set()  # of fixes that put all data of a loader on the device
 DRAWS = tuple(f"torch.{name}" for name, draws in FACTORIES.items() if draws)
+WAITING: set[Question] = set()  # of advice on what waits for the device in each step
 FEW_WAITS = 4  # in a step, beside which one more or less counts
+MANY_ROWS = 4096  # of a batch, for each of which a number takes time to copy
 MANY_EPOCHS = 200  # of which each is taken to be short
 FEW = 4  # batches of a pass over a loader, for which no worker is started
 
@@ -94,19 +96,28 @@ def in_steps(script: Script, options: Options, finding: Finding, beside: Finding
     cost = script.analysis(Cost)
     if cost.is_beside_training(finding.node):
         return Gain(EVALUATION * 0.02, "a copy from the host in every step of an evaluation")
-    if (waits := _waits_beside(script, finding, beside)) > FEW_WAITS:
+    waits = _waits_beside(script, finding, beside)
+    if waits > FEW_WAITS and cost.named < MANY_ROWS:
         return Gain(0.0, f"{waits} other waits for the device stay in the same step")
     return Gain(0.02, "a copy from the host in every step", known=False)
 
 
 def _waits_beside(script: Script, finding: Finding, beside: Findings) -> int:
-    """How many places of the same loop wait for the device in each turn, and stay."""
-    changed = changed_nodes(beside)
-    places = [s.node for s in script.syncs if s.loop is not None and not s.gated]
-    places += [t.node for t in script.transfers if t.to_device and not is_begun(t)]
-    stay = [n for n in places if n not in changed]
-    around = loops_around(finding.node)
-    return max((sum(in_every_turn(script, x, [n]) is n for n in stay) for x in around), default=0)
+    """How often a step waits for the device at other places, and will, each time that it comes to
+    this one.
+    """
+    changed, cost = changed_nodes(beside), script.analysis(Cost)
+    places: list[ast.AST] = [s.node for s in script.syncs if s.loop is not None and not s.gated]
+    moved = (t for t in script.transfers if t.to_device and not is_begun(t))
+    places += [t.node for t in moved if not t.tensors or any(x.device != "dev" for x in t.tensors)]
+    places += [f.node for f in beside if f.advice and f.asks in WAITING]
+    stay = {n for n in places if n not in changed}
+    mine = {f.node for way in cost.ways(finding.node) for f in loops(way)}
+    found = 0
+    for loop in mine.intersection(step.loop for step in script.steps):
+        always = (n for n in stay if in_every_turn(script, loop, [n]) is not None)
+        found = max(found, sum(cost.times(n, loop, mine) for n in always))
+    return found
 
 
 def is_begun(copy: Transfer) -> bool:

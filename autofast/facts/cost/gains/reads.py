@@ -20,7 +20,7 @@ from autofast.facts.cost.gains.asking import (
     touched,
     usual,
 )
-from autofast.facts.cost.gains.batches import gets_workers, is_begun, waits_there
+from autofast.facts.cost.gains.batches import WAITING, gets_workers, is_begun, waits_there
 from autofast.facts.cost.step import Cost
 from autofast.flow.frequency import rare_arms_around
 from autofast.flow.loops import loops_around
@@ -78,12 +78,16 @@ def reads(script: Script, options: Options, finding: Finding, beside: Findings) 
         return gain
     if script.analysis(Cost).is_beside_training(finding.node):
         put_off = [f for f in of_its_rule(finding, beside) if f.edits and f.asks not in kept]
-        beside_it = sum(_loop_of(script, f.node) is loop for f in put_off)
-        share = 4 * EVALUATION * READ * max(1, beside_it)  # a forward is a part of a step
+        same = [n for f in put_off if _loop_of(script, f.node) is loop for n in walk(f.node)]
+        once = {ast.unparse(s.node) for s in script.syncs if s.node in same}  # `loss.item()` twice
+        share = 4 * EVALUATION * READ * max(1, len(once))  # a forward is a part of a step
         return Gain(share, "one read a step of an evaluation")
     steps = script.analysis(Cost).steps
     often = f", {steps:,} steps an epoch" if steps else ""
     return Gain(READ, f"one read a step{often}", known=False)
+
+
+WAITING.add(reads)
 
 
 def waits(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
