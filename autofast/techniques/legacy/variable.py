@@ -29,6 +29,7 @@ from autofast.model.script import Script
 from autofast.model.source import Source, function_of, parent_of, source_of, statement_of, within
 from autofast.model.syntax import VARIABLES, has_star, is_constant, is_read
 from autofast.model.values import Ref, Tensor
+from autofast.read.old_tensors import read_of_old
 from autofast.rule import Finding, Gain, Options, Question
 from autofast.write.imports import imports_of, unimported
 from autofast.write.spelling import torch_name
@@ -265,7 +266,7 @@ def _is_one_of_several(node: ast.AST, mine: set[ast.AST | None]) -> bool:
     """
     for part in ast.walk(statement_of(node)):
         match part:
-            case ast.Subscript(value=ast.Attribute(attr="data"), slice=ast.Constant(value=0)):
+            case ast.Subscript(slice=ast.Constant(value=0)) if read_of_old(part) is not None:
                 if part not in mine:
                     return True
     return False
@@ -273,7 +274,7 @@ def _is_one_of_several(node: ast.AST, mine: set[ast.AST | None]) -> bool:
 
 def _anew(node: ast.AST, anew: str) -> Iterator[Edit]:
     match node:
-        case ast.Subscript(value=ast.Attribute(value=tensor)):  # loss.data[0]
+        case ast.Subscript() if (tensor := read_of_old(node)) is not None:
             yield Rewrite(node, f"{{tensor}}.{anew}()", {"tensor": tensor}, moot=True)
         case ast.stmt():
             yield Replace(node, anew)
