@@ -564,6 +564,51 @@ def test_nothing_waits_in_front_of_a_read_that_stays(below: str, worth: bool) ->
     assert bool(apply("empty-cache", text, min_gain=0.01).fixes) is worth
 
 
+SCALED = """
+import torch
+from torch import nn
+
+class Scaler:
+    def __init__(self):
+        self.scaler = torch.amp.GradScaler("cuda")
+
+    def __call__(self, loss, optimizer):
+        self.scaler.scale(loss).backward()
+        self.scaler.step(optimizer)
+        self.scaler.update()
+
+    def state_dict(self):
+        return self.scaler.state_dict()
+
+    def name(self):
+        return type(self.scaler).__name__
+
+device = torch.device("cuda")
+model = nn.Linear(800, 100).to(device)
+optimizer = torch.optim.Adam(model.parameters())
+scaler = Scaler()
+for step in range(1000):
+    loss = model(torch.randn(16, 800, device=device)).square().mean()
+    optimizer.zero_grad()
+    scaler(loss, optimizer)
+    value = {value}
+    torch.cuda.synchronize()
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "worth"),
+    [
+        ("scaler.state_dict()['scale']", False),
+        ("scaler.scaler.get_scale()", False),
+        ("scaler.name()", True),
+    ],
+)
+def test_nothing_waits_behind_the_scale_of_a_scaler(value: str, worth: bool) -> None:
+    found = apply("empty-cache", SCALED.format(value=value), min_gain=0.01)
+    assert bool(found.fixes) is worth
+
+
 # ------------------------------------------------------------------------- constants of other types
 FILLED = """
 import torch

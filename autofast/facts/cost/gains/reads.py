@@ -25,7 +25,8 @@ from autofast.facts.cost.step import Cost
 from autofast.flow.frequency import rare_arms_around
 from autofast.flow.loops import loops_around
 from autofast.model.calls import is_method
-from autofast.model.events import loops
+from autofast.model.events import CallFrame, loops
+from autofast.model.kinds import is_scaler
 from autofast.model.script import Script, Transfer
 from autofast.model.several import surely
 from autofast.model.source import at, block_of, statement_of, walk
@@ -95,7 +96,7 @@ def waits(script: Script, options: Options, finding: Finding, beside: Findings) 
     nothing begun in between.
     """
     loop, changed = _loop_of(script, finding.node), changed_nodes(beside)
-    stays = {s.node for s in script.syncs if s.node not in changed}
+    stays = {s.node for s in script.syncs if s.node not in changed} | _reads_of_scale(script)
     begun = begun_in(script)
     here = block_of(statement_of(finding.node))
     own = here.index(statement_of(finding.node))
@@ -106,6 +107,16 @@ def waits(script: Script, options: Options, finding: Finding, beside: Findings) 
             if any(n in begun for n in walk(stmt)):
                 break
     return Gain(0.2, "a wait in every step", known=False)
+
+
+def _reads_of_scale(script: Script) -> set[ast.AST]:
+    """``scaler.state_dict()``, ``scaler.get_scale()``, and the calls of methods that do it."""
+    found: set[ast.AST] = set()
+    for site in script.methods("state_dict", "get_scale"):
+        ways = [o.stack for o in site if o.this is not None and is_scaler(o.this)]
+        found |= {site.node} if ways else set()
+        found |= {f.node for way in ways for f in way[-1:] if isinstance(f, CallFrame)}
+    return found
 
 
 def _loop_of(script: Script, node: ast.AST) -> ast.AST | None:
