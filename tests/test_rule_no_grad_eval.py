@@ -2406,7 +2406,6 @@ def guided(before: str = "", inside: str = "pass", given: str = "x", after: str 
         guided(),
         guided(after="nn.utils.clip_grad_norm_(model.parameters(), 0.1)"),
         guided(after="losses.append(sum(p.grad.norm().item() for p in model.parameters()))"),
-        guided().replace("wanted = teacher(x)", "wanted = F.softmax(teacher(x), 1)"),
     ],
 )
 def test_a_network_that_nothing_trains(text: str) -> None:
@@ -2437,6 +2436,11 @@ ALL = "[*model.parameters(), *teacher.parameters()]"
         guided("teacher[0].register_full_backward_hook(lambda m, i, o: losses.append(o[0].sum().item()))"),
         guided(after="with torch.no_grad():\n            [p.add_(getattr(p, 'grad'), alpha=-0.1) for p in teacher.parameters()]"),
         guided("teacher.requires_grad_(False)"),
+        guided("w = nn.Parameter(torch.ones(3, device=device))\noptimizer.add_param_group({'params': [w]})").replace("teacher(x)", "teacher(x) * w"),
+        guided("optimizer = torch.optim.SGD([*model.parameters(), teacher[2].bias], lr=0.1)"),
+        guided("optimizer.add_param_group({'params': [teacher[2].weight]})"),
+        guided("teacher.register_parameter('more', model[2].weight)"),
+        guided().replace("F.mse_loss(out, wanted)", "F.mse_loss(out, wanted * model[2].bias)"),
         guided().replace("wanted = teacher(x)", "wanted = teacher(x)\n        wanted.register_hook(print)"),
         guided(after="losses.append(torch.autograd.grad(F.mse_loss(teacher(x), wanted), wanted)[0].sum().item())"),
         guided().replace("wanted = teacher(x)", "wanted = teacher(x) + model(x)"),

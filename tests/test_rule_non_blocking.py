@@ -887,7 +887,14 @@ for (x,) in DataLoader(data, batch_size=4, num_workers=2, pin_memory=True):
         ("state['rows'] += [x]; state['mean'].mul_(0.9)", False),
         ("list(map(state.keep, [x])); state['mean'].mul_(0.9)", False),
         ("exec(text); state['mean'].mul_(0.9)", False),
-        ("h = model.register_forward_hook(lib.keep); state['mean'].mul_(0.9)", False),
+        ("h = model.register_forward_hook(lib.keep); state['mean'].mul_(0.9)", True),
+        (
+            "nn.Identity().register_forward_hook(lib.keep)\n    nn.Identity()(x); state['mean'].mul_(0.9)",
+            False,
+        ),
+        ("globals().get('x').zero_()", False),
+        ("torch.vmap(lambda t: t.zero_())(x)", False),
+        ("state['mean'].mul_(len(vars(lib)))", True),
     ],
 )
 def test_what_nobody_follows_is_the_batch_only_where_it_may_have_come_there(

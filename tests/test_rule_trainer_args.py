@@ -526,6 +526,24 @@ def test_tf32_beside_bf16_is_not_worth_its_lines(half: bool) -> None:
     assert ("tf32=is_torch_tf32_available()" in one_line(done)) is not half
 
 
+def test_where_a_class_of_the_project_stands_in_for_accelerate() -> None:
+    """It need not take what the library's takes, nor is there anything else of the library."""
+    stand_in = """
+try:
+    from accelerate import Accelerator
+except ImportError:
+    class Accelerator:
+        def __init__(self, **options):
+            self.device = torch.device("cpu")
+        def prepare(self, *objects):
+            return objects
+        def backward(self, loss):
+            loss.backward()
+"""
+    done = accelerated("Accelerator()", ("from accelerate import Accelerator\n", stand_in))
+    assert not done.fixes and "stands in for another" in done.refusals
+
+
 @pytest.mark.parametrize(
     ("call", "absent", "reason"),
     [

@@ -265,3 +265,18 @@ def test_settings_that_a_file_may_override_are_not_known(tmp_path: Path):
             n.value for n in script.each(ast.Assign) if ast.unparse(n) == "size = config.TRAIN.SIZE"
         )
         assert (const(script.values(value)) == 1) is known
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        'import os\nbase = os.path.join("conf", "base.json")\ncfg = json.load(open(base.split(".")[0] + "_big.json"))',
+        'import re\ncfg = json.loads(re.sub("4", "8", open("conf/base.json").read()))',
+        'cfg = json.load(open("conf/base.json" + input()))',
+    ],
+)
+def test_a_path_that_is_cut_or_a_text_that_is_changed_is_another(load: str) -> None:
+    """What is loaded is not what the file says."""
+    more = files("conf/base.json") | {"conf/base_big.json": JSON.replace('"num_workers": 0', '"num_workers": 8')}  # fmt: skip
+    found = apply("num-workers pin-memory", train(load), files=more)
+    assert "base.json" not in found.advice

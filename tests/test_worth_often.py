@@ -488,6 +488,9 @@ def test_a_number_that_is_shown_in_every_step_unless_an_option_is_given(
         ("args.debug or args.optimizer == 'adam'", False),
         ("args.debug or args.every == 50", True),
         ("args.debug and make()", False),
+        ("(args.optimizer or 'sgd') == 'Adam'", True),
+        ("(args.debug or 4) > 1", True),
+        ("(make() or args.every) == 1", True),
         ("args.debug or make()", True),
     ],
 )

@@ -34,16 +34,19 @@ from autofast.model.values import (
     any_of,
     certainly,
 )
+from autofast.read.interpreter.named import is_namespace
 
 # By which memory gets another name that is not followed.
 SHARING = wordset("numpy __array__ data_ptr untyped_storage storage __dlpack__")
 FOLLOWED = tuple("torch. builtins. tqdm. itertools. math. logging. time. numpy.".split())
 LOST = tuple(
-    "torch.ops. torch.utils.dlpack. builtins.map builtins.filter itertools.starmap itertools.tee "
-    "numpy.asarray numpy.asanyarray numpy.frombuffer".split()
+    "torch.ops. torch.utils. torch.func. torch.jit. torch.vmap torch.compile torch.from_dlpack "
+    "torch.to_dlpack builtins.map builtins.filter itertools.starmap itertools.tee numpy.as "
+    "numpy.array numpy.frombuffer numpy.ravel numpy.atleast_ numpy.expand_dims numpy.flip "
+    "numpy.broadcast_ numpy.reshape numpy.squeeze".split()
 )
 # Text, which may have any name; what finds objects without one.
-RUNNING = ("builtins.exec", "builtins.eval", "gc.get_objects", "gc.get_referrers")
+RUNNING = ("builtins.exec", "builtins.eval", "gc.get_objects", "gc.get_referrers", "sys._getframe")
 HOOKS = wordset(
     "register_forward_hook register_forward_pre_hook register_module_forward_hook "
     "register_module_forward_pre_hook"
@@ -56,6 +59,7 @@ class BatchEscapes:
     def __init__(self, script: Script):
         self.script = script
         self._known: dict[frozenset[int], bool] = {}
+        self._hooked = any(n.attr in HOOKS for n in script.each(ast.Attribute))
 
     def escape(self, loaders: Collection[Thing]) -> bool:
         """Whether something that is not followed may hold a batch of one of the loaders."""
@@ -65,7 +69,7 @@ class BatchEscapes:
             self._known[key] = (
                 not known
                 or bool(self.script.calls(*RUNNING))
-                or any(n.attr in HOOKS for n in self.script.each(ast.Attribute))
+                or any(map(is_namespace, self.script.each(ast.Call)))
                 or first_bad(self.script, lambda t: is_held(t, loaders), self._judge) is not None
             )
         return self._known[key]
@@ -93,6 +97,8 @@ class BatchEscapes:
                 return "gives the memory of"
             case Act.GIVEN if isinstance(node, ast.Call):
                 callees = self.script.values(node.func)
+                if self._hooked and any(map(is_module, callees)):
+                    return "gives a module with hooks"
                 is_super = is_name(node.func, "super")
                 if not is_super and not (callees and all(map(_is_followed, callees))):
                     return "hands on"
@@ -121,12 +127,12 @@ def is_held(found: Values, loaders: Collection[Thing]) -> bool:
 def _is_followed(callee: Thing) -> bool:
     """What is called, or has the method that is."""
     match callee:
-        case Func() | Bound() | Cls() | Tensor() | Seq() | Dict() | Const() | Num():
+        case Func() | Bound() | Cls() | Const():
             return True
         case Inst():
             return is_module(callee) or callee.cls.find("__call__") is not None
         case Ext() | Ref():
             return callee.name.startswith(FOLLOWED) and not callee.name.startswith(LOST)
-        case Method():
-            return _is_followed(callee.this)
+        case Method(this=this):
+            return isinstance(this, Tensor | Seq | Dict | Num) or _is_followed(this)
     return False

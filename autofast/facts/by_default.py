@@ -161,8 +161,22 @@ def _test(frame: BranchFrame) -> ast.expr | None:
 def _by_default(script: Script, frame: BranchFrame) -> bool | None:
     """What a test is while options have their defaults, where that decides it."""
     test = _test(frame)
-    found = _value(script, test) if test is not None else ...
-    return None if found is ... else bool(found)
+    found = _truth(script, test) if test is not None else ...
+    return None if found is ... else found
+
+
+def _truth(script: Script, test: ast.expr) -> Any:
+    """Whether a test holds while options have their defaults; ``...`` where that is not known."""
+    match test:
+        case ast.BoolOp(op=op, values=parts):
+            found = [_truth(script, part) for part in parts]
+            settles = isinstance(op, ast.Or)
+            return settles if settles in found else ... if ... in found else not settles
+        case ast.UnaryOp(op=ast.Not(), operand=part):
+            asked = _truth(script, part)
+            return ... if asked is ... else not asked
+    found = _value(script, test)
+    return ... if found is ... else bool(found)
 
 
 def _value(script: Script, expr: ast.expr) -> Any:
@@ -170,13 +184,10 @@ def _value(script: Script, expr: ast.expr) -> Any:
     match expr:
         case ast.BoolOp(op=op, values=parts):
             found = [_value(script, part) for part in parts]
-            settles = isinstance(op, ast.Or)
-            if any(v is not ... and bool(v) is settles for v in found):
-                return settles
-            return ... if ... in found else not settles
-        case ast.UnaryOp(op=ast.Not(), operand=part):
-            asked = _value(script, part)
-            return ... if asked is ... else not asked
+            first = (v for v in found if bool(v) is isinstance(op, ast.Or))
+            return ... if ... in found else next(first, found[-1])
+        case ast.UnaryOp(op=ast.Not()):
+            return _truth(script, expr)
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in COMPARES:
             sides = _value(script, left), _value(script, right)
             try:
@@ -258,10 +269,10 @@ def _asked(script: Script, test: ast.expr) -> Asked | None:
             about = type(op).__name__, repr(_value(script, other))
         case ask:
             pass
-    option, default = _option(script, ask), _value(script, test)
+    option, default = _option(script, ask), _truth(script, test)
     if option is None or default is ...:
         return None
-    return Asked(option, ask, about, test, bool(default))
+    return Asked(option, ask, about, test, default)
 
 
 def _option(script: Script, ask: ast.expr) -> Arg | None:

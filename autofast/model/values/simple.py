@@ -73,14 +73,15 @@ class Setting(Num):
 
 @dataclass(frozen=True)
 class Located(Num):
-    """The path of a file that may hold settings, the file opened, or its text; ``by`` is the option
-    or constant that names it.
+    """The path of a file that may hold settings, the file opened, or its text (``read``); ``by`` is
+    the option or constant that names it.
     """
 
     by: Arg | Const | None = None
+    read: bool = False
 
     def __hash__(self) -> int:
-        return hash((8, self.by))
+        return hash((8, self.by, self.read))
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ def _iterate(interp: Core, thing: Thing, node: ast.AST) -> Values:
         return inner
     if isinstance(thing, Seq):
         return thing.any() or values(Unknown("the list is empty here"))
-    if isinstance(thing, Located):  # its lines
+    if isinstance(thing, Located) and thing.read:  # its lines
         return values(thing)
     if isinstance(thing, Dict):
         keys = values(*(Const(k) for k in thing.entries))

@@ -10,6 +10,7 @@ import ast
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +67,9 @@ WRAPPERS = wordset(
     "easydict.EasyDict addict.Dict munch.Munch munch.munchify munch.DefaultMunch.fromDict box.Box "
     "omegaconf.OmegaConf.create ml_collections.ConfigDict attrdict.AttrDict dotmap.DotMap"
 )
-KEPT = wordset(
-    "open read readline read_text read_bytes resolve absolute expanduser strip lstrip rstrip"
-)
-LINES = wordset("readlines split rsplit splitlines partition rpartition")
+KEPT = frozenset({"resolve", "absolute", "expanduser"})
+READING = frozenset({"open", "read", "readline", "read_text", "read_bytes"})
+PARTS = wordset("strip lstrip rstrip readlines split rsplit splitlines partition rpartition")
 COMMENTS = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)  # beside strings
 
 
@@ -79,7 +79,9 @@ def _path(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Val
     first = first_of(args)
     last = _joined(args) if name == "os.path.join" else first
     found = [_located(t) for t in last if not isinstance(t, (Method, Unknown))]
-    return values(*(t for t in found if t)) if found and all(found) else None
+    opened = name.endswith("open")
+    known = [replace(t, read=opened or t.read) for t in found if t]
+    return values(*known) if found and all(found) else None
 
 
 @gives(*LOADERS, *WRAPPERS)
@@ -113,8 +115,13 @@ def divided(left: Values, right: Values) -> Values | None:
 
 def added(left: Values, right: Values) -> Values:
     """A file's text that is put together again of its lines; empty where it is nothing of that."""
-    text = frozenset(t for t in left | right if isinstance(t, Located))
+    text = frozenset(t for t in left | right if is_text(t))
     return text if all(t in text or is_const(t, str) for t in left | right) else NOTHING
+
+
+def is_text(thing: Thing) -> bool:
+    """A file that was opened, or what was read of it."""
+    return isinstance(thing, Located) and thing.read
 
 
 def method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None) -> Values:
@@ -122,19 +129,24 @@ def method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST 
     its lines; empty for anything else.
     """
     if isinstance(this, Located):
-        row = values(row_of(interp, (id(node), "lines"), node, values(this)))
-        return values(this) if name in KEPT else row if name in LINES else NOTHING
+        if name in READING:
+            return values(replace(this, read=True))
+        if name in PARTS and this.read:
+            row = row_of(interp, (id(node), "lines"), node, values(this))
+            return values(this if name.endswith("strip") else row)
+        return values(this) if name in KEPT else NOTHING
     lines = NOTHING
     if name == "join" and is_const(this, str):
         lines = NOTHING.union(*(t.any() for t in first_of(args) if isinstance(t, Seq)))
-    return lines if certainly(lines, Located) else NOTHING
+    return lines if lines and all(map(is_text, lines)) else NOTHING
 
 
 @gives("re.sub")
 def _replaced(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
     """The text without its comments."""
-    text = args.get(2, "string")
-    return text if certainly(text, Located) else None
+    pattern, text = const(args.get(0, "pattern")), args.get(2, "string")
+    is_comment = isinstance(pattern, str) and ("//" in pattern or "/\\*" in pattern)
+    return text if is_comment and text and all(map(is_text, text)) else None
 
 
 def _located(thing: Thing) -> Located | None:

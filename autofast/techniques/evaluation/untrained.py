@@ -11,7 +11,7 @@ from autofast.facts.freezing import freezes
 from autofast.facts.gradient_accesses import DIFFERENTIATES, HOOKS
 from autofast.facts.parts import parts_of
 from autofast.flow.usage import Act, Usage
-from autofast.flow.valueflow import Answer, Verdict, first_bad
+from autofast.flow.valueflow import Answer, Verdict, expressions, first_bad
 from autofast.model.calls import is_name
 from autofast.model.contents import unwrapped
 from autofast.model.events import Site
@@ -19,7 +19,7 @@ from autofast.model.kinds import is_module
 from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import nodes_in, statement_of
-from autofast.model.syntax import is_attribute, is_stored
+from autofast.model.syntax import VARIABLES, is_attribute, is_stored
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
     Bound,
@@ -27,12 +27,16 @@ from autofast.model.values import (
     Ext,
     Func,
     Inst,
+    Method,
     Ref,
     Tensor,
     Thing,
+    Unknown,
     Values,
+    any_of,
     certainly,
     is_named,
+    only,
 )
 
 Parts = Mapping[int, Thing]
@@ -40,6 +44,7 @@ PARAMETERS = ("parameters", "named_parameters")
 # By which parameters are got at, or what happens to their gradients.
 SHOWING = HOOKS | wordset("""parameters named_parameters modules named_modules children named_children apply
     get_parameter get_submodule requires_grad_ grad _parameters _modules __dict__""")
+MODES = wordset("to cuda cpu float half eval train training forward state_dict load_state_dict")
 # What needs a gradient of inputs, or of what networks give.
 NEEDING = HOOKS | frozenset({"requires_grad_", "retain_grad"})
 TAKING = wordset(
@@ -56,7 +61,7 @@ def untrained(script: Script) -> Iterator[ast.stmt]:
     """
     if script.unread or freezes(script) or not script.optimizers or _asks_for_gradients(script):
         return
-    if not all(o.params for o in script.optimizers):
+    if not all(o.params and all(map(is_module, o.params)) for o in script.optimizers):
         return
     trained = parts_of(*(m for o in script.optimizers for p in o.params for m in unwrapped(p)))
     passes = {id(s.node): s for s in script.log.of("forward")}
@@ -65,9 +70,10 @@ def untrained(script: Script) -> Iterator[ast.stmt]:
         for site in step.forwards:
             stmt = statement_of(site.node)
             goes = [b for b in step.backwards if any(site.node in t.passes for t in b.tensors)]
-            if not isinstance(stmt, ast.Assign) or not goes or not _is_apart(site, trained):
+            bare = isinstance(stmt, ast.Assign) and stmt.value is site.node
+            if not bare or not goes or not _is_apart(site, trained):
                 continue
-            through = {p for t in tensors_in(script.values(stmt.value)) for p in t.passes}
+            through = {p for t in tensors_in(script.values(site.node)) for p in t.passes}
             others = [passes[id(p)] for p in through if id(p) in passes]
             ways = [t.passes for b in goes for t in b.tensors]
             trains = all(
@@ -80,8 +86,8 @@ def untrained(script: Script) -> Iterator[ast.stmt]:
 
 
 def _asks_for_gradients(script: Script) -> bool:
-    """Whether inputs or results may need gradients, or one is looked at that is none of those of a
-    loop over parameters.
+    """Whether inputs or results may need gradients, one is looked at that is none of those of a
+    loop over parameters, or a parameter is named by itself: an optimizer may have it, or a network.
     """
     if any(kind.startswith(DIFFERENTIATES) for (kind, _), _ in script.log.each()):
         return True
@@ -93,10 +99,16 @@ def _asks_for_gradients(script: Script) -> bool:
         if any(is_attribute(n, *PARAMETERS) for n in nodes_in(loop.iter, ast.Attribute))
         for n in nodes_in(loop.target, ast.Name)
     }
-    return any(k.arg == "requires_grad" for k in script.each(ast.keyword)) or any(
+    if any(k.arg == "requires_grad" for k in script.each(ast.keyword)) or any(
         n.attr in NEEDING
         or (n.attr == "grad" and not is_name(n.value, *over) and not script.may_be(n, Ref))
         for n in script.each(ast.Attribute)
+    ):
+        return True
+    return any(
+        not is_name(n, *over) and not is_name(getattr(n, "value", None), *over)
+        for n in expressions(script, lambda found: any(t.param for t in only(found, Tensor)))
+        if isinstance(n, VARIABLES)
     )
 
 
@@ -131,8 +143,12 @@ def _is_hidden(script: Script, site: Site) -> bool:
         match use.act:
             case Act.ASKED if isinstance(node, ast.Attribute):
                 own = is_name(node.value, "self")
+                gives = script.values(node)
+                known = bool(gives) and not any_of(gives, Tensor, Unknown, Method)
                 if node.attr in SHOWING or (is_stored(node) and not own):
                     return "asks for parameters of"
+                if not (known or node.attr in MODES or is_stored(node)):
+                    return "asks for something of"
             case Act.GIVEN if isinstance(node, ast.Call):
                 called = script.values(node.func)
                 known = all(

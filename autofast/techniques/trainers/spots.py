@@ -25,6 +25,7 @@ from autofast.model.values import (
     is_named,
     joined,
     one,
+    only,
     ordered,
 )
 from autofast.read.library.options import COMMAND_LINE
@@ -151,8 +152,9 @@ def spot_of(
     node = things[0].node
     if not isinstance(node, ast.Call) or len(given) != len(things):
         return "it is made in a way that is not followed"
-    if any(isinstance(t, Inst) and t.cls is not cls for t in things):
-        return "it may be of several classes"
+    others = any(isinstance(t, Inst) and t.cls is not cls for t in things)
+    if others or any(t is not cls for t in only(script.called(node), Cls)):
+        return "it may be of several classes, of which one stands in for another"
     if cls is not None and cls.find("__init__") is not None:
         return f"{cls.node.name} has its own __init__, which decides what it is given"
     args = joined(given)

@@ -75,6 +75,7 @@ def _all_made_there(
     needed = names_in(ast.parse(where))
     gate: ast.If | ast.IfExp | None = None
     move: ast.expr = transfer.node
+    again = False
     if isinstance(expr, ast.Name):
         match parent_of(move):
             case ast.IfExp(test=test, body=copied, orelse=ast.Name(here)) as chosen if (
@@ -82,8 +83,8 @@ def _all_made_there(
             ):
                 needed |= names_in(test)
                 move = gate = chosen
-        alone = is_bound_to(stmt, move, expr.id) or ends_here(stmt, expr)
-        if not alone or _needs_memory(script, expr):
+        again = is_bound_to(stmt, move, expr.id)
+        if not (again or ends_here(stmt, expr)) or _needs_memory(script, expr):
             return
         whole = chain(script, stmt, expr.id, needed, factory)
         match parent_of(stmt):
@@ -108,7 +109,7 @@ def _all_made_there(
         return
     edits = list(first.edits)
     if only_moves(transfer):
-        if isinstance(expr, ast.Name) and getattr(stmt, "value", None) is move:
+        if again and getattr(stmt, "value", None) is move:
             edits.append(Remove(gate if isinstance(gate, ast.If) else stmt))
         else:
             edits.append(Rewrite(move, "{made}", {"made": expr}))
