@@ -41,7 +41,7 @@ REWRITES = {
     "default": [],
     "exhaustive": ["--exhaustive"],
 }
-TIMES = re.compile(r"\d+(\.\d+)? ?(s|sec|ms|it/s|sps)\b")
+TIMES = re.compile(r"\d+(\.\d+)? ?(s|sec|ms|it/s|sps)\b|\bsps +\d+|[\d-]{10} [\d:]{8},\d+")
 
 
 def autofast(*options: str, folder: Path) -> subprocess.CompletedProcess[str]:
