@@ -43,11 +43,11 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         return
     accepted: list[tuple[Model, object]] = []  # with the key of the finding that converts it
     effect: Effect | None = None
-    places: dict[int, tuple[ast.expr, list[Model]]] = {}
+    places: dict[ast.AST, tuple[ast.expr, list[Model]]] = {}
     for model in (*trained(script), *beside(script)):
         place = place_of(script, model)
         if place is not None:
-            places.setdefault(id(place), (place, []))[1].append(model)
+            places.setdefault(place, (place, []))[1].append(model)
     found: list[tuple[Finding, list[Model]]] = []
     for place, models in places.values():
         models += averages(script, place, models)

@@ -49,7 +49,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         return
     general = against_script(script)
     refused: dict[Thing, str] = {}
-    places: dict[tuple[int, str], Place] = {}
+    places: dict[tuple[ast.AST, str], Place] = {}
     models = list(trained(script))
     if asked and not models and script.steps:
         yield Finding(
@@ -61,7 +61,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         why = general or against(script, model, Code(script, (), (model.thing,)))
         place = place_of(script, model)
         if isinstance(place, Place):
-            places.setdefault((id(place.statement), place.name), place).models.append(model)
+            places.setdefault((place.statement, place.name), place).models.append(model)
         elif (
             isinstance(model.thing, Inst) or (why or place) not in refused.values()
         ):  # not once for each layer

@@ -16,10 +16,9 @@ from autofast.techniques.transfers.drawn_arrays import from_numpy
 from autofast.techniques.transfers.factories import loops_of_steps
 from autofast.techniques.transfers.indices import indices
 from autofast.techniques.transfers.made_each_step import made_each_step
-from autofast.techniques.transfers.moving_helpers import for_helpers, told_where
+from autofast.techniques.transfers.told_where import told_where
 
 DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
-ASKED = gains.nothing("a condition at each place, for a copy that a helper makes")
 SERVES = gains.for_others
 COPIES = gains.nothing("torch.tensor copies its numbers from the host, wherever it is told to")
 MESSAGE = "makes a tensor in host memory and copies it to the device"
@@ -37,19 +36,17 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     if options.target == "cpu" or script.calls(*DEFAULTS):
         return
     hot = loops_of_steps(script)
-    creations = [*moved(script, hot), *for_helpers(script, hot), *from_numpy(script, hot)]
+    creations = [*moved(script, hot), *from_numpy(script, hot)]
     creations += [*indices(script, hot), *told_where(script, hot), *buffers(script, hot)]
-    known = {id(n) for c in creations for place in (c.call, *c.moves) for n in ast.walk(place)}
+    known = {n for c in creations for place in (c.call, *c.moves) for n in ast.walk(place)}
     for node, advice in made_each_step(script, hot, known):
         yield Finding(node, MESSAGE, advice=advice)
     for creation in creations:
         if why := against(script, creation, hot):
             yield Finding(creation.call, MESSAGE, refusal=why, effect=creation.effect)
         else:
-            asks = ASKED if creation.asked else SERVES if creation.key is not None else None
             told = any(isinstance(e, Keyword) and e.call is creation.call for e in creation.edits)
-            if told and not creation.moves and script.is_call(creation.call, "torch.tensor"):
-                asks = COPIES
+            copied = script.is_call(creation.call, "torch.tensor") and not creation.moves
             yield Finding(
                 creation.call,
                 MESSAGE,
@@ -57,5 +54,5 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
                 effect=creation.effect,
                 key=creation.key,
                 needs=((None, creation.needs),) if creation.needs is not None else (),
-                asks=asks,
+                asks=COPIES if told and copied else SERVES if creation.key is not None else None,
             )

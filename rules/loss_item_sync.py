@@ -30,8 +30,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     owned = any(owner in script.frameworks for owner in OWNERS)
     if options.target == "cpu" or not (script.steps or owned) or not uses_gpu(script):
         return  # on the CPU, nothing waits for anything
-    taken: set[int] = set()
-    answered: set[int] = set()
+    taken: set[ast.expr] = set()
+    answered: set[ast.AST] = set()
     found: list[Finding] = []
     every = reads(script)
     if owned:
@@ -49,26 +49,26 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     ):
         if not taken & used:
             taken |= used if finding.edits else set()
-            answered |= {id(whole(finding.node))}
-            answered |= {id(r.statement) for r in every if id(r.node) in used}
+            answered |= {whole(finding.node)}
+            answered |= {r.statement for r in every if r.node in used}
             found.append(finding)
-    changed = {id(f.node) for f in found if f.edits}
-    refused: set[int] = set()
+    changed = {f.node for f in found if f.edits}
+    refused: set[ast.AST] = set()
     for finding in found:  # of several reasons the first
-        if finding.edits or id(finding.node) not in changed | refused:
+        if finding.edits or finding.node not in changed | refused:
             yield finding
-            refused |= set() if finding.edits else {id(finding.node)}
+            refused |= set() if finding.edits else {finding.node}
     for statement, name, edits in extended(script):
-        answered.add(id(statement))
+        answered.add(statement)
         message = f"extends `{name}` by numbers of the device in every step, and waits for them"
         yield Finding(statement, message, edits=tuple(edits), asks=gains.read_again)
     yield from _everywhere(script, answered)
 
 
-def _everywhere(script: Script, answered: set[int]) -> Iterator[Finding]:
+def _everywhere(script: Script, answered: set[ast.AST]) -> Iterator[Finding]:
     """What does not ask whose loop it is: the script's, or a framework's that calls it."""
     for loop, names, edits in by_elements(script):
-        answered |= {id(n) for n in ast.walk(loop)} | {id(whole(loop))}
+        answered |= set(ast.walk(loop)) | {whole(loop)}
         message = f"reads {names} from the device element by element in every step"
         yield Finding(loop, message, edits=tuple(edits), asks=gains.elements)
     yield from findings(script, answered)

@@ -21,11 +21,12 @@ from autofast.model.values import Ext, Func, Inst, Ref, Tensor
 from autofast.read.recover.evaluations import HOOKS
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.evaluation.places import (
+    decorated,
     evaluating_turns,
     joined,
     trained_replicas,
-    whole_function,
 )
+from autofast.techniques.evaluation.untrained import untrained
 from autofast.write.spelling import torch_in
 
 SINCE = (1, 9)  # inference_mode
@@ -41,6 +42,7 @@ UNLESS_BESIDE = gains.one_pass(*USUAL)
 LONG = 6  # lines to indent, which is too much for what runs once
 
 NAME = "no-grad-eval"
+UNTRAINED = "runs a network that nothing trains with gradients on: a backward computes those of its parameters, and nothing uses them"
 
 
 @rule(
@@ -68,6 +70,10 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         elif evaluation.mode == "on":
             new += added(script, evaluation)
     yield from joined(new, NAME)
+    for stmt in untrained(script):
+        torch, imports = torch_in(source_of(stmt))
+        around = Around(stmt, stmt, f"with {torch}.no_grad():", rank=Rank.GRAD_MODE)
+        yield Finding(stmt, UNTRAINED, edits=(*imports, around))
     shared = {site.node for e in script.evaluations for site in e.forwards if e.shared}
     for forward, test in evaluating_turns(script):
         if forward not in shared:
@@ -140,12 +146,13 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
         if not measured and not is_worth(evaluation):
             return
         asks = ONE_PASS if _is_one_pass(evaluation, not measured) else asks
-    torch, imports = torch_in(source_of(node))
-    old = bool(script.torch.rules_out(SINCE))
-    gives = script.calls(*GIVES_DATA)
-    only = old or bool(evaluation.escapes or gives or trained_replicas(script, evaluation))
+    elif evaluation.kind == "function" and _is_one_pass(evaluation, True):
+        asks = ONE_PASS
+    whole, told = decorated(script, evaluation)
+    torch, imports = torch_in(source_of(whole or node))
+    only = bool(script.torch.rules_out(SINCE) or script.calls(*GIVES_DATA))
+    only = only or any(e.escapes or trained_replicas(script, e) for e in told)
     mode = f"{torch}.no_grad()" if only else f"{torch}.inference_mode()"
-    whole = whole_function(script, node)
     if whole is not None:
         edit: Edit = Decorator(whole, mode, rank=Rank.GRAD_MODE)
     elif isinstance(node, DEFS):

@@ -38,13 +38,13 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     """Copy batches to the device without waiting for the end of each copy."""
     if options.target == "cpu":
         return
-    fixes: dict[int, list[Move]] = {}
-    useless: dict[int, list[Move]] = {}
+    fixes: dict[ast.AST, list[Move]] = {}
+    useless: dict[ast.AST, list[Move]] = {}
     for move in moves(script):
         if not is_left(script, options, move.loaders):
             continue  # they come from the device
         if move.transfer is not None and is_placed(script, move.transfer):
-            useless.setdefault(id(statement_of(move.node)), []).append(move)
+            useless.setdefault(statement_of(move.node), []).append(move)
         elif why := against(script, move):
             yield Finding(
                 move.node,
@@ -52,7 +52,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
                 refusal=why,
             )
         else:
-            fixes.setdefault(id(statement_of(move.node)), []).append(move)
+            fixes.setdefault(statement_of(move.node), []).append(move)
     for node in arrays(script):
         message = "copies data of the host out of pageable memory, and waits, in every step"
         yield Finding(node, message, advice=ARRAYS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -96,7 +97,7 @@ KINDS = (
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Report files that are written, and pictures that are drawn, in every step."""
-    said: set[tuple[int, Kind]] = set()
+    said: set[tuple[ast.AST, Kind]] = set()
     saved = _saved(script)
     mine = [s.loop for s in script.steps if goes_by_batch(script, s.loop)]
     for _, site in script.log.each() if mine else ():
@@ -105,10 +106,10 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         if kind is None or found is None or found[0] not in mine:
             continue
         loop = found[0]
-        if site.kind == ".state_dict" and id(statement_of(site.node)) in saved:
+        if site.kind == ".state_dict" and statement_of(site.node) in saved:
             continue  # said of what is done with it
-        if (id(loop), kind) not in said:
-            said.add((id(loop), kind))
+        if (loop, kind) not in said:
+            said.add((loop, kind))
             yield Finding(site.node, kind.message, advice=kind.advice)
 
 
@@ -133,7 +134,7 @@ def _kind(script: Script, site: Site) -> Kind | None:
     return kind
 
 
-def _saved(script: Script) -> set[int]:
+def _saved(script: Script) -> set[ast.AST]:
     """The statements that write or load something."""
     sites = [*script.calls("torch.save", "copy.deepcopy"), *script.methods("load_state_dict")]
-    return {id(statement_of(site.node)) for site in sites}
+    return {statement_of(site.node) for site in sites}

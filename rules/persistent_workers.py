@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator
 
 from autofast.facts.cost import gains
@@ -39,7 +40,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     """Keep the worker processes from one epoch to the next."""
     yield from peeking(script)
     wishes: list[Wish] = []
-    homes: dict[int, tuple[Home, list[Loader]]] = {}
+    homes: dict[ast.AST | None, tuple[Home, list[Loader]]] = {}
     mine = [x for x in left(script, options) if counts(script, x) and given(x, NAME) is None]
     loaders = [x for x in mine if again(script, x)]
     for loader in mine:
@@ -61,7 +62,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             wishes.append(workers)
         else:
             for home in workers:
-                homes.setdefault(id(home.expr), (home, []))[1].append(loader)
+                homes.setdefault(home.expr, (home, []))[1].append(loader)
     yield from added(script, NAME, MESSAGE, wishes)
     yield from _beside(script, homes.values())
 

@@ -24,7 +24,7 @@ MESSAGE = "the learning rate changes once an epoch; stepped after every update i
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Step the learning rate after every update instead of once an epoch."""
-    ticks = {id(t.node): t for s in script.schedulers for t in s.ticks}
+    ticks = {t.node: t for s in script.schedulers for t in s.ticks}
     for tick in ticks.values():
         schedulers = [s for s in script.schedulers if tick in s.ticks]
         first = schedulers[0]

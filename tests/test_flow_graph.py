@@ -622,3 +622,28 @@ def test_what_a_statement_computes_once_whenever_it_runs(statement: str, always:
     tree = Source(Path("/train.py"), "train.py", f"{statement}\n".encode()).tree
     it = next(n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == "it")
     assert is_always(it, tree.body[0]) is always
+
+
+COUNTED = """
+def f(self, x, task, shape):
+    if self.seen == self.most:
+        a = 1
+        self.seen = 0
+    self.seen += len(x)
+    if self.on and task != self.task:
+        b = 1
+        self.task = task
+    if self.state == 1:
+        c = 1
+        self.state = 0
+    if shape != self.shape:
+        d = 1
+        self.shape = x
+"""
+
+
+def test_counters_that_begin_again_and_what_is_remembered():
+    """Of a flag that is put back nobody knows how often it is set."""
+    source = parse(COUNTED)
+    rare = [[arm for _, arm in rare_arms_around(at(source, n), None)] for n in (4, 8, 11, 14)]
+    assert rare == [[True], [True], [], []]

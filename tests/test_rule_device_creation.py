@@ -106,6 +106,7 @@ def made(make: str, before: str = "") -> Applied:
         ("z = torch.DoubleTensor(4).fill_(1e3).to(device)", ["z = torch.full((4,), 1e3, dtype=torch.float64, device=device)"], Effect.EXACT),
         ("z = torch.LongTensor(3, 4).fill_(2).to(device).float()", ["z = torch.full((3, 4), 2, dtype=torch.long, device=device).float()"], Effect.EXACT),
         ("z = Variable(torch.ByteTensor(x.size(0), 1).zero_()).to(device)", ["z = Variable(torch.zeros(x.size(0), 1, dtype=torch.uint8, device=device))"], Effect.EXACT),
+        ("z = torch.BoolTensor(x.size()).fill_(0).to(device).float()", ["z = torch.zeros(x.size(), dtype=torch.bool, device=device).float()"], Effect.EXACT),
         ("z = torch.FloatTensor(3, 4).zero_()\nz = z.to(device)", ["z = torch.zeros(3, 4, device=device)"], Effect.EXACT),
         ("z = torch.linspace(0, 1, 4).to(device)", ["z = torch.linspace(0, 1, 4, device=device)"], Effect.ROUNDING),
         ("z = torch.arange(0, 1, 0.25).to(device)", ["z = torch.arange(0, 1, 0.25, device=device)"], Effect.ROUNDING),
@@ -558,75 +559,6 @@ def test_made_and_moved_under_a_condition(make: str, expected: list[str]) -> Non
     assert run(done.text)["losses"] == run(done.before)["losses"]
 
 
-CUDA = 'device="cuda" if torch.cuda.is_available() else "cpu"'
-HELPERS = """
-use = True
-def to_var(x, volatile=False):
-    if torch.cuda.is_available():
-        x = x.cuda()
-    return Variable(x)
-def chosen(x):
-    return x.cuda() if torch.cuda.is_available() else x
-def place(x, where):
-    return x.to(where).float()
-def looked(x, where):
-    losses.append(float(x.sum()))
-    return x.to(where)
-def flagged(x):
-    if use:
-        x = x.to("cpu")
-    return x
-def early(x, where):
-    if where is None:
-        return x
-    return x.to(where)
-def changed(x, where):
-    x = x + 1
-    return x.to(where)
-def inner(x, where):
-    where = torch.device("cpu")
-    return x.to(where)
-class Placer:
-    def __init__(self, where):
-        self.where = where
-    def put(self, x, where=None):
-        return x.to(where)
-one = Placer(device)
-either = place if losses else looked
-"""
-
-
-def test_a_condition_at_each_place_is_not_worth_the_copy_of_a_helper() -> None:
-    make = "z = to_var(torch.ones(3).long()).float().unsqueeze(1)"
-    text = SCRIPT.format(before=HELPERS, make=make)
-    assert apply(RULE, text).fixes and not apply(RULE, text, min_gain=0.01).fixes
-
-
-@pytest.mark.parametrize(
-    ("make", "expected"),
-    [
-        ("z = to_var(torch.ones(3).long()).float().unsqueeze(1)", f"torch.ones(3, {CUDA}).long()"),
-        ("z = to_var(x=torch.FloatTensor(3, 4).fill_(2))", f"torch.full((3, 4), 2.0, {CUDA})"),
-        ("z = chosen(torch.zeros(3, 4))", f"torch.zeros(3, 4, {CUDA})"),
-        ("z = place(torch.zeros(3, 4), device)", "torch.zeros(3, 4, device=device)"),
-        ("z = place(torch.arange(4), where=x.device)", "torch.arange(4, device=x.device)"),
-        ("z = one.put(torch.zeros(3, 4), device)", "torch.zeros(3, 4, device=device)"),
-        ("z = place(torch.zeros(3, 4), torch.device('cpu'))", ""),
-        ("z = looked(torch.zeros(3, 4), device)", ""),
-        ("z = flagged(torch.zeros(3, 4))", ""),
-        ("z = early(torch.zeros(3, 4), device)", ""),
-        ("z = changed(torch.zeros(3, 4), device)", ""),
-        ("z = inner(torch.zeros(3, 4), device)", ""),
-        ("z = either(torch.zeros(3, 4), device)", ""),
-        ("z = torch.zeros(3, 4)\nz = place(z, device)", ""),
-    ],
-)
-def test_a_helper_that_moves_what_it_is_given(make: str, expected: str) -> None:
-    done = made(make, HELPERS)
-    assert expected in done.text.replace("\n", "") if expected else not done.fixes
-    assert run(done.text)["losses"] == run(done.before)["losses"]
-
-
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
@@ -669,6 +601,20 @@ def test_numbers_that_never_change_are_to_be_made_once(make: str) -> None:
 )
 def test_numbers_that_change_are_not(make: str) -> None:
     assert "make it once" not in made(make).advice
+
+
+@pytest.mark.parametrize(
+    ("before", "make", "advised"),
+    [
+        ("table = torch.randn(9, 4)", "z = table[step:step + 3].to(device)", True),
+        ("table = torch.randn(4, 9)", "part = table[:, step:step + 3].t()\nz = part.to(device)", True),
+        ("table = torch.randn(9, 4)", "table[step] = 1.0\nz = table[step:step + 3].to(device)", False),
+        ("", "table = torch.randn(9, 4)\nz = table[step:step + 3].to(device)", False),
+        ("table = x = torch.zeros(9, 4, device=device)", "z = table[step:step + 3].to(device)", False),
+    ],
+)  # fmt: skip
+def test_parts_of_what_stays_are_to_be_taken_there(before: str, make: str, advised: bool) -> None:
+    assert ("copy all of it once" in made(make, before).advice) is advised
 
 
 # ------------------------------------------------------------------------------------------ indices
@@ -772,6 +718,7 @@ def test_several_made_tensors_become_one(make: str, expected: list[str]) -> None
     [
         "z = torch.cat([torch.zeros(3, 1), x.cpu()[:, :3]], dim=1).to(device)",  # data of the host
         "z = torch.ones(3, 4)\nw = z.sum()\nz = z.view(3, 4)\nz = z.to(device)",  # used on the host
+        "made = torch.arange(4) * 2.0\nz = made.to(device)[None]\nw = made.sum()",
         "z = torch.cat([torch.full((3, 1), float(device)) for device in range(4)], 1).to(device)",
     ],
 )
@@ -784,6 +731,7 @@ def test_what_is_put_together_of_more_stays(make: str) -> None:
     [
         ("z = (torch.ones(3, 4) / 3).to(device)", "z = torch.ones(3, 4, device=device) / 3"),
         ("z = torch.exp(torch.arange(4) * -0.3)\nz = z.to(device)", "z = torch.exp(torch.arange(4, device=device) * -0.3)"),
+        ("made = torch.exp(torch.arange(4) * -0.3)\nz = made.to(device)[None]", "made = torch.exp(torch.arange(4, device=device) * -0.3)"),
         ("z = 2.0 ** (torch.arange(4.0) / 3)\nz = z.cos()\nz = z.to(device)", "z = 2.0 ** (torch.arange(4.0, device=device) / 3)"),
         ("z = torch.pow(3.0, torch.arange(4.0)).to(device)", "z = torch.pow(3.0, torch.arange(4.0, device=device))"),
     ],

@@ -2374,3 +2374,153 @@ def test_what_a_critic_is_given_beside_a_penalty() -> None:
     """The outputs that are differentiated have a name."""
     done = check(HEAD + CRITIC, "torch.")
     assert [line for line in done.lines if "no_grad" in line or "inference" in line]
+
+
+# ------------------------------------------------------------------ what nothing trains, in a step
+GUIDED = """\
+teacher = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)).to(device)
+{before}
+losses = []
+for epoch in range(2):
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        {inside}
+        out = model(x)
+        wanted = teacher({given})
+        loss = F.cross_entropy(out, y) + F.mse_loss(out, wanted)
+        optimizer.zero_grad()
+        loss.backward()
+        {after}
+        optimizer.step()
+        losses.append(loss.item())
+"""
+
+
+def guided(before: str = "", inside: str = "pass", given: str = "x", after: str = "pass") -> str:
+    return HEAD + GUIDED.format(before=before, inside=inside, given=given, after=after)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        guided(),
+        guided(after="nn.utils.clip_grad_norm_(model.parameters(), 0.1)"),
+        guided(after="losses.append(sum(p.grad.norm().item() for p in model.parameters()))"),
+        guided().replace("wanted = teacher(x)", "wanted = F.softmax(teacher(x), 1)"),
+    ],
+)
+def test_a_network_that_nothing_trains(text: str) -> None:
+    done = check(text, "with torch.no_grad():")
+    assert done.text.count("no_grad") == 1
+
+
+ALL = "[*model.parameters(), *teacher.parameters()]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        guided("optimizer.add_param_group({'params': teacher.parameters()})"),
+        guided("other = torch.optim.SGD(teacher.parameters(), lr=0.1)"),
+        guided("other = __import__('lib').optimizer(teacher)", after="other.step()"),
+        guided("teacher[2] = model[2]"),
+        guided("teacher[2].weight = model[2].weight"),
+        guided("for p, q in zip(teacher[2].parameters(), model[2].parameters()):\n    p.data = q.data", after="teacher[2].bias.grad"),
+        guided("teacher = model"),
+        guided(inside="x.requires_grad_()", after="losses.append(x.grad.norm().item())"),
+        guided(given="model[1](model[0](x))[:, :4]"),
+        guided(after="losses.append(teacher[0].weight.grad.norm().item())"),
+        guided(after="losses.append(sum(p.grad.norm().item() for m in (model, teacher) for p in m.parameters()))"),
+        guided(after=f"nn.utils.clip_grad_norm_({ALL}, 0.1)"),
+        guided(after="nn.utils.clip_grad_norm_((p for m in (model, teacher) for p in m.parameters()), 0.1)"),
+        guided(after="for p in teacher.parameters():\n            p.data.sub_(p.grad)"),
+        guided("teacher[0].register_full_backward_hook(lambda m, i, o: losses.append(o[0].sum().item()))"),
+        guided(after="with torch.no_grad():\n            [p.add_(getattr(p, 'grad'), alpha=-0.1) for p in teacher.parameters()]"),
+        guided("teacher.requires_grad_(False)"),
+        guided().replace("wanted = teacher(x)", "wanted = teacher(x)\n        wanted.register_hook(print)"),
+        guided(after="losses.append(torch.autograd.grad(F.mse_loss(teacher(x), wanted), wanted)[0].sum().item())"),
+        guided().replace("wanted = teacher(x)", "wanted = teacher(x) + model(x)"),
+    ],
+)  # fmt: skip
+def test_a_network_that_something_trains_or_whose_gradients_are_seen(text: str) -> None:
+    untouched(text)
+
+
+PREDICTS = """\
+import numpy as np
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+data = np.random.default_rng(0).normal(size=(24, 4))
+
+
+class Forecast(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        self.losses = []
+
+    def train(self):
+        for epoch in range(20):
+            for i in range(0, 24, 8):
+                loss = self.net(torch.from_numpy(data[i : i + 8]).float()).square().mean()
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+                self.losses.append(loss.item())
+            if epoch % 2 == 0:
+                first = self.test(8)
+                second = self.test(16)
+                self.losses.append(float(np.concatenate((first, second)).sum()))
+
+    def test(self, n):
+        made = np.zeros(n)
+        i = 0
+        while i < n:
+            made[i : i + 8] = self.net(torch.from_numpy(data[i : i + 8]).float()).detach().numpy()[:, 0]
+            i += 8
+        return made
+
+
+model = Forecast()
+model.train()
+made = model.test(24)
+losses = [*model.losses, made.sum()]
+"""
+
+
+def test_one_decorator_for_all_calls_of_a_function() -> None:
+    done = check(PREDICTS, "@torch.")
+    assert len(done.lines) == 1 and "no_grad():" not in done.text.split("def train")[1][:900]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("made = model.test(24)", "with torch.no_grad():\n    made = model.test(24)"),
+        ("made = model.test(24)", "from lib import plot\nplot(model.test)\nmade = model.test(24)"),
+        ("return made", "yield made"),
+        ("def test(", "def forward("),
+    ],
+)
+def test_blocks_where_a_function_may_be_called_elsewhere(old: str, new: str) -> None:
+    text = PREDICTS.replace(old, new)
+    if "yield" in new:
+        text = text.replace("self.test(8)", "next(self.test(8))").replace(
+            "self.test(16)", "next(self.test(16))"
+        )
+        text = text.replace("model.test(24)", "next(model.test(24))")
+    if "forward" in new:
+        text = text.replace("self.test(", "self(").replace("model.test(", "model(")
+    done = apply("no-grad-eval", text)
+    assert not any(line.startswith("@torch") for line in done.lines)
+
+
+def test_a_pass_of_a_function_that_runs_once() -> None:
+    """It is shown a sample behind the training, in no loop."""
+    shown = "def show(x):\n    return model(x).argmax(1).tolist()\n\n\n"
+    text = HEAD + shown + TRAIN + "print(show(torch.zeros(2, 4)), show(torch.ones(2, 4)))\n"
+    assert apply("no-grad-eval", text).fixes
+    assert not apply("no-grad-eval", text, min_gain=0.01).fixes

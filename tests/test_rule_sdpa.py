@@ -169,6 +169,14 @@ y = torch.einsum("bhqk,kbhd->bhqd", energy.softmax(dim=-1), v)
 """,
         "(q.permute(1, 2, 0, 3), k.permute(1, 2, 0, 3), v.permute(1, 2, 0, 3), scale=self.scale)",
     ),
+    "einsum with positions last": (
+        """
+q, k, v = (t.transpose(2, 3) for t in (q, k, v))
+sim = torch.einsum("bhdi,bhdj->bhij", q * self.scale, k)
+y = torch.einsum("bhij,bhdj->bhid", sim.softmax(dim=-1), v)
+""",
+        f"({', '.join(f'{x}.transpose(2, 3).contiguous()' for x in 'qkv')}, scale=self.scale)",
+    ),
     "a variable for the width": (
         """
 d_k = q.size(-1)
@@ -280,7 +288,17 @@ def test_the_result_is_turned_as_einsum_turns_it() -> None:
     assert found.text.count(".transpose(1, 2)") == found.before.count(".transpose(1, 2)") + 1
 
 
-@pytest.mark.parametrize("axes", ["bhij,bhjd->bhdi", "bhij,bhjd->bjid", "bhij,bijd->bhid"])
+def test_a_result_with_the_positions_last_lies_as_a_view_needs_it() -> None:
+    found = made("""
+weights = (q @ k.transpose(-2, -1)).softmax(dim=-1)
+y = torch.einsum("bhij,bhjd->bhdi", weights, v).view(B, -1, T)
+y = y.view(B, self.heads, -1, T).transpose(2, 3)
+""")
+    assert ".transpose(2,3).contiguous()" in "".join(found.text.split())
+    same(found)
+
+
+@pytest.mark.parametrize("axes", ["bhij,bhjd->bjid", "bhij,bijd->bhid"])
 def test_other_sums_over_the_weights_stay(axes: str) -> None:
     code = f'''
 v = v[:, :, :T]

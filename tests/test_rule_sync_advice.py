@@ -74,6 +74,9 @@ def made(rule: str, body: str = "pass", end: str = "pass") -> Applied:
         ("bar.set_description(f'loss {loss:.3f}')", "show them in few steps"),
         ("writer.add_scalar('loss', loss, i)", "show them in few steps"),
         ("found.append(math.exp(loss))", "torch's function"),
+        ("found.append(max([p.grad.max() for p in model.parameters()]))", "torch's function"),
+        ("assert torch.isfinite(model.weight.grad).all()", "in few steps only"),
+        ("writer.add_scalar('norm', model.weight.grad.norm(), i)", "show them in few steps"),
         ("found.extend(out.argmax(1).tolist())", "copy them once after the loop"),
         ("found.append((out > 0).cpu().numpy().sum())", "copy them once after the loop"),
         ("found.append(out.detach().cpu())", "copy them once after the loop"),
@@ -92,6 +95,11 @@ def made(rule: str, body: str = "pass", end: str = "pass") -> Applied:
 def test_waiting_that_is_reported(body: str, advice: str) -> None:
     found = made(ITEM, body)
     assert not found.fixes and advice in found.advice
+
+
+def test_a_number_that_is_read_already_is_no_further_wait() -> None:
+    found = made(ITEM, "value = loss.item()\nfound.append(max(value, i))\nfound.append(value)")
+    assert found.findings and "torch's function" not in found.advice
 
 
 @pytest.mark.parametrize("norm", ["math.pow(p.grad.norm(), 2)", "p.grad.data.norm(2).item() ** 2"])

@@ -353,6 +353,24 @@ def test_the_number_of_a_loss(made: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "read",
+    [
+        "value.data.tolist()[0]",
+        "value.data.cpu()[0]",
+        "value.cpu().data.numpy()[0]",
+        "value.detach().numpy()[0]",
+    ],
+)
+def test_the_number_of_a_loss_by_way_of_the_host(read: str) -> None:
+    text = script("pass", f"value = model(inputs).mean()\nlosses.append({read})\n")
+    done = apply("variable-api", text)
+    assert "losses.append(value.item())" in done.text
+    with pytest.raises((IndexError, TypeError)):
+        run(text)
+    assert isinstance(run(done.text)["losses"][-1], float)
+
+
+@pytest.mark.parametrize(
     "made",
     [
         "F.cross_entropy(model(inputs), targets, reduction='none')",

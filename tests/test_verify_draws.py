@@ -12,7 +12,7 @@ import pytest
 
 from autofast.verify.evidence import alike
 from autofast.verify.evidence.gathered import gather
-from autofast.verify.evidence.record import FULL, Call, Evaluation, Run, Step
+from autofast.verify.evidence.record import FULL, Call, Run, Step
 from autofast.verify.judging import draws, printed, rounding
 from autofast.verify.judging.parity import judge
 from autofast.verify.result import Sameness
@@ -155,28 +155,6 @@ def test_sizes_of_draws_of_a_run(tmp_path: Path) -> None:
     drawn = ran.record.drawn
     assert drawn["sizes"]["sequence"] and drawn["sizes"]["among"] and not drawn["idle"]
     assert drawn["whole"] == {"numbers 7": 1, "normals 24": 4, "choices 6": 4, "normals 5": 4, "numbers 1": 4, "numbers 10": 4, "choices 1": 4, "numbers 12": 2, "numbers 8": 2}  # fmt: skip
-
-
-def evaluating(arm: str = "original", sums: tuple[float, ...] = (5.0, 5.0, 5.0)) -> Run:
-    found = tuple(Evaluation(0, 1 + i, 2, 10, {"0": value}) for i, value in enumerate(sums))
-    return made(arm, evaluations=found)
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "passed", "words"),
-    [
-        ((5.0, 5.0, 5.0), (5.0, 5.0, 5.0), True, ""),
-        ((5.0, 5.0, 5.0), (5.0, 5.1, 5.2), False, "input 0 of model 0 is another every time"),
-        ((5.0, 6.0, 7.0), (5.0, 5.1, 5.2), True, ""),
-        ((5.0, 5.0, 5.0), (5.0 + 1e-8, 5.0, 5.0), True, ""),
-    ],
-)
-def test_what_is_given_in_evaluation(
-    before: tuple[float, ...], after: tuple[float, ...], passed: bool, words: str
-) -> None:
-    plain, other = evaluating(sums=before), evaluating("rewritten", after)
-    check = draws.check(gather("unknown", [plain, plain, other]))
-    assert check is not None and check.passed is passed and words in check.text
 
 
 # ---------------------------------------------------------------------------------- what is printed

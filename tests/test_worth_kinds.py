@@ -564,6 +564,51 @@ def test_nothing_waits_in_front_of_a_read_that_stays(below: str, worth: bool) ->
     assert bool(apply("empty-cache", text, min_gain=0.01).fixes) is worth
 
 
+SCALED = """
+import torch
+from torch import nn
+
+class Scaler:
+    def __init__(self):
+        self.scaler = torch.amp.GradScaler("cuda")
+
+    def __call__(self, loss, optimizer):
+        self.scaler.scale(loss).backward()
+        self.scaler.step(optimizer)
+        self.scaler.update()
+
+    def state_dict(self):
+        return self.scaler.state_dict()
+
+    def name(self):
+        return type(self.scaler).__name__
+
+device = torch.device("cuda")
+model = nn.Linear(800, 100).to(device)
+optimizer = torch.optim.Adam(model.parameters())
+scaler = Scaler()
+for step in range(1000):
+    loss = model(torch.randn(16, 800, device=device)).square().mean()
+    optimizer.zero_grad()
+    scaler(loss, optimizer)
+    value = {value}
+    torch.cuda.synchronize()
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "worth"),
+    [
+        ("scaler.state_dict()['scale']", False),
+        ("scaler.scaler.get_scale()", False),
+        ("scaler.name()", True),
+    ],
+)
+def test_nothing_waits_behind_the_scale_of_a_scaler(value: str, worth: bool) -> None:
+    found = apply("empty-cache", SCALED.format(value=value), min_gain=0.01)
+    assert bool(found.fixes) is worth
+
+
 # ------------------------------------------------------------------------- constants of other types
 FILLED = """
 import torch
@@ -944,6 +989,70 @@ def test_a_tensor_made_beside_many_waits_that_stay(reads: int, worth: bool) -> N
     text = MODES.replace("{call}", "train()").replace("            optimizer.step()\n", more)
     found = apply("device-creation", text, min_gain=0.01)
     assert ("w = torch.ones(1, device=device) * loss" in found.lines) is worth
+
+
+LAYER = """
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.dense = nn.Linear(64, 1)
+
+    def forward(self, x):
+        {first}
+        shift = torch.ones(len(x)).to(x.device)
+        return self.dense(x) + shift[:, None]
+
+
+device"""
+
+
+@pytest.mark.parametrize(
+    ("waits", "worth"),
+    [
+        ("x = x * 2", True),
+        ("for row in x.unbind(1): x = x + row.masked_select(row > 0).sum()", False),
+        ("for n in range(9): x = x + torch.full((64,), n).to(x.device, non_blocking=True)", True),
+        ("for n in range(9): x = x + torch.tensor([n, 1.0][:1]).to(x.device)", False),
+        ("for n in range(2): x = x + torch.tensor([n, 1.0][:1]).to(x.device)", True),
+    ],
+)
+def test_a_tensor_made_in_a_method_beside_a_loop_that_waits(waits: str, worth: bool) -> None:
+    """The loop over batches is that of the caller; advice says what waits without a read."""
+    text = MODES.replace("{call}", "train()").replace("device", LAYER, 1)
+    text = text.replace("{first}", waits).replace("nn.Linear(64, 1).to", "Layer().to")
+    found = apply("device-creation loss-item-sync", text, min_gain=0.01)
+    assert ("shift = torch.ones(len(x), device=x.device)" in found.lines) is worth
+
+
+ATTACK = """
+def attack(x, y, opt=None):
+    lost = torch.zeros(len(x)).to(device)
+    for _ in range(9):
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+    return lost
+
+
+def train():
+    for epoch in range(9):
+        for x, y in loader:
+            x, y = x.to(device), y.to(device)
+            loss = nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        nn.functional.mse_loss(model(x), y).backward()
+        print(attack(x, y, optimizer).sum())
+"""
+
+
+def test_a_loop_around_the_one_that_updates_is_no_step() -> None:
+    """A backward once an epoch makes no step of it, so what stands there runs once an epoch."""
+    start, end = MODES.index("def train"), MODES.index("{call}")
+    text = MODES[:start] + ATTACK + "\n\ntrain()\n" + MODES[end + 6 :]
+    found = apply("device-creation", text, min_gain=0.01)
+    assert not found.lines
+    assert apply("device-creation", text).lines == ["lost = torch.zeros(len(x), device=device)"]
 
 
 @pytest.mark.parametrize(

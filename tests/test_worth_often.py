@@ -501,3 +501,121 @@ def test_a_step_behind_several_options(test: str, worth: bool) -> None:
     found = apply("device-creation", text, min_gain=LITTLE)
     assert bool(found.fixes) is worth
     assert any(f.gain and not f.worth for f in found.findings) is not worth
+
+
+ACTS = """
+import torch
+from torch import nn
+
+model = nn.Linear(8, 1)
+optimizer = torch.optim.Adam(model.parameters())
+for update in range(10000):
+    state = torch.zeros(4, 8)
+    loss = model(state).square().sum()
+    for step in range({steps}):
+        loss = loss + model(state).square().sum()
+        state = state + 1
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    aim = model(state)
+    print(aim.argmax())
+"""
+
+
+@pytest.mark.parametrize(("steps", "worth"), [(20, False), (2, True)])
+def test_one_pass_of_a_step_beside_many_others(steps: int, worth: bool) -> None:
+    """It stands behind a loop that makes one in each of its turns."""
+    found = apply("no-grad-eval", ACTS.format(steps=steps), min_gain=0.01)
+    assert bool(found.fixes) is worth
+    assert apply("no-grad-eval", ACTS.format(steps=steps)).fixes
+
+
+MOMENTUM = """
+import torch
+from lib import Photos
+from torch import nn
+
+model = nn.Sequential(*[nn.Conv2d(64, 64, 3, padding=1) for _ in range(18)]).cuda()
+optimizer = torch.optim.{optimizer}
+for epoch in range(100):
+    for x, y in torch.utils.data.DataLoader(Photos(), batch_size=64, num_workers=4):
+        loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "worth"),
+    [
+        ("Adam(model.parameters())", True),
+        ("SGD(model.parameters(), 0.1, momentum=0.9)", False),
+    ],
+)
+def test_momentum_beside_steps_of_unknown_size(optimizer: str, worth: bool) -> None:
+    """Adam has a dozen operations for all parameters, SGD with momentum two."""
+    text = MOMENTUM.format(optimizer=optimizer)
+    few = apply("fused-optimizer", text, min_gain=0.01, precision="bf16").fixes
+    assert bool(few) is worth and apply("fused-optimizer", text, precision="bf16").fixes
+
+
+ROWS_AT_ONCE = """
+import torch
+from lib import numbers
+from torch import nn
+
+batch_size = {size}
+model = nn.Sequential(nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 1024)).cuda()
+optimizer = torch.optim.Adam(model.parameters())
+for x, y in numbers(batch_size):
+    out = model(torch.tensor(x, device="cuda"))
+    loss = nn.functional.mse_loss(out @ out.t(), torch.tensor(y, device="cuda"))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("size", "worth"), [(4, False), (64, True)])
+def test_few_rows_through_dense_layers(size: int, worth: bool) -> None:
+    """They wait for their weights, each of which autocast casts in every step."""
+    text = ROWS_AT_ONCE.format(size=size)
+    for rule in ("autocast grad-scaler", "tf32"):
+        assert bool(apply(rule, text, min_gain=0.01).fixes) is worth
+        assert apply(rule, text).fixes
+
+
+READ_TWICE = """
+import torch
+from lib import Rows
+from torch import nn
+from torch.utils.data import DataLoader
+
+model = nn.Linear(900, 900).cuda()
+optimizer = torch.optim.Adam(model.parameters())
+loader, held = DataLoader(Rows("a"), num_workers=2), DataLoader(Rows("b"))
+for epoch in range(9):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    total, losses = 0.0, []
+    with torch.no_grad():
+        for x, y in held:
+            out = model(x.cuda())
+            loss = nn.functional.mse_loss(out, y.cuda())
+            total += loss.item()
+            losses.append({second}.item())
+    print(total, sum(losses))
+"""
+
+
+@pytest.mark.parametrize(("second", "worth"), [("loss", False), ("out.sum()", True)])
+def test_one_value_that_an_evaluation_reads_twice(second: str, worth: bool) -> None:
+    """The second read finds the device at rest."""
+    text = READ_TWICE.format(second=second)
+    assert bool(apply("loss-item-sync", text, min_gain=0.01).fixes) is worth
+    assert apply("loss-item-sync", text).fixes

@@ -43,7 +43,7 @@ class Sibling:
         return frozenset(
             (source_of(node).path, node.lineno)
             for node in self._script.nodes
-            if isinstance(node, ast.expr) and id(node) in at
+            if isinstance(node, ast.expr) and node in at
         )
 
     def against(self, finding: Finding, written: frozenset[Path]) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autofast.model.disk import MOST, NEVER
+from autofast.model.several import wordset
 from autofast.model.source import BadInput
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _TORCH = re.compile(
     rb"(?:^\s*|\")(?:import|from)\s+torch\b", re.MULTILINE
 )  # in notebooks, in quotes
 _TESTS = re.compile(rb"^[ \t]*(?:async[ \t]+)?def[ \t]+test|^class[ \t]+\w*Test", re.MULTILINE)
-_TEST_FOLDERS = frozenset({"test", "tests"})
+_TEST_FOLDERS = wordset("test tests")
 ENTRIES = (".py", ".ipynb")  # what may be started
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from autofast.model.events import BranchFrame, Occurrence
 from autofast.model.script import Script
 from autofast.model.source import at
-from autofast.model.values import Arg, Ext, Values, const, is_const, one
+from autofast.model.values import Arg, Ext, Values, begins, const, is_const, one
 from autofast.read import read_script
 
 
@@ -39,7 +39,7 @@ def ways(entry: Path, root: Path) -> list[Way]:
     found: list[tuple[int, Way]] = []
     restored = [
         (
-            2 if isinstance(o.this, Ext) and o.this.name.startswith("torch.optim") else 1,
+            2 if begins(o.this, Ext, "torch.optim") else 1,
             _branches(o),
         )
         for site in script.methods("load_state_dict")

@@ -55,7 +55,7 @@ def _ends(source: Source) -> dict[int, ast.stmt]:
     return found
 
 
-Key = tuple[str, int, str]
+Key = tuple[str, ast.AST, str]
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Amendment:
 
 def key_of(finding: Finding) -> Key:
     """What names a finding in every plan for one script."""
-    return finding.rule, id(finding.node), finding.message
+    return finding.rule, finding.node, finding.message
 
 
 def amendments(

@@ -50,8 +50,8 @@ class Pool:
         self._same: dict[Slot, Edit] = {}
         self._slots: dict[Slot, tuple[Edit, object]] = {}
         # Id of a node -> the edit after which nothing of it is left.
-        self._gone: dict[int, Edit] = {}
-        self._holes: set[int] = set()
+        self._gone: dict[ast.AST, Edit] = {}
+        self._holes: set[ast.AST] = set()
 
     def add(self, edits: Sequence[Edit]) -> None:
         """Take in all ``edits``, or none: raises :class:`EditConflict`, whose ``second`` is the
@@ -61,7 +61,7 @@ class Pool:
         owners = {edit: set(names) for edit, names in self.edits.items()}
         try:
             for edit in edits:
-                self._holes.update(id(node) for node in holes_of(edit).values())
+                self._holes.update(node for node in holes_of(edit).values())
             for edit in edits:
                 self._add(edit)
         except EditConflict:
@@ -87,12 +87,12 @@ class Pool:
             check(edit)
         self._same[wish] = edit
         self._slots.update((slot, (edit, content)) for slot, content in _slots(edit))
-        self._gone.update((id(node), edit) for node in discarded(edit))
+        self._gone.update((node, edit) for node in discarded(edit))
         self.edits[edit] = {edit.rule}
 
     def _rewritten(self, edit: Edit) -> Rewrite | None:
         """The edit that writes something else at the very place of ``edit``."""
-        places = (self._gone.get(id(anchor)) for anchor in anchors(edit))
+        places = (self._gone.get(anchor) for anchor in anchors(edit))
         return next((other for other in places if isinstance(other, Rewrite)), None)
 
     def _check_slots(self, edit: Edit) -> None:
@@ -120,9 +120,9 @@ class Pool:
         """Would ``edit`` be lost, as another edit throws its place away?"""
         for anchor in anchors(edit):
             for node in (anchor, *ancestors(anchor)):
-                if id(node) in self._holes:
+                if node in self._holes:
                     break  # moved, not thrown away
-                if (other := self._gone.get(id(node))) is not None and _loses(
+                if (other := self._gone.get(node)) is not None and _loses(
                     other, edit, node is anchor
                 ):
                     raise EditConflict(other, edit, f"{other.rule} {_deed(other)}")
@@ -135,7 +135,7 @@ class Pool:
         for other in self.edits:
             for anchor in anchors(other):
                 for node in (anchor, *ancestors(anchor)):
-                    if id(node) in self._holes:
+                    if node in self._holes:
                         break
                     if node in gone and _loses(edit, other, node is anchor):
                         raise EditConflict(other, edit, f"{other.rule} {_deed(other)}")
@@ -235,21 +235,21 @@ def _slots(edit: Edit) -> Iterator[tuple[Slot, object]]:
     """
     match edit:
         case Keyword():
-            yield ("argument", id(edit.call), edit.name), edit.value.strip()
+            yield ("argument", edit.call, edit.name), edit.value.strip()
         case DropKeyword():
-            yield ("argument", id(edit.call), edit.name), None
+            yield ("argument", edit.call, edit.name), None
         case DropElement():
-            yield ("element", id(edit.element)), None
+            yield ("element", edit.element), None
         case DictItem():
-            yield ("argument", id(edit.display), edit.name), edit.value.strip()
+            yield ("argument", edit.display, edit.name), edit.value.strip()
         case Rewrite() if not keeps_anchor(edit):
-            yield ("expression", id(edit.expr)), identity(edit)
+            yield ("expression", edit.expr), identity(edit)
         case Replace() | Remove() | Header():
-            yield ("statement", id(edit.stmt)), identity(edit)
+            yield ("statement", edit.stmt), identity(edit)
         case Decorator() if edit.old is not None:
-            yield ("decorator", id(edit.old)), edit.code.strip()
+            yield ("decorator", edit.old), edit.code.strip()
         case Parameter():
-            yield ("parameter", id(edit.function), edit.name), edit.default
+            yield ("parameter", edit.function, edit.name), edit.default
         case Helper():
             yield ("name", id(edit.source), edit.name), edit.code.strip()
         case Import():

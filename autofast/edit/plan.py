@@ -337,18 +337,18 @@ def _allowed(
         finding = replace(finding, torch=finding.torch or rule.torch)
         key = key_of(finding)
         found.append(amended[key].of(finding) if key in amended else finding)
-    renewing = {id(f.node): f for f in found if f.renews and f.edits}
+    renewing: dict[object, Finding] = {f.node: f for f in found if f.renews and f.edits}
     return [_dated(script, f, renewing) if f.edits else f for f in found]
 
 
-def _dated(script: Script, fix: Finding, renewing: Mapping[int, Finding]) -> Finding:
+def _dated(script: Script, fix: Finding, renewing: Mapping[object, Finding]) -> Finding:
     """The fix, with what must be written anew for any torch to run both; refused where that is not
     done, or is not possible.
     """
     assert fix.torch is not None
     needs = []
     for newest in script.torch.in_the_way(fix.torch):
-        anew = renewing.get(id(newest.node))
+        anew = renewing.get(newest.node)
         if anew is None:
             needed = f"what would be written needs torch {shown(fix.torch)}"
             hint = f" (--torch {shown(fix.torch)}, if that is yours)" * newest.is_said

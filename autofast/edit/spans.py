@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from autofast.model.several import only
+from autofast.model.several import only, wordset
 
 Span = tuple[int, int]  # first and last line, counted from 1
 
@@ -30,7 +30,7 @@ def own_lines(node: ast.stmt | ast.ExceptHandler | ast.match_case) -> Span:
     return min([node.lineno, *starts]), max([node.lineno, *lines])
 
 
-BLOCKS = frozenset({"body", "orelse", "finalbody", "handlers", "cases"})
+BLOCKS = wordset("body orelse finalbody handlers cases")
 
 
 def _nodes(value: object) -> list[ast.AST]:

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from io import StringIO
 
 from autofast.model.calls import names_in
-from autofast.model.several import all_of
+from autofast.model.several import all_of, wordset
 from autofast.model.source import nodes_in
 
-MOVES = frozenset(
+MOVES = wordset(
     "to cuda float double half long int type contiguous div sub mul add div_ sub_ mul_ add_ "
-    "view reshape flatten squeeze unsqueeze permute transpose".split()
+    "view reshape flatten squeeze unsqueeze permute transpose"
 )
 
 

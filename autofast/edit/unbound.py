@@ -46,14 +46,14 @@ class _File:
         self.hunks, self.flow = hunks, new.analysis(Flow)
         self.table = variables_of(fresh.tree)
         self.loads = _reads(fresh.nodes)
-        self.written = {id(n): h for n in self.loads for h in hunks if _on(n, h.new)}
+        self.written = {n: h for n in self.loads for h in hunks if _on(n, h.new)}
         # A read that was there before finds a value, or the script fails as it did.
-        self.trusted = frozenset(id(n) for n in self.loads if id(n) not in self.written)
+        self.trusted = frozenset(n for n in self.loads if n not in self.written)
 
     def found(self) -> Iterator[Unbound]:
         before: dict[int, frozenset[str]] = {}
         for load in self.loads:
-            hunk = self.written.get(id(load))
+            hunk = self.written.get(load)
             if hunk is None:
                 continue
             if id(hunk) not in before:
@@ -83,7 +83,7 @@ class _File:
         definitions = self.flow.definitions(place)
         if not definitions.may_come_unbound(variable, place, self.trusted):
             return False
-        later = (n for n in self.table.loads(variable) if id(n) in self.trusted)
+        later = (n for n in self.table.loads(variable) if n in self.trusted)
         here = (n for n in later if function_around(n) is variable.scope)
         return not any(
             definitions.graph.postdominates(n, place)
@@ -114,19 +114,19 @@ class _File:
 
     def _was_read_in(self, function: Function, name: str) -> bool:
         """Whether the function reads the variable of another scope in the old text, too."""
-        return any(n.id == name and id(n) in self.trusted for n in _reads(ast.walk(function)))
+        return any(n.id == name and n in self.trusted for n in _reads(ast.walk(function)))
 
     def _robbed(self) -> Iterator[Unbound]:
         """Reads that are as they were, but whose value a hunk no longer writes."""
         for hunk in self.hunks:
             lost = _bound_at(self.source, hunk.old) - _bound_at(self.fresh, hunk.new)
             for load in self.loads if lost else ():
-                if load.id not in lost or id(load) not in self.trusted:
+                if load.id not in lost or load not in self.trusted:
                     continue
                 variable = self.table.of(load)
                 if variable is None or function_around(load) is not variable.scope:
                     continue
-                trusted = self.trusted - {id(load)}
+                trusted = self.trusted - {load}
                 if self.flow.definitions(load).may_come_unbound(
                     variable, load, trusted
                 ) and not self._failed_before(load):

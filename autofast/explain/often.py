@@ -52,18 +52,18 @@ def _ways(script: Script, node: ast.AST, depth: int) -> Iterator[tuple[ast.AST, 
 
 def _stacks(script: Script, function: ast.AST) -> list[Stack]:
     """The frames of all ways to a function, as far as anything that was noted happens in it."""
-    known: dict[int, dict[tuple[int, ...], Stack]] = script.analysis(_entered)
-    return list(known.get(id(function), {}).values())
+    known: dict[ast.AST, dict[tuple[ast.AST, ...], Stack]] = script.analysis(_entered)
+    return list(known.get(function, {}).values())
 
 
-def _entered(script: Script) -> dict[int, dict[tuple[int, ...], Stack]]:
-    found: dict[int, dict[tuple[int, ...], Stack]] = {}
+def _entered(script: Script) -> dict[ast.AST, dict[tuple[ast.AST, ...], Stack]]:
+    found: dict[ast.AST, dict[tuple[ast.AST, ...], Stack]] = {}
     for occurrence in script.everything:
         for n, frame in enumerate(occurrence.stack):
             if isinstance(frame, CallFrame):
                 stack = occurrence.stack[:n]
-                way = tuple(id(f.node) for f in stack if isinstance(f, LoopFrame))
-                found.setdefault(id(frame.func.node), {}).setdefault(way, stack)
+                way = tuple(f.node for f in stack if isinstance(f, LoopFrame))
+                found.setdefault(frame.func.node, {}).setdefault(way, stack)
     return found
 
 

@@ -23,7 +23,7 @@ from autofast.model.contents import elements
 from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import ancestors, at, function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES, is_attribute, is_number, is_stored, is_text
 from autofast.model.values import (
@@ -51,11 +51,9 @@ from autofast.model.values import (
 )
 from autofast.ops import is_in_place, is_view
 
-SHARING = frozenset(
-    "from_numpy as_tensor asarray frombuffer from_dlpack numpy to_numpy __array__".split()
-)
+SHARING = wordset("from_numpy as_tensor asarray frombuffer from_dlpack numpy to_numpy __array__")
 PLAIN = frozenset(Ref(f"builtins.{name}") for name in ("int", "float", "str", "bool"))
-NUMPY_WRITES = frozenset("sort fill put partition resize itemset setfield byteswap".split())
+NUMPY_WRITES = wordset("sort fill put partition resize itemset setfield byteswap")
 WRITING = tuple(  # how functions begin that write to their arguments, or to what these hold
     """numpy.copyto numpy.put numpy.place numpy.random.shuffle random.shuffle torch.distributed.
     torch._foreach_ torch.ops. torch.utils.swap_tensors operator.setitem operator.iadd operator.iand
@@ -66,8 +64,8 @@ WRITING = tuple(  # how functions begin that write to their arguments, or to wha
 OPERANDS = dict.fromkeys("negative abs absolute exp log sqrt square".split(), 1)
 OPERANDS |= dict.fromkeys("add subtract multiply divide power maximum minimum mod".split(), 2)
 OPERANDS |= {"clip": 3}
-MEMORY = frozenset({"data_ptr", "untyped_storage", "storage"})  # by which anybody may write
-KEEPING = frozenset({"Parameter", "Buffer", "register_buffer", "from_pretrained"})
+MEMORY = wordset("data_ptr untyped_storage storage")  # by which anybody may write
+KEEPING = wordset("Parameter Buffer register_buffer from_pretrained")
 HANDED = Unknown("what another function calls, at any time")
 PASSING = frozenset(f"torch.nn.{n}" for n in "Identity Flatten Unflatten Dropout".split())
 
@@ -273,13 +271,10 @@ def _is_wrapped(name: ast.Name) -> bool:
 # ------------------------------------------------------------------------------------- which tensor
 def may_be(script: Script, target: Values, expr: ast.expr, arrays: bool = False) -> bool:
     """Whether ``target`` may share memory with what ``expr`` holds."""
-    made = {
-        id(t.made) if isinstance(t, Tensor) and t.made is not None else 0
-        for t in script.values(expr)
-    }
-    if 0 in made and not script.analysis(_hands_memory_on):
+    made = {t.made if isinstance(t, Tensor) else None for t in script.values(expr)}
+    if None in made and not script.analysis(_hands_memory_on):
         if (own := script.analysis(Memory).made_by(expr)) is not None:
-            made = made - {0} | own  # computed, and so in memory that no factory made
+            made = made - {None} | own  # computed, and so in memory that no factory made
     return any(_may_share(script, t, made, arrays) for t in target)
 
 
@@ -293,7 +288,7 @@ def _hands_memory_on(script: Script) -> bool:
     )
 
 
-def _may_share(script: Script, thing: Thing, made: set[int], arrays: bool) -> bool:
+def _may_share(script: Script, thing: Thing, made: set[ast.AST | None], arrays: bool) -> bool:
     if isinstance(thing, Tensor):
         if any(is_named(m, Ext, PASSING) for m in thing.models):
             return True
@@ -301,7 +296,7 @@ def _may_share(script: Script, thing: Thing, made: set[int], arrays: bool) -> bo
             return False
         if surely(_copies(script, t) for t in thing.batch):
             return False
-        return 0 in made or thing.made is None or id(thing.made) in made
+        return None in made or thing.made is None or thing.made in made
     if isinstance(thing, Num) and thing.synced is not None:
         return arrays and _may_share(script, thing.synced, made, arrays)
     if isinstance(thing, Method) and isinstance(thing.this, Unknown):
@@ -403,13 +398,13 @@ def _is_own(
     return memory is not None or _is_copy(script, written)
 
 
-def _made_later(script: Script, makers: frozenset[int], made: Sequence[Occurrence]) -> bool:
+def _made_later(script: Script, makers: frozenset[ast.AST], made: Sequence[Occurrence]) -> bool:
     """Whether what is written to is memory that is made only after the copies."""
     if any(isinstance(f, LoopFrame) for o in made for f in o.stack):
         return False
-    sites = [site for _, site in script.log.each() if id(site.node) in makers]
+    sites = [site for _, site in script.log.each() if site.node in makers]
     begins = [o.order for site in sites for o in site]
-    found = {id(site.node) for site in sites} == makers
+    found = {site.node for site in sites} == makers
     return found and min(begins, default=0) > max(o.order for o in made)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from autofast.flow.program import Flow
 from autofast.model.calls import keyword_of, pairs_of, short_name
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import parent_of, statement_of
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import (
@@ -27,6 +27,7 @@ from autofast.model.values import (
     Unknown,
     Values,
     are_numbers,
+    begins,
     certainly,
     const,
     library_name,
@@ -43,17 +44,15 @@ OF_TORCH = {"long": "int64", "float": "float32", "double": "float64", "half": "f
 OF_TENSORS = {"f32": "float32", "f64": "float64"}
 FILLED = frozenset(f"numpy.{n}" for n in ("zeros", "ones", "empty", "full"))
 DICE = ("numpy.random.", "numpy.random.default_rng.", "numpy.random.RandomState.")
-BY_SIZE = frozenset(
-    "normal uniform random random_sample standard_normal integers randint beta gamma".split()
-)
-BY_SIDES = frozenset({"rand", "randn"})
-WHOLE = frozenset({"integers", "randint"})
-COPIED = frozenset({"numpy.array", "numpy.asarray", "numpy.ascontiguousarray", "numpy.copy"})
-ALIKE = frozenset({"copy", "clip", "transpose", "round"})
-REDUCED = frozenset({"mean", "sum", "max", "min", "std"})  # along some dimensions
-JOINED = frozenset({"numpy.concatenate", "numpy.vstack", "numpy.hstack", "numpy.stack"})
-LOADED = frozenset({"numpy.load", "numpy.fromfile", "numpy.loadtxt", "numpy.genfromtxt"})
-GRIDS = frozenset({"numpy.mgrid", "numpy.ogrid", "numpy.r_", "numpy.c_"})
+BY_SIZE = wordset("normal uniform random random_sample standard_normal integers randint beta gamma")
+BY_SIDES = wordset("rand randn")
+WHOLE = wordset("integers randint")
+COPIED = wordset("numpy.array numpy.asarray numpy.ascontiguousarray numpy.copy")
+ALIKE = wordset("copy clip transpose round")
+REDUCED = wordset("mean sum max min std")  # along some dimensions
+JOINED = wordset("numpy.concatenate numpy.vstack numpy.hstack numpy.stack")
+LOADED = wordset("numpy.load numpy.fromfile numpy.loadtxt numpy.genfromtxt")
+GRIDS = wordset("numpy.mgrid numpy.ogrid numpy.r_ numpy.c_")
 
 
 @dataclass(frozen=True)
@@ -92,16 +91,16 @@ class Known:
     """
 
     def __init__(self, script: Script):
-        self.found: dict[int, tuple[ast.expr, Array | None]] = {}
+        self.found: dict[ast.AST, tuple[ast.expr, Array | None]] = {}
 
 
 def array_of(script: Script, expr: ast.expr) -> Array | None:
     """What ``expr`` holds, if it is certainly an array, a tensor on the host or a list of such."""
     known = script.analysis(Known).found
-    if id(expr) not in known:
-        known[id(expr)] = expr, None
-        known[id(expr)] = expr, _array_of(script, expr)
-    return known[id(expr)][1]
+    if expr not in known:
+        known[expr] = expr, None
+        known[expr] = expr, _array_of(script, expr)
+    return known[expr][1]
 
 
 def _array_of(script: Script, expr: ast.expr) -> Array | None:
@@ -176,7 +175,7 @@ def _taken_apart(script: Script, name: ast.Name) -> list[ast.expr | None]:
 
 
 def _is_frame(found: Values) -> bool:
-    return surely(isinstance(t, Unknown) and t.name.startswith("pandas.") for t in found)
+    return surely(begins(t, Unknown, "pandas.") for t in found)
 
 
 def held_under(script: Script, thing: Thing, name: str) -> list[ast.expr | None]:

@@ -14,6 +14,7 @@ from autofast.model.calls import is_name
 from autofast.model.contents import attributes, each_once, opened
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.values import (
     Bound,
     Cls,
@@ -35,7 +36,7 @@ from autofast.model.values import (
 )
 
 # By which memory gets another name that is not followed.
-SHARING = frozenset("numpy __array__ data_ptr untyped_storage storage __dlpack__".split())
+SHARING = wordset("numpy __array__ data_ptr untyped_storage storage __dlpack__")
 FOLLOWED = tuple("torch. builtins. tqdm. itertools. math. logging. time. numpy.".split())
 LOST = tuple(
     "torch.ops. torch.utils.dlpack. builtins.map builtins.filter itertools.starmap itertools.tee "
@@ -43,9 +44,9 @@ LOST = tuple(
 )
 # Text, which may have any name; what finds objects without one.
 RUNNING = ("builtins.exec", "builtins.eval", "gc.get_objects", "gc.get_referrers")
-HOOKS = frozenset(
+HOOKS = wordset(
     "register_forward_hook register_forward_pre_hook register_module_forward_hook "
-    "register_module_forward_pre_hook".split()
+    "register_module_forward_pre_hook"
 )
 
 

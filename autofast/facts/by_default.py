@@ -64,11 +64,11 @@ class Off:
     """An option that is off unless it is given, and the tests that ask for it.
 
     Attributes:
-        option: the option; ``tests`` are what asks for it, by the id of an ``if``'s test.
+        option: the option; ``tests`` are what asks for it, by the test of its ``if``.
     """
 
     option: Arg
-    tests: dict[int, Asked]
+    tests: dict[ast.AST, Asked]
 
     def is_needed(self, stack: Stack) -> bool:
         """Whether the script comes this way only where the option is given."""
@@ -80,7 +80,7 @@ class Off:
         )
 
     def _default(self, frame: BranchFrame) -> bool | None:
-        found = self.tests.get(id(getattr(frame.node, "test", None)))
+        found = self.tests.get(getattr(frame.node, "test", frame.node))
         return None if found is None else found.default
 
     def settled(self, frame: Frame) -> Frame:
@@ -208,15 +208,15 @@ def _options(script: Script, stacks: list[Stack], among: Iterable[Frame]) -> lis
     """The options that the conditions ``among`` frames ask for, each with all tests on ``stacks``
     that ask the same.
     """
-    known: dict[int, Asked | None] = {}
+    known: dict[ast.AST, Asked | None] = {}
 
     def asked(frame: Frame) -> Asked | None:
         test = _test(frame) if isinstance(frame, BranchFrame) else None
         if test is None:
             return None
-        if id(test) not in known:
-            known[id(test)] = _asked(script, test)
-        return known[id(test)]
+        if test not in known:
+            known[test] = _asked(script, test)
+        return known[test]
 
     first: list[Asked] = []
     for frame in among:
@@ -224,7 +224,7 @@ def _options(script: Script, stacks: list[Stack], among: Iterable[Frame]) -> lis
         if found is not None and not any(found.is_same(f) for f in first):
             first.append(found)
     every = [a for s in stacks for f in s if (a := asked(f)) is not None]
-    return [Off(f.option, {id(a.test): a for a in every if a.is_same(f)}) for f in first]
+    return [Off(f.option, {a.test: a for a in every if a.is_same(f)}) for f in first]
 
 
 TRUE = ("true",)

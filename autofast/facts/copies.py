@@ -10,13 +10,13 @@ from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method
 from autofast.model.script import Script, Transfer
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import at
 from autofast.model.values import Ref, Tensor, is_named
 
-OF_ARRAYS = frozenset({"torch.from_numpy", "torch.as_tensor", "torch.asarray"})
+OF_ARRAYS = wordset("torch.from_numpy torch.as_tensor torch.asarray")
 # Of Tensor.to and Tensor.cuda: they leave the values alone.
-PLAIN = frozenset({"device", "non_blocking", "memory_format"})
+PLAIN = wordset("device non_blocking memory_format")
 
 
 def batch_dtypes(script: Script, expr: ast.expr) -> set[str]:

@@ -27,7 +27,7 @@ from autofast.model.calls import root_of
 from autofast.model.events import Occurrence, Site, loops
 from autofast.model.names import LEGACY_TENSORS
 from autofast.model.script import Dataset, Loader, Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import at, holds, is_switched, live, live_block, parent_of, source_of
 from autofast.model.syntax import SEQUENCES, is_attribute, is_stored
 from autofast.model.values import (
@@ -40,6 +40,7 @@ from autofast.model.values import (
     Thing,
     all_of,
     are_numbers,
+    begins,
     certainly,
     const,
     is_named,
@@ -50,25 +51,21 @@ from autofast.ops.families import ARITHMETIC
 from autofast.read.recover.item_code import short_name_of
 
 # `data` is a tensor (n, 28, 28) of bytes, `targets` a tensor.
-GREY = frozenset({"MNIST", "FashionMNIST", "KMNIST"})
+GREY = wordset("MNIST FashionMNIST KMNIST")
 # `data` is an array (n, 32, 32, 3) of bytes, `targets` a list.
-COLOUR = frozenset({"CIFAR10", "CIFAR100"})
-STORED = frozenset("data targets train_data train_labels test_data test_labels".split())
+COLOUR = wordset("CIFAR10 CIFAR100")
+STORED = wordset("data targets train_data train_labels test_data test_labels")
 KINDS = frozenset(f"torchvision.datasets.{name}" for name in GREY | COLOUR)
 SPLIT = "torch.utils.data.random_split"
-EXACT_METHODS = frozenset(
-    {"float", "double", "long", "int", "half", "bool", "byte", "clone", "contiguous", "abs", "neg"}
-)
+EXACT_METHODS = wordset("float double long int half bool byte clone contiguous abs neg")
 EXACT_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 # What is done to a row, and would be done to a batch along another dimension; as large as the row.
-OF_ROW = frozenset(
-    {"unsqueeze", "squeeze", "view", "reshape", "flatten", "permute", "transpose", "flip", "item"}
-)
+OF_ROW = wordset("unsqueeze squeeze view reshape flatten permute transpose flip item")
 IN_ORDER = FACTORIES  # new tensors lie in memory row by row
 OF_LISTS = frozenset(f"torch.{name}" for name in LEGACY_TENSORS)  # so do those of lists
-JOINS = frozenset({"torch.stack", "torch.cat"})
-KEEP_ORDER = EXACT_METHODS | frozenset(
-    "to detach sum mean argmax view reshape flatten unsqueeze squeeze repeat".split()
+JOINS = wordset("torch.stack torch.cat")
+KEEP_ORDER = EXACT_METHODS | wordset(
+    "to detach sum mean argmax view reshape flatten unsqueeze squeeze repeat"
 )  # besides what is pointwise
 
 
@@ -318,30 +315,27 @@ class Images:
     readers: list[ast.expr]
 
 
-def images(script: Script) -> dict[int, Images | str]:
-    """The image sets in memory that loaders of the script read directly, by the id of their call;
+def images(script: Script) -> dict[ast.AST | None, Images | str]:
+    """The image sets in memory that loaders of the script read directly, by their call;
     or why they stay as they are.
     """
-    calls: dict[int, ast.Call] = {}
-    things: dict[int, list[Ext]] = {}
-    users: dict[int, list[Loader]] = {}
+    things: dict[ast.Call, list[Ext]] = {}
+    users: dict[ast.Call, list[Loader]] = {}
     for loader in script.loaders:
         for dataset in loader.datasets:
             thing = dataset.thing
             if isinstance(thing, Ext) and isinstance(thing.node, ast.Call) and thing.name in KINDS:
-                key = id(thing.node)
-                calls[key] = thing.node
-                things.setdefault(key, []).append(thing)
-                users.setdefault(key, []).append(loader)
-    found: dict[int, Images | str] = {
-        key: _images(script, calls[key], things[key], users[key]) for key in calls
+                things.setdefault(thing.node, []).append(thing)
+                users.setdefault(thing.node, []).append(loader)
+    found: dict[ast.AST | None, Images | str] = {
+        call: _images(script, call, of, users[call]) for call, of in things.items()
     }
     eligible = {key: one_set for key, one_set in found.items() if isinstance(one_set, Images)}
     trained = {
         i.kind for i in eligible.values() if any(x.trains and again(script, x) for x in i.loaders)
     }
     for key, one_set in eligible.items():
-        beside = {id(getattr(t, "node", None)) for e in one_set.readers for t in script.values(e)}
+        beside = {getattr(t, "node", None) for e in one_set.readers for t in script.values(e)}
         others = [eligible.get(k) for k in beside]
         if not trained:
             found[key] = "no training loop goes through it again and again"
@@ -371,7 +365,7 @@ def _images(
         if isinstance(node, ast.Attribute) and node.attr in STORED:
             if any(t in things for t in script.values(node.value)):
                 return f"{at(node)} takes its `{node.attr}`, which may be changed there"
-    readers: dict[int, ast.expr] = {}
+    readers: dict[ast.AST, ast.expr] = {}
     for loader in loaders:
         for argument in ("collate_fn", "batch_sampler"):
             if (value := given(loader, argument)) is not None and const(value.values) is not None:
@@ -384,7 +378,7 @@ def _images(
         taken = _readers(loader.args, things)
         if taken is None:
             return f"the loader of {at(loader)} reads it through something else"
-        readers |= {id(expr): expr for expr in taken}
+        readers |= {expr: expr for expr in taken}
     kind = short_name_of(things[0]) in COLOUR, composed
     return Images(call, kind, loaders, list(readers.values()))
 
@@ -404,7 +398,7 @@ def _readers(arguments: Arguments, things: list[Ext]) -> list[ast.expr] | None:
             if (inner := _readers(thing.args, things)) is None:
                 return None
             found += inner
-        elif not (isinstance(thing, Ext) and thing.name.startswith("torchvision.datasets.")):
+        elif not begins(thing, Ext, "torchvision.datasets."):
             return None
     return found
 

@@ -12,6 +12,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.calls import items_of, keyword_of, spreads
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import function_of
 from autofast.model.syntax import SEQUENCES, has_star, is_constant, is_text
 from autofast.model.tensors import SHAPE
@@ -26,21 +27,19 @@ from autofast.model.values import (
     only,
 )
 
-SIZED = frozenset({"view", "reshape", "permute"})  # methods that are given each dimension
-SAME = frozenset(
-    """transpose contiguous to bool float long int short type logical_not clone detach cuda cpu swapaxes swapdims
-    numpy astype copy""".split()
-)
-GROWING = frozenset("expand masked_fill eq ne".split())  # by what they are given
+SIZED = wordset("view reshape permute")  # methods that are given each dimension
+SAME = wordset("""transpose contiguous to bool float long int short type logical_not clone detach cuda cpu swapaxes swapdims
+    numpy astype copy""")
+GROWING = wordset("expand masked_fill eq ne")  # by what they are given
 SHAPED = frozenset(f"torch.{name}" for name in "ones zeros full rand randn empty randint".split())
 # Their sizes come together, behind other arguments or in front of them.
-OF_SHAPES = frozenset({"torch.randint", "torch.full", "torch.normal"})
-TRIANGLES = frozenset({"tril", "triu"})
-VECTORS = frozenset({"torch.arange", "torch.linspace", "torch.randperm", "numpy.arange"})
-FILES = frozenset({"numpy.memmap", "numpy.fromfile", "numpy.frombuffer"})  # rows of numbers
+OF_SHAPES = wordset("torch.randint torch.full torch.normal")
+TRIANGLES = wordset("tril triu")
+VECTORS = wordset("torch.arange torch.linspace torch.randperm numpy.arange")
+FILES = wordset("numpy.memmap numpy.fromfile numpy.frombuffer")  # rows of numbers
 # As their argument.
-MADE = frozenset(
-    "torch.tensor torch.as_tensor torch.LongTensor torch.from_numpy numpy.array numpy.asarray".split()
+MADE = wordset(
+    "torch.tensor torch.as_tensor torch.LongTensor torch.from_numpy numpy.array numpy.asarray"
 )
 DEEPEST = 8
 

@@ -20,6 +20,7 @@ from autofast.flow.positions import (
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Occurrence, Site, inside
 from autofast.model.kinds import is_module
 from autofast.model.script import Evaluation, Script, Step
+from autofast.model.several import wordset
 from autofast.model.source import nodes_in, statement_of
 from autofast.model.syntax import ASSIGNMENTS, LOOPS, SIMPLE, VARIABLES, is_read, is_stored
 from autofast.model.tensors import tensors_in
@@ -91,7 +92,7 @@ def outputs_of(script: Script, region: Region) -> list[ast.Call]:
     a teacher.
     """
     here = nodes_of(region.parts)
-    found = {id(call): call for call in region.outputs}
+    found = {call: call for call in region.outputs}
     for site in script.log.of("forward"):
         for o in site:
             if (
@@ -100,12 +101,12 @@ def outputs_of(script: Script, region: Region) -> list[ast.Call]:
                 or not happens_in(o, site.node, here)
             ):
                 continue
-            depth = next((n for n, f in enumerate(o.stack) if id(f.node) in here), len(o.stack))
+            depth = next((n for n, f in enumerate(o.stack) if f.node in here), len(o.stack))
             call = _outermost(o, site, depth)
             if isinstance(call, ast.Call) and (
                 call is site.node or holds_output(script.values(call))
             ):
-                found[id(call)] = call
+                found[call] = call
     return list(found.values())
 
 
@@ -128,7 +129,7 @@ def training_regions(script: Script, step: Step) -> list[Region]:
     """The blocks of a training step, one for each backward that has its forward before it in the
     same block.
     """
-    regions: dict[int, Region] = {}
+    regions: dict[ast.AST, Region] = {}
     measured = _evaluated(script, step)
     for site, is_forward in [
         *((s, True) for s in step.forwards),
@@ -148,13 +149,11 @@ def training_regions(script: Script, step: Step) -> list[Region]:
             if found is None:
                 continue
             statement, backward, depth = found
-            region = regions.get(id(backward))
+            region = regions.get(backward)
             if region is None:
                 if not is_forward:
                     continue  # a loss of numbers alone
-                region = regions[id(backward)] = Region(
-                    step, statement, statement, backward=backward
-                )
+                region = regions[backward] = Region(step, statement, statement, backward=backward)
             _widen(region, statement, is_forward)
             if is_forward:
                 region.add(script, occurrence, site, depth)
@@ -171,7 +170,7 @@ def training_regions(script: Script, step: Step) -> list[Region]:
 
 def _evaluated(script: Script, step: Step) -> list[Evaluation]:
     """The evaluations that stand apart from a step, perhaps in a function that it calls."""
-    backwards = {id(b.node) for b in step.backwards}
+    backwards = {b.node for b in step.backwards}
     return [
         e
         for e in script.evaluations
@@ -230,7 +229,7 @@ def _up_to_backward(script: Script, region: Region, step: Step) -> None:
     """Take in the statements that make the loss out of what the region has computed so far."""
     here = block(region.first)
     start, stop = index(here, region.last) + 1, len(here)
-    barriers = {id(b.node) for b in step.backwards} | {id(u.node) for u in step.updates}
+    barriers = {b.node for b in step.backwards} | {u.node for u in step.updates}
     for n in range(start, len(here)):
         if barriers & nodes_of([here[n]]) or _reaches(script, here[n], step):
             stop = n
@@ -252,7 +251,7 @@ def _reaches(script: Script, statement: ast.stmt, step: Step) -> bool:
     """Whether a backward or update happens in a function that the statement calls."""
     nodes = nodes_of([statement])
     sites = [b.site for b in step.backwards] + [u.site for u in step.updates]
-    return any(id(f.node) in nodes for s in sites for o in s for f in o.stack)
+    return any(f.node in nodes for s in sites for o in s for f in o.stack)
 
 
 def _loaded(statement: ast.stmt) -> set[str]:
@@ -290,8 +289,8 @@ def evaluation_regions(script: Script, evaluation: Evaluation) -> Iterator[Regio
     """
     if evaluation.shared or (evaluation.kind == "statement" and not is_worth(evaluation)):
         return
-    regions: dict[int, Region] = {}
-    measured: set[int] = set()
+    regions: dict[ast.AST, Region] = {}
+    measured: set[ast.AST] = set()
     for is_forward, sites in ((True, evaluation.forwards), (False, script.log.of("loss"))):
         for site in sites:
             for occurrence in site:
@@ -302,11 +301,11 @@ def evaluation_regions(script: Script, evaluation: Evaluation) -> Iterator[Regio
                     continue
                 home, batches, depth = _loop(occurrence, evaluation, start)
                 statement = statement_at(occurrence.stack, site.node, depth)
-                region = regions.get(id(home))
+                region = regions.get(home)
                 if region is None:
                     if not is_forward:
                         continue
-                    region = regions[id(home)] = Region(evaluation, statement, statement)
+                    region = regions[home] = Region(evaluation, statement, statement)
                 if index(block(region.first), statement) < 0:
                     region.refusal = (
                         region.refusal or "its forward passes stand in different blocks"
@@ -316,7 +315,7 @@ def evaluation_regions(script: Script, evaluation: Evaluation) -> Iterator[Regio
                 if is_forward:
                     region.add(script, occurrence, site, depth)
                 if batches or not is_forward:
-                    measured.add(id(home))
+                    measured.add(home)
     yield from (region for key, region in regions.items() if key in measured)
 
 
@@ -325,7 +324,7 @@ def _start(evaluation: Evaluation, site: Site, occurrence: Occurrence) -> int | 
     if evaluation.kind != "statement":
         return depth_of(occurrence.stack, evaluation.node) or None
     nodes = nodes_of([evaluation.node])
-    ways = [id(f.node) for f in occurrence.stack] + [id(site.node)]
+    ways = [f.node for f in occurrence.stack] + [site.node]
     return next((n for n, way in enumerate(ways) if way in nodes), None)
 
 
@@ -352,7 +351,7 @@ def is_worth(evaluation: Evaluation) -> bool:
     )
 
 
-MEASURES = frozenset({"argmax", "max", "topk", "eq"})
+MEASURES = wordset("argmax max topk eq")
 
 
 def is_measured(script: Script, evaluation: Evaluation) -> bool:

@@ -21,9 +21,9 @@ def forwards_alone(region: Region) -> list[Region]:
     first in its statement.
     """
     calls = [c for c in region.forwards if not _is_inside_another(c, region.forwards)]
-    statements: dict[int, list[ast.Call]] = {}
+    statements: dict[ast.AST, list[ast.Call]] = {}
     for call in calls:
-        statements.setdefault(id(statement_of(call)), []).append(call)
+        statements.setdefault(statement_of(call), []).append(call)
     found: list[Region] = []
     for together in statements.values():
         stmt = statement_of(together[0])
@@ -44,7 +44,7 @@ def forwards_alone(region: Region) -> list[Region]:
 
 
 def _is_inside_another(call: ast.Call, calls: list[ast.Call]) -> bool:
-    return any(call is not c and id(call) in nodes_of([c]) for c in calls)
+    return any(call is not c and call in nodes_of([c]) for c in calls)
 
 
 def _only_binds(stmt: ast.stmt, calls: list[ast.Call]) -> bool:
@@ -108,4 +108,4 @@ def _is_plain(expr: ast.AST, calls: list[ast.Call]) -> bool:
 
 def _holds_one_of(expr: ast.expr, calls: list[ast.Call]) -> bool:
     inside = nodes_of([expr])
-    return any(id(c) in inside for c in calls)
+    return any(c in inside for c in calls)

@@ -19,7 +19,7 @@ from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import ancestors, at, enclosing, function_of, holds, parent_of
 from autofast.model.syntax import DEFS, VARIABLES, is_attribute, is_constant, is_stored, is_text
 from autofast.model.values import (
@@ -38,20 +38,19 @@ from autofast.model.values import (
     Thing,
     Unknown,
     any_of,
+    begins,
     const,
 )
 from autofast.rule import Refusal
 
-HOOKS = frozenset(
-    """register_hook register_post_accumulate_grad_hook register_backward_hook
+HOOKS = wordset("""register_hook register_post_accumulate_grad_hook register_backward_hook
     register_full_backward_hook register_full_backward_pre_hook register_module_backward_hook
     register_module_full_backward_hook register_module_full_backward_pre_hook
-    register_multi_grad_hook register_prehook register_comm_hook""".split()
+    register_multi_grad_hook register_prehook register_comm_hook""")
+FACTS = wordset(
+    "shape dtype device is_sparse layout is_cuda ndim numel size dim is_contiguous stride"
 )
-FACTS = frozenset(
-    "shape dtype device is_sparse layout is_cuda ndim numel size dim is_contiguous stride".split()
-)
-ZEROING = frozenset(["zero_", "detach_", "requires_grad_"])
+ZEROING = wordset("zero_ detach_ requires_grad_")
 DIFFERENTIATES = (
     "torch.autograd.grad",
     "torch.autograd.functional.",
@@ -107,9 +106,7 @@ def against_scaler(script: Script) -> str:
         elif is_text(node) and node.value in HOOKS:
             return f"{node.value}() on {at(node)} would get scaled gradients"
         elif isinstance(node, ast.ClassDef) and any(
-            isinstance(t, Ref) and t.name.startswith("torch.autograd.")
-            for base in node.bases
-            for t in script.values(base)
+            begins(t, Ref, "torch.autograd.") for base in node.bases for t in script.values(base)
         ):
             if _has_backward(script, node):
                 return f"{node.name} ({at(node)}) has a backward of its own, which would get scaled gradients"
@@ -420,7 +417,7 @@ def _is_harmless(callee: Thing) -> bool:
         return isinstance(this, (Seq, Dict, Tensor, Const)) or (
             isinstance(this, (Ext, Ref)) and this.name.startswith(HARMLESS)
         )
-    return isinstance(callee, Ext) and callee.name.startswith(HARMLESS)
+    return begins(callee, Ext, HARMLESS)
 
 
 # -------------------------------------------------------------------------------- what is looked at
@@ -442,7 +439,7 @@ def _is_dead(script: Script, node: ast.AST) -> bool:
 
 
 def _dead(script: Script) -> set[int]:
-    """The ids of the functions that nothing runs, by all that is known: ``backward`` of an autograd
+    """The functions that nothing runs, by all that is known: ``backward`` of an autograd
     Function is run by torch.
     """
     calls = script.analysis(CallGraph)

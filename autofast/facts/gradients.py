@@ -275,16 +275,9 @@ def _is_unconditional(sites: list[Site], model: Thing | None, step: Step) -> boo
         if o.this is model and inside(o.stack, step.loop)
     ]
     arms = {
-        (id(f.node), f.arm)
-        for way in ways
-        for f in way
-        if isinstance(f, BranchFrame) and not f.known
+        (f.node, f.arm) for way in ways for f in way if isinstance(f, BranchFrame) and not f.known
     }
     return any(
-        all(
-            (id(f.node), not f.arm) in arms
-            for f in way
-            if isinstance(f, BranchFrame) and not f.known
-        )
+        all((f.node, not f.arm) in arms for f in way if isinstance(f, BranchFrame) and not f.known)
         for way in ways
     )

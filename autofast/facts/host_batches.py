@@ -15,7 +15,7 @@ from autofast.flow.program import Flow
 from autofast.flow.usage import Act, Usage, is_identity
 from autofast.flow.valueflow import Answer, Verdict, expressions, first_bad
 from autofast.model.script import Loader, Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import at, first_line, parent_of
 from autofast.model.syntax import is_stored
 from autofast.model.tensors import NOT_CUDA, tensors_in
@@ -33,19 +33,19 @@ from autofast.model.values import (
     is_named,
 )
 
-MOVES = frozenset({"to", "cuda"})
+MOVES = wordset("to cuda")
 # What is said of a tensor, wherever it is.
 SHAPE = frozenset(
     {"shape", "size", "dim", "ndim", "numel", "nelement", "dtype", "stride", "is_contiguous"}
     | {"is_floating_point", "element_size", "requires_grad", "grad", "ndimension", "nbytes"}
 )
-CASTS = frozenset({"float", "double", "half", "bfloat16", "long", "int", "bool", "byte"})
+CASTS = wordset("float double half bfloat16 long int bool byte")
 SAME = frozenset(
     {"contiguous", "clone", "detach", "view", "reshape", "flatten", "squeeze", "unsqueeze"}
     | {"permute", "transpose", "t", "expand", "narrow", "unflatten", "movedim", "swapaxes"}
     | {"chunk", "split", "unbind", "select", "repeat"}
 )
-CONTAINERS = frozenset({"items", "values", "keys", "get", "pop"})
+CONTAINERS = wordset("items values keys get pop")
 PASSING = frozenset(
     {
         *(f"builtins.{n}" for n in ("enumerate", "iter", "next", "zip", "len")),

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from autofast.model.calls import stands_alone
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.syntax import is_text
 from autofast.model.values import (
     Bound,
@@ -84,7 +85,7 @@ FORBIDDEN = re.compile(
     r"torch\.multiprocessing\.\w+|threading\.\w+|concurrent\.\w[\w.]*|socket\.socket|smtplib\.\w+|requests\.\w+|gdown\.\w+|ftplib\.\w+|"
     r"urllib\.request\.(urlopen|Request)|builtins\.(exec|eval|breakpoint)|pdb\.\w+|signal\.\w+|atexit\.\w+|optuna\.\w+|ray\.\w[\w.]*"
 )
-ASKING = frozenset({"os.popen", "subprocess.check_output", "subprocess.getoutput"})
+ASKING = wordset("os.popen subprocess.check_output subprocess.getoutput")
 COMMANDS = re.compile(
     r"(stty size|tput cols|tput lines|nvidia-smi|hostname|uname|git (rev-parse|describe|log|status|diff))\b[^|;&><`$]*"
 )
@@ -107,8 +108,8 @@ IMAGES = re.compile(
     r"torchvision\.utils\.(save_image|make_grid)|.*\.(imshow|add_image|add_images|add_figure|add_embedding|add_video|add_audio|add_graph)|"
     r"matplotlib\..*|cv2\.\w+|imageio\..*|PIL\..*|wandb\.Image|torchvision\.transforms\..*|torch\.onnx\.export|torch\.jit\.\w+"
 )
-PLAIN = frozenset(
-    "append extend insert remove pop clear sort reverse add discard update setdefault items keys values get copy popleft".split()
+PLAIN = wordset(
+    "append extend insert remove pop clear sort reverse add discard update setdefault items keys values get copy popleft"
 )
 
 

@@ -15,7 +15,7 @@ from autofast.model.calls import is_method, is_name, names_in, short_name
 from autofast.model.events import CallFrame, inside
 from autofast.model.names import COLLATES, last_part
 from autofast.model.script import Dataset, Loader, Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import at, holds, nodes_in
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import (
@@ -34,6 +34,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    begins,
     certainly,
     const,
     ordered,
@@ -48,10 +49,10 @@ CONVOLUTIONS = tuple(
     "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d torchvision.models. timm.models.".split()
 )
 # what leaves an image as large as it is
-WHOLE = frozenset(
-    "__getitem__ super fromarray asarray array from_numpy numpy astype int float len long copy clone print".split()
+WHOLE = wordset(
+    "__getitem__ super fromarray asarray array from_numpy numpy astype int float len long copy clone print"
 )
-CROPS = frozenset(["CenterCrop", "RandomCrop", "RandomResizedCrop", "FiveCrop", "TenCrop"])
+CROPS = wordset("CenterCrop RandomCrop RandomResizedCrop FiveCrop TenCrop")
 
 
 def varying(script: Script) -> str:
@@ -312,7 +313,7 @@ def _sizes(found: Values) -> list[bool]:
     """
     verdicts: list[bool] = []
     for thing in ordered(found):
-        if isinstance(thing, Ext) and thing.name.startswith("torchvision.transforms"):
+        if begins(thing, Ext, "torchvision.transforms"):
             steps = steps_of(thing)
             words = [w for step in steps if (w := _word(step)) is not None]
             if words:

@@ -16,26 +16,27 @@ from autofast.model import names
 from autofast.model.calls import is_method
 from autofast.model.names import TIMM, VISION, last_part
 from autofast.model.script import Model, Script
+from autofast.model.several import wordset
 from autofast.model.source import ancestors, at, nodes_in
-from autofast.model.values import Ext, Inst, Tensor, Thing, Unknown, any_of, const
+from autofast.model.values import Ext, Inst, Tensor, Thing, Unknown, any_of, begins, const
 from autofast.ops.families import OF_SEQUENCES
 
-CONVOLUTIONS = frozenset({"Conv2d", "ConvTranspose2d", "LazyConv2d"})
+CONVOLUTIONS = wordset("Conv2d ConvTranspose2d LazyConv2d")
 # Module.to(channels_last) raises for a weight of five dimensions.
-NOT_FLAT = frozenset({"Conv3d", "ConvTranspose3d", "LazyConv3d", "BatchNorm3d"})
+NOT_FLAT = wordset("Conv3d ConvTranspose3d LazyConv3d BatchNorm3d")
 NO_CONVOLUTIONS = ("vit_", "swin", "maxvit")
 DROPOUT = tuple(
     "vgg alexnet mobilenet efficientnet squeezenet inception googlenet convnext *".split()
 )  # of torchvision: draw masks in forward
-ELEMENTWISE = frozenset(
-    "ReLU ReLU6 LeakyReLU PReLU ELU SELU GELU SiLU Mish Hardswish Tanh Sigmoid Identity".split()
+ELEMENTWISE = wordset(
+    "ReLU ReLU6 LeakyReLU PReLU ELU SELU GELU SiLU Mish Hardswish Tanh Sigmoid Identity"
 )
 ELEMENTWISE |= {"Dropout", "Dropout2d"}
 LAYOUT_READS = tuple(
     ".stride .data_ptr .as_strided .as_strided_ .storage .untyped_storage torch.as_strided .numpy".split()
 )
 # Networks of segmentation_models_pytorch that reshape nothing by `.view()`.
-SEGMENTATION = frozenset("Unet UnetPlusPlus Linknet FPN PSPNet DeepLabV3 DeepLabV3Plus".split())
+SEGMENTATION = wordset("Unet UnetPlusPlus Linknet FPN PSPNet DeepLabV3 DeepLabV3Plus")
 DRAWS = tuple(
     """torch.randn_like torch.rand_like torch.nn.functional.dropout torch.normal torch.bernoulli
     .normal_ .uniform_ .bernoulli_ .random_""".split()
@@ -212,8 +213,5 @@ def _is_flat(thing: Thing) -> bool:
     """A layer that wants four dimensions."""
     short = last_part(thing.name) if isinstance(thing, Ext) else ""
     return (
-        isinstance(thing, Ext)
-        and thing.name.startswith("torch.nn.")
-        and short.endswith("2d")
-        and not short.startswith("Dropout")
+        begins(thing, Ext, "torch.nn.") and short.endswith("2d") and not short.startswith("Dropout")
     )

@@ -16,7 +16,7 @@ from autofast.model.calls import root_of
 from autofast.model.contents import opened
 from autofast.model.events import CallFrame, Occurrence, Stack, WithFrame, loops
 from autofast.model.script import Loader, Script, Use
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import parent_of, source_of
 from autofast.model.tensors import device_kinds, is_device
 from autofast.model.values import (
@@ -45,7 +45,7 @@ _POSITIONS = """dataset batch_size shuffle sampler batch_sampler num_workers col
     worker_init_fn multiprocessing_context generator""".split()
 POSITION = {name: n for n, name in enumerate(_POSITIONS)}
 # Lightning iterates what these return once an epoch.
-EPOCH_HOOKS = frozenset({"train_dataloader", "val_dataloader"})
+EPOCH_HOOKS = wordset("train_dataloader val_dataloader")
 # the same of loaders that ``fit(model, ...)`` is given; before 1.5, one was called
 # ``train_dataloader``
 FITTED = {

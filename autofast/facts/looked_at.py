@@ -17,6 +17,7 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import binds, declared, is_local, mentions
 from autofast.flow.usage import Act, Usage, is_identity, usage_of
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import function_of, live, nodes_in, parent_of, within
 from autofast.model.syntax import FUNCTIONS, is_attribute
 from autofast.model.values import (
@@ -32,8 +33,8 @@ from autofast.model.values import (
 
 ONE = SAME - {"chunk", "split", "unbind"}  # what gives one tensor
 SIZES = SHAPE - {"grad", "requires_grad"}  # what a copy has, too
-READS, COPIES = frozenset({"item", "tolist"}), frozenset({"cpu", "numpy"})
-VIEWS = frozenset({"data", "T", "mT"})
+READS, COPIES = wordset("item tolist"), wordset("cpu numpy")
+VIEWS = wordset("data T mT")
 NUMBERS = frozenset(f"builtins.{n}" for n in ("int", "float", "bool", "range"))
 PASSING = frozenset(f"builtins.{n}" for n in ("enumerate", "zip", "reversed"))
 LENGTH = frozenset({"builtins.len"})

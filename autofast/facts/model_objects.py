@@ -12,12 +12,13 @@ from autofast.model.calls import arguments_of, short_name
 from autofast.model.contents import opened, unwrapped
 from autofast.model.events import Site
 from autofast.model.script import Model, Script
+from autofast.model.several import wordset
 from autofast.model.source import at
 from autofast.model.values import Inst, Thing, Values
 
 STATE = ("__getstate__", "__reduce__", "__reduce_ex__", "__deepcopy__", "__copy__")
-TRACERS = frozenset(
-    "add_graph summary profile get_model_complexity_info FlopCountAnalysis torchinfo trace".split()
+TRACERS = wordset(
+    "add_graph summary profile get_model_complexity_info FlopCountAnalysis torchinfo trace"
 )
 
 

@@ -28,16 +28,16 @@ NORMS = frozenset(
 OTHERS = ("Norm", "Linear")  # names of classes whose biases are meant where they are tested for
 
 
-def normalised(script: Script) -> dict[int, list[Ext]]:
-    """Convolutions by the id of the call that makes them, where a normalisation comes directly
+def normalised(script: Script) -> dict[ast.AST, list[Ext]]:
+    """Convolutions by the call that makes them, where a normalisation comes directly
     after all that are made there.
     """
-    found: dict[int, list[Ext]] = defaultdict(list)
+    found: dict[ast.AST, list[Ext]] = defaultdict(list)
     things = [t for m in script.models for t in parts_of(m.thing).values()]
     alone = script.analysis(_Uses)
     for thing in {id(t): t for t in things}.values():
         if is_named(thing, Ext, LAYERS) and isinstance(thing.node, ast.Call):
-            found[id(thing.node)].append(thing)
+            found[thing.node].append(thing)
     return {key: made for key, made in found.items() if all(alone.are_normalised(t) for t in made)}
 
 

@@ -13,14 +13,13 @@ from autofast.model.calls import is_method, names_in
 from autofast.model.contents import opened
 from autofast.model.events import Site
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import nodes_in, walk
 from autofast.model.values import Ref, Tensor, Unknown, is_named
 
 LOOPS = (ast.For, ast.ListComp, ast.GeneratorExp, ast.SetComp)
-CHANGES = frozenset(
-    "copy_ mul_ add_ sub_ div_ lerp_ clamp_ clamp_min_ clamp_max_ addcmul_ addcdiv_".split()
-)
-NORMS = frozenset({"torch.norm", "torch.vector_norm"})
+CHANGES = wordset("copy_ mul_ add_ sub_ div_ lerp_ clamp_ clamp_min_ clamp_max_ addcmul_ addcdiv_")
+NORMS = wordset("torch.norm torch.vector_norm")
 UPDATE = "updates one tensor of a model after the other in every step, each with kernels of its own"
 NORM = "takes the norm of one parameter after the other in every step"
 LISTS = (

@@ -26,7 +26,7 @@ def gone_through_twice(script: Script) -> tuple[Backward, Backward, ast.AST] | N
 def _exclusive(a: Site, b: Site) -> bool:
     """Two arms of one condition lead to them."""
     arms = [
-        {(id(f.node), f.arm) for f in o.stack if isinstance(f, BranchFrame)}
+        {(f.node, f.arm) for f in o.stack if isinstance(f, BranchFrame)}
         for site in (a, b)
         for o in site
     ]

@@ -16,18 +16,16 @@ from autofast.flow.scopes import own_nodes, variables_of
 from autofast.flow.slices import Slice, Slices
 from autofast.model.calls import arguments_of, is_method, is_name, short_name
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import function_of, nodes_in, statement_of, within
 from autofast.model.syntax import ASSIGNMENTS, FUNCTIONS, IDENTITY, LOOPS, is_stored
 from autofast.model.values import Const, Method, Num, Tensor, Unknown, any_of
 
-BACKWARDS = frozenset({"backward", "manual_backward", "grad"})
-HARMLESS = frozenset(  # methods of something unknown that only show or keep what they are given
-    """append extend add_scalar add_scalars set_postfix set_postfix_str set_description write log info debug warning print format
-    update item detach cpu numpy tolist""".split()
-)
+BACKWARDS = wordset("backward manual_backward grad")
+HARMLESS = wordset("""append extend add_scalar add_scalars set_postfix set_postfix_str set_description write log info debug warning print format
+    update item detach cpu numpy tolist""")
 
-OF_GRAPHS = frozenset({"requires_grad", "grad_fn", "is_leaf", "retain_grad", "register_hook"})
+OF_GRAPHS = wordset("requires_grad grad_fn is_leaf retain_grad register_hook")
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +47,7 @@ def kept_graphs(script: Script) -> Iterator[Kept]:
     if not script.steps:
         return
     through: Slice | None = None
-    for loop in {id(s.loop): s.loop for s in script.steps}.values():
+    for loop in {s.loop: s.loop for s in script.steps}.values():
         if not isinstance(loop, LOOPS):
             continue
         functions = script.analysis(CallGraph).run_in(loop)
@@ -111,11 +109,11 @@ def _is_gone_through_before(script: Script, kept: Kept) -> bool:
     if not isinstance(kept.value, ast.Name):
         return False
     flow, scope = script.analysis(Flow), function_of(kept.value)
-    made = {id(d.node) for d in flow.reaching(kept.value)}
+    made = {d.node for d in flow.reaching(kept.value)}
     return any(
         is_method(n, "backward")
         and is_name(n.func.value, kept.value.id)
-        and {id(d.node) for d in flow.reaching(n.func.value)} == made
+        and {d.node for d in flow.reaching(n.func.value)} == made
         and flow.graph(kept.value).dominates(n, kept.value)
         for n in own_nodes(scope)
     )

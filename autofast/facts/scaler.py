@@ -25,7 +25,7 @@ from autofast.model.syntax import IDENTITY
 
 OVERFLOWS = "{} may end the script for gradients that overflow, which a scaler skips"
 Problems = dict[
-    tuple[str, int], tuple[str, ast.AST]
+    tuple[str, ast.AST], tuple[str, ast.AST]
 ]  # kind and id of the node -> words, and the node
 
 
@@ -76,7 +76,7 @@ def problems(
             "the script may end after {}, before the update, for gradients that overflow",
         )
     for event in events.at:
-        if event.kind != "exit" and id(event.node) not in followed.visited:
+        if event.kind != "exit" and event.node not in followed.visited:
             scaler.wrong("unseen", event.node, "when {} happens is not known")
     return scaler.problems
 

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from autofast.flow.callgraph import CallGraph, Function, code_of
 from autofast.flow.imports import bindings
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import at, function_of, source_of
 from autofast.model.syntax import DEFS
 from autofast.model.values import Ext, Method, Ref, Thing, Unknown, any_of
 
-LAUNCHING = frozenset(("horovod", "ray", "submitit"))
+LAUNCHING = wordset("horovod ray submitit")
 SENDING = LAUNCHING | {"dask", "ignite", "joblib", "pyspark", "sparkdl"}
 
 

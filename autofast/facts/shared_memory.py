@@ -12,11 +12,12 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import own_nodes
 from autofast.model.calls import is_method
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import at, function_of, parent_of, statement_of
 from autofast.model.values import Ext, Ref, is_named
 
-METHODS = frozenset({"view", "view_as", "reshape", "reshape_as", "flatten", "ravel", "contiguous"})
-FUNCTIONS = frozenset({"torch.flatten", "torch.reshape", "torch.ravel"})
+METHODS = wordset("view view_as reshape reshape_as flatten ravel contiguous")
+FUNCTIONS = wordset("torch.flatten torch.reshape torch.ravel")
 
 
 def is_reshaping(script: Script, node: ast.AST) -> ast.expr | None:
@@ -61,10 +62,10 @@ def written_through(script: Script, call: ast.Call, base: ast.expr) -> str:
         ):
             continue
         for sources in map(memory.sources, targets):
-            if id(call) in sources and mine:
+            if call in sources and mine:
                 return at(node)
             if (
-                id(call) not in sources
+                call not in sources
                 and kept
                 and isinstance(under, ast.Name)
                 and under.id not in mine

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.importers import Importers
@@ -14,6 +14,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import call_of, stands_alone, taker_of
 from autofast.model.contents import opened
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import at, function_of, parent_of, statement_of
 from autofast.model.syntax import is_attribute
 from autofast.model.values import (
@@ -32,18 +33,16 @@ from autofast.ops import is_in_place, is_view
 from autofast.rule import Refusal
 
 # They say nothing of the numbers.
-ABOUT = frozenset(
-    """shape size dim ndim ndimension numel nelement device dtype layout is_cuda requires_grad
-    get_device element_size new_zeros new_ones new_full new_empty is_contiguous stride""".split()
-)
+ABOUT = wordset("""shape size dim ndim ndimension numel nelement device dtype layout is_cuda requires_grad
+    get_device element_size new_zeros new_ones new_full new_empty is_contiguous stride""")
 ABOUT_TOO = frozenset(
     {f"builtins.{n}" for n in "len isinstance type id hasattr".split()}
     | {f"torch.{n}_like" for n in "zeros ones full empty rand randn randint".split()}
 )
-LIKE = frozenset("type_as view_as expand_as reshape_as new_tensor".split())  # methods of others
+LIKE = wordset("type_as view_as expand_as reshape_as new_tensor")  # methods of others
 # The numbers stay what they are, and a sigmoid may be taken before or after them.
-SAME = frozenset("detach clone contiguous float to cuda cpu data type_as view_as".split())
-ADDERS = frozenset("append extend insert appendleft".split())
+SAME = wordset("detach clone contiguous float to cuda cpu data type_as view_as")
+ADDERS = wordset("append extend insert appendleft")
 
 
 class Probabilities:
@@ -52,26 +51,26 @@ class Probabilities:
     """
 
     def __init__(self, script: Script):
-        self.of: dict[int, list[ast.expr]] = defaultdict(list)
-        self.holding: dict[int, list[ast.expr]] = defaultdict(list)
-        self.held: dict[int, frozenset[int]] = {}  # container -> the sigmoids in it
+        self.of: dict[ast.AST, list[ast.expr]] = defaultdict(list)
+        self.holding: dict[ast.AST, list[ast.expr]] = defaultdict(list)
+        self.held: dict[int, frozenset[ast.AST]] = {}  # container -> the sigmoids in it
         for node in script.nodes if _any(script) else ():
             if not isinstance(node, ast.expr):
                 continue
             found = script.values(node)
             for thing in found:
                 if isinstance(thing, Tensor) and thing.prob is not None:
-                    self.of[id(thing.prob)].append(node)
+                    self.of[thing.prob].append(node)
             for sigmoid in frozenset().union(*(self._inside(t) for t in found)):
                 self.holding[sigmoid].append(node)
 
-    def _inside(self, thing: Thing) -> frozenset[int]:
+    def _inside(self, thing: Thing) -> frozenset[ast.AST]:
         if not isinstance(thing, (Seq, Dict)):
             return frozenset()
         if id(thing) not in self.held:
             every: list[Thing] = [thing]
             inner = (t for t in opened(every) if isinstance(t, Tensor))
-            self.held[id(thing)] = frozenset(id(t.prob) for t in inner if t.prob is not None)
+            self.held[id(thing)] = frozenset(t.prob for t in inner if t.prob is not None)
         return self.held[id(thing)]
 
 
@@ -87,45 +86,45 @@ class Uses:
     :class:`~autofast.rule.Refusal` where one cannot be.
     """
 
-    def __init__(self, script: Script, sigmoids: Iterable[ast.AST], losses: dict[int, ast.expr]):
+    def __init__(
+        self, script: Script, sigmoids: Iterable[ast.AST], losses: Mapping[ast.Call, ast.expr]
+    ):
         self.script = script
         self.calls, self.flow = script.analysis(CallGraph), script.analysis(Flow)
         self.losses = losses  # call -> what it is given
         known = script.analysis(Probabilities)
-        keys = [id(s) for s in sigmoids]
+        keys = list(sigmoids)
         self.sigmoids = frozenset(keys)
-        self.mine = {id(e): e for k in keys for e in known.of[k]}
-        self.holding = {id(e): e for k in keys for e in known.holding[k]}
+        self.mine = {e: e for k in keys for e in known.of[k]}
+        self.holding = {e: e for k in keys for e in known.holding[k]}
         self.known = known
         self.gathered: set[int] = set()  # lists that get the probability, as it is appended to them
         self.closed = self._closed()
-        roots = {id(r): r for e in self.mine.values() if (r := self._read_at(e)) is not None}
+        roots = {r: r for e in self.mine.values() if (r := self._read_at(e)) is not None}
         for carrier in self.holding.values():
             self._carried(carrier)
         self.reads = self._together(list(roots.values()))
 
-    def _closed(self) -> dict[int, Function]:
+    def _closed(self) -> dict[ast.AST, Function]:
         """Functions that are given the probability: they neither lead to the loss nor give it back,
         nor do those that they call.
         """
-        found: dict[int, Function] = {}
+        found: dict[ast.AST, Function] = {}
         for expr in self.mine.values():
             call = taker_of(expr)
-            if call is None or self._leads(call) or self.losses.get(id(call)) is expr:
+            if call is None or self._leads(call) or self.losses.get(call) is expr:
                 continue
-            found |= {
-                id(f): f for c in self.calls.callees(call) for f in self.calls.runs(c.function)
-            }
+            found |= {f: f for c in self.calls.callees(call) for f in self.calls.runs(c.function)}
         for expr in self.mine.values():
             call = taker_of(expr)
-            inside = id(function_of(expr)) in found
+            inside = function_of(expr) in found
             if inside and not isinstance(self._root(expr), ast.Name):
                 raise Refusal(
                     f"{at(expr)} gets the result of the sigmoid in a function that reads it"
                 )
             if call is not None and self._leads(call) and not inside:
                 for callee in self.calls.callees(call):
-                    if id(callee.function) in found:
+                    if callee.function in found:
                         raise Refusal(f"{at(call)} and others give it to one function in two ways")
         return found
 
@@ -141,13 +140,13 @@ class Uses:
         """
         if not isinstance(getattr(expr, "ctx", ast.Load()), ast.Load):
             raise Refusal(f"{at(expr)} changes what the sigmoid gives in place")
-        if id(function_of(expr)) in self.closed or not self._is_read(expr):
+        if function_of(expr) in self.closed or not self._is_read(expr):
             return None
         root = self._root(expr)
         others = [
             t
             for t in self.script.values(root)
-            if not isinstance(t, Tensor) or id(t.prob) not in self.sigmoids
+            if not isinstance(t, Tensor) or t.prob not in self.sigmoids
         ]
         if others:
             raise Refusal(f"what {at(root)} reads is not always what the sigmoid gives")
@@ -164,7 +163,7 @@ class Uses:
             case ast.Subscript(value=value, ctx=ctx) if value is expr:
                 if not isinstance(ctx, ast.Load):
                     raise Refusal(f"{at(parent)} writes into what the sigmoid gives")
-                return id(parent) not in self.mine
+                return parent not in self.mine
             case ast.keyword() if isinstance(call := parent_of(parent), ast.Call):
                 return self._is_read_in(call, expr)
             case ast.Call() as call:
@@ -178,7 +177,7 @@ class Uses:
             case ast.ListComp() | ast.SetComp():
                 self.gathered |= {id(t) for t in self.script.values(parent) if isinstance(t, Seq)}
             case ast.IfExp(test=test):
-                return test is expr or id(parent) not in self.mine
+                return test is expr or parent not in self.mine
             case ast.Compare(ops=[ast.Is() | ast.IsNot()]):
                 return False
             case ast.Lambda() | ast.Yield() | ast.YieldFrom() | ast.Await() | ast.withitem():
@@ -198,19 +197,19 @@ class Uses:
             return False
         if is_in_place(attr):
             raise Refusal(f"{at(attribute)} changes what the sigmoid gives in place")
-        if id(whole) not in self.mine:
+        if whole not in self.mine:
             return True
         if attr in SAME or is_view(attr):
             return False
         raise Refusal(f"{at(attribute)} stands between the sigmoid and the loss")
 
     def _is_read_in(self, call: ast.Call, expr: ast.expr) -> bool:
-        if self.losses.get(id(call)) is expr:
+        if self.losses.get(call) is expr:
             return False
         found = self.script.values(call.func)
         names = library_names(found)
         if found and len(names) == len(found):
-            if names <= ABOUT_TOO or (id(call) in self.mine and all(map(is_view, names))):
+            if names <= ABOUT_TOO or (call in self.mine and all(map(is_view, names))):
                 return False
         if any_of(found, Cls):
             raise Refusal(f"{at(call)} puts what the sigmoid gives into an object")
@@ -222,12 +221,12 @@ class Uses:
             self.gathered |= {id(t) for t in adds if isinstance(t, Seq)}
             return True
         callees = self.calls.callees(call)
-        if not callees and id(call) in self.mine:
+        if not callees and call in self.mine:
             raise Refusal(f"{at(call)} stands between the sigmoid and the loss")
         return not self._leads(call)
 
     def _gives_it(self, expr: ast.expr) -> bool:
-        return id(expr) in self.mine or id(expr) in self.holding
+        return expr in self.mine or expr in self.holding
 
     def _is_stored_away(self, target: ast.expr) -> bool:
         """Stored where it is not followed: in an array, a tensor."""
@@ -289,7 +288,7 @@ class Uses:
         """Refuse where something looks into what holds the result of a sigmoid, other than by
         taking it out.
         """
-        if id(function_of(expr)) in self.closed:
+        if function_of(expr) in self.closed:
             return
         if isinstance(expr, (ast.Tuple, ast.List, ast.Dict)) and not self._hands_on(expr):
             return  # what is in it is read there
@@ -323,15 +322,13 @@ class Uses:
         """``p`` of ``p.view(-1).detach()``."""
         while True:
             match expr:
-                case ast.Call(func=ast.Attribute(value=inner)) if id(inner) in self.mine:
+                case ast.Call(func=ast.Attribute(value=inner)) if inner in self.mine:
                     expr = inner
-                case ast.Call(args=[inner, *_]) if id(
-                    inner
-                ) in self.mine and not self.calls.callees(expr):
-                    expr = inner
-                case ast.Attribute(value=inner) | ast.Subscript(value=inner) if (
-                    id(inner) in self.mine
+                case ast.Call(args=[inner, *_]) if inner in self.mine and not self.calls.callees(
+                    expr
                 ):
+                    expr = inner
+                case ast.Attribute(value=inner) | ast.Subscript(value=inner) if inner in self.mine:
                     expr = inner
                 case _:
                     return expr
@@ -340,15 +337,15 @@ class Uses:
         """One place for all reads of a variable, where it is given its value, if nothing else is
         done with that.
         """
-        reads = {id(r) for r in roots}
-        found: dict[int, ast.expr] = {}
+        reads: set[ast.AST] = set(roots)
+        found: dict[ast.AST, ast.expr] = {}
         for root in roots:
             value = self._given(root, reads) if isinstance(root, ast.Name) else None
             chosen = root if value is None else self._root(value)
-            found[id(chosen)] = chosen
+            found[chosen] = chosen
         return list(found.values())
 
-    def _given(self, name: ast.Name, reads: set[int]) -> ast.expr | None:
+    def _given(self, name: ast.Name, reads: set[ast.AST]) -> ast.expr | None:
         made = self.flow.reaching(name)
         definition = self.flow.definition(name)
         if definition is None or not isinstance(definition.node, ast.Name):
@@ -361,11 +358,11 @@ class Uses:
                 return None
         uses = self.flow.definitions(name).uses(definition)
         alone = all(self.flow.reaching(u) == made and self._only_reads(u, reads) for u in uses)
-        return value if alone and id(value) in self.mine else None
+        return value if alone and value in self.mine else None
 
-    def _only_reads(self, use: ast.expr, reads: set[int]) -> bool:
+    def _only_reads(self, use: ast.expr, reads: set[ast.AST]) -> bool:
         """Whether a use of a variable is a read, or asks for no numbers."""
-        if id(use) in reads:
+        if use in reads:
             return True
         parent = parent_of(use)
         return is_attribute(parent, *ABOUT)

@@ -17,14 +17,25 @@ from autofast.model.contents import opened, wrapped
 from autofast.model.kinds import is_module
 from autofast.model.names import WRAPPERS, last_part
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import ancestors, at, parent_of
 from autofast.model.syntax import is_attribute, is_read
-from autofast.model.values import Ext, Inst, Method, Ref, Tensor, Thing, Unknown, is_named, only
+from autofast.model.values import (
+    Ext,
+    Inst,
+    Method,
+    Ref,
+    Tensor,
+    Thing,
+    Unknown,
+    begins,
+    is_named,
+    only,
+)
 from autofast.read.library.module_parts import SEQUENTIAL, is_container, parts
 from autofast.rule import Refusal
 
-FUNCTIONS = frozenset({"torch.sigmoid", "torch.nn.functional.sigmoid"})
+FUNCTIONS = wordset("torch.sigmoid torch.nn.functional.sigmoid")
 LAYER = "torch.nn.Sigmoid"
 LOSS = "torch.nn.BCELoss"
 # What keeps, or exports, a module with its code: whoever loads it would get what goes into the
@@ -67,7 +78,7 @@ def sigmoids(script: Script) -> list[Group]:
     sigmoid.
     """
     groups: list[Group] = []
-    kept: list[set[int]] = []
+    kept: list[set[ast.AST]] = []
     for site in script.log.of("loss"):
         if not isinstance(site.node, ast.Call) or not any(banned(o.this) for o in site):
             continue
@@ -75,8 +86,7 @@ def sigmoids(script: Script) -> list[Group]:
         made = [o.this.node for o in site if isinstance(o.this, Ext) and o.this.node is not None]
         found = script.values(given) if given is not None else ()
         origins = [t.prob for t in found if isinstance(t, Tensor) and t.prob is not None]
-        one, keys = Group([(site.node, given)], made, origins), {id(site.node)}
-        keys |= {id(n) for n in (*made, *origins)}
+        one, keys = Group([(site.node, given)], made, origins), {site.node, *made, *origins}
         for n in [n for n, k in enumerate(kept) if k & keys][::-1]:
             other = groups.pop(n)
             keys |= kept.pop(n)
@@ -85,8 +95,8 @@ def sigmoids(script: Script) -> list[Group]:
         groups.append(one)
         kept.append(keys)
     for group in groups:
-        group.made = list({id(n): n for n in group.made}.values())
-        group.sigmoids = list({id(n): n for n in group.sigmoids}.values())
+        group.made = list({n: n for n in group.made}.values())
+        group.sigmoids = list({n: n for n in group.sigmoids}.values())
         try:
             _Proof(script, group)
         except Refusal as why:
@@ -141,10 +151,10 @@ class _Proof:
         for loss, given in group.losses:
             self._loss(loss, given)
         for made in group.made:
-            self._object(made, {id(loss) for loss, _ in group.losses})
+            self._object(made, {loss for loss, _ in group.losses})
         for sigmoid in group.sigmoids:
             self._sigmoid(sigmoid)
-        losses = {id(loss): expr for loss, expr in group.losses if expr is not None}
+        losses = {loss: expr for loss, expr in group.losses if expr is not None}
         uses = Uses(script, group.sigmoids, losses)
         for sigmoid in group.sigmoids:
             uses.used_elsewhere(sigmoid)
@@ -176,7 +186,7 @@ class _Proof:
                     "where it is one that was clamped or changed since, give the loss what goes into the sigmoid"
                 )
 
-    def _object(self, made: ast.AST, losses: set[int]) -> None:
+    def _object(self, made: ast.AST, losses: set[ast.AST]) -> None:
         """A loss object is called by these losses, and by nothing else; nothing asks for its
         class.
         """
@@ -190,7 +200,7 @@ class _Proof:
                 if not isinstance(thing, Ext) or thing.node is not made:
                     continue
                 call = call_of(node)
-                if call is not None and id(call) not in losses:
+                if call is not None and call not in losses:
                     raise Refusal(f"what {at(call)} gives the loss is not known")
                 outer = parent_of(node)
                 if isinstance(outer, ast.Call) and call is None and not self._is_ours(outer):
@@ -255,8 +265,10 @@ class _Proof:
         """Nothing outside of the script gets the modules that end in a sigmoid, and so what they
         give then.
         """
-        classes = {id(c) for p in places for c in ancestors(p) if isinstance(c, ast.ClassDef)}
-        made = {id(p) for p in places}
+        classes: set[ast.AST] = {
+            c for p in places for c in ancestors(p) if isinstance(c, ast.ClassDef)
+        }
+        made = set(places)
         for node in self.script.each(ast.Call):
             if self._is_harmless(node):
                 continue
@@ -265,10 +277,10 @@ class _Proof:
                     if is_module(thing) and self._has(thing, classes, made):
                         raise Refusal(f"{at(node)} is given a model that ends in the sigmoid")
 
-    def _has(self, module: Thing, classes: set[int], made: set[int]) -> bool:
+    def _has(self, module: Thing, classes: set[ast.AST], made: set[ast.AST]) -> bool:
         return any(
-            (isinstance(t, Inst) and id(t.cls.node) in classes)
-            or (isinstance(t, Ext) and id(t.node) in made)
+            (isinstance(t, Inst) and t.cls.node in classes)
+            or (isinstance(t, Ext) and t.node in made)
             for t in parts_of(module).values()
         )
 
@@ -294,4 +306,4 @@ def _name(thing: Thing) -> str:
 
 
 def _is_builtin(thing: Thing) -> bool:
-    return isinstance(thing, Ref) and thing.name.startswith("builtins.")
+    return begins(thing, Ref, "builtins.")

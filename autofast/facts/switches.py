@@ -33,7 +33,7 @@ from autofast.model.events import (
     inside,
 )
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import function_of, is_elif, live, nodes_in, parent_of
 from autofast.model.syntax import DEFS, LOOPS, VARIABLES
 from autofast.model.values import Arg, Const, Setting, certainly, only
@@ -41,7 +41,7 @@ from autofast.read.library.frameworks import batch_at
 
 Branch = tuple[int, bool]
 ONCE = ("test_step", "predict_step")
-KINDS = frozenset({"builtins.isinstance", "torch.is_tensor"})
+KINDS = wordset("builtins.isinstance torch.is_tensor")
 
 
 def with_every_step(script: Script, site: Site) -> bool:
@@ -97,7 +97,7 @@ def in_every_epoch(script: Script, site: Site) -> bool:
     if in_every_iteration(script, site) is not None:
         return False
     epochs = {
-        id(f.node): f.node
+        f.node: f.node
         for step in script.steps
         for b in step.backwards
         for o in b.site
@@ -107,7 +107,7 @@ def in_every_epoch(script: Script, site: Site) -> bool:
     }
     inner = set(batch_loops(script))
     for o in site:
-        around = [n for n, f in enumerate(o.stack) if id(f.node) in epochs]
+        around = [n for n, f in enumerate(o.stack) if f.node in epochs]
         rest = o.stack[around[-1] + 1 :] if around else ()
         plain = not any(
             isinstance(f, (BranchFrame, TryFrame, LoopFrame)) and not _is_sure(f) for f in rest
@@ -128,23 +128,23 @@ def batch_loops(script: Script) -> list[ast.AST]:
     return script.analysis(_batch_loops)
 
 
-def batch_hooks(script: Script) -> dict[int, ast.AST]:
+def batch_hooks(script: Script) -> dict[ast.AST, ast.AST]:
     """What frameworks that own the loop call for each batch."""
-    found: dict[int, ast.AST] = {}
+    found: dict[ast.AST, ast.AST] = {}
     owned = not script.frameworks.keys().isdisjoint(names.OWNERS)
     for _, site in script.log.each() if owned else ():
         for frame in site.occurrences[-1].stack:
             if isinstance(frame, CallFrame):
                 called = frame.func.name == "forward" and frame.node is frame.func.node
                 if called or batch_at(frame.func) is not None:
-                    found[id(frame.func.node)] = frame.func.node
+                    found[frame.func.node] = frame.func.node
     return found
 
 
-def _around(ways: Iterable[tuple[Stack, ast.AST]]) -> set[int]:
+def _around(ways: Iterable[tuple[Stack, ast.AST]]) -> set[ast.AST]:
     """What stands around the loops on these ways."""
     outside = ((stack[: len(stack) - len(below(stack, loop))], loop) for stack, loop in ways)
-    return {id(f.node) for frames, loop in outside for f in frames if f.node is not loop}
+    return {f.node for frames, loop in outside for f in frames if f.node is not loop}
 
 
 def _batch_loops(script: Script) -> list[ast.AST]:
@@ -155,7 +155,7 @@ def _batch_loops(script: Script) -> list[ast.AST]:
         for o in b.site
         if inside(o.stack, step.loop)
     ]
-    trains = {id(loop) for _, loop in ways}
+    trains = {loop for _, loop in ways}
     around = _around(ways)
     for evaluation in script.evaluations:
         for site in evaluation.forwards:
@@ -164,7 +164,7 @@ def _batch_loops(script: Script) -> list[ast.AST]:
                 free = only(_outside_of_models(o.stack), LoopFrame)
                 over = [f for f in loops if f.loaders] or free[-1:]  # batches, users, a range
                 ways += [(o.stack, f.node) for f in over]
-    mine: dict[int, ast.AST] = {id(loop): loop for _, loop in ways if isinstance(loop, LOOPS)}
+    mine: dict[ast.AST, ast.AST] = {loop: loop for _, loop in ways if isinstance(loop, LOOPS)}
     outer = _around(ways)
     mine = {k: n for k, n in mine.items() if k not in (around if k in trains else outer)}
     called = script.analysis(batch_hooks).values()
@@ -186,7 +186,7 @@ def goes_by_batch(script: Script, loop: ast.AST) -> bool:
     """Whether a loop that trains or evaluates takes one batch in each turn: it goes over a loader,
     asks one for its next, or stands inside another loop.
     """
-    if id(loop) in script.analysis(batch_hooks):
+    if loop in script.analysis(batch_hooks):
         return True
     if any(
         o.data.get("loaders") and inside(o.stack, loop) for s in script.log.of("next") for o in s

@@ -15,7 +15,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import is_method, is_name, parts_of, unstarred
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Loader, Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import ancestors, nodes_in, parent_of, statement_of
 from autofast.model.syntax import ASSIGNMENTS, IDENTITY, SEQUENCES, is_attribute, is_stored
 from autofast.model.values import (
@@ -37,17 +37,15 @@ from autofast.ops import is_in_place, may_share, op, reshapes
 
 # fmt: off
 # methods whose result is a tensor object of its own, or the receiver itself (the second kind)
-NEW = frozenset({"view", "reshape", "clone", "unsqueeze", "transpose", "permute", "expand", "t", "repeat", "detach"})
-KEPT = frozenset({
-    "cuda", "cpu", "to", "type", "type_as", "float", "double", "half", "long", "int", "byte", "bool", "contiguous", "pin_memory",
-    "squeeze", "fill_", "zero_", "normal_", "uniform_", "random_", "exponential_",
-})
+NEW = wordset("view reshape clone unsqueeze transpose permute expand t repeat detach")
+KEPT = wordset("""cuda cpu to type type_as float double half long int byte bool contiguous pin_memory
+    squeeze fill_ zero_ normal_ uniform_ random_ exponential_""")
 # what gives a tensor another shape, or a part in a graph, and so tells it from another object for
 # the same values methods that make another tensor of the same kind
-MAKING = frozenset({"new", "new_zeros", "new_ones", "new_empty", "new_full", "new_tensor"})
-STACKS = frozenset({"torch.stack", "torch.cat", "torch.hstack", "torch.vstack"})
-SIZES = frozenset({"size", "shape", "dim", "numel", "dtype", "device"})
-ASKING = frozenset({"requires_grad_", "retain_grad", "register_hook", "detach_"})
+MAKING = wordset("new new_zeros new_ones new_empty new_full new_tensor")
+STACKS = wordset("torch.stack torch.cat torch.hstack torch.vstack")
+SIZES = wordset("size shape dim numel dtype device")
+ASKING = wordset("requires_grad_ retain_grad register_hook detach_")
 # fmt: on
 
 NONE = Const(None)

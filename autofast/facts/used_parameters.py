@@ -9,6 +9,7 @@ from autofast.flow.scopes import parameters
 from autofast.model.calls import is_name, names_in
 from autofast.model.kinds import is_module
 from autofast.model.names import last_part
+from autofast.model.several import wordset
 from autofast.model.source import at, children, holds, nodes_in, walk
 from autofast.model.syntax import is_stored
 from autofast.model.values import (
@@ -29,7 +30,7 @@ from autofast.model.values import (
 from autofast.read.library.module_parts import MORE
 from autofast.rule import Refusal
 
-CONTAINERS = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"})
+CONTAINERS = wordset("torch.nn.Sequential torch.nn.ModuleList torch.nn.ModuleDict")
 # layers of torch.nn whose parameters all take part in each forward, and those without any
 _HOLDERS = """Linear Bilinear Embedding Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d BatchNorm1d BatchNorm2d
 BatchNorm3d LayerNorm GroupNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d RMSNorm PReLU LSTM GRU RNN LSTMCell GRUCell RNNCell
@@ -43,9 +44,9 @@ HOLDERS, WITHOUT, NO_GRADIENT = (
     frozenset(names.split()) for names in (_HOLDERS, _WITHOUT, _NO_GRADIENT)
 )
 # Functions that give some of what they are given: random.choice(self.heads).
-SOME_OF_THEM = frozenset("choice choices sample islice compress".split())
-PARTS = frozenset("values items children modules named_children".split())
-FACTS = frozenset({"shape", "device", "dtype", "ndim", "training", "data"})
+SOME_OF_THEM = wordset("choice choices sample islice compress")
+PARTS = wordset("values items children modules named_children")
+FACTS = wordset("shape device dtype ndim training data")
 Key = tuple[int, str]  # a layer, or an attribute of a module that is a parameter
 
 
@@ -110,11 +111,11 @@ def _held(container: Ext) -> list[Thing]:
     return held
 
 
-def used_parameters(module: Thing, above: tuple[int, ...]) -> set[Key]:
+def used_parameters(module: Thing, above: tuple[object, ...]) -> set[Key]:
     """The layers and parameters that certainly take part in the result of a module."""
-    if id(module) in above:
+    if module in above:
         return set()
-    above = (*above, id(module))
+    above = (*above, module)
     if isinstance(module, (Seq, Dict)):
         return {key for t in module.any() for key in used_parameters(t, above)}
     if isinstance(module, Ext):
@@ -128,7 +129,7 @@ def used_parameters(module: Thing, above: tuple[int, ...]) -> set[Key]:
     return _of_method(module, forward[0], above) if len(forward) == 1 else set()
 
 
-def _of_method(this: Inst, func: Func, above: tuple[int, ...]) -> set[Key]:
+def _of_method(this: Inst, func: Func, above: tuple[object, ...]) -> set[Key]:
     if isinstance(func.node, ast.Lambda) or func.decorators or not parameters(func.node):
         return set()
     keys: set[Key] = set()
@@ -139,11 +140,9 @@ def _of_method(this: Inst, func: Func, above: tuple[int, ...]) -> set[Key]:
             keys |= {key for t in found for key in used_parameters(t, above)}
         elif not found:
             methods = [
-                f
-                for f in this.cls.find(name) or ()
-                if isinstance(f, Func) and id(f.node) not in above
+                f for f in this.cls.find(name) or () if isinstance(f, Func) and f.node not in above
             ]
-            keys |= {key for f in methods for key in _of_method(this, f, (*above, id(f.node)))}
+            keys |= {key for f in methods for key in _of_method(this, f, (*above, f.node))}
     return keys
 
 

@@ -9,11 +9,12 @@ from enum import Enum
 
 from autofast.flow.graph import Node
 from autofast.flow.scopes import bound_by, outside_parts, owner, parameters
+from autofast.model.several import wordset
 from autofast.model.source import children, nodes_in, parent_of, walk
 from autofast.model.syntax import is_stored
 
 # builtins that take all of an iterable before they return
-EAGER = frozenset("all any bytes dict frozenset list max min set sorted sum tuple".split())
+EAGER = wordset("all any bytes dict frozenset list max min set sorted sum tuple")
 
 
 class Kind(Enum):

@@ -53,11 +53,11 @@ def _once(target: Target, make: Callable[[Node], Node]) -> Target:
 
 
 class Builder:
-    """Fills a graph; ``swallows`` holds the ids of the ``with`` statements that may end an
+    """Fills a graph; ``swallows`` holds the ``with`` statements that may end an
     exception.
     """
 
-    def __init__(self, graph: FlowGraph, swallows: Collection[int]):
+    def __init__(self, graph: FlowGraph, swallows: Collection[ast.AST]):
         self.graph, self.swallows = graph, swallows
 
     def run(self, function: Function) -> None:
@@ -82,7 +82,7 @@ class Builder:
 
     def block(self, body: list[ast.stmt], after: Node, ways: Ways) -> Node:
         for stmt in reversed(body):
-            self.graph.after.setdefault(id(stmt), []).append(after)
+            self.graph.after.setdefault(stmt, []).append(after)
             after = self.stmt(stmt, after, ways)
         return after
 
@@ -138,7 +138,7 @@ class Builder:
         self.branch(node, stmt.test, body, self.block(stmt.orelse, after, ways))
         # It may go on for ever.
         self.link(node, [self.graph.lost] if isinstance(stmt.test, ast.Constant) else [])
-        self.graph.iteration.setdefault(id(stmt), []).append((body, node))
+        self.graph.iteration.setdefault(stmt, []).append((body, node))
         return node
 
     def for_(self, stmt: ast.For | ast.AsyncFor, after: Node, ways: Ways) -> Node:
@@ -146,7 +146,7 @@ class Builder:
         body = self.block(stmt.body, step, self.loop_ways(ways, after, step))
         target = self.node(stmt, "target", ways, [body])
         self.link(step, [target, self.block(stmt.orelse, after, ways)])
-        self.graph.iteration.setdefault(id(stmt), []).append((target, step))
+        self.graph.iteration.setdefault(stmt, []).append((target, step))
         return self.node(stmt, "", ways, [step])
 
     def loop_ways(self, ways: Ways, after: Node, head: Node) -> Ways:
@@ -172,7 +172,7 @@ class Builder:
             return self.node(stmt, "end", ways, [target, after])
 
         inside = ways.through(leave)
-        if id(stmt) in self.swallows:
+        if stmt in self.swallows:
             inside = replace(
                 inside, thrown=_once(ways.thrown, swallow), error=_once(ways.error, swallow)
             )

@@ -119,13 +119,13 @@ class CallGraph:
 
     def __init__(self, script: Script):
         self.script = script
-        self._callees: dict[int, list[Callee]] = {}
-        self._sites: dict[int, list[ast.Call]] = defaultdict(list)
-        self._handed: dict[int, ast.AST] = {}  # function -> a place that uses it as a value
+        self._callees: dict[ast.AST, list[Callee]] = {}
+        self._sites: dict[ast.AST, list[ast.Call]] = defaultdict(list)
+        self._handed: dict[ast.AST, ast.AST] = {}  # function -> a place that uses it as a value
         # Name -> calls of something that is not known.
         self._unread: dict[str, list[ast.expr]] = defaultdict(list)
-        self._entered: dict[int, dict[int, Function]] = defaultdict(dict)
-        self._entries: dict[int, list[ast.AST]] = defaultdict(list)
+        self._entered: dict[ast.AST, dict[ast.AST, Function]] = defaultdict(dict)
+        self._entries: dict[ast.AST, list[ast.AST]] = defaultdict(list)
         for node in script.nodes:
             self._look(node)
         self._follow_log()
@@ -134,9 +134,9 @@ class CallGraph:
         if isinstance(node, ast.Call):
             callees = [c for t in ordered(self.script.values(node.func)) for c in code_of(t)]
             if callees:
-                self._callees[id(node)] = callees
+                self._callees[node] = callees
             for function in _once(c.function for c in callees):
-                self._sites[id(function)].append(node)
+                self._sites[function].append(node)
                 self._enter(node, function)
             self._look_unknown(node)
         elif (
@@ -145,10 +145,10 @@ class CallGraph:
             for thing in self.script.values(node):
                 if isinstance(thing, (Func, Bound)):
                     self._handed.setdefault(
-                        id((thing.func if isinstance(thing, Bound) else thing).node), node
+                        (thing.func if isinstance(thing, Bound) else thing).node, node
                     )
         elif isinstance(node, ast.Lambda) and call_of(node) is None and not _is_named(node):
-            self._handed.setdefault(id(node), node)
+            self._handed.setdefault(node, node)
 
     def _look_unknown(self, call: ast.Call) -> None:
         found = self.script.values(call.func)
@@ -169,22 +169,22 @@ class CallGraph:
                 self._enter(frame.node, frame.func.node)
 
     def _enter(self, node: ast.AST, function: Function) -> None:
-        if id(function) not in self._entered[id(node)]:
-            self._entered[id(node)][id(function)] = function
-            self._entries[id(function)].append(node)
+        if function not in self._entered[node]:
+            self._entered[node][function] = function
+            self._entries[function].append(node)
 
     # --------------------------------------------------------------------- from a call to functions
     def callees(self, call: ast.Call) -> list[Callee]:
         """What the call itself may run: what its ``func`` may be. A model that a library wraps is
         among :meth:`entered` only.
         """
-        return self._callees.get(id(call), [])
+        return self._callees.get(call, [])
 
     def entered(self, node: ast.AST) -> list[Function]:
         """The functions of the project that are run at a node: those a call calls, and whatever the
         reader has followed besides.
         """
-        return list(self._entered.get(id(node), {}).values())
+        return list(self._entered.get(node, {}).values())
 
     def may_run_others(self, call: ast.Call) -> bool:
         """Whether the call may run something that is not among its callees: a library, or what is
@@ -282,13 +282,13 @@ class CallGraph:
     # --------------------------------------------------------------------- from a function to calls
     def sites(self, function: Function) -> list[ast.Call]:
         """The calls that run a function directly, in the order of the files."""
-        return self._sites.get(id(function), [])
+        return self._sites.get(function, [])
 
     def entries(self, function: Function | ast.Module) -> list[ast.AST]:
         """The nodes at which a function is run: its sites, and where the reader has followed it
         besides (see :meth:`entered`).
         """
-        return self._entries.get(id(function), [])
+        return self._entries.get(function, [])
 
     def complete(self, function: Function) -> str:
         """Why :meth:`sites` may not be all calls of a function, in words; empty where they
@@ -303,7 +303,7 @@ class CallGraph:
                 return "forward() is called by torch"
             if self.is_decorated(function):
                 return f"{name}() has a decorator that may call it"
-        if (place := self._handed.get(id(function))) is not None:
+        if (place := self._handed.get(function)) is not None:
             return f"{name}{'' if isinstance(function, ast.Lambda) else '()'} is handed around as a value on {at(place)}"
         for unknown in self.unknown_calls(function):
             return f"{at(unknown)} may call {name}()"
@@ -311,7 +311,7 @@ class CallGraph:
 
     def handed(self, function: Function) -> ast.AST | None:
         """A place that uses a function as a value, after which anything may call it."""
-        return self._handed.get(id(function))
+        return self._handed.get(function)
 
     def is_decorated(self, function: Function) -> bool:
         """Whether a decorator may do something else than to call a function with all arguments
@@ -380,17 +380,17 @@ class CallGraph:
         With ``often`` those that may be run by more than few of them: not only in the bodies of
         rare ``if`` statements.
         """
-        found: dict[int, Function] = {}
+        found: dict[ast.AST, Function] = {}
         here = loop if isinstance(loop, LOOPS) else None
         todo: list[tuple[Function, ast.AST, Loop | None]] = [
             (f, n, here) for n in walk(loop) for f in self.entered(n)
         ]
         while todo:
             function, at, around = todo.pop()
-            if id(function) not in found and not (
+            if function not in found and not (
                 often and any(arm for _, arm in rare_arms_around(at, around))
             ):
-                found[id(function)] = function
+                found[function] = function
                 todo += [(f, n, None) for n in own_nodes(function) for f in self.entered(n)]
         return list(found.values())
 
@@ -399,7 +399,7 @@ class CallGraph:
 
 
 def _once(functions: Iterable[Function]) -> list[Function]:
-    return list({id(f): f for f in functions}.values())
+    return list({f: f for f in functions}.values())
 
 
 def _is_named(node: ast.Lambda) -> bool:

@@ -22,8 +22,8 @@ from autofast.model.source import ancestors, block_of
 class Graph(FlowGraph):
     """The ways through one function, and what follows from them."""
 
-    def __init__(self, function: Function, swallows: Collection[int] = frozenset()):
-        """``swallows`` holds the ids of the ``with`` statements that may end an exception."""
+    def __init__(self, function: Function, swallows: Collection[ast.AST] = frozenset()):
+        """``swallows`` holds the ``with`` statements that may end an exception."""
         super().__init__(function)
         Builder(self, swallows).run(function)
 
@@ -75,19 +75,19 @@ class Graph(FlowGraph):
         place = self.place(a)
         if place is None or not starts:
             return False
-        key = id(place), id(loop)
+        key = place, loop
         if key not in self._following:
-            heads = [head for _, head in self.iteration.get(id(loop), ())]
+            heads = [head for _, head in self.iteration.get(loop, ())]
             self._following[key] = frozenset(self.reachable(self.starts(place), heads))
         return not starts.isdisjoint(self._following[key])
 
     @cached_property
-    def _following(self) -> dict[tuple[int, int], frozenset[Node]]:
+    def _following(self) -> dict[tuple[ast.AST, Loop | None], frozenset[Node]]:
         return {}
 
     def _bit(self, node: ast.AST) -> int:
         place = self.place(node)
-        copies = self.copies.get(id(place))
+        copies = self.copies.get(place)
         return 1 << copies[0].index if copies else 0
 
     def _ran(self, node: Node, state: int) -> int:
@@ -139,9 +139,9 @@ class Graph(FlowGraph):
 
     def _stands_before(self, a: ast.AST, b: ast.stmt) -> bool:
         """Whether ``a`` stands in an earlier statement of the block of ``b``."""
-        around = {id(a), *map(id, ancestors(a))}
+        around = {a, *ancestors(a)}
         earlier = takewhile(lambda s: s is not b, block_of(b))
-        return any(id(s) in around for s in earlier)
+        return any(s in around for s in earlier)
 
 
 def graph_of(function: Function) -> Graph:

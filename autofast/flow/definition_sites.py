@@ -75,9 +75,9 @@ class _Search:
 
     def __init__(self, script: Script, wanted: set[int], what: str):
         self.script, self.wanted, self.what = script, wanted, what
-        self.scopes: dict[int, Function] = {}
+        self.scopes: dict[ast.AST, Function] = {}
         self.owners: dict[int, Inst] = {}
-        self.stores: dict[int, ast.stmt] = {}
+        self.stores: dict[ast.AST, ast.stmt] = {}
         self.names: dict[str, None] = {}
         self.refusal = ""
         self._seen: set[Variable] = set()
@@ -105,9 +105,9 @@ class _Search:
             if isinstance(n, ast.Name) and self._puts(s := statement_of(n))
         ]
         if stores:
-            self.scopes[id(variable.scope)] = variable.scope
+            self.scopes[variable.scope] = variable.scope
             self.names[name.id] = None
-            self.stores.update((id(s), s) for s in stores)
+            self.stores.update((s, s) for s in stores)
         elif isinstance(variable.scope, FUNCTIONS) and is_parameter(variable.scope, name.id):
             self._arguments(variable.scope, name.id)
         else:
@@ -142,7 +142,7 @@ class _Search:
             return
         self.owners.update((id(t), t) for t in owners)
         self.names[expr.attr] = None
-        self.stores.update((id(s), s) for s in stores)
+        self.stores.update((s, s) for s in stores)
 
     def _puts(self, statement: ast.stmt) -> bool:
         """It stores one of the objects, not None or a placeholder."""
@@ -176,26 +176,26 @@ def _named_self(statement: ast.stmt, attr: str) -> str | None:
     return None
 
 
-def after_all(stores: Iterable[ast.stmt], busy: set[int]) -> list[ast.stmt]:
+def after_all(stores: Iterable[ast.stmt], busy: set[ast.AST]) -> list[ast.stmt]:
     """The statements after which all of ``stores`` (in one function) are done, one for each
     function.
 
     What is put there must not depend on a condition, so an ``if`` is left unless it holds something
-    of ``busy`` (ids of nodes).
+    of ``busy``.
     """
-    found: dict[int, ast.stmt] = {}
-    by_scope: dict[int, list[ast.stmt]] = {}
+    found: dict[ast.AST, ast.stmt] = {}
+    by_scope: dict[ast.AST, list[ast.stmt]] = {}
     for store in stores:
-        by_scope.setdefault(id(function_of(store)), []).append(store)
+        by_scope.setdefault(function_of(store), []).append(store)
     for group in by_scope.values():
         lifted = [_lifted(s, busy) for s in group]
         last = _last(lifted)
         for statement in [last] if last is not None else lifted:
-            found[id(statement)] = statement
+            found[statement] = statement
     return list(found.values())
 
 
-def _lifted(statement: ast.stmt, busy: set[int]) -> ast.stmt:
+def _lifted(statement: ast.stmt, busy: set[ast.AST]) -> ast.stmt:
     while (
         isinstance(outer := parent_of(statement), (ast.If, ast.Try))
         and not nodes_of([outer]) & busy

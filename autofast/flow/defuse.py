@@ -76,15 +76,15 @@ class DefUse:
         self.graph = graph or graph_of(function)
         self.table = variables_of(function)
         self._accesses: dict[Node, list[tuple[Access, Variable]]] = {}
-        self._inline: set[int] = set()
+        self._inline: set[ast.AST] = set()
         # The variables of this code, each with all bits of its definitions.
         self._local: dict[Variable, int] = {}
         self._read_all()
         self._shared = {
-            v for v in self._local if any(id(n) not in self._inline for n in self.table.stores(v))
+            v for v in self._local if any(n not in self._inline for n in self.table.stores(v))
         }
         self._definitions: list[Definition | None] = []
-        self._bits: dict[tuple[Variable, int], int] = {}
+        self._bits: dict[tuple[Variable, ast.AST], int] = {}
         self._unbound: dict[Variable, int] = {}
         self._number()
         self._reaching = self._solve()
@@ -100,9 +100,9 @@ class DefUse:
         variable = self.table.of(load)
         if variable is None:
             return frozenset()
-        if variable not in self._local or variable in self._shared or id(load) not in self._inline:
+        if variable not in self._local or variable in self._shared or load not in self._inline:
             return self.all(variable)
-        state = self._reaching.get(id(load), 0)
+        state = self._reaching.get(load, 0)
         indices = _indices(state & self._local[variable])
         found = [self._definitions[n] for n in indices]
         # A class body then looks at the module's.
@@ -127,9 +127,9 @@ class DefUse:
         for another scope's).
         """
         variable = self.table.of(load)
-        if variable not in self._local or variable in self._shared or id(load) not in self._inline:
+        if variable not in self._local or variable in self._shared or load not in self._inline:
             return True
-        return bool(self._reaching.get(id(load), 0) & self._unbound[variable])
+        return bool(self._reaching.get(load, 0) & self._unbound[variable])
 
     def is_bound_at(self, place: ast.AST, name: str) -> bool:
         """Whether a variable of the code of the function certainly has a value when the statement
@@ -155,12 +155,12 @@ class DefUse:
         return bool(states) and not any(s & self._unbound[variable] for s in states)
 
     def may_come_unbound(
-        self, variable: Variable, place: ast.AST, trusted: Collection[int] = frozenset()
+        self, variable: Variable, place: ast.AST, trusted: Collection[ast.AST] = frozenset()
     ) -> bool:
         """Whether some way leads to a read of the variable, or to the beginning of a statement, on
         which nothing has given it a value.
 
-        Ways count only where they pass none of the reads in ``trusted`` (by id), which are known to
+        Ways count only where they pass none of the reads in ``trusted``, which are known to
         have found a value. Unlike :meth:`may_be_unbound`, this also answers for a variable that
         other functions set; what they do is not looked at.
         """
@@ -183,7 +183,7 @@ class DefUse:
                     return True
                 star = access.name == STAR and variable.scope is self.function
                 if star or (other == variable and access.sure):
-                    if access.kind is Kind.USE and id(access.node) in trusted:
+                    if access.kind is Kind.USE and access.node in trusted:
                         through = False
                         break
                     if access.kind is Kind.DEFINE:
@@ -195,7 +195,7 @@ class DefUse:
         return False
 
     def _reads_here(self, place: ast.AST) -> bool:
-        return isinstance(place, ast.Name) and id(place) in self._inline
+        return isinstance(place, ast.Name) and place in self._inline
 
     def all(self, variable: Variable) -> frozenset[Definition]:
         """All definitions of a variable, wherever they are."""
@@ -236,25 +236,25 @@ class DefUse:
         found: list[ast.Name] = [*self.table.loads(variable), *stores]
         if variable in self._local and variable not in self._shared:
             read = self._read_after(variable, code)
-            found = [n for n in found if id(n) in read or id(n) not in self._inline]
+            found = [n for n in found if n in read or n not in self._inline]
         return sorted(found, key=lambda n: (n.lineno, n.col_offset))
 
-    def _read_after(self, variable: Variable, code: ast.AST) -> set[int]:
-        places = {id(self.graph.place(n)) for n in walk(code) if n is code or isinstance(n, PLACES)}
+    def _read_after(self, variable: Variable, code: ast.AST) -> set[ast.AST]:
+        places = {self.graph.place(n) for n in walk(code) if n is code or isinstance(n, PLACES)}
         todo = [
             n
             for p in places
             for start in self.graph.copies.get(p, ())
             for n in self.graph.out(start)
         ]
-        found: set[int] = set()
+        found: set[ast.AST] = set()
         for node in each_once(todo):
             lost = False
             for access, other in self._accesses.get(node, ()):
                 if other == variable and access.kind is not Kind.USE:
                     lost = lost or access.sure
                 elif other == variable and not lost:
-                    found.add(id(access.node))
+                    found.add(access.node)
             todo += self.graph.raises.get(node, ()) if lost else self.graph.out(node)
         return found
 
@@ -264,7 +264,7 @@ class DefUse:
         reads = (
             a.node for a, v in pairs if a.kind is Kind.USE and isinstance(v.scope, ast.ClassDef)
         )
-        return list({id(n): n for n in reads if isinstance(n, ast.Name)}.values())
+        return list({n: n for n in reads if isinstance(n, ast.Name)}.values())
 
     def live_after(self, stmt: ast.AST) -> frozenset[str]:
         """The function's variables whose value may be read after the statement of ``stmt`` is done,
@@ -276,13 +276,11 @@ class DefUse:
         if place is None:
             raise ValueError("a statement of another function")
         whole = place if isinstance(place, (ast.stmt, ast.expr)) else statement_of(place)
-        after = self.graph.after.get(id(whole), [])
+        after = self.graph.after.get(whole, [])
         if not hasattr(whole, "body") or isinstance(
             whole, (ast.FunctionDef, ast.AsyncFunctionDef, ast.expr)
         ):
-            after = [
-                n for node in self.graph.copies.get(id(whole), ()) for n in self.graph.out(node)
-            ]
+            after = [n for node in self.graph.copies.get(whole, ()) for n in self.graph.out(node)]
         return self._live_at(after)
 
     def live_before(self, place: ast.AST) -> frozenset[str]:
@@ -306,14 +304,14 @@ class DefUse:
 
     # ------------------------------------------------------------------------- reaching definitions
     def _read_all(self) -> None:
-        variables: dict[int, Variable | None] = {}
+        variables: dict[ast.AST, Variable | None] = {}
         for node in [self.graph.entry, *(n for found in self.graph.copies.values() for n in found)]:
             pairs = []
             for access in accesses(node):
-                if id(access.node) not in variables:
-                    variables[id(access.node)] = self.table.of(access.node)
-                variable = variables[id(access.node)]
-                self._inline.add(id(access.node))
+                if access.node not in variables:
+                    variables[access.node] = self.table.of(access.node)
+                variable = variables[access.node]
+                self._inline.add(access.node)
                 if variable is not None:
                     pairs.append((access, variable))
                     if self._is_local(variable):
@@ -335,14 +333,14 @@ class DefUse:
                 if (
                     access.kind is Kind.DEFINE
                     and variable in self._local
-                    and (variable, id(access.node)) not in self._bits
+                    and (variable, access.node) not in self._bits
                 ):
                     if access.name == STAR:
                         targets = [v for v in self._local if v.scope is self.function]
                     else:
                         targets = [variable]
                     for target in targets:
-                        self._bits[target, id(access.node)] = self._bit(
+                        self._bits[target, access.node] = self._bit(
                             target, Definition(target.name, access.node)
                         )
 
@@ -359,13 +357,13 @@ class DefUse:
             new = self._unbound[variable]
         elif access.name == STAR:
             for other in self._local:
-                state |= self._bits.get((other, id(access.node)), 0)
+                state |= self._bits.get((other, access.node), 0)
             return state
         else:
-            new = self._bits[variable, id(access.node)]
+            new = self._bits[variable, access.node]
         return (state & ~self._local[variable] | new) if access.sure else state | new
 
-    def _solve(self) -> dict[int, int]:
+    def _solve(self) -> dict[ast.AST, int]:
         start = 0
         for bit in self._unbound.values():
             start |= bit
@@ -390,11 +388,11 @@ class DefUse:
             return state | effects.get(node, nothing)[2]
 
         self._states = before = solve(self.graph, Problem(start, step, int.__or__, raised=raised))
-        found: dict[int, int] = defaultdict(int)
+        found: dict[ast.AST, int] = defaultdict(int)
         for node, state in before.items():
             for access, variable in self._accesses.get(node, ()):
                 if access.kind is Kind.USE:
-                    found[id(access.node)] |= state
+                    found[access.node] |= state
                 state = self._effect(state, access, variable)
         return found
 
@@ -439,7 +437,7 @@ class DefUse:
         stores = (
             n for n in self.table.stores(variable) if isinstance(n, ast.Name) and _reads_too(n)
         )
-        return any(id(n) not in self._inline for n in (*self.table.loads(variable), *stores))
+        return any(n not in self._inline for n in (*self.table.loads(variable), *stores))
 
 
 # ------------------------------------------------------------------------------------------- values

@@ -12,6 +12,7 @@ from functools import cached_property
 from autofast.model.calls import is_name
 from autofast.model.names import last_part
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import live, parent_of
 from autofast.model.syntax import is_stored
 from autofast.model.values import (
@@ -32,22 +33,18 @@ from autofast.model.values import (
 from autofast.ops import is_in_place
 
 # fmt: off
-CHANGERS = frozenset(  # methods that change what they are called on
-    "append appendleft extend extendleft insert add remove discard pop popleft popitem clear update setdefault sort reverse rotate "
+CHANGERS = wordset("append appendleft extend extendleft insert add remove discard pop popleft popitem clear update setdefault sort reverse rotate "
     "put put_nowait get_nowait fill itemset resize partition setflags intersection_update difference_update symmetric_difference_update "
-    "__setitem__ __delitem__ __setattr__ __next__ send move_to_end subtract".split()
-)
-HANDLES = frozenset(  # methods of open files, databases, sockets: there is one position in them
-    "read read1 readinto readline readlines seek tell write writelines flush truncate execute executemany executescript commit cursor "
-    "fetchone fetchall fetchmany recv sendall acquire release".split()
-)
+    "__setitem__ __delitem__ __setattr__ __next__ send move_to_end subtract")
+HANDLES = wordset("read read1 readinto readline readlines seek tell write writelines flush truncate execute executemany executescript commit cursor "
+    "fetchone fetchall fetchmany recv sendall acquire release")
 FIRST = frozenset({  # functions that change their first argument
     "random.shuffle", "numpy.random.shuffle", "builtins.setattr", "builtins.delattr", "heapq.heappush", "heapq.heappop", "heapq.heapify",
     "heapq.heappushpop", "heapq.heapreplace", "bisect.insort", "bisect.insort_left", "bisect.insort_right", "numpy.copyto", "numpy.put",
     "numpy.place", "numpy.putmask", "numpy.fill_diagonal", "operator.setitem", "operator.delitem", "operator.iadd",
     "operator.isub", "operator.imul", "operator.itruediv", "numpy.add.at", "numpy.subtract.at", "numpy.multiply.at",
 })
-DRAWING = frozenset({"cv2.rectangle", "cv2.circle", "cv2.line", "cv2.putText", "cv2.fillPoly", "cv2.polylines", "cv2.ellipse"})
+DRAWING = wordset("cv2.rectangle cv2.circle cv2.line cv2.putText cv2.fillPoly cv2.polylines cv2.ellipse")
 # fmt: on
 
 

@@ -39,10 +39,10 @@ class Answers:
     those that every way through it comes to.
     """
 
-    frequencies: dict[tuple[int, int], Frequency] = field(default_factory=dict)
-    rare: dict[int, frozenset[tuple[Node, Node]]] = field(default_factory=dict)
-    reached: dict[tuple[Way, int], frozenset[Node]] = field(default_factory=dict)
-    always: dict[tuple[Way, int], frozenset[Node]] = field(default_factory=dict)
+    frequencies: dict[tuple[ast.AST, ast.AST], Frequency] = field(default_factory=dict)
+    rare: dict[ast.AST, frozenset[tuple[Node, Node]]] = field(default_factory=dict)
+    reached: dict[tuple[Way, ast.AST | None], frozenset[Node]] = field(default_factory=dict)
+    always: dict[tuple[Way, ast.AST], frozenset[Node]] = field(default_factory=dict)
 
 
 _KNOWN: WeakKeyDictionary[Graph, Answers] = WeakKeyDictionary()
@@ -53,7 +53,7 @@ def frequency(graph: Graph, node: ast.AST, loop: Loop) -> Frequency:
     place = graph.place(node)
     if place is None or loop not in loops_around(node):
         return Frequency.NEVER
-    known, key = _KNOWN.setdefault(graph, Answers()).frequencies, (id(place), id(loop))
+    known, key = _KNOWN.setdefault(graph, Answers()).frequencies, (place, loop)
     if key not in known:
         known[key] = _frequency(graph, place, loop)
     return known[key]
@@ -63,10 +63,10 @@ def _frequency(graph: Graph, place: ast.AST, loop: Loop) -> Frequency:
     """The same for a statement that stands in ``loop``."""
     wanted = {
         n
-        for n in graph.copies.get(id(place), ())
+        for n in graph.copies.get(place, ())
         if not n.part or (place is loop and n.part == "target")
     }
-    iterations = graph.iteration.get(id(loop), [])
+    iterations = graph.iteration.get(loop, [])
     if not any(wanted & _reached(graph, way) for way in iterations):
         return Frequency.RARE if graph.starts(place) else Frequency.NEVER
     if place is loop or not any(_avoids(graph, way, wanted, loop) for way in iterations):
@@ -93,13 +93,13 @@ def _walk(
 def _reached(graph: Graph, way: Way, usual: Loop | None = None) -> frozenset[Node]:
     """The nodes of an iteration; with ``usual``, its loop, those that not only few come to."""
     known = _KNOWN.setdefault(graph, Answers())
-    key = way, id(usual)
+    key = way, usual
     if key not in known.reached:
         closed: frozenset[tuple[Node, Node]] = frozenset()
         if usual is not None:
-            if id(usual) not in known.rare:
-                known.rare[id(usual)] = frozenset(_rare_arms(graph, usual))
-            closed = known.rare[id(usual)]
+            if usual not in known.rare:
+                known.rare[usual] = frozenset(_rare_arms(graph, usual))
+            closed = known.rare[usual]
         known.reached[key] = frozenset(_walk(graph, way, closed, frozenset()))
     return known.reached[key]
 
@@ -107,10 +107,10 @@ def _reached(graph: Graph, way: Way, usual: Loop | None = None) -> frozenset[Nod
 def _avoids(graph: Graph, way: Way, wanted: set[Node], loop: Loop) -> bool:
     """Whether an iteration may come to the next one (or, without one, its end) past ``wanted``."""
     reached = _reached(graph, way)
-    ends = {way[1]} if way[1] in reached else set(graph.ends) | set(graph.after.get(id(loop), ()))
+    ends = {way[1]} if way[1] in reached else set(graph.ends) | set(graph.after.get(loop, ()))
     here = wanted & reached
     if len(here) == 1 and not here & ends:
-        known, key = _KNOWN.setdefault(graph, Answers()).always, (way, id(loop))
+        known, key = _KNOWN.setdefault(graph, Answers()).always, (way, loop)
         if key not in known:
             known[key] = _on_every_way(graph, way, ends)
         return bool(known[key]) and not here <= known[key]
@@ -186,12 +186,17 @@ def is_usual(frame: BranchFrame) -> bool:
 
 
 def is_first_time(frame: BranchFrame) -> bool:
-    """Whether this rare arm makes what is missing, and is not taken again while it is there."""
+    """Whether this rare arm makes what is missing, and is not taken again while it is there; or
+    begins what goes on for many turns.
+    """
     gate = frame.node
     if not isinstance(gate, ast.If):
         return False
-    looked_for = [_missing(test) for test in nodes_in(gate.test, ast.Compare, ast.Call)]
-    return any(_is_kept(found[0], gate) for found in looked_for if found)
+    tests = list(nodes_in(gate.test, ast.Compare, ast.Call))
+    looked_for = [_missing(test) for test in tests]
+    return any(_is_kept(found[0], gate) for found in looked_for if found) or any(
+        _is_counted(test, gate) for test in tests if isinstance(test, ast.Compare)
+    )
 
 
 def rare_arms_around(node: ast.AST, loop: Loop | None) -> list[tuple[ast.If, bool]]:
@@ -240,12 +245,31 @@ def _is_rare(test: ast.expr, value: bool, gate: ast.If) -> bool:
     unequal = isinstance(test.ops[0], (ast.NotEq, ast.IsNot))
     if _has_remainder(test):
         return value is not unequal
+    if value and _is_counted(test, gate):
+        return True
     if not _changed_by_loop(gate) & names_in(test):
         return False
     if equal or unequal:
         return value is equal and not isinstance(test.ops[0], (ast.Is, ast.IsNot))
     full = isinstance(test.ops[0], (ast.Gt, ast.GtE)) and names_in(test.left) & _set_back(gate)
     return value and bool(full)
+
+
+def _is_counted(test: ast.Compare, gate: ast.If) -> bool:
+    """Whether an object counts to what is asked, and begins again: ``if self.seen == n: self.seen =
+    0``; or remembers what is new: ``if task != self.task: self.task = task``.
+    """
+    asked = {ast.unparse(test.left), ast.unparse(test.comparators[0])}
+    full = isinstance(test.ops[0], (ast.Eq, ast.Gt, ast.GtE))
+    counts = [ast.unparse(n.target) for n in nodes_in(function_of(gate), ast.AugAssign)]
+    for then in (a for stmt in gate.body for a in nodes_in(stmt, ast.Assign)):
+        target, value = ast.unparse(then.targets[0]), ast.unparse(then.value)
+        if isinstance(then.targets[0], ast.Attribute) and (
+            (isinstance(test.ops[0], ast.NotEq) and {target, value} == asked)
+            or (full and target == ast.unparse(test.left) and target in counts)
+        ):
+            return True
+    return False
 
 
 def _missing(test: ast.expr) -> tuple[str, bool] | None:

@@ -62,10 +62,10 @@ class FlowGraph:
         self.succ: dict[Node, list[Node]] = defaultdict(list)
         self.raises: dict[Node, list[Node]] = defaultdict(list)
         self.arms: dict[Node, tuple[Node, Node]] = {}
-        self.after: dict[int, list[Node]] = {}  # statement -> what follows it when it is done
+        self.after: dict[ast.AST, list[Node]] = {}  # statement -> what follows it when it is done
         # Loop -> where an iteration begins, and what decides on the next.
-        self.iteration: dict[int, list[tuple[Node, Node]]] = {}
-        self.copies: dict[int, list[Node]] = defaultdict(list)
+        self.iteration: dict[ast.AST | None, list[tuple[Node, Node]]] = {}
+        self.copies: dict[ast.AST | None, list[Node]] = defaultdict(list)
         self.entry, self.exit, self.thrown, self.lost = (
             self.add(function, part) for part in ("entry", "exit", "thrown", "lost")
         )
@@ -74,7 +74,7 @@ class FlowGraph:
         node = Node(tree, part, self._count)
         self._count += 1
         if tree is not self.function:
-            self.copies[id(tree)].append(node)
+            self.copies[tree].append(node)
         return node
 
     _count = 0
@@ -120,7 +120,7 @@ class FlowGraph:
         found: ast.AST | None = None
         here: ast.AST | None = node
         while here is not None and here is not self.function:
-            if found is None and (isinstance(here, PLACES) or id(here) in self.copies):
+            if found is None and (isinstance(here, PLACES) or here in self.copies):
                 found = here
             below, here = here, parent_of(here)
             if isinstance(here, FUNCTIONS) and here is not self.function and is_body(below, here):
@@ -130,7 +130,7 @@ class FlowGraph:
     def starts(self, node: ast.AST) -> list[Node]:
         """The nodes with which the statement of ``node`` begins, one for each of its copies."""
         place = self.place(node)
-        return [n for n in self.copies.get(id(place), ()) if not n.part and n in self.live]
+        return [n for n in self.copies.get(place, ()) if not n.part and n in self.live]
 
     @cached_property
     def live(self) -> frozenset[Node]:

@@ -20,18 +20,19 @@ from autofast.flow.scopes import parameters
 from autofast.model.calls import call_of
 from autofast.model.contents import opened
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import function_of, parent_of
 from autofast.model.syntax import is_read
 from autofast.model.values import Dict, Seq, Tensor, all_of, library_names
 
-ADDERS = frozenset("append appendleft extend extendleft insert add setdefault update put".split())
+ADDERS = wordset("append appendleft extend extendleft insert add setdefault update put")
 DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Starred, ast.IfExp, ast.BoolOp)
 # What gives the same objects: functions, and methods of containers and iterators.
 PASSING = frozenset(
     f"builtins.{n}"
     for n in "zip list tuple set dict enumerate reversed sorted iter next filter max min".split()
 ) | {"functools.partial", "copy.copy"}
-GIVING = frozenset("items values get pop popleft popitem copy setdefault __getitem__".split())
+GIVING = wordset("items values get pop popleft popitem copy setdefault __getitem__")
 
 
 class How(Enum):

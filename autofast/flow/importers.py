@@ -41,16 +41,16 @@ class Importers:
         self.root = Path(str(entry.path)[: -len(entry.rel) - 1]) if inside else entry.path.parent
         self._read: dict[Path, Source | None] = {s.path: s for s in script.sources}
         self._mine = frozenset(self._read)
-        self._found: dict[int, User | None] = {}
+        self._found: dict[ast.AST, User | None] = {}
         self._modules: dict[tuple[Path, str, int], Path | None] = {}
 
     def user(self, function: ast.AST) -> User | None:
         """A use of a function (or of a method, or a class) in a file that is not part of the
         script; None where there is none.
         """
-        if id(function) not in self._found:
-            self._found[id(function)] = next(self._users(function), None)
-        return self._found[id(function)]
+        if function not in self._found:
+            self._found[function] = next(self._users(function), None)
+        return self._found[function]
 
     def _users(self, function: ast.AST) -> Iterator[User]:
         outer = only(ancestors(function), ast.stmt)

@@ -19,7 +19,7 @@ from autofast.model.calls import arguments_of, is_name
 from autofast.model.contents import each_once, opened
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import parent_of
 from autofast.model.syntax import is_read, is_stored
 from autofast.model.values import (
@@ -47,7 +47,7 @@ NEW_ARRAYS = frozenset(
     for name in """array zeros zeros_like ones ones_like empty empty_like full full_like arange linspace eye concatenate stack
 vstack hstack column_stack tile repeat random.rand random.randn random.random random.randint random.uniform random.normal""".split()
 )
-WRAPPED = frozenset({"torch.from_numpy", "torch.as_tensor"})  # tensors in the memory of arrays
+WRAPPED = wordset("torch.from_numpy torch.as_tensor")  # tensors in the memory of arrays
 # Where the flag stands.
 INPLACE_LAYERS = dict.fromkeys("ReLU ReLU6 SiLU SELU Mish Hardswish Hardsigmoid".split(), 0)
 INPLACE_LAYERS |= dict.fromkeys("Dropout LeakyReLU ELU CELU".split(), 1)
@@ -59,16 +59,16 @@ class Memory:
     def __init__(self, script: Script):
         self.script = script
         self.flow, self.calls = script.analysis(Flow), script.analysis(CallGraph)
-        self._parameters: dict[int, frozenset[str]] = {}
+        self._parameters: dict[ast.AST, frozenset[str]] = {}
         self._attributes: dict[str, bool] = {}
 
     # ----------------------------------------------------------------------- what is a view of what
-    def sources(self, expr: ast.expr) -> frozenset[int]:
-        """The ids of all that ``expr`` may be, or be a view of: expressions, and the nodes of
+    def sources(self, expr: ast.expr) -> frozenset[ast.AST]:
+        """All that ``expr`` may be, or be a view of: expressions, and the nodes of
         definitions of variables.
         """
         start: list[ast.AST] = [expr]
-        return frozenset(map(id, opened(start, self._below)))
+        return frozenset(opened(start, self._below))
 
     def _below(self, node: ast.AST) -> Iterator[ast.AST]:
         """What a node is, or is a view of, one step further down."""
@@ -152,15 +152,15 @@ class Memory:
         found = self.script.values(func)
         return surely(is_named(t, Ref, names) for t in found)
 
-    def made_by(self, expr: ast.expr) -> frozenset[int] | None:
-        """The ids of the expressions that made the memory of what ``expr`` holds, all of them new
+    def made_by(self, expr: ast.expr) -> frozenset[ast.AST] | None:
+        """The expressions that made the memory of what ``expr`` holds, all of them new
         memory; None where these are not known.
         """
-        found: set[int] = set()
+        found: set[ast.AST] = set()
         todo = [expr]
         for node in each_once(todo):
             if self.is_fresh(node):
-                found.add(id(node))
+                found.add(node)
             elif isinstance(node, ast.Name) and (is_read(node) or _is_augmented(node)):
                 # `x += 1` leaves it where it is
                 origins = self.flow.definitions(node).origins(node)
@@ -259,13 +259,13 @@ class Memory:
 
     def written_parameters(self, function: Function) -> frozenset[str]:
         """The parameters that a function writes to by its own statements, not by what it calls."""
-        if id(function) not in self._parameters:
+        if function not in self._parameters:
             nodes = [n for n in own_nodes(function) if not isinstance(n, ast.Call)]
             found = frozenset().union(*(self.sources(e) for n in nodes for e in self.written(n)))
-            self._parameters[id(function)] = frozenset(
-                n.arg for n in nodes if isinstance(n, ast.arg) and id(n) in found
+            self._parameters[function] = frozenset(
+                n.arg for n in nodes if isinstance(n, ast.arg) and n in found
             )
-        return self._parameters[id(function)]
+        return self._parameters[function]
 
 
 def view_of(expr: ast.expr) -> ast.expr | None:
@@ -316,7 +316,7 @@ def is_false(expr: ast.expr) -> bool:
     return isinstance(expr, ast.Constant) and expr.value is False
 
 
-CLIPS = frozenset({"clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_"})
+CLIPS = wordset("clip_grad_norm_ clip_grad_value_ clip_grads_with_norm_")
 
 
 def _computes(name: str) -> bool:

@@ -113,13 +113,13 @@ def comes_before(
     return 0 <= index(here, a) < index(here, b)
 
 
-def nodes_of(parts: Iterable[ast.AST]) -> set[int]:
-    return {id(node) for part in parts for node in walk(part) if not isinstance(node, SHARED)}
+def nodes_of(parts: Iterable[ast.AST]) -> set[ast.AST]:
+    return {node for part in parts for node in walk(part) if not isinstance(node, SHARED)}
 
 
-def happens_in(occurrence: Occurrence, node: ast.AST, inside: set[int]) -> bool:
+def happens_in(occurrence: Occurrence, node: ast.AST, inside: set[ast.AST]) -> bool:
     """Whether an occurrence at ``node`` is in ``inside``, or in a function called there."""
-    return id(node) in inside or any(id(frame.node) in inside for frame in occurrence.stack)
+    return node in inside or any(frame.node in inside for frame in occurrence.stack)
 
 
 def is_sure(occurrence: Occurrence, depth: int) -> bool:

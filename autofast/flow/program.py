@@ -16,11 +16,11 @@ from autofast.flow.positions import shared
 from autofast.flow.scopes import own_nodes, owner, scope_of
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import source_of
 from autofast.model.values import Ext, Func, Inst, Thing, Unknown, any_of, is_named
 
-SWALLOWING = frozenset({"contextlib.suppress", "contextlib.ExitStack", "contextlib.AsyncExitStack"})
+SWALLOWING = wordset("contextlib.suppress contextlib.ExitStack contextlib.AsyncExitStack")
 
 
 class Flow:
@@ -29,23 +29,23 @@ class Flow:
     def __init__(self, script: Script):
         self.script = script
         self.swallows = _swallowing(script)
-        self._graphs: dict[int, Graph] = {}
-        self._definitions: dict[int, DefUse] = {}
+        self._graphs: dict[ast.AST, Graph] = {}
+        self._definitions: dict[ast.AST, DefUse] = {}
 
     def graph(self, node: ast.AST) -> Graph:
         function = function_around(node)
-        if id(function) not in self._graphs:
-            self._graphs[id(function)] = Graph(function, self.swallows)
-        return self._graphs[id(function)]
+        if function not in self._graphs:
+            self._graphs[function] = Graph(function, self.swallows)
+        return self._graphs[function]
 
     def definitions(self, node: ast.AST) -> DefUse:
         """Definitions and uses in the function that runs ``node``."""
         graph = self.graph(node)
-        if id(graph.function) not in self._definitions:
-            self._definitions[id(graph.function)] = DefUse(
+        if graph.function not in self._definitions:
+            self._definitions[graph.function] = DefUse(
                 graph.function, graph, self._exported(graph.function)
             )
-        return self._definitions[id(graph.function)]
+        return self._definitions[graph.function]
 
     def reaching(self, load: ast.Name) -> frozenset[Definition]:
         """The definitions that may have given a variable the value it has at ``load``."""
@@ -136,11 +136,11 @@ def holder_of(name: ast.Name) -> Function:
     return function_around(owner(name) or source_of(name).tree)
 
 
-def _swallowing(script: Script) -> frozenset[int]:
-    """The ids of the ``with`` statements that may end an exception."""
+def _swallowing(script: Script) -> frozenset[ast.AST]:
+    """The ``with`` statements that may end an exception."""
     found = (n for n in script.nodes if isinstance(n, (ast.With, ast.AsyncWith)))
     return frozenset(
-        id(n) for n in found if any(may_swallow(script, item.context_expr) for item in n.items)
+        n for n in found if any(may_swallow(script, item.context_expr) for item in n.items)
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from autofast.flow.scopes import defaults, variables_of
 from autofast.model.events import CallFrame, Site, Stack
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import function_of, nodes_in, parent_of
 from autofast.model.syntax import is_read
 from autofast.model.values import (
@@ -27,7 +28,7 @@ from autofast.model.values import (
     one,
 )
 
-CASTS = frozenset({"builtins.int", "builtins.float", "builtins.bool", "builtins.str"})
+CASTS = wordset("builtins.int builtins.float builtins.bool builtins.str")
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,27 +64,27 @@ class Trail:
     """
 
     script: Script
-    seen: dict[int, ast.expr] = field(default_factory=dict)
+    seen: dict[ast.AST, ast.expr] = field(default_factory=dict)
 
     def of(self, given: Given, stacks: Iterable[Stack]) -> list[Origin] | str:
         """The origins of an argument in all the ways the script comes to it; or why they are not
         known.
         """
         exprs = [entry.expr for _, entry in given.via] if given.via else [given.expr]
-        found: dict[int, Origin] = {}
+        found: dict[ast.AST, Origin] = {}
         try:
             for stack in stacks:
                 for expr in exprs:
                     if expr is None:
                         return "it is given in a way that is not followed"
                     origin = self._follow(expr, stack, False, 0)
-                    found[id(origin.expr)] = origin
+                    found[origin.expr] = origin
         except Unresolved as why:
             return str(why)
         return list(found.values())
 
     def _follow(self, expr: ast.expr, stack: Stack, shared: bool, depth: int) -> Origin:
-        self.seen[id(expr)] = expr
+        self.seen[expr] = expr
         if depth > 20:
             raise Unresolved("it passes through too many names")
         if isinstance(expr, ast.Constant):
@@ -214,7 +215,7 @@ class Trail:
     def _setting_elsewhere(self, origin: Origin) -> ast.expr | None:
         for source in self.script.sources:
             for node in source.nodes if origin.key in source.text else ():
-                if not isinstance(node, (ast.Attribute, ast.Subscript)) or id(node) in self.seen:
+                if not isinstance(node, (ast.Attribute, ast.Subscript)) or node in self.seen:
                     continue
                 name = node.attr if isinstance(node, ast.Attribute) else _key(node)
                 if name == origin.key and is_read(node):

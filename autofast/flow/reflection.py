@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from autofast.model.calls import is_name
+from autofast.model.calls import call_of, is_name
+from autofast.model.several import wordset
 from autofast.model.source import ancestors, function_of, nodes_in, parent_of, source_of
 
 if TYPE_CHECKING:
     import libcst as cst
 
-BY_TEXT = frozenset({"eval", "exec"})
+BY_TEXT = wordset("eval exec")
 
 
 def showing(scope: ast.AST) -> list[ast.Call]:
@@ -26,10 +27,24 @@ def showing(scope: ast.AST) -> list[ast.Call]:
 
 
 def _shows(call: ast.Call, scope: ast.AST) -> bool:
+    if (key := _key(call)) and not any(n.id == key for n in source_of(call).each(ast.Name)):
+        return False
     if isinstance(scope, ast.Module) and is_name(call.func, "globals", *BY_TEXT):
         return True
     asks = is_name(call.func, "locals", *BY_TEXT) or is_name(call.func, "vars") and not call.args
     return asks and function_of(call) is scope
+
+
+def _key(call: ast.Call) -> str:
+    """``LR`` of ``globals().get("LR", 1e-3)``, ``globals()["LR"]``; empty where it may be any."""
+    match parent_of(call):
+        case ast.Subscript(slice=ast.Constant(str() as name)):
+            return name
+        case ast.Attribute(attr="get") as method:
+            match call_of(method):
+                case ast.Call(args=[ast.Constant(str() as name), *_]):
+                    return name
+    return ""
 
 
 def is_glance(show: ast.Call, scope: ast.AST) -> bool:

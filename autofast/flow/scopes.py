@@ -202,10 +202,10 @@ class Variables:
 
     def __init__(self, tree: ast.Module):
         self.tree = tree
-        self._tables: dict[int, _Table] = defaultdict(_Table)
+        self._tables: dict[ast.AST, _Table] = defaultdict(_Table)
         self._stores: dict[Variable, list[ast.AST]] = defaultdict(list)
         self._loads: dict[Variable, list[ast.Name]] = defaultdict(list)
-        self._of: dict[int, Variable | None] = {}  # by the ids of nodes of this tree
+        self._of: dict[ast.AST, Variable | None] = {}  # by the nodes of this tree
         found: list[tuple[str, ast.AST, Scope]] = []
         read: list[tuple[ast.Name, Scope]] = []
         for node in _in_order(tree):
@@ -215,21 +215,21 @@ class Variables:
             elif isinstance(node, ast.Name):
                 read.append((node, scope_of(node)))
             elif isinstance(node, ast.Global):
-                self._tables[id(scope_of(node))].globals.update(node.names)
+                self._tables[scope_of(node)].globals.update(node.names)
             elif isinstance(node, ast.Nonlocal):
-                self._tables[id(scope_of(node))].nonlocals.update(node.names)
+                self._tables[scope_of(node)].nonlocals.update(node.names)
         for name, _, scope in found:
-            table = self._tables[id(scope)]
+            table = self._tables[scope]
             if name in table.globals:
-                self._tables[id(tree)].bound.add(name)
+                self._tables[tree].bound.add(name)
             elif name not in table.nonlocals:
                 table.bound.add(name)
         for name, node, scope in found:
-            self._of[id(node)] = variable = self.find(name, scope)
+            self._of[node] = variable = self.find(name, scope)
             if variable is not None and not _is_bare(node):
                 self._stores[variable].append(node)
         for load, scope in read:
-            self._of[id(load)] = variable = self.find(load.id, scope)
+            self._of[load] = variable = self.find(load.id, scope)
             if variable is not None:
                 self._loads[variable].append(load)
 
@@ -237,10 +237,10 @@ class Variables:
         """The variable that ``name`` is in ``scope``; None for a builtin, or what nothing binds."""
         here: Scope | None = scope
         while here is not None:
-            table = self._tables.get(id(here), _NONE)
+            table = self._tables.get(here, _NONE)
             if name in table.globals:
                 here = self.tree
-                table = self._tables.get(id(here), _NONE)
+                table = self._tables.get(here, _NONE)
             if (
                 (here is scope or not isinstance(here, ast.ClassDef))
                 and name not in table.nonlocals
@@ -255,7 +255,7 @@ class Variables:
     def of(self, node: ast.AST) -> Variable | None:
         """The variable that a node names or binds; None for a builtin, or what nothing binds."""
         try:
-            return self._of[id(node)]
+            return self._of[node]
         except KeyError:  # it binds no name, or was made since
             names = [node.id] if isinstance(node, ast.Name) else bound_by(node)
             return self.find(names[0], scope_of(node)) if names else None
@@ -278,10 +278,10 @@ class Variables:
 
     def bound(self, scope: Scope) -> frozenset[str]:
         """The names of the variables that a scope owns."""
-        return frozenset(self._tables.get(id(scope), _NONE).bound)
+        return frozenset(self._tables.get(scope, _NONE).bound)
 
     def of_others(self, scope: ast.AST) -> frozenset[str]:
-        table = self._tables.get(id(scope), _NONE)
+        table = self._tables.get(scope, _NONE)
         return frozenset(table.globals | table.nonlocals)
 
 

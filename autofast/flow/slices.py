@@ -15,7 +15,7 @@ from autofast.model.calls import arguments_of, call_of
 from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import function_of, nodes_in, parent_of, statement_of
-from autofast.model.values import Bound, Dict, Inst, Method, Ref, Seq, Unknown, any_of
+from autofast.model.values import Bound, Dict, Inst, Method, Ref, Seq, Unknown, any_of, begins
 
 CONTAINERS = (ast.Tuple, ast.List, ast.Starred)
 
@@ -46,13 +46,13 @@ class Slices:
             self._given[node.attr] += _put_into(node)
 
     def of(self, exprs: Iterable[ast.expr]) -> Slice:
-        found, seen = Slice(), set[int]()
+        found, seen = Slice(), set[ast.AST]()
         todo: list[ast.expr] = [*exprs]
         while todo:
             expr = todo.pop()
             for node in ast.walk(expr):
-                if id(node) not in seen:
-                    seen.add(id(node))
+                if node not in seen:
+                    seen.add(node)
                     todo += self._below(node, found)
         return found
 
@@ -146,12 +146,12 @@ def _put_into(place: ast.expr) -> list[ast.expr]:
     return []
 
 
-def is_unused(script: Script, expr: ast.expr, seen: frozenset[int] = frozenset()) -> bool:
+def is_unused(script: Script, expr: ast.expr, seen: frozenset[ast.AST] = frozenset()) -> bool:
     """Whether the value of ``expr`` ends in variables of which nothing else is made but such
     variables, so that nobody ever sees it.
     """
     statement = statement_of(expr)
-    if id(statement) in seen:
+    if statement in seen:
         return True
     match statement:
         case ast.Expr(value=value):
@@ -170,7 +170,7 @@ def is_unused(script: Script, expr: ast.expr, seen: frozenset[int] = frozenset()
     if variable is None or (isinstance(variable.scope, ast.Module) and len(script.sources) > 1):
         return False  # another file may read it
     return all(
-        is_unused(script, load, seen | {id(statement)})
+        is_unused(script, load, seen | {statement})
         for load in table.loads(variable)
         if statement_of(load) is not statement
     )
@@ -178,4 +178,4 @@ def is_unused(script: Script, expr: ast.expr, seen: frozenset[int] = frozenset()
 
 def _asks_a_clock(script: Script, call: ast.Call) -> bool:
     known = script.values(call.func)
-    return surely(isinstance(t, Ref) and t.name.startswith(("time.", "timeit.")) for t in known)
+    return surely(begins(t, Ref, ("time.", "timeit.")) for t in known)

@@ -54,7 +54,7 @@ class Protocol(ABC, Generic[S, E]):
 
     def __init__(self, start: S):
         self.start = start
-        self.problems: dict[tuple[str, int], tuple[str, ast.AST]] = {}
+        self.problems: dict[tuple[str, ast.AST], tuple[str, ast.AST]] = {}
 
     @abstractmethod
     def happen(self, event: E, state: S) -> Iterable[S]:
@@ -65,7 +65,7 @@ class Protocol(ABC, Generic[S, E]):
 
     def wrong(self, kind: str, node: ast.AST, words: str) -> None:
         """Note a problem; ``{}`` in ``words`` becomes the place."""
-        self.problems.setdefault((kind, id(node)), (words.format(f"what {at(node)} does"), node))
+        self.problems.setdefault((kind, node), (words.format(f"what {at(node)} does"), node))
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,11 @@ class Events(Generic[E]):
 @dataclass
 class Followed(Generic[S]):
     """``ends`` are the states where the program, or a function that nothing calls, ends;
-    ``visited`` the ids of the nodes with events.
+    ``visited`` the nodes with events.
     """
 
     ends: frozenset[S]
-    visited: set[int] = field(default_factory=set)
+    visited: set[ast.AST] = field(default_factory=set)
 
 
 def follow(
@@ -104,7 +104,7 @@ class _State(NamedTuple):  # not generic: Python 3.10 cannot have both
     """
 
     state: Any
-    said: frozenset[tuple[int, str, bool]] = frozenset()
+    said: frozenset[tuple[ast.AST, str, bool]] = frozenset()
 
 
 class _Walk(Generic[S, E]):
@@ -116,12 +116,12 @@ class _Walk(Generic[S, E]):
         self.calls = script.analysis(CallGraph)
         self.swallows = script.analysis(Flow).swallows
         self.volatile = script.analysis(_Volatile)
-        self.visited: set[int] = set()
-        self.active: list[int] = []
+        self.visited: set[ast.AST] = set()
+        self.active: list[ast.AST] = []
         # The states that were met in what is being followed: where an exception may leave it.
         self.met: list[set[_State]] = []
-        self._graphs: dict[int, FlowGraph] = {}
-        self._known: dict[tuple[int, States], tuple[States, States]] = {}
+        self._graphs: dict[ast.AST, FlowGraph] = {}
+        self._known: dict[tuple[ast.AST, States], tuple[States, States]] = {}
         self._sets: dict[Node, frozenset[str]] = {}
         self._find_places()
 
@@ -129,7 +129,7 @@ class _Walk(Generic[S, E]):
         entry = self.script.entry.tree
         states = self.function(entry, frozenset({_State(self.protocol.start)}))
         for tree in (s.tree for s in self.script.sources if s.tree is not entry):
-            if id(tree) in self.functions:
+            if tree in self.functions:
                 states = self.function(tree, states) or states
         ends = states.union(*(self.function(root, states) for root in roots))
         return Followed(frozenset(s.state for s in ends), self.visited)
@@ -142,37 +142,37 @@ class _Walk(Generic[S, E]):
             for events in found.values()
             for event in events
         ]
-        self.functions: set[int] = set()
+        self.functions: set[ast.AST] = set()
         nodes: list[ast.AST] = []
         while todo:
             node = todo.pop()
             nodes.append(node)
             function = function_of(node)
-            if id(function) not in self.functions:
-                self.functions.add(id(function))
+            if function not in self.functions:
+                self.functions.add(function)
                 nodes += [n for n in own_nodes(function) if isinstance(n, (ast.Raise, ast.Assert))]
                 todo += self.calls.entries(function)
-        self.hot: set[int] = set()
+        self.hot: set[ast.AST] = set()
         for node in nodes:
             for outer in (node, *ancestors(node)):
-                if id(outer) in self.hot or isinstance(outer, ast.Module):
+                if outer in self.hot or isinstance(outer, ast.Module):
                     break
                 if outer is not node and isinstance(outer, FUNCTIONS):
                     break
-                self.hot.add(id(outer))
+                self.hot.add(outer)
 
     # ------------------------------------------------------------------------------------ functions
     def function(self, function: Function, states: States) -> States:
-        if not states or id(function) not in self.functions:
+        if not states or function not in self.functions:
             return states
-        if id(function) in self.active:
+        if function in self.active:
             self.protocol.wrong("recursion", function, "{} calls itself")
             return states
-        key = id(function), states
+        key = function, states
         if key not in self._known:
             if _is_generator(function):
                 self.protocol.wrong("generator", function, "{} happens in a generator, bit by bit")
-            self.active.append(id(function))
+            self.active.append(function)
             self.met.append(set())
             out = self._solved(function, _forget_function(states, function))
             self.active.pop()
@@ -185,10 +185,10 @@ class _Walk(Generic[S, E]):
         return out
 
     def _solved(self, function: Function, states: States) -> States:
-        if id(function) not in self._graphs:
-            graph = self._graphs[id(function)] = FlowGraph(function)
+        if function not in self._graphs:
+            graph = self._graphs[function] = FlowGraph(function)
             _Marking(graph, self.swallows, self.before.keys(), self.after.keys()).run(function)
-        graph = self._graphs[id(function)]
+        graph = self._graphs[function]
         raised: dict[Node, States] = {}
 
         def step(node: Node, states: States) -> States:
@@ -218,10 +218,10 @@ class _Walk(Generic[S, E]):
             self.protocol.wrong("many", tree, "there are too many ways to {}")
             return frozenset()
         if part in ("before", "after"):
-            for event in (self.before if part == "before" else self.after)[id(tree)]:
+            for event in (self.before if part == "before" else self.after)[tree]:
                 states = self.happen(event, states)
             return states
-        if id(tree) in self.hot:
+        if tree in self.hot:
             if is_try(tree) and not isinstance(tree, ast.Try):
                 self.protocol.wrong("group", tree, "whether {} is finished is not known")
             if isinstance(tree, (ast.Raise, ast.Assert)):
@@ -245,7 +245,7 @@ class _Walk(Generic[S, E]):
         if known is not ... and bool(known) is not arm:
             return frozenset()
         if (
-            id(node.ast) not in self.hot
+            node.ast not in self.hot
         ):  # nothing happens in either arm: each would only double the ways
             return states
         return self._suppose(node.ast, arm, states)
@@ -267,7 +267,7 @@ class _Walk(Generic[S, E]):
                 break
         if not self._is_steady(test):
             return states
-        scope, words = id(function_of(node)), ast.dump(test)
+        scope, words = function_of(node), ast.dump(test)
         return frozenset(
             s._replace(said=s.said | {(scope, words, arm)})
             for s in states
@@ -297,7 +297,7 @@ class _Walk(Generic[S, E]):
             )
         if not (names := self._sets[node]):
             return states
-        scope = id(function_of(node.ast))
+        scope = function_of(node.ast)
         return frozenset(
             s._replace(
                 said=frozenset(
@@ -310,7 +310,7 @@ class _Walk(Generic[S, E]):
     # ---------------------------------------------------------------------------------- expressions
     def expr(self, node: ast.AST, states: States) -> States:
         """What happens in an expression, in order."""
-        if id(node) not in self.hot:
+        if node not in self.hot:
             return states
         match node:
             case ast.Lambda():
@@ -331,11 +331,11 @@ class _Walk(Generic[S, E]):
         """What happens at a node itself, when its parts have been evaluated: events, and the
         functions that it calls.
         """
-        for event in self.at.get(id(node), ()):
-            self.visited.add(id(node))
+        for event in self.at.get(node, ()):
+            self.visited.add(node)
             states = self.happen(event, states)
         functions = self.calls.entered(node)
-        if states and any(id(f) in self.functions for f in functions):
+        if states and any(f in self.functions for f in functions):
             return frozenset().union(*(self.function(f, states) for f in functions))
         return states
 
@@ -362,40 +362,40 @@ class _Marking(Builder):
     def __init__(
         self,
         graph: FlowGraph,
-        swallows: Collection[int],
-        before: Collection[int],
-        after: Collection[int],
+        swallows: Collection[ast.AST],
+        before: Collection[ast.AST],
+        after: Collection[ast.AST],
     ):
         super().__init__(graph, swallows)
         self.before, self.after = before, after
 
     def stmt(self, stmt: ast.stmt, after: Node, ways: Ways) -> Node:
-        if id(stmt) in self.after:
+        if stmt in self.after:
             after = self.node(stmt, "after", ways, [after])
         first = super().stmt(stmt, after, ways)
-        return self.node(stmt, "before", ways, [first]) if id(stmt) in self.before else first
+        return self.node(stmt, "before", ways, [first]) if stmt in self.before else first
 
     def while_(self, stmt: ast.While, after: Node, ways: Ways) -> Node:
         super().while_(stmt, after, ways)
-        body, _ = self.graph.iteration[id(stmt)][-1]
+        body, _ = self.graph.iteration[stmt][-1]
         return self.node(stmt, "", ways, [body])
 
     def for_(self, stmt: ast.For | ast.AsyncFor, after: Node, ways: Ways) -> Node:
         super().for_(stmt, after, ways)
-        target, _ = self.graph.iteration[id(stmt)][-1]
+        target, _ = self.graph.iteration[stmt][-1]
         return self.node(stmt, "", ways, [target])
 
 
-def _by_node(events: Iterable[E]) -> dict[int, list[E]]:
-    found: dict[int, list[E]] = defaultdict(list)
+def _by_node(events: Iterable[E]) -> dict[ast.AST, list[E]]:
+    found: dict[ast.AST, list[E]] = defaultdict(list)
     for event in events:
-        found[id(event.node)].append(event)
+        found[event.node].append(event)
     return dict(found)
 
 
 def _forget_function(states: Iterable[_State], function: Function) -> States:
     """What was said in a function is said of one activation of it."""
-    mine = id(function)
+    mine = function
     return frozenset(
         s._replace(said=frozenset(t for t in s.said if t[0] != mine)) if s.said else s
         for s in states

@@ -48,7 +48,7 @@ class ValueFlow(ABC, Generic[Context]):
     def __init__(self, script: Script):
         self.script = script
         self.flow, self.calls = script.analysis(Flow), script.analysis(CallGraph)
-        self._seen: set[tuple[int, Context]] = set()
+        self._seen: set[tuple[ast.AST, Context]] = set()
 
     # ------------------------------------------------------------------------- what a question says
     def met(self, expr: ast.expr, context: Context) -> Answer:
@@ -93,9 +93,9 @@ class ValueFlow(ABC, Generic[Context]):
     # ------------------------------------------------------------------------- where the value goes
     def follow(self, expr: ast.expr, context: Context) -> str:
         """The first bad use of the value of ``expr``, in words; empty where there is none."""
-        if (id(expr), context) in self._seen:
+        if (expr, context) in self._seen:
             return ""
-        self._seen.add((id(expr), context))
+        self._seen.add((expr, context))
         use = usage_of(expr)
         answer = self.met(expr, context)
         if answer is Verdict.GOES_ON and use.act is Act.GIVEN:

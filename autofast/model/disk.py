@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
+from autofast.model.several import wordset
+
 # Folders that hold other people's code or no code at all.
-NEVER = frozenset(
-    "__pycache__ __pypackages__ build dist env node_modules site-packages venv".split()
-)
+NEVER = wordset("__pycache__ __pypackages__ build dist env node_modules site-packages venv")
 MOST = 5_000  # files of a project that are looked at
 
 Question = tuple[str, ...]  # its kind, a path, and perhaps a pattern

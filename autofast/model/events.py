@@ -22,7 +22,7 @@ class _Frame:
     @cached_property
     def way(self) -> Hashable:
         """What tells two passes through the frame apart."""
-        return id(self.node)
+        return self.node
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class LoopFrame(_Frame):
     @cached_property
     def way(self) -> Hashable:
         turn = self.turn if self.unrolled else 0
-        return id(self.node), frozenset(map(id, self.loaders)), turn
+        return self.node, frozenset(map(id, self.loaders)), turn
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ class BranchFrame(_Frame):
 
     @cached_property
     def way(self) -> Hashable:
-        return id(self.node), self.arm
+        return self.node, self.arm
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,19 +153,19 @@ class Log:
     """
 
     def __init__(self) -> None:
-        self._sites: dict[tuple[str, int], Site] = {}
-        self._ways: dict[tuple[str, int], dict[Hashable, int]] = {}
+        self._sites: dict[tuple[str, ast.AST], Site] = {}
+        self._ways: dict[tuple[str, ast.AST], dict[Hashable, int]] = {}
         # Each stack once, with the number of its way: most that happens shares one with others.
         self._stacks: dict[Stack, tuple[Stack, int]] = {}
         self._numbers: dict[Way, int] = {}
         self._count = 0
         self._kinds: dict[str, list[tuple[int, Site]]] = defaultdict(list)  # numbered as they came
-        self._places: dict[int, list[tuple[int, Site]]] = defaultdict(list)  # by their node
+        self._places: dict[ast.AST, list[tuple[int, Site]]] = defaultdict(list)  # by their node
         self.full = ""  # a place that is reached in more ways than are kept
 
     def add(self, kind: str, node: ast.AST, stack: Stack, this: Thing | None,
             args: Arguments | None, result: Values, grad: str, data: dict[str, Any]) -> None:  # fmt: skip
-        key = (kind, id(node))
+        key = (kind, node)
         site = self._sites.get(key)
         if site is None:
             site, self._ways[key] = Site(kind, node), {}
@@ -195,20 +195,20 @@ class Log:
             found.sort(key=itemgetter(0))
         return [site for _, site in found]
 
-    def each(self) -> list[tuple[tuple[str, int], Site]]:
+    def each(self) -> list[tuple[tuple[str, ast.AST], Site]]:
         """Every site with its kind, in the order the script first came to them."""
         return list(self._sites.items())
 
     def within(self, node: ast.AST) -> list[Site]:
         """The sites in the code of ``node``, in the order the script first came to them."""
-        found = [pair for n in walk(node) for pair in self._places.get(id(n), ())]
+        found = [pair for n in walk(node) for pair in self._places.get(n, ())]
         return [site for _, site in sorted(found, key=itemgetter(0))]
 
     def _keep(self, site: Site) -> None:
         numbered = len(self._sites), site
         self._kinds[site.kind].append(numbered)
-        self._places[id(site.node)].append(numbered)
-        self._sites[site.kind, id(site.node)] = site
+        self._places[site.node].append(numbered)
+        self._sites[site.kind, site.node] = site
 
     @classmethod
     def holding(cls, sites: Iterable[Site]) -> Log:
@@ -219,7 +219,7 @@ class Log:
         return log
 
     def at(self, kind: str, node: ast.AST) -> Site | None:
-        return self._sites.get((kind, id(node)))
+        return self._sites.get((kind, node))
 
 
 def loops(stack: Stack) -> list[LoopFrame]:
@@ -241,6 +241,6 @@ def below(stack: Stack, node: ast.AST) -> Stack:
     return stack
 
 
-def branches(stack: Stack) -> set[tuple[int, bool]]:
+def branches(stack: Stack) -> set[tuple[ast.AST, bool]]:
     """The conditions, and their arms, that decide whether a place is reached."""
-    return {(id(f.node), f.arm) for f in stack if isinstance(f, BranchFrame) and not f.known}
+    return {(f.node, f.arm) for f in stack if isinstance(f, BranchFrame) and not f.known}

@@ -6,6 +6,8 @@ import re
 import sys
 from functools import cache
 
+from autofast.model.several import wordset
+
 # fmt: off
 _MOVED = [
     (  # a public name by the module that defines it
@@ -107,19 +109,15 @@ WITHOUT_TENSORS = ACTIVATIONS | frozenset(
         *(f"{a}{m}Pool{d}d" for d in (1, 2, 3) for a in ("", "Adaptive") for m in ("Avg", "Max")),
     )
 )
-CONTAINERS = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"})
+CONTAINERS = wordset("torch.nn.Sequential torch.nn.ModuleList torch.nn.ModuleDict")
 COLLATES = ("torch.utils.data.default_collate",)
-CHAINS = frozenset({"torchvision.transforms.Compose", "torchvision.transforms.v2.Compose"})
-MODULE_BASES = frozenset(
-    {"torch.nn.Module", "lightning.LightningModule", "lightning.core.LightningModule"}
-)
+CHAINS = wordset("torchvision.transforms.Compose torchvision.transforms.v2.Compose")
+MODULE_BASES = wordset("torch.nn.Module lightning.LightningModule lightning.core.LightningModule")
 DATASETS = ("torchvision.datasets.", "torchaudio.datasets.", "datasets.")
-DATASET_BASES = frozenset({"torch.utils.data.Dataset", "torch.utils.data.IterableDataset"})
+DATASET_BASES = wordset("torch.utils.data.Dataset torch.utils.data.IterableDataset")
 NO_GRAD = {"torch.no_grad": "off", "torch.inference_mode": "inference", "torch.enable_grad": "on"}
-AUTOCAST = frozenset({"torch.autocast", "torch.cuda.amp.autocast", "torch.cpu.amp.autocast"})
-SCALER = frozenset(
-    {"torch.amp.GradScaler", "torch.cuda.amp.GradScaler", "torch.cpu.amp.GradScaler"}
-)
+AUTOCAST = wordset("torch.autocast torch.cuda.amp.autocast torch.cpu.amp.autocast")
+SCALER = wordset("torch.amp.GradScaler torch.cuda.amp.GradScaler torch.cpu.amp.GradScaler")
 
 # functions that change how a module gets its parameters, or exchange layers inside, and return it
 ON_A_MODULE = (
@@ -144,18 +142,16 @@ FACTORIES = {
         True,
     ),
 }
-GENERATORS = frozenset(
-    """numpy.random.default_rng numpy.random.RandomState numpy.random.Generator random.Random
-    torch.Generator""".split()
+GENERATORS = wordset("""numpy.random.default_rng numpy.random.RandomState numpy.random.Generator random.Random
+    torch.Generator""")
+LEGACY_TENSORS = wordset(
+    "FloatTensor DoubleTensor LongTensor HalfTensor IntTensor ByteTensor BoolTensor Tensor"
 )
-LEGACY_TENSORS = frozenset(
-    "FloatTensor DoubleTensor LongTensor HalfTensor IntTensor ByteTensor BoolTensor Tensor".split()
-)
-FUNCTIONAL_LOSSES = frozenset(
+FUNCTIONAL_LOSSES = wordset(
     "binary_cross_entropy binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy ctc_loss "
     "gaussian_nll_loss hinge_embedding_loss huber_loss "
     "kl_div l1_loss margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss nll_loss poisson_nll_loss "
-    "smooth_l1_loss soft_margin_loss triplet_margin_loss triplet_margin_with_distance_loss".split()
+    "smooth_l1_loss soft_margin_loss triplet_margin_loss triplet_margin_with_distance_loss"
 )
 # of torchvision's models: the others return a dict, a list, or a tuple in training
 ONE_TENSOR = tuple(
@@ -163,20 +159,20 @@ ONE_TENSOR = tuple(
 )
 # of what ``from module import *`` binds: known from the running Python, and libraries that bind no
 # name of a builtin
-STANDARD = frozenset(
+STANDARD = wordset(
     "math cmath random time datetime os os.path sys collections itertools functools typing copy string json re operator statistics dataclasses "
-    "abc enum pathlib glob argparse pickle struct heapq bisect contextlib".split()
+    "abc enum pathlib glob argparse pickle struct heapq bisect contextlib"
 )
-KNOWN_BASES = frozenset(sys.stdlib_module_names) | frozenset(
-    "builtins dataclass metaclass torch torchvision torchaudio torchtext lightning transformers accelerate numpy datasets ignite".split()
+KNOWN_BASES = frozenset(sys.stdlib_module_names) | wordset(
+    "builtins dataclass metaclass torch torchvision torchaudio torchtext lightning transformers accelerate numpy datasets ignite"
 )  # where the bases of a class come from that are what their names say
-NO_BUILTINS = frozenset(
+NO_BUILTINS = wordset(
     "torch.nn torch.nn.functional torch.nn.init torch.optim torch.optim.lr_scheduler torch.utils.data torch.autograd torchvision "
     "torchvision.transforms torchvision.models torchvision.datasets torchvision.utils tqdm matplotlib.pyplot transformers "
-    "sklearn.metrics sklearn.model_selection sklearn.preprocessing sklearn.datasets sklearn.utils".split()
+    "sklearn.metrics sklearn.model_selection sklearn.preprocessing sklearn.datasets sklearn.utils"
 )
-PACKAGES = frozenset(
-    "torch torch.nn torch.nn.functional torch.nn.init torch.nn.utils torch.optim torch.utils torch.utils.data torch.autograd".split()
+PACKAGES = wordset(
+    "torch torch.nn torch.nn.functional torch.nn.init torch.nn.utils torch.optim torch.utils torch.utils.data torch.autograd"
 )
 STARRED = {
     "tqdm": "tqdm trange tqdm_notebook",
@@ -225,7 +221,7 @@ def makes_module(name: str) -> bool:
 # Networks of images among the layers of a model: ``torchvision.models.resnet18``,
 # ``timm.models.resnet18`` for ``timm.create_model("resnet18")``.
 VISION, TIMM = "torchvision.models.", "timm.models."
-BY_ARCHITECTURE = frozenset({"timm.create_model", "geffnet.create_model"})
+BY_ARCHITECTURE = wordset("timm.create_model geffnet.create_model")
 # Libraries of image models, all of layers of torch, and timm's own layers.
 _MODELS = re.compile(
     r"(timm\.create_model|timm\.(models\.)?layers\.(\w+\.)?[A-Z]\w+|segmentation_models_pytorch\.(create_model|[A-Z]\w+)|geffnet\.(create_model|[a-z]\w+)"
@@ -270,10 +266,8 @@ def gives_one_tensor(name: str) -> bool:
 
 ANY_OPTIMIZER = "torch.optim.*"  # getattr(torch.optim, name)
 # of other libraries, with the interface of torch's
-OPTIMIZERS = frozenset(
-    """transformers.AdamW transformers.Adafactor transformers.optimization.AdamW
-    transformers.optimization.Adafactor pytorch_transformers.AdamW""".split()
-)
+OPTIMIZERS = wordset("""transformers.AdamW transformers.Adafactor transformers.optimization.AdamW
+    transformers.optimization.Adafactor pytorch_transformers.AdamW""")
 
 
 def is_optimizer(name: str) -> bool:

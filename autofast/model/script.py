@@ -415,7 +415,7 @@ class Script:
     entry: Source
     sources: list[Source]
     log: Log
-    at: dict[int, Values]
+    at: dict[ast.AST, Values]
     notes: list[str]
     loaders: list[Loader] = field(default_factory=list)
     models: list[Model] = field(default_factory=list)
@@ -453,7 +453,7 @@ class Script:
     def of_node(self, question: Callable[[Script, ast.AST], T], node: ast.AST) -> T:
         """What ``question(script, node)`` gives, asked once for each node."""
         known = self.analysis(_Asked)
-        key = question, id(node)
+        key = question, node
         if key not in known:
             known[key] = question(self, node)
         found: T = known[key]
@@ -493,9 +493,9 @@ class Script:
     def values(self, expr: ast.AST) -> Values:
         """Everything an expression may be; empty where the script never comes to it."""
         WORK.spend()
-        found = self.at.get(id(expr), NOTHING)
+        found = self.at.get(expr, NOTHING)
         if len(found) > 1 and type(found) is frozenset:
-            found = self.at[id(expr)] = InOrder(ordered(found))
+            found = self.at[expr] = InOrder(ordered(found))
         return found
 
     def may_be(self, expr: ast.AST, *kinds: Kinds) -> bool:
@@ -534,7 +534,7 @@ class Script:
 
     def reached(self, node: ast.AST) -> bool:
         """Whether the script comes to this expression (or to an expression of this statement)."""
-        return any(id(n) in self.at for n in walk(node))
+        return any(n in self.at for n in walk(node))
 
     @cached_property
     def stacks(self) -> list[Stack]:
@@ -554,7 +554,7 @@ class Script:
         return sorted((o for _, s in self.log.each() for o in s.occurrences), key=lambda o: o.order)
 
 
-class _Asked(dict[tuple[Any, int], Any]):
+class _Asked(dict[tuple[Any, ast.AST], Any]):
     """Answers of :meth:`Script.of_node`."""
 
     def __init__(self, script: Script):

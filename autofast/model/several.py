@@ -10,6 +10,11 @@ D = TypeVar("D")
 Kinds = type | tuple[type, ...]  # as isinstance takes them
 
 
+def wordset(words: str) -> frozenset[str]:
+    """The words of a text, each once."""
+    return frozenset(words.split())
+
+
 def one(found: Collection[T], otherwise: D = None) -> T | D:  # type: ignore[assignment]
     """The single thing among those, if there is just one."""
     return next(iter(found)) if len(found) == 1 else otherwise

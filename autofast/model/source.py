@@ -122,14 +122,14 @@ class Source:
 
     def stored_in(self, statement: ast.AST) -> frozenset[str]:
         """The names that get a value anywhere in a statement of this file."""
-        if id(statement) not in self._stored:
-            self._stored[id(statement)] = frozenset(
+        if statement not in self._stored:
+            self._stored[statement] = frozenset(
                 n.id for n in walk(statement) if isinstance(n, ast.Name) and is_stored(n)
             )
-        return self._stored[id(statement)]
+        return self._stored[statement]
 
     @cached_property
-    def _stored(self) -> dict[int, frozenset[str]]:
+    def _stored(self) -> dict[ast.AST, frozenset[str]]:
         return {}
 
     @cached_property

@@ -8,6 +8,7 @@ from typing import Any
 from autofast.model.changes import CLOCK, remember, remembered
 from autofast.model.contents import opened
 from autofast.model.names import last_part
+from autofast.model.several import wordset
 from autofast.model.values import (
     NOTHING,
     Arg,
@@ -33,7 +34,7 @@ from autofast.model.values import (
 from autofast.model.values import things as values
 
 # Kinds of device that may be another accelerator; some of these hold no double precision.
-NOT_CUDA = frozenset({"mps", "xpu", "hpu", "accel", "option", "?"})
+NOT_CUDA = wordset("mps xpu hpu accel option ?")
 DTYPE = "torch.*"  # how ``str(x.dtype)`` reads
 SHAPE = "torch.Size(*)"  # how ``str(x.shape)`` reads
 
@@ -57,9 +58,10 @@ def _mixed(tensors: list[Tensor], changes: dict[str, Any]) -> Tensor:
     wide = next((d for d in ("complex", "f64") if d in dtypes), "?")
     dtype = "half" if {"half"} <= dtypes <= {"half", "int"} else wide
     dtype = dtypes.pop() if len(dtypes) == 1 else dtype
+    floats = [t for t in tensors if t.dtype != "int"]  # whole numbers lend no precision
     facts: dict[str, Any] = dict(  # noqa: C408
         batch=frozenset().union(*(t.batch for t in tensors)),
-        models=frozenset().union(*(t.models for t in tensors)),
+        models=frozenset().union(*(t.models for t in floats or tensors)),
         passes=frozenset().union(*(t.passes for t in tensors)),
         device=device,
         dtype=dtype,

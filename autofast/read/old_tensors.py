@@ -12,6 +12,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import is_method, keyword_of
 from autofast.model.script import Script
 from autofast.model.several import surely
+from autofast.model.syntax import is_read
 from autofast.model.values import Ref, Tensor, Unknown, certainly, consts
 
 COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -43,16 +44,33 @@ def broken_views(script: Script) -> Iterator[tuple[ast.Call, str]]:
 
 
 def old_numbers(script: Script) -> Iterator[tuple[ast.Subscript, str]]:
-    """``loss.data[0]``, how the number was read before torch 0.4."""
+    """``loss.data[0]``, ``loss.data.tolist()[0]``: how the number was read before torch 0.4."""
     for node in script.each(ast.Subscript):
-        match node:
-            case ast.Subscript(value=ast.Attribute(value=tensor, attr="data"), ctx=ast.Load()) if (
-                script.constant(node.slice) == 0
-                and script.may_be(tensor, Tensor)
-                and _is_one_number(script, tensor, frozenset())
+        tensor = read_of_old(node)
+        if (
+            tensor is not None
+            and script.constant(node.slice) == 0
+            and script.may_be(tensor, Tensor)
+            and _is_one_number(script, tensor, frozenset())
+        ):
+            why = "an IndexError since torch 0.5, as a loss has no dimensions"
+            yield node, f"reads `{ast.unparse(node)}`, {why}"
+
+
+def read_of_old(node: ast.AST) -> ast.expr | None:
+    """The tensor ``loss`` in ``loss.data[0]``, ``loss.data.cpu().numpy()[0]``."""
+    inner = node.value if isinstance(node, ast.Subscript) and is_read(node) else None
+    tensor = inner
+    while True:
+        match tensor:
+            case ast.Attribute(value=value, attr="data"):
+                tensor = value
+            case ast.Call(func=ast.Attribute(value=value, attr=name), args=[], keywords=[]) if (
+                name in ("tolist", "numpy", "cpu", "detach")
             ):
-                why = "an IndexError since torch 0.5, as a loss has no dimensions"
-                yield node, f"reads `{ast.unparse(node)}`, {why}"
+                tensor = value
+            case _:
+                return None if tensor is inner else tensor
 
 
 def differences(script: Script) -> Iterator[tuple[ast.BinOp, str]]:

@@ -11,13 +11,14 @@ from pathlib import Path
 
 from autofast.model import disk
 from autofast.model.opening import open_source, read_source
+from autofast.model.several import wordset
 from autofast.model.source import BadInput, Source
 
 # never a project's own code, even where a copy of it lies in the tree: they are described in
 # torchlib
-LIBRARIES = frozenset(
+LIBRARIES = wordset(
     "torch torchvision torchaudio torchtext numpy lightning pytorch_lightning lightning_fabric accelerate "
-    "transformers datasets tqdm PIL cv2 scipy sklearn apex deepspeed".split()
+    "transformers datasets tqdm PIL cv2 scipy sklearn apex deepspeed"
 )
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from autofast.flow.scopes import own_nodes
 from autofast.model.calls import is_name, short_name
 from autofast.model.events import CallFrame, Frame
-from autofast.model.several import only
+from autofast.model.several import only, wordset
 from autofast.model.source import function_of, source_of
 
-SAME = frozenset({"abspath", "realpath", "normpath", "expanduser", "resolve", "absolute"})
-PLAIN = frozenset({"str", "Path", "PurePath", "fspath", "as_posix"})
+SAME = wordset("abspath realpath normpath expanduser resolve absolute")
+PLAIN = wordset("str Path PurePath fspath as_posix")
 
 
 class NotKnown(Exception):

@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from autofast.model import disk
+from autofast.model.several import wordset
 
 FOLDERS = (".", "conf*", "conf*/*", "cfg*", "options", "experiments", "hparams", "params")
 LARGEST = 50_000  # bytes: settings, no data
 YAML, JSON, TOML = (".yaml", ".yml"), (".json", ".json5", ".jsonc"), (".toml",)
 SUFFIXES = (*YAML, *JSON, *TOML)
-OTHERS = frozenset(
+OTHERS = wordset(
     "package.json package-lock.json tsconfig.json pyproject.toml environment.yml environment.yaml docker-compose.yml "
-    "docker-compose.yaml mkdocs.yml setup.json poetry.toml readthedocs.yml codecov.yml cog.yaml meta.yaml Pipfile.toml".split()
+    "docker-compose.yaml mkdocs.yml setup.json poetry.toml readthedocs.yml codecov.yml cog.yaml meta.yaml Pipfile.toml"
 )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 
+from autofast.model.several import wordset
 from autofast.model.torch_age import Version
 
 # The last torch for a Python (python -> torch), as the wheels on PyPI go.
@@ -59,9 +60,7 @@ PAIRED: dict[str, Version] = {"torchvision": (0, 3), "torchtext": (0, 9), "torch
 # metadata of their last releases; torchtext's, 0.18, is compiled for torch 2.3); and names of
 # theirs that are gone: releases that have them are written in Python alone, for any torch.
 LAST: dict[str, Version] = {"torchtext": (2, 3), "allennlp": (1, 12)}
-IN_PYTHON = frozenset(
-    "BucketIterator Example Field Iterator LabelField RawField TabularDataset".split()
-)
+IN_PYTHON = wordset("BucketIterator Example Field Iterator LabelField RawField TabularDataset")
 
 _SCIPY = "since SciPy 1.3, and older ones want Python 3.7"
 _SKIMAGE = "since scikit-image 0.18, and older ones want Python 3.8"

@@ -16,6 +16,7 @@ from enum import Enum
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from autofast.model.several import wordset
 from autofast.report.verify_words import sentence
 from autofast.verify.evidence.record import Call, Evaluation, Lines, Pass, Record, Run, Saved, Step
 from autofast.verify.result import Verification
@@ -24,18 +25,14 @@ VERSION = 1  # of the format below; additions do not change it
 
 _LEFT_OUT: dict[type, frozenset[str]] = {
     Verification: frozenset({"facts"}),
-    Run: frozenset({"stdout", "log", "files", "script", "changed"}),
-    Record: frozenset(
-        """model start saves calls modules lines written dropouts masked scalars masks fed
-            mask_rates idle_masks watched evaluations drawn""".split()
-    ),
-    Evaluation: frozenset(
-        {"model", "step", "calls", "samples", "sums", "drew", "between", "result", "squares"}
-    ),
-    Pass: frozenset({"items", "sketches", "begun", "ended", "bytes"}),
-    Saved: frozenset({"path", "step", "tensors", "plain", "live"}),
-    Call: frozenset({"model", "samples", "sums", "step", "random", "order", "looks"}),
-    Lines: frozenset({"code", "ran"}),
+    Run: wordset("stdout log files script changed"),
+    Record: wordset("""model start saves calls modules lines written dropouts masked scalars masks fed
+            mask_rates idle_masks watched evaluations drawn"""),
+    Evaluation: wordset("model step calls samples sums drew between result squares"),
+    Pass: wordset("items sketches begun ended bytes"),
+    Saved: wordset("path step tensors plain live"),
+    Call: wordset("model samples sums step random order looks"),
+    Lines: wordset("code ran"),
 }
 _NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 

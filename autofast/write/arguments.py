@@ -26,6 +26,7 @@ from autofast.flow.scopes import defaults, is_parameter, variables_of
 from autofast.model.calls import call_of, is_method
 from autofast.model.contents import each_once
 from autofast.model.script import Loader, Script
+from autofast.model.several import wordset
 from autofast.model.source import at, function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import DEFS, is_stored
 from autofast.model.values import (
@@ -41,8 +42,8 @@ from autofast.model.values import (
 )
 from autofast.rule import Effect, Finding, Need
 
-DICTS = frozenset({"builtins.dict", "collections.OrderedDict"})
-READERS = frozenset({"get", "pop", "setdefault"})
+DICTS = wordset("builtins.dict collections.OrderedDict")
+READERS = wordset("get pop setdefault")
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,10 +16,11 @@ from autofast.flow.importers import Importers
 from autofast.flow.imports import bindings
 from autofast.flow.program import Flow
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import Source, ancestors, function_of, source_of
 from autofast.write.spelling import VISIBLE, requires_cuda, torch_in
 
-STARTS_PROCESSES = frozenset({"multiprocessing", "torch.multiprocessing"})
+STARTS_PROCESSES = wordset("multiprocessing torch.multiprocessing")
 AVAILABLE = "{torch}.cuda.is_available() and "
 FORKS = ("os.fork", "notebook_launcher", "ProcessPoolExecutor")
 

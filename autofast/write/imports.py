@@ -87,7 +87,7 @@ def unimported(
     ):
         return ()
     edits: list[Edit] = []
-    for node in {id(node): node for nodes in bound.values() for node in nodes}.values():
+    for node in {node: node for nodes in bound.values() for node in nodes}.values():
         if not isinstance(parent_of(node), ast.Module):
             return ()
         rest = [a for a in node.names if a.name != name]

@@ -18,7 +18,7 @@ from autofast.model.events import CallFrame, LoopFrame, Stack
 from autofast.model.kinds import is_module, is_optimizer, is_wrapper
 from autofast.model.names import DDP
 from autofast.model.script import Model, Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import (
     ancestors,
     at,
@@ -31,11 +31,9 @@ from autofast.model.source import (
 from autofast.model.syntax import LOOPS, is_read
 from autofast.model.values import NOTHING, Ext, Thing, Values, is_named
 
-EXITS = frozenset("exit sys.exit quit parser.error".split())
+EXITS = wordset("exit sys.exit quit parser.error")
 
-SETS_UP = frozenset(
-    "to cuda cpu float apply load_state_dict requires_grad_ to_empty train eval".split()
-)
+SETS_UP = wordset("to cuda cpu float apply load_state_dict requires_grad_ to_empty train eval")
 
 
 @dataclass(eq=False)

@@ -62,7 +62,7 @@ def _above_methods(script: Script, place: ast.stmt) -> ast.stmt:
     for way in (o.stack for site in script.log.within(place) for o in site):
         calls = [f.node for f in way if isinstance(f, CallFrame) and isinstance(f.node, ast.Call)]
         calls = [c for c in calls if source_of(c) is script.entry and not _in_class(c)]
-        guards = {id(f.node) for f in way if isinstance(f, GuardFrame)}
+        guards = {f.node for f in way if isinstance(f, GuardFrame)}
         found |= {_outermost(statement_of(call), guards): None for call in calls[-1:]}
     leading = next(iter(found), None)
     fits = leading is not None and len(found) == 1 and _comes_first(script, leading)
@@ -130,10 +130,7 @@ def trainer_place(script: Script) -> ast.stmt | None:
             and not forks(script, trainer)
         ):
             guards = {
-                id(f.node)
-                for thing in trainer.things
-                for f in thing.made
-                if isinstance(f, GuardFrame)
+                f.node for thing in trainer.things for f in thing.made if isinstance(f, GuardFrame)
             }
             return _outermost(statement_of(trainer.node), guards)
     return None
@@ -192,7 +189,7 @@ def _leading_to(script: Script, model: Model) -> ast.stmt | None:
     for node in (nodes[0], *reversed(nodes)):
         if isinstance(node, ast.Call) and source_of(node) is script.entry:
             return _outermost(
-                statement_of(node), {id(f.node) for f in made if isinstance(f, GuardFrame)}
+                statement_of(node), {f.node for f in made if isinstance(f, GuardFrame)}
             )
     return None
 
@@ -206,13 +203,13 @@ def _shared(calls: list[CallFrame], stack: Stack) -> int:
     return n
 
 
-def _outermost(stmt: ast.stmt, guards: set[int]) -> ast.stmt:
+def _outermost(stmt: ast.stmt, guards: set[ast.AST]) -> ast.stmt:
     """The statement around ``stmt`` that stands directly in a function, the module or the main
     guard.
     """
     found = stmt
     for outer in ancestors(stmt):
-        if id(outer) in guards or not isinstance(outer, NESTS):
+        if outer in guards or not isinstance(outer, NESTS):
             break
         if isinstance(outer, ast.stmt):
             found = outer

@@ -44,13 +44,13 @@ class Way:
         self,
         script: Script,
         origin: Variable | Attribute,
-        known: Mapping[int, str] | None = None,
+        known: Mapping[ast.AST, str] | None = None,
         parameter: str = "",
         plain: Plain | str = "",
         made: Iterable[ast.AST] = (),
         alone: bool = False,
     ):
-        """``known`` names the value in functions (by the id of their node) that have it already, as
+        """``known`` names the value in functions (by their node) that have it already, as
         a parameter; ``parameter`` is the name of new ones, where it is another than that of the
         value. ``plain`` is the default of a new parameter, with which the function does what it did
         before: an expression, or what gives one for a file, with the edits that it needs there;
@@ -65,8 +65,8 @@ class Way:
         self._guarded = bool(places) and all(map(in_main_guard, places))
         self.graph = script.analysis(CallGraph)
         self.refusal = ""
-        self._names: dict[int, str] = dict(known or {})
-        self._edits: dict[tuple[int, ...], Edit] = {}
+        self._names: dict[ast.AST, str] = dict(known or {})
+        self._edits: dict[tuple[object, ...], Edit] = {}
 
     @property
     def edits(self) -> tuple[Edit, ...]:
@@ -77,15 +77,15 @@ class Way:
         """What to write for the value in the code of ``scope``; None, with :attr:`refusal`, where
         it cannot get there.
         """
-        if id(scope) in self._names:
-            return self._names[id(scope)]
+        if scope in self._names:
+            return self._names[scope]
         seen = self._seen_in(scope)
         if seen is not None and self._is_hidden(scope):
             seen = self._rather_through(scope, seen)
         elif seen is None and not self.refusal:
             seen = self._through(scope)
         if seen is not None:
-            self._names[id(scope)] = seen
+            self._names[scope] = seen
         return seen
 
     # ---------------------------------------------------------------------------- seen without help
@@ -169,10 +169,10 @@ class Way:
             self.refusal = why
             return None
         assert isinstance(scope, DEFS)
-        self._names[id(scope)] = name  # before the callers: a function may call itself
+        self._names[scope] = name  # before the callers: a function may call itself
         default, needed = self.plain(source_of(scope)) if callable(self.plain) else (self.plain, ())
-        self._edits[(id(scope),)] = Parameter(scope, name, default or "None")
-        self._edits.update(((id(scope), -n), edit) for n, edit in enumerate(needed, 1))
+        self._edits[(scope,)] = Parameter(scope, name, default or "None")
+        self._edits.update(((scope, -n), edit) for n, edit in enumerate(needed, 1))
         for call in self.graph.sites(scope):
             for callee in self.graph.callees(call):
                 if self.to(callee.function) is None:
@@ -180,7 +180,7 @@ class Way:
             given = self.to(function_of(call))
             if given is None:
                 return None
-            self._edits[(id(scope), id(call))] = Keyword(call, name, given)
+            self._edits[(scope, call)] = Keyword(call, name, given)
         return name
 
     def _against(self, scope: Function) -> str:

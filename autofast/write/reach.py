@@ -82,8 +82,8 @@ class Reach:
 
     def to(self, scope: Scope) -> str:
         """What to write for it in ``scope``; raises :class:`Refusal`."""
-        if id(scope) in self.known:
-            return self.known[id(scope)] + self.suffix
+        if scope in self.known:
+            return self.known[scope] + self.suffix
         if self._way is None:
             self._way = self._new_way("")
         name = self._name(self._way, scope)
@@ -127,7 +127,7 @@ class Reach:
         """It is certainly there, and stays what it is, when the script comes to ``node`` on its
         ways ``made``.
         """
-        if id(function_of(node)) in self.known:
+        if function_of(node) in self.known:
             return
         stores = self.home.stores
         for stack in made:
@@ -149,21 +149,21 @@ class Reach:
                 raise Refusal(f"`{self.home.names[0]}` is set again on {at(other)}")
 
 
-def _parameters(wanted: set[int], stacks: Iterable[Stack]) -> dict[int, str]:
-    """The parameters that hold nothing else on any of these ways, by the id of their function."""
-    held: dict[int, dict[str, bool]] = {}
-    functions: dict[int, Function] = {}
+def _parameters(wanted: set[int], stacks: Iterable[Stack]) -> dict[ast.AST, str]:
+    """The parameters that hold nothing else on any of these ways, by their function."""
+    held: dict[ast.AST, dict[str, bool]] = {}
+    functions: dict[ast.AST, Function] = {}
     for stack in stacks:
         for frame in stack:
             if not isinstance(frame, CallFrame) or not isinstance(frame.func.node, DEFS):
                 continue
-            function = functions.setdefault(id(frame.func.node), frame.func.node)
-            mine = held.setdefault(id(function), {})
+            function = functions.setdefault(frame.func.node, frame.func.node)
+            mine = held.setdefault(function, {})
             for name in defaults(function):
                 values: Values = frame.given[name].values if name in frame.given else NOTHING
                 real = [t for t in values if t != Const(None)]
                 mine[name] = mine.get(name, True) and surely(id(t) in wanted for t in real)
-    found: dict[int, str] = {}
+    found: dict[ast.AST, str] = {}
     for key, params in held.items():
         for name, fine in params.items():
             if fine and all(is_read(n) for n in mentions(functions[key], name)):
@@ -178,12 +178,12 @@ def _done(
     stores: Sequence[ast.stmt],
     stack: Stack,
     node: ast.AST,
-    seen: set[int],
+    seen: set[ast.AST],
 ) -> bool:
     """Whether one of ``stores`` was certainly carried out when the script comes to ``node``."""
-    if id(store) in seen:
+    if store in seen:
         return False
-    seen.add(id(store))
+    seen.add(store)
     function, graph = function_of(store), script.analysis(Flow).graph(store)
     place = _place_in(function, stack, node)
     if place is not None:

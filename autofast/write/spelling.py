@@ -11,7 +11,7 @@ from autofast.flow.scopes import is_parameter, loaded_in, own_nodes, stored_in
 from autofast.model.calls import is_name
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, TryFrame, inside
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import Source, at, function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import is_read
 from autofast.model.tensors import NOT_CUDA, device_kinds, target_of
@@ -29,7 +29,7 @@ from autofast.model.values import (
 )
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-DEVICES = frozenset({"cpu", "cuda", "mps", "xpu"})
+DEVICES = wordset("cpu cuda mps xpu")
 
 
 # ---------------------------------------------------------------------------------- names in a file

@@ -17,6 +17,7 @@ from autofast.facts.batch.samples import Activation, Shape, Shapes, odd, skipped
 from autofast.model.calls import arguments_of, keyword_of, spread_out
 from autofast.model.names import last_part
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import at
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import Ext, Tensor, any_of, const
@@ -26,11 +27,9 @@ from autofast.rule import Refusal
 REDUCTIONS = {"mean": Kind.MEAN, "batchmean": Kind.MEAN, "sum": Kind.SUM, "none": Kind.ROWS}
 OLD = ("size_average", "reduce")
 # What mixes the elements along a dimension.
-ALONG = frozenset(
-    "norm std var max min amax amin argmax prod logsumexp softmax log_softmax".split()
-)
+ALONG = wordset("norm std var max min amax amin argmax prod logsumexp softmax log_softmax")
 # What leaves a single number what it is.
-SAME = frozenset("to cuda cpu float double contiguous clone squeeze view reshape".split())
+SAME = wordset("to cuda cpu float double contiguous clone squeeze view reshape")
 
 
 class TorchCalls(Shapes):

@@ -26,7 +26,7 @@ from autofast.model.calls import arguments_of, is_name, items_of, spreads, unsta
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import ONE_TENSOR, last_part
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import at, function_of, line_of, nodes_in, parent_of, statement_of
 from autofast.model.syntax import SEQUENCES, has_star, is_attribute, is_constant, is_text
 from autofast.model.tensors import tensors_in
@@ -45,7 +45,7 @@ from autofast.model.values import (
 )
 from autofast.rule import Refusal
 
-OUTPUTS = frozenset("logits last_hidden_state sample pooler_output".split())
+OUTPUTS = wordset("logits last_hidden_state sample pooler_output")
 
 
 class Losses(TorchCalls):
@@ -56,9 +56,9 @@ class Losses(TorchCalls):
     def __init__(self, script: Script, whole: bool):
         super().__init__(script, whole)
         self.flow = script.analysis(Flow)
-        self._open: set[int] = set()  # definitions whose value is being asked for
+        self._open: set[ast.AST] = set()  # definitions whose value is being asked for
         # Those of them that were asked for again meanwhile: the answer holds inside them only.
-        self._met: set[int] = set()
+        self._met: set[ast.AST] = set()
         self._calls: list[Function] = []
         self._known: dict[tuple[int, int], tuple[ast.expr, Activation, Shape | Refusal]] = {}
 
@@ -157,14 +157,14 @@ class Losses(TorchCalls):
         if not found:
             kinds.append(self._from_outside(expr))
         for definition in found:
-            if id(definition.node) in self._open:
-                self._met.add(id(definition.node))
+            if definition.node in self._open:
+                self._met.add(definition.node)
                 continue  # defined by itself, in a loop: what else it is made of decides
-            self._open.add(id(definition.node))
+            self._open.add(definition.node)
             try:
                 kinds.append(self._defined(definition, expr, run))
             finally:
-                self._open.discard(id(definition.node))
+                self._open.discard(definition.node)
         return joined(kinds, expr)
 
     def _made_in(self, expr: ast.Name, run: Activation) -> list[Definition]:

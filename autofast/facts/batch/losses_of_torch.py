@@ -7,7 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autofast.model.names import last_part
-from autofast.model.values import Ext, Ref, Thing
+from autofast.model.several import wordset
+from autofast.model.values import Ext, Ref, Thing, begins
 
 
 @dataclass(frozen=True)
@@ -70,25 +71,25 @@ CLASSES: dict[str, str] = dict(
 def loss_called(callee: Thing) -> tuple[Loss, Ext | None] | None:
     """The loss that is called, and the object where it is one."""
     short = last_part(getattr(callee, "name", ""))
-    if isinstance(callee, Ref) and callee.name.startswith("torch.") and short in LOSSES:
+    if begins(callee, Ref, "torch.") and short in LOSSES:
         return LOSSES[short], None
-    if isinstance(callee, Ext) and callee.name.startswith("torch.nn.") and short in CLASSES:
+    if begins(callee, Ext, "torch.nn.") and short in CLASSES:
         return LOSSES[CLASSES[short]], callee
     return None
 
 
-DROPOUT = frozenset({"dropout", "dropout2d"})
+DROPOUT = wordset("dropout dropout2d")
 # what gives the same values in another form
-PLAIN_METHODS = frozenset(
-    "to cuda cpu float double half bfloat16 long int bool type type_as contiguous detach clone requires_grad_ data pin_memory byte short".split()
+PLAIN_METHODS = wordset(
+    "to cuda cpu float double half bfloat16 long int bool type type_as contiguous detach clone requires_grad_ data pin_memory byte short"
 )
-REGROUPING = frozenset("view reshape flatten transpose swapaxes permute squeeze unsqueeze".split())
-LIKE = frozenset("zeros_like ones_like randn_like rand_like full_like empty_like bernoulli".split())
-FACTORIES = frozenset("zeros ones randn rand full randint empty".split())
+REGROUPING = wordset("view reshape flatten transpose swapaxes permute squeeze unsqueeze")
+LIKE = wordset("zeros_like ones_like randn_like rand_like full_like empty_like bernoulli")
+FACTORIES = wordset("zeros ones randn rand full randint empty")
 # layers that take one batch and give one, a sample for each sample
-LAYERS = frozenset(
+LAYERS = wordset(
     "Linear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d Embedding Flatten Identity Dropout Dropout1d Dropout2d Dropout3d "
     "AlphaDropout BatchNorm1d BatchNorm2d BatchNorm3d LayerNorm GroupNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d RMSNorm MaxPool1d MaxPool2d MaxPool3d "
     "AvgPool1d AvgPool2d AvgPool3d AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveMaxPool1d AdaptiveMaxPool2d Upsample ZeroPad2d ReflectionPad2d "
-    "ReplicationPad2d PixelShuffle ReLU ReLU6 LeakyReLU PReLU ELU SELU GELU SiLU Mish Sigmoid Tanh Softplus Softsign Hardtanh Hardswish LogSigmoid".split()
+    "ReplicationPad2d PixelShuffle ReLU ReLU6 LeakyReLU PReLU ELU SELU GELU SiLU Mish Sigmoid Tanh Softplus Softsign Hardtanh Hardswish LogSigmoid"
 )

@@ -16,7 +16,19 @@ from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import at, function_of, source_of
 from autofast.model.syntax import is_stored
-from autofast.model.values import Arg, Const, Dict, Ext, Num, Seq, Tensor, Thing, certainly, only
+from autofast.model.values import (
+    Arg,
+    Const,
+    Dict,
+    Ext,
+    Num,
+    Seq,
+    Tensor,
+    Thing,
+    begins,
+    certainly,
+    only,
+)
 from autofast.rule import Refusal
 
 Shape = Kind | tuple["Shape", ...]
@@ -126,11 +138,7 @@ def skipped(script: Script) -> ast.AST | None:
 
 
 def is_layer(thing: Thing, among: Collection[str] = LAYERS) -> bool:
-    return (
-        isinstance(thing, Ext)
-        and thing.name.startswith("torch.nn.")
-        and last_part(thing.name) in among
-    )
+    return begins(thing, Ext, "torch.nn.") and last_part(thing.name) in among
 
 
 def is_all(node: ast.expr) -> bool:

@@ -12,7 +12,7 @@ from math import prod
 from autofast.facts.cost import machine
 from autofast.facts.cost.heads import is_light
 from autofast.facts.cost.inputs import turns
-from autofast.facts.cost.often import is_each_turn
+from autofast.facts.cost.often import SHORT, is_each_turn
 from autofast.facts.parts import trained_models
 from autofast.model.calls import names_in
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack, below, inside
@@ -24,7 +24,6 @@ from autofast.ops.families import CELLS, RECURRENT
 
 # Layers whose work may outweigh all launches.
 LARGE = ("Conv2d", "Conv3d", "ConvTranspose", "Transformer", "MultiheadAttention")
-SHORT = 16  # elements of a sequence, at the least, where their number is not known
 BOTH_WAYS = 3  # kernels of an operation: one forwards, two backwards
 
 
@@ -65,7 +64,7 @@ class Cells:
         found = (0, "")
         for step in self.script.steps:
             passes, operations, place = 0, 0, ""
-            signs: dict[tuple[int, Stack], int] = {}  # a + b, of which there are no events
+            signs: dict[tuple[ast.AST, Stack], int] = {}  # a + b, of which there are no events
             for _, site in self.script.log.each():
                 layer = site.kind == "forward"
                 if not layer and not _computes(site):
@@ -76,7 +75,7 @@ class Cells:
                         continue
                     times = prod(turns(self.script, loop.node) or SHORT for loop in loops)
                     function = function_of(site.node)
-                    signs[id(function), occurrence.stack] = times * self._signs(function)
+                    signs[function, occurrence.stack] = times * self._signs(function)
                     operations += times
                     passes, place = (max(passes, times), at(site)) if layer else (passes, place)
             operations += sum(signs.values())

@@ -17,6 +17,7 @@ from autofast.model.events import CallFrame, loops
 from autofast.model.kinds import is_module
 from autofast.model.names import CONTAINERS, WRAPPERS, last_part
 from autofast.model.script import Model, Script
+from autofast.model.several import wordset
 from autofast.model.source import function_of, parent_of
 from autofast.model.values import Ext, Inst, const, is_named, only
 from autofast.ops.families import RECURRENT
@@ -36,7 +37,7 @@ LARGE = (
     16_000_000  # weights of a layer that counts beside convolutions: VGG's first has 103 million
 )
 LIGHT = 1_000_000  # weights of a layer: 256 rows through it are 1.5 GFLOP a step, or 0.1 ms
-DENSE = frozenset({"torch.nn.Linear", "torch.nn.MultiheadAttention"})
+DENSE = wordset("torch.nn.Linear torch.nn.MultiheadAttention")
 EMBEDDING = 2  # convolutions of an embedding, at most
 # A product with a side of so many numbers is bound by memory: 32 floating-point operations for each
 # byte of what comes in and goes out.
@@ -56,9 +57,9 @@ ATTENTION = re.compile(
 )
 TRANSFORMERS = re.compile(r"(?:pytorch_(?:pretrained_bert|transformers)|transformers)\.")
 MULTIPLIES = frozenset({"Linear", "MultiheadAttention", "Conv1d", *RECURRENT})
-TABLES = frozenset({"Embedding", "EmbeddingBag"})
+TABLES = wordset("Embedding EmbeddingBag")
 IMAGES = re.compile(r"Conv(?:Transpose)?[23]d")
-PRODUCTS = frozenset("matmul mm bmm einsum baddbmm".split())
+PRODUCTS = wordset("matmul mm bmm einsum baddbmm")
 ATTENDING = PRODUCTS | {"softmax", "scaled_dot_product_attention"}
 SOFTMAX = "torch.nn.Softmax"
 
@@ -167,23 +168,23 @@ def _written(layer: Ext, n: int, name: str) -> str:
     given = layer.args.given(n, name)
     if given is None or given.expr is None or isinstance(given.expr, ast.Constant):
         return ""
-    return f"{id(function_of(given.expr))} {ast.unparse(given.expr)}"
+    return f"{function_of(given.expr)} {ast.unparse(given.expr)}"
 
 
 def _attends(script: Script, model: Model) -> bool:
     """Whether a function that a part of the model calls takes products, a softmax, and products."""
     classes = {t.cls.node for t in parts_of(model.thing).values() if isinstance(t, Inst)}
-    found: dict[int, list[str]] = {}
+    found: dict[ast.AST, list[str]] = {}
     for (kind, _), site in script.log.each():
         name = last_part(kind)
         if name == "forward" and any(getattr(o.this, "name", "") == SOFTMAX for o in site):
             name = "softmax"
         frames = (f for o in site for f in o.stack if isinstance(f, CallFrame))
         if name in ATTENDING and any(parent_of(f.func.node) in classes for f in frames):
-            found.setdefault(id(function_of(site.node)), []).append(name)
+            found.setdefault(function_of(site.node), []).append(name)
     for node in script.each(ast.BinOp):
         if isinstance(node.op, ast.MatMult):
-            found.get(id(function_of(node)), []).append("matmul")
+            found.get(function_of(node), []).append("matmul")
     return any(
         "scaled_dot_product_attention" in names
         or ("softmax" in names and sum(n in PRODUCTS for n in names) > 1)
@@ -221,11 +222,20 @@ def is_narrow(script: Script) -> bool:
     return multiply and all(_is_narrow(script, m) for m in models)
 
 
-def goes_along_few(script: Script, batch: int) -> bool:
-    """Whether recurrent layers go along a few sequences, and no image is convolved."""
-    layers = {layer for m in _usual_models(script) for layer in m.layers}
+def goes_along_few(script: Script, batch: int) -> str:
+    """Which layers a few sequences go along, or a few rows through, in words, where no image is
+    convolved; empty where that is not known.
+    """
+    parts = [p for m in _usual_models(script) for p in parts_of(m.thing).values()]
+    layers = {last_part(t.name) for t in only(parts, Ext)}
+    if not 0 < batch <= TOGETHER or any(map(IMAGES.match, layers)):
+        return ""
+    if layers & {*RECURRENT}:
+        return "its recurrent layers go along few sequences at once"
+    known = "Linear" in layers and all(map(_is_known, _usual_models(script)))
+    rows = known and all(n == "Linear" or (PLAIN.match(n) and n not in TABLES) for n in layers)
     return (
-        0 < batch <= TOGETHER and bool(layers & {*RECURRENT}) and not any(map(IMAGES.match, layers))
+        "few rows go at once through its dense layers, whose weights it would cast" if rows else ""
     )
 
 

@@ -10,6 +10,7 @@ from autofast.facts.transforms import steps_of
 from autofast.model.kinds import library_dataset
 from autofast.model.names import last_part
 from autofast.model.script import Dataset, Loader, Script
+from autofast.model.several import wordset
 from autofast.model.values import (
     Arg,
     Const,
@@ -21,6 +22,7 @@ from autofast.model.values import (
     Tensor,
     Thing,
     Values,
+    begins,
     const,
     is_named,
     one,
@@ -36,14 +38,12 @@ NATIVE = {
 TENSORS = "torch.utils.data.TensorDataset"
 SUBSET, SPLIT = "torch.utils.data.Subset", "torch.utils.data.random_split"
 ONCE = ("SequentialSampler", "SubsetRandomSampler", "DistributedSampler")
-SIZED = frozenset({"zeros", "ones", "rand", "randn", "empty"})
+SIZED = wordset("zeros ones rand randn empty")
 # sets of files of any size
-FOLDERS = frozenset({"ImageFolder", "ImageNet", "Places365", "CelebA", "LSUN"})
+FOLDERS = wordset("ImageFolder ImageNet Places365 CelebA LSUN")
 # Transforms that leave the size of an image as it is.
-SAME_SIZE = frozenset(
-    """ToTensor PILToTensor ToImage ToDtype ConvertImageDtype Normalize RandomHorizontalFlip RandomVerticalFlip RandomRotation
-    RandomAffine ColorJitter RandomErasing AutoAugment RandAugment TrivialAugmentWide Grayscale RandomGrayscale""".split()
-)
+SAME_SIZE = wordset("""ToTensor PILToTensor ToImage ToDtype ConvertImageDtype Normalize RandomHorizontalFlip RandomVerticalFlip RandomRotation
+    RandomAffine ColorJitter RandomErasing AutoAugment RandAugment TrivialAugmentWide Grayscale RandomGrayscale""")
 
 
 def number(values: Values) -> int | None:
@@ -157,7 +157,7 @@ def _pictured(script: Script, dataset: Dataset) -> Thing:
 def library_name_of(thing: Thing) -> str:
     if isinstance(thing, Inst):
         return last_part(library_dataset(thing))
-    if isinstance(thing, Ext) and thing.name.startswith("torchvision.datasets."):
+    if begins(thing, Ext, "torchvision.datasets."):
         return last_part(thing.name)
     return ""
 

@@ -22,7 +22,7 @@ from autofast.facts.transforms import steps_of
 from autofast.model import names
 from autofast.model.calls import short_name
 from autofast.model.script import Dataset, Loader, Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import ancestors, live, nodes_in
 from autofast.model.values import (
     Bound,
@@ -44,11 +44,11 @@ SECONDS = {
 }  # fmt: skip
 SLOW = {"numpy.pad": 30e-6, "numpy.rot90": 6e-6, "numpy.clip": 5e-6, "torch.stft": 15e-6,
         "numpy.random.default_rng": 6e-6, "numpy.random.RandomState": 60e-6}  # fmt: skip
-CHEAP = frozenset({"numpy.random.rand", "numpy.random.random", "torch.is_tensor"})
+CHEAP = wordset("numpy.random.rand numpy.random.random torch.is_tensor")
 METHOD = 1.5e-6  # of an array
 OPERATION = 10e-9  # of Python, on numbers: 120 us for 1,024 turns with six of them
 DRAWN = 2.5e-9  # a number of a generator of NumPy
-DRAWS = frozenset("normal uniform rand randn random random_sample standard_normal".split())
+DRAWS = wordset("normal uniform rand randn random random_sample standard_normal")
 TEXT = 20e-6  # of a fast tokenizer of transformers 5, for eight words
 DEEP = 6
 COMPUTES = (ast.Call, ast.BinOp, ast.Compare, ast.Subscript)

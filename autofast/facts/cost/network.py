@@ -25,6 +25,7 @@ from autofast.model.values import (
     Seq,
     Thing,
     Values,
+    begins,
     is_named,
     ordered,
 )
@@ -42,15 +43,14 @@ class Network:
 
     def __init__(self, script: Script):
         self.script, self.work, self.depth = script, Work(), 0
-        self.loops: set[int] = set()  # around the model's own making
+        self.loops: set[ast.AST] = set()  # around the model's own making
 
     def run(self, thing: Thing, shape: Shape) -> Shape:
         """What the model makes of an item; raises :class:`Unsized` where that is not known."""
         made = getattr(thing, "made", ())
-        self.loops |= {id(f.node) for f in made if isinstance(f, LoopFrame) and not self.depth}
+        self.loops |= {f.node for f in made if isinstance(f, LoopFrame) and not self.depth}
         if any(
-            isinstance(f, LoopFrame) and not f.unrolled and id(f.node) not in self.loops
-            for f in made
+            isinstance(f, LoopFrame) and not f.unrolled and f.node not in self.loops for f in made
         ):
             raise Unsized("how many layers it has is not known")
         if getattr(thing, "open", ""):
@@ -74,7 +74,7 @@ class Network:
             return self._chain(
                 ordered(thing.args.get(0, "module") | thing.args.get(0, "model")), shape
             )
-        if isinstance(thing, Ext) and thing.name.startswith("torch.nn."):
+        if begins(thing, Ext, "torch.nn."):
             short = last_part(thing.name)
             if short in ("Sequential", "ModuleList"):
                 return self._sequential(thing.args, shape)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import cached_property
 from itertools import takewhile
+from math import prod
 
 from autofast.facts.by_default import not_by_default
 from autofast.facts.cost.inputs import batch_size, batches, item, library_name_of, number, turns
@@ -33,6 +34,7 @@ LISTS = ("list", "tuple", "zipped")  # "zipped": by `zip`, of other things than 
 # in the training sets of torchvision that are a folder of files
 PHOTOS = {"ImageNet": 1_281_167, "Places365": 1_803_460, "INaturalist": 2_686_843}
 EARLY = 10  # turns of a loop over a few batches, to look at them
+SHORT = 16  # turns of a loop in a step, at the least, where their number is not known
 SELDOM = 50  # steps of which one comes to a place
 
 
@@ -44,10 +46,16 @@ class Often:
 
     @cached_property
     def training(self) -> list[Step]:
-        """The steps that update something, if any does; others ask for gradients only, as an attack
-        on the images of an evaluation does.
+        """The steps that update something themselves, if any does; others ask for gradients only,
+        as an attack on the images of an evaluation does.
         """
-        return [s for s in self.script.steps if s.updates] or self.script.steps
+        return [s for s in self.script.steps if self._updates(s)] or self.script.steps
+
+    def _updates(self, step: Step) -> bool:
+        """Whether it updates anything, and not only another step in its loop does."""
+        over = {s.loop for s in self.script.steps}
+        around = ([f.node for f in o.stack if f.node in over] for u in step.updates for o in u.site)
+        return any(not nodes or nodes[-1] is step.loop for nodes in around)
 
     def trains_with(self, use: Use) -> bool:
         """Whether a loader is gone through there for the sake of updates."""
@@ -91,7 +99,7 @@ class Often:
     @cached_property
     def updates(self) -> int | None:
         """Steps of the whole training, at the most; None where that is not known."""
-        found = {id(step.loop): self._turns_of(step) for step in self.training}
+        found = {step.loop: self._turns_of(step) for step in self.training}
         known = [n for n in found.values() if n is not None]
         return sum(known) if known and len(known) == len(found) else None
 
@@ -100,7 +108,7 @@ class Often:
         tensors that a loop takes by numbers may stand in for data.
         """
         total = 1
-        for loop in {id(n): n for n in (*(f.node for f in loops(step.stack)), step.loop)}.values():
+        for loop in {n: n for n in (*(f.node for f in loops(step.stack)), step.loop)}.values():
             over = [x for x in self.script.loaders if any(u.node is loop for u in x.uses)]
             found = [batches(self.script, x) for x in over]
             if loop is not step.loop:
@@ -162,9 +170,24 @@ class Often:
         """
         uses = [u for x in self.script.loaders for u in x.uses]
         around = [step.stack for step in self.training] + [u.stack for u in uses]
-        over = {id(step.loop) for step in self.training} | {id(u.node) for u in uses}
-        passes = {id(f.node) for stack in around for f in loops(stack)} - over
-        return any(id(f.node) not in passes for stack in self.ways(node) for f in loops(stack))
+        over = {step.loop for step in self.training} | {u.node for u in uses}
+        passes = {f.node for stack in around for f in loops(stack)} - over
+        return any(f.node not in passes for stack in self.ways(node) for f in loops(stack))
+
+    def times(self, node: ast.AST, loop: ast.AST, besides: Container[ast.AST]) -> int:
+        """How often each turn of a loop comes to a place, by the loops in between ``besides``
+        some.
+        """
+        found = {
+            tuple(f.turn for f in rest if f.unrolled): prod(self._each(f) for f in rest)
+            for way in self.ways(node)
+            if is_each_turn(way, loop)
+            for rest in [[f for f in loops(below(way, loop)) if f.node not in besides]]
+        }
+        return sum(found.values())
+
+    def _each(self, loop: LoopFrame) -> int:
+        return 1 if loop.unrolled else turns(self.script, loop.node) or SHORT
 
     def is_in_training(self, node: ast.AST) -> bool:
         """Whether the script comes to a place in a training step."""
@@ -266,9 +289,9 @@ class Often:
 
     def is_outside(self, way: Stack) -> bool:
         """Outside of all loops around the training steps, and these turn more than once."""
-        around = {id(f.node) for s in self.training for f in loops(s.stack) if f.node is not s.loop}
-        inner = {id(step.loop) for step in self.training}
-        return bool(around) and (around | inner).isdisjoint(id(f.node) for f in way)
+        around = {f.node for s in self.training for f in loops(s.stack) if f.node is not s.loop}
+        inner = {step.loop for step in self.training}
+        return bool(around) and (around | inner).isdisjoint(f.node for f in way)
 
 
 def _parts(one: Stack, other: Stack) -> bool:

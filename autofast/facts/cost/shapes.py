@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+from autofast.model.several import wordset
 from autofast.model.values import Arguments, Seq, Values, all_of, const
 from autofast.rule import Refusal
 
@@ -75,17 +76,15 @@ POOL = re.compile(r"(?:Max|Avg)Pool([123])d$|(?:max|avg)_pool([123])d$")
 ADAPTIVE = re.compile(r"Adaptive(?:Max|Avg)Pool([123])d$|adaptive_(?:max|avg)_pool([123])d$")
 NORMS = re.compile(r"(?:Batch|Instance|Layer|Group)Norm(?:[123]d)?$|batch_norm$|layer_norm$")
 # One kernel forwards and one backwards, and a batch that keeps its shape.
-CHEAP = frozenset(
-    """ReLU ReLU6 LeakyReLU ELU SELU GELU SiLU Mish Hardswish Hardtanh Sigmoid Tanh Softplus Softmax LogSoftmax PReLU CELU
+CHEAP = wordset("""ReLU ReLU6 LeakyReLU ELU SELU GELU SiLU Mish Hardswish Hardtanh Sigmoid Tanh Softplus Softmax LogSoftmax PReLU CELU
     Dropout Dropout1d Dropout2d Dropout3d AlphaDropout
     relu relu6 leaky_relu elu selu gelu silu mish hardswish hardtanh sigmoid tanh softplus softmax log_softmax prelu celu
     dropout dropout1d dropout2d dropout3d alpha_dropout add sub mul div exp log sqrt pow abs clamp normalize float
-    normal uniform randn_like rand_like zeros_like ones_like empty_like new new_empty new_zeros new_ones""".split()
-)
+    normal uniform randn_like rand_like zeros_like ones_like empty_like new new_empty new_zeros new_ones""")
 # They leave fewer numbers, or as many in another order.
-LOOSE = frozenset("mean sum amax max squeeze unsqueeze permute transpose t".split())
+LOOSE = wordset("mean sum amax max squeeze unsqueeze permute transpose t")
 # No kernel at all.
-FREE = frozenset("Identity contiguous detach to cuda type requires_grad_".split())
+FREE = wordset("Identity contiguous detach to cuda type requires_grad_")
 
 
 def layer(
@@ -157,7 +156,7 @@ def layer(
 
 # Of several that one of them may be (``width = 512``, and 32 where the script is tried out), the
 # largest costs most.
-WIDTHS = frozenset("in_channels out_channels in_features out_features".split())
+WIDTHS = wordset("in_channels out_channels in_features out_features")
 
 
 def _number(values: Values, name: str) -> Any:

@@ -30,6 +30,7 @@ from autofast.model.events import (
 )
 from autofast.model.names import last_part
 from autofast.model.script import Loader, Script, Step
+from autofast.model.several import wordset
 from autofast.model.source import Source, at
 from autofast.model.syntax import LOOPS
 from autofast.model.values import Tensor, Thing, only
@@ -39,12 +40,10 @@ ROWS = 64  # of an item whose shape is not known, for a network of nothing but d
 BATCH = 4096  # rows that are given to such a network, where that is not known either
 LARGEST = 512  # side of images that a network is tried with
 # Work that is not in the layers of a model.
-HEAVY = frozenset(
-    """matmul mm bmm einsum baddbmm addmm cdist tensordot linear bilinear conv1d conv2d conv3d unfold interpolate
-    scaled_dot_product_attention multi_head_attention_forward grid_sample fft svd cholesky solve""".split()
-)
+HEAVY = wordset("""matmul mm bmm einsum baddbmm addmm cdist tensordot linear bilinear conv1d conv2d conv3d unfold interpolate
+    scaled_dot_product_attention multi_head_attention_forward grid_sample fft svd cholesky solve""")
 BATCHES = re.compile(r"(train_?|mini_?)?batch_?size|bs|n_?batch")
-CONVOLUTIONS = frozenset({"conv1d", "conv2d", "conv3d"})
+CONVOLUTIONS = wordset("conv1d conv2d conv3d")
 UPDATE = 5  # kernels of an optimizer's step over all its parameters, in groups
 
 
@@ -229,7 +228,7 @@ class Cost(Often):
 
     def _makes_items(self, stack: Stack) -> bool:
         """Whether an item of a dataset is made there, on the host."""
-        return any(isinstance(f, CallFrame) and id(f.func.node) in self._on_host for f in stack)
+        return any(isinstance(f, CallFrame) and f.func.node in self._on_host for f in stack)
 
     def _is_beside(self, stack: Stack) -> bool:
         """Whether a way certainly leads past the steps: in a loop over other batches, now and then,
@@ -249,10 +248,10 @@ class Cost(Often):
         return {s.loop for s in steps} | {f.node for s in steps for f in loops(s.stack)}
 
     @cached_property
-    def _on_host(self) -> set[int]:
-        """The functions that make items of datasets, by id, where these stay on the host."""
+    def _on_host(self) -> set[ast.AST]:
+        """The functions that make items of datasets, where these stay on the host."""
         datasets = [d for x in self.script.loaders for d in x.datasets if not d.on_device]
-        return {id(d.getitem) for d in datasets if d.getitem is not None}
+        return {d.getitem for d in datasets if d.getitem is not None}
 
     # ------------------------------------------------------------------------ passes through models
     def _pass(self, thing: Thing, occurrence: Occurrence, rows: int) -> tuple[Work, int]:

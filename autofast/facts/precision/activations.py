@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autofast.model.contents import opened
+from autofast.model.several import wordset
 from autofast.model.values import Tensor, Unknown, Values
 
 # Packages of Python whose functions give numbers, texts and lists of them, and never a tensor that
 # they were given.
-PLAIN = frozenset(
-    "argparse configparser csv datetime json math os platform re string sys time".split()
-)
+PLAIN = wordset("argparse configparser csv datetime json math os platform re string sys time")
 
 
 def is_activation(found: Values) -> bool:

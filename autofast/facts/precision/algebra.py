@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from autofast.facts.precision.code import Code
 from autofast.model.events import Occurrence
+from autofast.model.several import wordset
 from autofast.model.source import at
 from autofast.model.values import Ext, Ref, Tensor, Unknown
 
@@ -13,11 +14,9 @@ SAMPLING = (
     "torch.grid_sampler",
     "torch.affine_grid_generator",
 )
-LINALG = frozenset(
-    """inverse inv svd eig eigh eigvals eigvalsh qr cholesky cholesky_ex det slogdet logdet solve
+LINALG = wordset("""inverse inv svd eig eigh eigvals eigvalsh qr cholesky cholesky_ex det slogdet logdet solve
     lstsq pinv matrix_exp matrix_power lu lu_solve triangular_solve cholesky_solve
-    cholesky_inverse symeig geqrf orgqr householder_product pca_lowrank svd_lowrank""".split()
-)
+    cholesky_inverse symeig geqrf orgqr householder_product pca_lowrank svd_lowrank""")
 FACTORING = tuple(  # distributions that factor their covariance
     f"torch.distributions.{n}"
     for n in ("MultivariateNormal", "LowRankMultivariateNormal", "Wishart", "LKJCholesky")
@@ -26,7 +25,7 @@ OF_DISTRIBUTIONS = (".log_prob", ".sample", ".rsample", ".entropy", ".kl_diverge
 
 
 # methods of a tensor that take nothing by position: with arguments, something else is asked
-WITHOUT_ARGUMENTS = frozenset("inverse det slogdet logdet matrix_exp inv trace".split())
+WITHOUT_ARGUMENTS = wordset("inverse det slogdet logdet matrix_exp inv trace")
 
 
 def is_of_tensor(kind: str, occurrence: Occurrence) -> bool:

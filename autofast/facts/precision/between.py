@@ -65,7 +65,7 @@ def both_modes(code: Code) -> str:
 def _is_switched(code: Code, occurrence: Occurrence) -> bool:
     """Whether gradients are switched off (or on) on the way to a place, inside of this code."""
     first = next(
-        (n for n, f in enumerate(occurrence.stack) if id(f.node) in code.here),
+        (n for n, f in enumerate(occurrence.stack) if f.node in code.here),
         len(occurrence.stack),
     )
     return any(True for _ in gradient_modes(occurrence.stack[first:]))

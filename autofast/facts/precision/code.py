@@ -20,7 +20,7 @@ from autofast.model.values import Cls, Reason, Thing, Unknown, is_chosen
 class Code:
     """Statements (or expressions), and all code of the project that they call.
 
-    ``logits``: the ids of the losses that are to take logits, and of the sigmoids that go.
+    ``logits``: the losses that are to take logits, and of the sigmoids that go.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class Code:
         script: Script,
         statements: Iterable[ast.AST],
         models: Iterable[Thing],
-        logits: frozenset[int] = frozenset(),
+        logits: frozenset[ast.AST] = frozenset(),
     ):
         self.script = script
         self.logits = logits
@@ -46,19 +46,19 @@ class Code:
         """The functions that are called, and the forward passes of the models, but no
         constructors.
         """
-        found: dict[int, ast.AST] = {}
+        found: dict[ast.AST, ast.AST] = {}
         todo: list[ast.AST] = list(self.statements)
         for model in self.models:
             for cls in model.classes:
                 forwards = [
                     s for s in cls.body if isinstance(s, ast.FunctionDef) and s.name == "forward"
                 ]
-                found.update((id(f), f) for f in forwards)
+                found.update((f, f) for f in forwards)
                 todo += forwards
         while todo:
             for func in self.script.of_node(_entered, todo.pop()):
-                if id(func) not in found:
-                    found[id(func)] = func
+                if func not in found:
+                    found[func] = func
                     todo.append(func)
         return list(found.values())
 
@@ -68,7 +68,7 @@ class Code:
         """
         for site in self.script.log.of(*kinds):
             mine = [o for o in site if happens_in(o, site.node, self.here)]
-            if not entered and id(site.node) in self.all and not mine and site.occurrences:
+            if not entered and site.node in self.all and not mine and site.occurrences:
                 # A forward that the reader entered once for all of its calls.
                 mine = [site.occurrences[0]]
             for occurrence in mine:

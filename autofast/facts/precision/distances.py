@@ -26,7 +26,7 @@ from autofast.model.contents import each_once
 from autofast.model.kinds import is_module
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import at, nodes_in, parent_of, walk
 from autofast.model.syntax import is_operation, is_read
 from autofast.model.values import (
@@ -39,15 +39,16 @@ from autofast.model.values import (
     Num,
     Ref,
     Tensor,
+    begins,
     one,
 )
 
-PRODUCTS = frozenset({"matmul", "mm", "bmm", "einsum", "inner"})
-ADDING = frozenset(
-    {"addmm", "baddbmm"}
+PRODUCTS = wordset("matmul mm bmm einsum inner")
+ADDING = wordset(
+    "addmm baddbmm"
 )  # what they are given, and a product: ``torch.addmm(squares, a, b, alpha=-2)``
-SAME_NUMBERS = frozenset(
-    "unsqueeze squeeze view reshape expand expand_as repeat t transpose permute contiguous float clone detach".split()
+SAME_NUMBERS = wordset(
+    "unsqueeze squeeze view reshape expand expand_as repeat t transpose permute contiguous float clone detach"
 )
 DEEP = 6
 
@@ -197,16 +198,13 @@ def _called(script: Script, call: ast.Call) -> str:
     names = {
         last_part(t.name)
         for t in script.values(call.func)
-        if (isinstance(t, Ref) and t.name.startswith("torch."))
-        or (isinstance(t, Method) and isinstance(t.this, Tensor))
+        if (begins(t, Ref, "torch.")) or (isinstance(t, Method) and isinstance(t.this, Tensor))
     }
     return one(names, "")
 
 
 # what is done to a difference of logarithms before exp() is taken of it
-BETWEEN = frozenset(
-    "sum mean view reshape squeeze unsqueeze flatten clamp float nan_to_num".split()
-)
+BETWEEN = wordset("sum mean view reshape squeeze unsqueeze flatten clamp float nan_to_num")
 PLAIN = (Const, Num, Arg, Ref, Module, Func, Cls)
 
 
@@ -215,7 +213,9 @@ class Ratios:
     which ``passes`` lead to a forward pass.
     """
 
-    def __init__(self, script: Script, parts: list[ast.AST], inside: set[int], passes: set[int]):
+    def __init__(
+        self, script: Script, parts: list[ast.AST], inside: set[ast.AST], passes: set[ast.AST]
+    ):
         self.script, self.parts, self.inside, self.passes = script, parts, inside, passes
         self.flow, self.calls = script.analysis(Flow), script.analysis(CallGraph)
 
@@ -254,7 +254,7 @@ class Ratios:
         from_outside = False
         todo: list[ast.AST] = [expr]
         for node in each_once(todo):
-            if id(node) in self.passes:
+            if node in self.passes:
                 return True
             if isinstance(node, ast.Name):
                 if is_read(node) and not self._is_plain(node):
@@ -274,9 +274,9 @@ class Ratios:
             function = function_around(definition.node)
             assert not isinstance(function, ast.Module)
             given = self.calls.arguments(function, definition.name)
-            return [a for call, a in given if a is not None and id(call) in self.inside]
+            return [a for call, a in given if a is not None and call in self.inside]
         value, _ = bound_to(definition.node)
-        return [value] if value is not None and id(definition.node) in self.inside else []
+        return [value] if value is not None and definition.node in self.inside else []
 
     def _is_plain(self, name: ast.Name) -> bool:
         """A number, a function, a module or a parameter: nothing that a pass has made."""

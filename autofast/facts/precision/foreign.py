@@ -10,25 +10,22 @@ from autofast.facts.parts import not_known
 from autofast.facts.precision.activations import has_tensor
 from autofast.facts.precision.code import Code, applied
 from autofast.model.calls import short_name
+from autofast.model.several import wordset
 from autofast.model.source import at, walk
 from autofast.model.syntax import VARIABLES, is_operation
 from autofast.model.tensors import dtype_of
-from autofast.model.values import Cls, Ext, Thing, Unknown
+from autofast.model.values import Cls, Ext, Thing, Unknown, begins
 
-KNOWN_LIBRARIES = frozenset(
-    """torch torchvision torchaudio builtins math numpy random time tqdm logging collections
+KNOWN_LIBRARIES = wordset("""torch torchvision torchaudio builtins math numpy random time tqdm logging collections
     functools itertools einops timm segmentation_models_pytorch efficientnet_pytorch geffnet
     pretrainedmodels resnest transformers warnings os sys contextlib typing copy string re
     datetime dataclasses abc operator json pathlib wandb tensorboardX visdom torchinfo
-    torchsummary rich""".split()
-)
+    torchsummary rich""")
 
 
 # Libraries of models, losses and measures that are made of torch's own layers and functions.
-PLAIN_TORCH = frozenset(
-    """torchmetrics diffusers open_clip peft sentence_transformers kornia monai lpips piq pytorch_msssim
-    pytorch_metric_learning vit_pytorch x_transformers entmax""".split()
-)
+PLAIN_TORCH = wordset("""torchmetrics diffusers open_clip peft sentence_transformers kornia monai lpips piq pytorch_msssim
+    pytorch_metric_learning vit_pytorch x_transformers entmax""")
 # Operators that a program has loaded or compiled itself.
 COMPILED, OWN_OPERATORS = "torch.utils.cpp_extension.", "torch.ops."
 OPERATORS = ("torch.ops.aten.", "torch.ops.torchvision.")
@@ -82,7 +79,7 @@ def _owner(thing: Thing | None) -> str:
     """The library whose object, or part, is called; empty where it is a known one or none."""
     if isinstance(thing, Ext) and is_foreign(thing.name):
         return thing.name
-    compiled = isinstance(thing, Unknown) and thing.name.startswith(COMPILED)
+    compiled = begins(thing, Unknown, COMPILED)
     return "a compiled extension" if compiled else ""
 
 
@@ -113,11 +110,9 @@ def custom_function(code: Code) -> str:
 
 # Number by number, in the dtype that is given: autocast casts nothing for them. Not what jumps
 # (round, sign).
-ELEMENTWISE = frozenset(
-    """sigmoid tanh relu clamp clamp_min clamp_max abs neg mul add sub div where gt ge lt le eq ne
+ELEMENTWISE = wordset("""sigmoid tanh relu clamp clamp_min clamp_max abs neg mul add sub div where gt ge lt le eq ne
     zeros_like ones_like view_as reshape clone detach masked_fill masked_fill_ expand expand_as size contiguous
-    save_for_backward mark_non_differentiable set_materialize_grads numel dim""".split()
-)
+    save_for_backward mark_non_differentiable set_materialize_grads numel dim""")
 
 
 def _elementwise(cls: Cls) -> bool:

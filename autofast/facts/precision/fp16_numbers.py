@@ -13,7 +13,7 @@ from autofast.model.calls import receiver_of, taker_of
 from autofast.model.names import last_part
 from autofast.model.several import surely
 from autofast.model.source import at, parent_of, source_of, walk
-from autofast.model.values import Cls, Ext, Ref, Thing
+from autofast.model.values import Cls, Ext, Ref, Thing, begins
 from autofast.rule import Refusal
 
 FP16_MOST = 65504.0
@@ -89,7 +89,7 @@ def _constant(code: Code, node: ast.expr) -> float | None:
 def _tensor_of(code: Code, call: ast.Call) -> ast.expr | None:
     """What a method or a function of torch computes with."""
     found = code.script.values(call.func)
-    if surely(isinstance(t, Ref) and t.name.startswith("torch.") for t in found):
+    if surely(begins(t, Ref, "torch.") for t in found):
         return call.args[0] if call.args else None
     return receiver_of(call)
 

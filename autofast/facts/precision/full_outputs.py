@@ -11,7 +11,7 @@ from autofast.flow.program import Flow
 from autofast.model.contents import unwrapped
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.syntax import has_star
 from autofast.model.values import (
     Arg,
@@ -29,18 +29,14 @@ from autofast.model.values import (
 )
 
 # Computed in fp32 by every version of torch that has autocast, whatever is given to them.
-FULL = frozenset(
-    """softmax log_softmax softmin layer_norm group_norm exp expm1 log log10 log1p log2 softplus
-    pow sum prod norm cumsum cumprod dist reciprocal rsqrt""".split()
-)
+FULL = wordset("""softmax log_softmax softmin layer_norm group_norm exp expm1 log log10 log1p log2 softplus
+    pow sum prod norm cumsum cumprod dist reciprocal rsqrt""")
 FULL_LAYERS = frozenset(
     f"torch.nn.{n}" for n in "Softmax LogSoftmax Softmin LayerNorm GroupNorm Softplus".split()
 )
 NORMALIZE = "torch.nn.functional.normalize"  # divides by a norm, which is computed in fp32
-KEEPS = frozenset(  # methods whose result has the dtype of the tensor
-    """view reshape permute transpose t squeeze unsqueeze flatten unflatten contiguous expand
-    clone detach cpu cuda sqrt abs neg clamp clamp_min clamp_max mean amax amin square""".split()
-)
+KEEPS = wordset("""view reshape permute transpose t squeeze unsqueeze flatten unflatten contiguous expand
+    clone detach cpu cuda sqrt abs neg clamp clamp_min clamp_max mean amax amin square""")
 DEPTH = 8  # calls of functions and variables that are followed
 
 

@@ -21,6 +21,7 @@ from autofast.model.calls import arguments_of, short_name
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import last_part
 from autofast.model.script import Model, Script
+from autofast.model.several import wordset
 from autofast.model.source import at, parent_of, source_of, statement_of
 from autofast.model.syntax import SEQUENCES, is_read
 from autofast.model.values import Bound, Dict, Ext, Func, Inst, Ref, Seq, Thing, Unknown, is_named
@@ -28,29 +29,23 @@ from autofast.ops import autocast
 
 # computed in fp32 by autocast on every device: torch/include/ATen/autocast_mode.h, the losses that
 # were there in torch 2.0
-FP32_LOSSES = frozenset(
-    """CrossEntropyLoss NLLLoss MSELoss L1Loss SmoothL1Loss BCEWithLogitsLoss KLDivLoss
+FP32_LOSSES = wordset("""CrossEntropyLoss NLLLoss MSELoss L1Loss SmoothL1Loss BCEWithLogitsLoss KLDivLoss
     CosineEmbeddingLoss HingeEmbeddingLoss MarginRankingLoss MultiLabelMarginLoss
     MultiMarginLoss SoftMarginLoss TripletMarginLoss PoissonNLLLoss cross_entropy nll_loss
     mse_loss l1_loss smooth_l1_loss binary_cross_entropy_with_logits kl_div
     cosine_embedding_loss hinge_embedding_loss margin_ranking_loss multilabel_margin_loss
-    multi_margin_loss soft_margin_loss triplet_margin_loss poisson_nll_loss""".split()
-)
-NUMBERS = frozenset(
-    """argmax argmin argsort eq ne lt gt le ge equal size dim numel nelement ndimension
+    multi_margin_loss soft_margin_loss triplet_margin_loss poisson_nll_loss""")
+NUMBERS = wordset("""argmax argmin argsort multinomial eq ne lt gt le ge equal size dim numel nelement ndimension
     element_size item float double long int bool nonzero isnan isinf isfinite requires_grad_
-    retain_grad register_hook is_contiguous stride""".split()
-)
-FACTS = frozenset("shape ndim device is_cuda requires_grad grad_fn is_leaf layout".split())
-MOVES = frozenset(  # what only moves, picks or copies values
-    """detach detach_ data T mT view reshape flatten squeeze unsqueeze permute transpose t
+    retain_grad register_hook is_contiguous stride""")
+FACTS = wordset("shape ndim device is_cuda requires_grad grad_fn is_leaf layout")
+MOVES = wordset("""detach detach_ data T mT view reshape flatten squeeze unsqueeze permute transpose t
     contiguous clone cpu cuda to expand expand_as repeat chunk split unbind narrow select
     index_select gather max min topk sort view_as relu abs neg clamp clamp_min clamp_max cat
     stack values items keys get copy pop mT unflatten movedim swapaxes roll flip masked_select
-    squeeze_""".split()
-)
+    squeeze_""")
 # Give values and indices.
-WITH_INDICES = frozenset(["max", "min", "topk", "sort", "kthvalue", "mode", "median"])
+WITH_INDICES = wordset("max min topk sort kthvalue mode median")
 LOOKS = frozenset(
     f"builtins.{n}" for n in ("isinstance", "len", "type", "id", "float", "int", "bool", "hasattr")
 )
@@ -58,8 +53,8 @@ PASSES = frozenset(
     f"builtins.{n}"
     for n in ("tuple", "list", "iter", "reversed", "enumerate", "zip", "dict", "next")
 )
-RESULTS = frozenset(
-    "data T mT values indices loss logits last_hidden_state pooler_output hidden_states".split()
+RESULTS = wordset(
+    "data T mT values indices loss logits last_hidden_state pooler_output hidden_states"
 )  # attributes that hold tensors
 DICTS = (ast.Dict, ast.Set, ast.DictComp)
 IN_TORCH = ("torch.", "torch.nn.functional.", "torch.Tensor.")
@@ -69,12 +64,16 @@ class Half(ValueFlow[bool]):
     """Follows 16-bit tensors through a script; of a place, it has to know whether it is in a
     function that is called under autocast.
 
-    ``inside`` are the ids of all nodes in the statements under autocast; ``target`` is the kind of
+    ``inside`` are all nodes in the statements under autocast; ``target`` is the kind of
     device it is for; ``logits`` as in ``Code``.
     """
 
     def __init__(
-        self, script: Script, inside: set[int], target: str, logits: frozenset[int] = frozenset()
+        self,
+        script: Script,
+        inside: set[ast.AST],
+        target: str,
+        logits: frozenset[ast.AST] = frozenset(),
     ):
         super().__init__(script)
         self.around, self.cuda, self.logits = inside, target == "cuda", logits
@@ -87,7 +86,7 @@ class Half(ValueFlow[bool]):
         self._seen.clear()
         if self._is_full(expr):
             return ""
-        entered, parent = id(expr) not in self.around, parent_of(expr)
+        entered, parent = expr not in self.around, parent_of(expr)
         match parent:
             case ast.Assign(targets=[ast.Tuple(elts=names)]) if parent.value is expr:
                 half = (name for n, name in enumerate(names) if not self._is_full(expr, n))
@@ -99,7 +98,7 @@ class Half(ValueFlow[bool]):
         must not be.
         """
         self._seen.clear()
-        return "" if self._is_full(call, part) else self.bind(target, id(target) not in self.around)
+        return "" if self._is_full(call, part) else self.bind(target, target not in self.around)
 
     def _is_full(self, expr: ast.expr, part: int | None = None) -> bool:
         """Whether autocast computes it in fp32 anyway."""
@@ -164,7 +163,7 @@ class Half(ValueFlow[bool]):
 
     # ---------------------------------------------------------------------------------------- calls
     def inside(self, call: ast.AST, context: bool) -> bool:
-        return context or id(call) in self.around
+        return context or call in self.around
 
     def outside(self, call: ast.Call, context: bool) -> bool:
         return False
@@ -178,7 +177,7 @@ class Half(ValueFlow[bool]):
             return Verdict.ENTERS
         if is_loss(callee):
             short = last_part(callee.name) if isinstance(callee, Ext) else ""
-            fine = here and (short in FP32_LOSSES or id(call) in self.logits)
+            fine = here and (short in FP32_LOSSES or call in self.logits)
         elif (
             isinstance(callee, Inst)
             and is_module(callee)
@@ -202,7 +201,7 @@ class Half(ValueFlow[bool]):
             return None
         if (
             short in NUMBERS
-            or (here and (short in FP32_LOSSES or id(call) in self.logits))
+            or (here and (short in FP32_LOSSES or call in self.logits))
             or (here and self.cuda and (autocast(short) == "fp32" or name == NORMALIZE))
         ):
             return Verdict.STOPS

@@ -24,18 +24,17 @@ from autofast.model.events import WithFrame
 from autofast.model.kinds import is_autocast, is_module
 from autofast.model.names import last_part
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import at, nodes_in, walk
 from autofast.model.syntax import is_attribute
 from autofast.model.tensors import is_dtype
 from autofast.model.values import Method, Seq, Tensor, Thing, Unknown, Values, any_of
 
 # ------------------------------------------------------------------- made with the dtype of another
-LIKE = frozenset("zeros_like ones_like empty_like full_like".split())
-NEW = frozenset("new_zeros new_ones new_empty new_full".split())
-MOVES = frozenset(  # methods whose result has the dtype of the tensor
-    """view reshape permute transpose t squeeze unsqueeze flatten unflatten contiguous expand
-    clone detach""".split()
-)
+LIKE = wordset("zeros_like ones_like empty_like full_like")
+NEW = wordset("new_zeros new_ones new_empty new_full")
+MOVES = wordset("""view reshape permute transpose t squeeze unsqueeze flatten unflatten contiguous expand
+    clone detach""")
 STEPS = 8  # variables and methods that are followed
 
 
@@ -180,10 +179,8 @@ def _demanded(code: Code, node: ast.AST) -> ast.AST | None:
     return None
 
 
-SAME_DTYPE = frozenset(
-    """.scatter_ .scatter_add_ .index_add_ .index_copy_ .index_put_ .scatter_reduce_ .scatter_add
-    .index_add .index_copy""".split()
-)
+SAME_DTYPE = wordset(""".scatter_ .scatter_add_ .index_add_ .index_copy_ .index_put_ .scatter_reduce_ .scatter_add
+    .index_add .index_copy""")
 
 
 def against(code: Code) -> str:
@@ -199,7 +196,7 @@ def against(code: Code) -> str:
 
 def _losses(code: Code) -> str:
     for site, occurrence in code.events("loss"):
-        if id(site.node) not in code.logits and (name := banned(occurrence.this)):
+        if site.node not in code.logits and (name := banned(occurrence.this)):
             return error_of(name, site)
     return ""
 
@@ -226,7 +223,7 @@ def ratio(code: Code) -> str:
     where there is none.
     """
     passes = {
-        id(n)
+        n
         for site, o in code.events("forward", entered=True)
         for n in (site.node, *(f.node for f in o.stack))
     }
@@ -255,7 +252,7 @@ def _writes(code: Code) -> str:
     for site, occurrence in code.events("sync"):
         if (
             occurrence.data.get("how") == "numpy"
-            and id(site.node) not in code.here
+            and site.node not in code.here
             and isinstance(occurrence.this, Tensor)
             and is_activation(frozenset({occurrence.this}))
         ):

@@ -34,14 +34,14 @@ def kept_inside(code: Code) -> str:
     inner = nodes_of([*classes, *_hooks(script)])  # helpers are asked about what models give them
     for site in script.log.of("sync"):
         node = site.node
-        if id(node) in inner or not is_method(node):
+        if node in inner or not is_method(node):
             continue
         if any(
             o.data.get("how") == "numpy" and o.this and is_activation(frozenset({o.this}))
             for o in site
         ):
             for place in _places(script, node.func.value, 0):
-                if any(id(store) in inner for store in _stores(script, place)):
+                if any(store in inner for store in _stores(script, place)):
                     text = ast.unparse(place)
                     return f"`{text}` would be a 16-bit tensor on {at(node)}, and NumPy has no bf16: write .float() before it"
     return ""

@@ -33,9 +33,9 @@ def switched_off(script: Script) -> tuple[ast.AST, str] | None:
         if not around:
             continue
         forward = step.forwards[0].node if step.forwards else around[0][1].node
-        blocks = {id(frame.node): Site("with", frame.node) for _, frame, _ in around}
+        blocks = {frame.node: Site("with", frame.node) for _, frame, _ in around}
         for occurrence, frame, _ in around:
-            blocks[id(frame.node)].occurrences.append(occurrence)
+            blocks[frame.node].occurrences.append(occurrence)
         if (off := behind_option(script, blocks.values())) is not None:
             return forward, _where(f"`--{off.option.name}`", off.option.node)
         contexts = {id(context): (context, o.stack) for o, _, context in around}

@@ -12,6 +12,7 @@ from autofast.model.events import Site, WithFrame, inside
 from autofast.model.kinds import is_autocast
 from autofast.model.names import last_part
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import at, nodes_in, walk
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Const, Ref, Values
@@ -24,10 +25,10 @@ FRAMEWORKS = {
     "apex": "apex.amp",
     "deepspeed": "the DeepSpeed configuration",
 }
-COMPLEX = frozenset(
-    "complex32 complex64 complex128 chalf cfloat cdouble view_as_complex polar ComplexFloatTensor".split()
+COMPLEX = wordset(
+    "complex32 complex64 complex128 chalf cfloat cdouble view_as_complex polar ComplexFloatTensor"
 )
-DOUBLE = frozenset(["float64", "double", "DoubleTensor"])
+DOUBLE = wordset("float64 double DoubleTensor")
 CHOSEN = {"f64": "float64", "complex": "complex", "half": "16-bit"}
 
 
@@ -94,12 +95,12 @@ def complex_in(script: Script, node: ast.AST) -> ast.expr | None:
 
 def _odd_parameter(script: Script) -> str:
     """A parameter that is complex or float64, in words."""
-    made = {id(s.node): s.node for s in script.calls("torch.nn.Parameter")}
+    made = {s.node: s.node for s in script.calls("torch.nn.Parameter")}
     for call in script.each(ast.Call):
         if any(
             k.arg == "requires_grad" and script.constant(k.value) is True for k in call.keywords
         ):
-            made[id(call)] = call
+            made[call] = call
     for node in made.values():
         parts = [node, *_assigned(script, node)]
         words = {

@@ -65,13 +65,13 @@ def _reads_parameters(script: Script, exprs: Iterable[ast.expr]) -> bool:
 
 def _made_of(script: Script, exprs: Iterable[ast.expr]) -> Iterator[ast.AST]:
     """The nodes of expressions, and of what the variables in them stand for."""
-    flow, seen = script.analysis(Flow), set[int]()
+    flow, seen = script.analysis(Flow), set[ast.AST]()
     todo = list(exprs)
     while todo:
         for node in ast.walk(todo.pop()):
-            if id(node) in seen:
+            if node in seen:
                 continue
-            seen.add(id(node))
+            seen.add(node)
             yield node
             if isinstance(node, ast.Name) and is_read(node):
                 todo += [d.value for d in flow.reaching(node) if d.value is not None]

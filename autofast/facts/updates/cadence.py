@@ -10,7 +10,7 @@ from autofast.flow.loops import Loop
 from autofast.flow.program import Flow
 from autofast.model.script import Loader, Script
 from autofast.model.source import at, nodes_in
-from autofast.model.values import Const, Ext, Inst, Thing, Values, const
+from autofast.model.values import Const, Ext, Inst, Thing, Values, begins, const
 from autofast.rule import Refusal
 
 BARS = ("tqdm.", "rich.progress.", "fastprogress.", "progressbar.", "builtins.enumerate")
@@ -43,11 +43,11 @@ def inside_bar(found: Values) -> ast.expr | None:
     among these values.
     """
     inner = {
-        id(t.args.positional[0].expr): t.args.positional[0].expr
+        t.args.positional[0].expr: t.args.positional[0].expr
         for t in found
         if isinstance(t, Ext) and t.args.positional
     }
-    if len(inner) != 1 or not all(isinstance(t, Ext) and t.name.startswith(BARS) for t in found):
+    if len(inner) != 1 or not all(begins(t, Ext, BARS) for t in found):
         return None
     return next(iter(inner.values()))
 

@@ -29,16 +29,16 @@ from autofast.model.events import (
 )
 from autofast.model.kinds import is_module, is_optimizer, is_scaler, is_scheduler
 from autofast.model.script import Backward, Script, Step, Update
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import at, function_of, parent_of, source_of, within
 from autofast.model.syntax import DEFS, is_attribute
 from autofast.model.values import Const, Ext, Seq, Tensor, Thing, Values
 from autofast.rule import Refusal
 
 FINE = {
-    "optimizer": frozenset("zero_grad step state_dict".split()),
-    "scheduler": frozenset("step get_last_lr get_lr state_dict".split()),
-    "scaler": frozenset("scale step update unscale_ get_scale is_enabled state_dict".split()),
+    "optimizer": wordset("zero_grad step state_dict"),
+    "scheduler": wordset("step get_last_lr get_lr state_dict"),
+    "scaler": wordset("scale step update unscale_ get_scale is_enabled state_dict"),
 }
 HOOKS = (
     "register_hook",
@@ -51,8 +51,8 @@ HOOKS = (
 READERS = tuple(
     "torch. builtins. logging. copy. time. numpy. tqdm. wandb. os. math. json. pickle. itertools.".split()
 )
-SHOWS = frozenset(
-    "add_histogram add_graph append print info debug log watch save write update_on_kvstore".split()
+SHOWS = wordset(
+    "add_histogram add_graph append print info debug log watch save write update_on_kvstore"
 )
 NONE = Const(None)
 
@@ -140,13 +140,13 @@ def _events(
     backward: Backward | None = None,
     update: Update | None = None,
 ) -> Iterator[Event]:
-    paths: dict[tuple[int, ...], list[Occurrence]] = {}
+    paths: dict[tuple[ast.AST, ...], list[Occurrence]] = {}
     for occurrence in site:
         if inside(occurrence.stack, iteration.loop):
             rest = below(occurrence.stack, iteration.loop)
-            paths.setdefault(
-                tuple(id(f.node) for f in rest if isinstance(f, CallFrame)), []
-            ).append(occurrence)
+            paths.setdefault(tuple(f.node for f in rest if isinstance(f, CallFrame)), []).append(
+                occurrence
+            )
     for occurrences in paths.values():
         rest = below(occurrences[0].stack, iteration.loop)
         _check_path(kind, rest, site.node, iteration.loop)
@@ -418,10 +418,8 @@ def check_order(script: Script, iteration: Iteration) -> None:
 
 def _exclude(one: Event, other: Event) -> bool:
     """Where one of these happens, the other does not: they stand in the arms of one condition."""
-    arms = {id(f.node): f.arm for f in one.rest if isinstance(f, BranchFrame)}
-    return any(
-        isinstance(f, BranchFrame) and arms.get(id(f.node), f.arm) != f.arm for f in other.rest
-    )
+    arms = {f.node: f.arm for f in one.rest if isinstance(f, BranchFrame)}
+    return any(isinstance(f, BranchFrame) and arms.get(f.node, f.arm) != f.arm for f in other.rest)
 
 
 def _leak(backward: Event, step: Event) -> str:

@@ -26,6 +26,7 @@ from autofast.model.values import (
     Ref,
     Values,
     all_of,
+    begins,
     certainly,
 )
 from autofast.rule import Refusal
@@ -89,8 +90,7 @@ def _taken_by(script: Script, node: ast.expr) -> ast.Call | None:
             found = script.values(outer.func)
             mine = certainly(found, Func, Bound, Cls)
             library = surely(
-                isinstance(t, Ref) and t.name.startswith(("torch.optim.lr_scheduler.", "builtins."))
-                for t in found
+                begins(t, Ref, ("torch.optim.lr_scheduler.", "builtins.")) for t in found
             )
             if mine or library or any(is_scheduler(t) for t in script.values(outer)):
                 return None

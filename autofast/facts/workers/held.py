@@ -16,10 +16,11 @@ from autofast.flow.program import function_around
 from autofast.model import names
 from autofast.model.calls import is_method
 from autofast.model.contents import opened
+from autofast.model.several import wordset
 from autofast.model.values import Ext, Inst, is_named, only
 
 # fmt: off
-OPENERS = frozenset("""
+OPENERS = wordset("""
     builtins.open io.open gzip.open bz2.open lzma.open tarfile.open tarfile.TarFile tarfile.TarFile.open zipfile.ZipFile wave.open
     h5py.File tables.open_file netCDF4.Dataset xarray.open_dataset xarray.open_mfdataset pandas.HDFStore uproot.open
     lmdb.open lmdb.Environment sqlite3.connect leveldb.LevelDB plyvel.DB rocksdb.DB shelve.open
@@ -28,18 +29,14 @@ OPENERS = frozenset("""
     cv2.VideoCapture decord.VideoReader av.open torchvision.io.VideoReader imageio.get_reader soundfile.SoundFile
     openslide.OpenSlide openslide.open_slide rasterio.open
     multiprocessing.Queue multiprocessing.Value
-""".split())
+""")
 # fmt: on
 OPENERS_OF = ("queue.", "threading.")
 # Attributes and methods whose result has nothing to do with the file any more.
-FACTS = frozenset(
-    """shape size dtype ndim nbytes name names filename path width height count bounds crs dimensions values data attrs
-    level_count level_dimensions mpp""".split()
-)
-READS = frozenset(
-    """read readline readlines read_frames get_batch get_avg_fps keys getnames namelist infolist fetchone fetchall load compute
-    to_numpy to_dataframe astype tolist item copy numpy cpu asnumpy select find find_one count_documents to_pandas""".split()
-)
+FACTS = wordset("""shape size dtype ndim nbytes name names filename path width height count bounds crs dimensions values data attrs
+    level_count level_dimensions mpp""")
+READS = wordset("""read readline readlines read_frames get_batch get_avg_fps keys getnames namelist infolist fetchone fetchall load compute
+    to_numpy to_dataframe astype tolist item copy numpy cpu asnumpy select find find_one count_documents to_pandas""")
 
 
 class Held:

@@ -13,21 +13,20 @@ from autofast.facts.workers.loader_code import Side
 from autofast.flow.program import holder_of
 from autofast.flow.scratch import is_scratch
 from autofast.model.calls import is_method, keyword_of
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import function_of, live, source_of
 from autofast.model.syntax import VARIABLES
-from autofast.model.values import Const, Ext, Num, Ref, Seq, Values, is_const
+from autofast.model.values import Const, Ext, Num, Ref, Seq, Values, begins, is_const
 
 PLACES = (
     ast.Attribute, ast.Subscript, ast.Name, ast.Call, ast.For, ast.AsyncFor, ast.comprehension,
     ast.YieldFrom,
 )  # fmt: skip
 # fmt: off
-WRITERS = frozenset({
-    "torch.save", "numpy.save", "numpy.savez", "numpy.savez_compressed", "numpy.savetxt", "pickle.dump", "json.dump", "joblib.dump",
-    "cv2.imwrite", "imageio.imwrite", "os.remove", "os.unlink", "os.rename", "os.replace", "os.rmdir", "shutil.move", "shutil.copy",
-    "shutil.copyfile", "shutil.rmtree", "torchvision.utils.save_image", "os.chdir",
-})
+WRITERS = wordset("""torch.save numpy.save numpy.savez numpy.savez_compressed numpy.savetxt pickle.dump
+    json.dump joblib.dump cv2.imwrite imageio.imwrite os.remove os.unlink os.rename os.replace
+    os.rmdir shutil.move shutil.copy shutil.copyfile shutil.rmtree
+    torchvision.utils.save_image os.chdir""")
 ITERATORS = ("itertools.", "builtins.iter", "builtins.zip", "builtins.map", "builtins.filter", "builtins.enumerate", "builtins.reversed")
 # fmt: on
 
@@ -56,7 +55,7 @@ class Changes:
                     continue
                 for write in self.effects.of(node):
                     if write.bound:
-                        if id(holder_of(node)) not in self.code.functions:  # type: ignore[arg-type]
+                        if holder_of(node) not in self.code.functions:  # type: ignore[arg-type]
                             yield node, f"`{write.bound}`"
                     elif write.base is not None and self.keeps(write.base):
                         if isinstance(node, ast.Call) and self.is_module_function(write.base):
@@ -91,9 +90,7 @@ class Changes:
             if any(not isinstance(t, Const) or set(str(t.value)) & set(WRITES) for t in found):
                 return f"{A_FILE} (`{shown(node)}`)"
         if names & WRITERS and not any(
-            isinstance(t, Ext) and t.name.startswith("io.")
-            for a in node.args
-            for t in self.script.values(a)
+            begins(t, Ext, "io.") for a in node.args for t in self.script.values(a)
         ):
             return f"{A_FILE} (`{shown(node)}`)"
         if is_method(node, "write_text", "write_bytes", "to_csv", "save") and node.args:
@@ -106,9 +103,7 @@ class Changes:
     def is_module_function(self, base: ast.expr) -> bool:
         found = self.script.values(base)
         return surely(
-            isinstance(t, (Ref, Const))
-            and not (isinstance(t, Ref) and t.name.startswith("os.environ"))
-            for t in found
+            isinstance(t, (Ref, Const)) and not begins(t, Ref, "os.environ") for t in found
         )
 
 
@@ -120,6 +115,6 @@ def shown(node: ast.AST) -> str:
 def is_iterator(found: Values) -> bool:
     return any(
         (isinstance(t, Seq) and (t.kind == "generator" or isinstance(t.node, ast.GeneratorExp)))
-        or (isinstance(t, Ext) and t.name.startswith(ITERATORS))
+        or begins(t, Ext, ITERATORS)
         for t in found
     )

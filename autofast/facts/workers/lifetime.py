@@ -12,6 +12,7 @@ from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import holder_of
 from autofast.flow.scopes import defaults, parameters
 from autofast.model.calls import is_method, is_name, unstarred
+from autofast.model.several import wordset
 from autofast.model.source import function_of, live, parent_of
 from autofast.model.syntax import SEQUENCES, has_star
 from autofast.model.values import (
@@ -32,13 +33,9 @@ from autofast.ops import is_view
 # A default of this kind is one object for all calls.
 MUTABLE = (ast.List, ast.Dict, ast.Set, ast.Call)
 # fmt: off
-PARTS = frozenset(  # methods of containers whose result may be a part of what they are called on
-    "get pop popleft popitem setdefault values items keys __getitem__ loc iloc __iter__ requires_grad_".split()
-)
-COPIES = frozenset(  # methods of things that are not known whose result is certainly something new
-    "copy clone astype tolist item convert resize crop rotate read decode encode lower upper strip split join format replace numpy "
-    "mean sum max min transpose load open sample".split()
-)
+PARTS = wordset("get pop popleft popitem setdefault values items keys __getitem__ loc iloc __iter__ requires_grad_")
+COPIES = wordset("copy clone astype tolist item convert resize crop rotate read decode encode lower upper strip split join format replace numpy "
+    "mean sum max min transpose load open sample")
 PASSING = frozenset({  # functions whose result may be their argument, or hold parts of it
     "builtins.iter", "builtins.next", "builtins.enumerate", "builtins.zip", "builtins.reversed", "builtins.map", "builtins.filter",
     "builtins.getattr", "builtins.vars", "random.choice", "torch.from_numpy", "torch.as_tensor", "numpy.asarray", "numpy.ascontiguousarray",
@@ -46,9 +43,9 @@ PASSING = frozenset({  # functions whose result may be their argument, or hold p
     "torch.squeeze", "torch.unsqueeze", "torch.reshape", "torch.transpose", "operator.itemgetter", "typing.cast", "builtins.super",
 })
 # fmt: on
-SHALLOW = frozenset(  # they make a new container with the old parts
+SHALLOW = wordset(
     "builtins.dict builtins.list builtins.tuple builtins.set builtins.sorted builtins.frozenset collections.OrderedDict "
-    "collections.deque copy.copy".split()
+    "collections.deque copy.copy"
 )
 DEEP = 24
 
@@ -91,7 +88,7 @@ class Lifetime:
             return depth <= DEEP
         match expr:
             case ast.Name():
-                key = "parts", id(expr)
+                key = "parts", expr
                 if key not in self._kept:
                     self._kept[key] = False
                     values = (bound_to(d.node)[0] for d in self.flow.reaching(expr))
@@ -115,17 +112,17 @@ class Lifetime:
         return False
 
     def keeps_name(self, name: ast.Name, depth: int) -> bool:
-        if id(name) not in self._kept:
-            self._kept[id(name)] = False  # where it depends on itself
-            outside = id(holder_of(name)) not in self.code.functions
-            self._kept[id(name)] = outside or any(
+        if name not in self._kept:
+            self._kept[name] = False  # where it depends on itself
+            outside = holder_of(name) not in self.code.functions
+            self._kept[name] = outside or any(
                 self.binds_kept(d, depth) for d in self.flow.reaching(name)
             )
-        return self._kept[id(name)]
+        return self._kept[name]
 
     def binds_kept(self, definition: Definition, depth: int) -> bool:
         if definition.is_parameter:
-            key = "parameter", id(definition.node)
+            key = "parameter", definition.node
             if key not in self._kept:
                 self._kept[key] = False
                 self._kept[key] = self.parameter(
@@ -149,13 +146,13 @@ class Lifetime:
 
     def parameter(self, function: ast.AST, name: str, depth: int) -> bool:
         index = [p.arg for p in parameters(function)].index(name)
-        started = id(function) in self.code.starts
+        started = function in self.code.starts
         method = isinstance(parent_of(function), ast.ClassDef) and not any(
             is_name(d, "staticmethod") for d in getattr(function, "decorator_list", ())
         )
         if started and method and index == 0:
             return True
-        for partial in self.code.partials.get(id(function), ()):
+        for partial in self.code.partials.get(function, ()):
             if (
                 index < len(partial.args.positional) + method
                 or name in partial.args.named
@@ -163,7 +160,7 @@ class Lifetime:
             ):
                 return True
         shared = isinstance(defaults(function).get(name), MUTABLE)
-        for site in self.code.sites.get(id(function), ()):
+        for site in self.code.sites.get(function, ()):
             for callee in self.graph.callees(site):
                 if callee.function is not function or (callee.makes is not None and index == 0):
                     continue  # another one, or a new object
@@ -215,7 +212,7 @@ class Lifetime:
         return False
 
     def returns_kept(self, function: ast.AST, depth: int, place: int | None = None) -> bool:
-        key = ("returns", id(function), place)
+        key = ("returns", function, place)
         if key not in self._kept:
             self._kept[key] = False
             if isinstance(function, ast.Lambda):

@@ -17,6 +17,7 @@ from autofast.model.events import CallFrame
 from autofast.model.kinds import is_property
 from autofast.model.names import last_part
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import ancestors, live, nodes_in, parent_of
 from autofast.model.syntax import VARIABLES, is_read
 from autofast.model.values import (
@@ -39,6 +40,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     all_of,
+    begins,
     library_names,
     only,
     ordered,
@@ -46,8 +48,8 @@ from autofast.model.values import (
 
 CALLED = ("__call__", "forward")
 GETTERS = ("__getitem__", "__getitems__", "__iter__", "__next__")
-NO_PROTOCOL = frozenset(
-    "__init__ __new__ __del__ __getstate__ __setstate__ __repr__ __str__ __init_subclass__".split()
+NO_PROTOCOL = wordset(
+    "__init__ __new__ __del__ __getstate__ __setstate__ __repr__ __str__ __init_subclass__"
 )
 SETTLED = (
     "RandomSampler",
@@ -71,18 +73,18 @@ class Side:
             script.analysis(Effects),
         )
         self.roots = list(roots)
-        self.functions: dict[int, ast.AST] = {}
-        self.starts: set[int] = set()  # functions that the loader (or a library) calls
-        self.partials: dict[int, list[Partial]] = {}
-        self.sites: dict[int, list[ast.Call]] = {}  # where this side's code calls a function
+        self.functions: dict[ast.AST, ast.AST] = {}
+        self.starts: set[ast.AST] = set()  # functions that the loader (or a library) calls
+        self.partials: dict[ast.AST, list[Partial]] = {}
+        self.sites: dict[ast.AST, list[ast.Call]] = {}  # where this side's code calls a function
         self.loads: set[str] = set()  # attributes that it reads
         self.every = False  # ... and any other
-        self.free: dict[tuple[int, str], ast.Name] = {}
+        self.free: dict[tuple[ast.AST, str], ast.Name] = {}
         self.objects: dict[int, Thing] = {}
         self.classes: dict[int, Cls] = {}
         self.environment = False
         self.calls: list[ast.Call] = []
-        self.beside = {id(f) for thing in beside for f in run_by(thing, CALLED)}
+        self.beside = {f for thing in beside for f in run_by(thing, CALLED)}
         for thing in self.roots:
             self.enter(thing, GETTERS + CALLED)
         for _ in range(PASSES):
@@ -95,15 +97,15 @@ class Side:
     # ---------------------------------------------------------------- functions
     def enter(self, thing: Thing, methods: tuple[str, ...] = CALLED) -> None:
         for function in run_by(thing, methods):
-            self.starts.add(id(function))
-            if isinstance(thing, Partial) and thing not in self.partials.get(id(function), ()):
-                self.partials.setdefault(id(function), []).append(thing)
+            self.starts.add(function)
+            if isinstance(thing, Partial) and thing not in self.partials.get(function, ()):
+                self.partials.setdefault(function, []).append(thing)
             self.function(function)
 
     def function(self, function: ast.AST) -> None:
-        if id(function) in self.functions or len(self.functions) > 300:
+        if function in self.functions or len(self.functions) > 300:
             return
-        self.functions[id(function)] = function
+        self.functions[function] = function
         body = (
             [function.body] if isinstance(function, ast.Lambda) else getattr(function, "body", [])
         )
@@ -115,8 +117,8 @@ class Side:
                 self.call(node)
             elif isinstance(node, ast.Name) and is_read(node):
                 home = holder_of(node)
-                if id(home) not in self.functions and not holds(function, home):
-                    self.free.setdefault((id(home), node.id), node)
+                if home not in self.functions and not holds(function, home):
+                    self.free.setdefault((home, node.id), node)
             if isinstance(node, ast.expr):
                 self.value(node)
 
@@ -124,13 +126,13 @@ class Side:
         for thing in self.script.values(node.value):
             for member in (thing.cls.find(node.attr) or ()) if isinstance(thing, Inst) else ():
                 if isinstance(member, Func) and is_property(member):
-                    self.starts.add(id(member.node))
+                    self.starts.add(member.node)
                     self.function(member.node)
 
     def call(self, node: ast.Call) -> None:
         callees = self.script.values(node.func)
         for callee in self.graph.callees(node):
-            self.sites.setdefault(id(callee.function), []).append(node)
+            self.sites.setdefault(callee.function, []).append(node)
             self.function(callee.function)
         names = library_names(callees)
         if "builtins.getattr" in names and len(node.args) > 1:
@@ -150,7 +152,7 @@ class Side:
         parent = parent_of(node)
         called = call_of(node) is not None
         for thing in self.script.values(node):
-            if isinstance(thing, Ref) and thing.name.startswith("os.environ"):
+            if begins(thing, Ref, "os.environ"):
                 self.environment = True
             if isinstance(thing, (Func, Bound, Partial)) and not called:
                 self.enter(thing)
@@ -233,7 +235,7 @@ class Side:
         if thing not in self.roots:
             self.enter(thing)
 
-    def given_names(self) -> tuple[set[tuple[int, str]], set[tuple[int, str]]]:
+    def given_names(self) -> tuple[set[tuple[ast.AST, str]], set[tuple[int, str]]]:
         """The variables, and attributes of objects, that hold what was given to these objects when
         they were made.
         """
@@ -251,16 +253,16 @@ class Side:
         self,
         expr: ast.expr | None,
         frames: list[CallFrame],
-        names: set[tuple[int, str]],
+        names: set[tuple[ast.AST, str]],
         fields: set[tuple[int, str]],
     ) -> None:
         while isinstance(expr, ast.Subscript):
             expr = expr.value
         if isinstance(expr, ast.Name):
             home = holder_of(expr)
-            if (id(home), expr.id) in names:
+            if (home, expr.id) in names:
                 return
-            names.add((id(home), expr.id))
+            names.add((home, expr.id))
             for n, frame in enumerate(frames):
                 if frame.func.node is home and expr.id in frame.given:
                     self.follow(frame.given[expr.id].expr, frames[:n], names, fields)

@@ -15,10 +15,11 @@ from autofast.flow.callgraph import CallGraph, Function, code_of
 from autofast.model.calls import names_in
 from autofast.model.names import last_part
 from autofast.model.script import Loader, Script
+from autofast.model.several import wordset
 from autofast.model.source import ancestors, at, function_of, nodes_in, parent_of
 from autofast.model.syntax import is_attribute
 
-ALL = frozenset({"torch", "numpy", "python"})
+ALL = wordset("torch numpy python")
 # fmt: off
 SEEDS = {
     "torch.manual_seed": {"torch"}, "torch.seed": {"torch"}, "torch.set_rng_state": {"torch"},
@@ -54,7 +55,7 @@ def seeded_anew(script: Script, loader: Loader) -> tuple[ast.AST, frozenset[str]
         return None
     side = items(script, loader)
     inside = set(side.functions) | set(side.beside)
-    time = Time(script, loader, lambda node: any(id(a) in inside for a in (node, *ancestors(node))))
+    time = Time(script, loader, lambda node: any(a in inside for a in (node, *ancestors(node))))
     found = [
         (node, kinds)
         for node, kinds in _seeds(script, loader)

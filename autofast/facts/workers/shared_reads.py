@@ -26,6 +26,7 @@ from autofast.model.values import (
     Values,
     all_of,
     any_of,
+    begins,
 )
 from autofast.ops import is_view
 
@@ -44,13 +45,12 @@ class Shared:
     def touched(self, change: Write) -> bool:
         """Whether a change that is made elsewhere is one of something that this code reads."""
         if change.bound:
-            return (id(holder_of(change.node)), change.bound) in self.code.free  # type: ignore[arg-type]
+            return (holder_of(change.node), change.bound) in self.code.free  # type: ignore[arg-type]
         base = change.base
         assert base is not None
         found = self.script.values(base)
         if self.code.environment and any(
-            isinstance(t, Ref) and t.name.startswith(("os.environ", "os.putenv", "os.unsetenv"))
-            for t in found
+            begins(t, Ref, ("os.environ", "os.putenv", "os.unsetenv")) for t in found
         ):
             return True
         is_attribute = bool(change.name) or change.computed
@@ -72,7 +72,7 @@ class Shared:
             and not any_of(found, Seq, Dict, Tensor, Ext, Inst)
         ):
             # `x += 1`, of what may well be a number.
-            return (id(holder_of(base)), base.id) in self.code.aliases
+            return (holder_of(base), base.id) in self.code.aliases
         return self.is_part(base)
 
     def reads(self, thing: Thing, name: str) -> bool:
@@ -80,7 +80,7 @@ class Shared:
             return True
         return (
             isinstance(thing, Ext)
-            and not (isinstance(thing, Ext) and thing.name.startswith(OPTIONS))
+            and not begins(thing, Ext, OPTIONS)
             or isinstance(thing, Inst)
             and is_of_library(thing)
             and name in thing.attrs
@@ -105,7 +105,7 @@ class Shared:
     def _is_part(self, expr: ast.expr, depth: int) -> bool:
         if isinstance(expr, ast.Name):
             home = holder_of(expr)
-            if (id(home), expr.id) in self.code.aliases:
+            if (home, expr.id) in self.code.aliases:
                 return True
             for value, whole in ever_bound(expr):
                 if isinstance(value, (ast.Attribute, ast.Subscript, ast.Name)) or (

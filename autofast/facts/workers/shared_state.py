@@ -22,7 +22,7 @@ from autofast.model.calls import is_name
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, at, function_of, holds, live, parent_of
 from autofast.model.syntax import COMPREHENSIONS, VARIABLES, is_attribute, is_read
-from autofast.model.values import Cls, Module, Ref, Thing, Unknown, is_named, ordered
+from autofast.model.values import Cls, Module, Ref, Thing, Unknown, begins, is_named, ordered
 
 T = TypeVar("T")
 LOOPS = (ast.For, ast.AsyncFor, ast.While, *COMPREHENSIONS)
@@ -189,9 +189,7 @@ def _below_guard(node: ast.AST) -> bool:
 
 def _skip(side: Side) -> Callable[[ast.AST], bool]:
     def skip(node: ast.AST) -> bool:
-        return any(
-            id(a) in side.functions or id(a) in side.beside for a in (node, *ancestors(node))
-        )
+        return any(a in side.functions or a in side.beside for a in (node, *ancestors(node)))
 
     return skip
 
@@ -263,9 +261,9 @@ def draws_ahead(script: Script, loader: Loader) -> bool:
     """
     side = indices(script, loader)
     for call in side.calls:
-        if any(
-            isinstance(t, Ref) and t.name.startswith(DICE) for t in script.values(call.func)
-        ) and _between(side, call, set()):
+        if any(begins(t, Ref, DICE) for t in script.values(call.func)) and _between(
+            side, call, set()
+        ):
             return True
     return False
 
@@ -280,17 +278,17 @@ def seeds(script: Script, loader: Loader) -> bool:
     )
 
 
-def _between(side: Side, call: ast.Call, seen: set[int]) -> bool:
+def _between(side: Side, call: ast.Call, seen: set[ast.AST]) -> bool:
     """In a loop that yields, or in a function that is called there."""
     function = function_of(call)
     for loop in (a for a in ancestors(call) if isinstance(a, LOOPS)):
         if function_of(loop) is function and holds(loop, ast.Yield, ast.YieldFrom):
             return True
-    if id(function) in seen:
+    if function in seen:
         return False
-    seen.add(id(function))
+    seen.add(function)
     return isinstance(function, ast.Lambda) or any(
-        _between(side, site, seen) for site in side.sites.get(id(function), ())
+        _between(side, site, seen) for site in side.sites.get(function, ())
     )
 
 

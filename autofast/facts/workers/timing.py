@@ -13,6 +13,7 @@ from autofast.flow.effects import Write
 from autofast.flow.program import Flow
 from autofast.model.events import CallFrame, LoopFrame
 from autofast.model.script import Loader, Script
+from autofast.model.several import wordset
 from autofast.model.source import ancestors, function_of, is_generator, parent_of
 from autofast.model.syntax import FUNCTIONS, LOOPS
 from autofast.model.values import Ref
@@ -22,10 +23,8 @@ CONTAINERS = frozenset(
     for n in "builtins.list builtins.dict builtins.set collections.OrderedDict collections.deque".split()
 )
 STARTS = (CallFrame, LoopFrame)  # the frames of a stack that tell where a place begins to run
-EARLY = frozenset(
-    """__init__ __post_init__ __init_subclass__ setup prepare_data configure_optimizers
-    train_dataloader val_dataloader test_dataloader predict_dataloader""".split()
-)
+EARLY = wordset("""__init__ __post_init__ __init_subclass__ setup prepare_data configure_optimizers
+    train_dataloader val_dataloader test_dataloader predict_dataloader""")
 
 
 def made(loader: Loader) -> list[list[ast.AST]]:
@@ -55,7 +54,7 @@ class Time:
         self.open = not loader.uses or any(
             u.is_next or is_generator(function_of(u.node)) for u in loader.uses
         )
-        self.known: dict[tuple[int, bool], bool] = {}
+        self.known: dict[tuple[ast.AST, bool], bool] = {}
 
     @classmethod
     def since_made(cls, script: Script, loader: Loader, skip: Callable[[ast.AST], bool]) -> Time:
@@ -74,7 +73,7 @@ class Time:
 
     def runs(self, node: ast.AST, within: bool) -> bool:
         function = function_of(node)
-        key = (id(node), within)
+        key = (node, within)
         if key in self.known:
             return self.known[key]
         self.known[key] = False

@@ -13,6 +13,7 @@ from autofast.model.values.containers import Dict, Entry, Seq
 from autofast.model.values.program import Bound, Cls, Env, Ext, Func, Inst, Module, Partial
 from autofast.model.values.questions import (
     are_numbers,
+    begins,
     const,
     consts,
     is_chosen,

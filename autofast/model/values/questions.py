@@ -72,6 +72,11 @@ def is_named(thing: object, kind: type[N], names: str | Container[str]) -> TypeG
     )
 
 
+def begins(thing: object, kind: type[N], prefix: str | tuple[str, ...]) -> TypeGuard[N]:
+    """Whether it is of this kind, and its name begins so."""
+    return isinstance(thing, kind) and thing.name.startswith(prefix)
+
+
 def is_const(thing: object, *kinds: Kinds) -> TypeGuard[Const]:
     """Whether it is a constant of one of these types."""
     return isinstance(thing, Const) and isinstance(thing.value, kinds)

@@ -280,7 +280,7 @@ class Binding(Lookup):
         if isinstance(thing, Dict):
             self.set_entry(thing, key, Entry(found, expr, target, sure))
             if is_attribute(target.value, "_modules"):
-                for owner in self.choices(self.at.get(id(target.value.value), NOTHING)):
+                for owner in self.choices(self.at.get(target.value.value, NOTHING)):
                     if isinstance(owner, (Inst, Ext)):
                         module_parts.put(self, owner, key, found)
         elif isinstance(thing, Seq):

@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 
 from autofast.model import limits
-from autofast.model.calls import is_name
+from autofast.model.calls import call_of, is_name
 from autofast.model.changes import CLOCK
 from autofast.model.contents import dict_items
 from autofast.model.device_loader import MARK, is_device_loader
@@ -56,12 +56,19 @@ from autofast.read.library.unfollowed import bodies, changes_others, is_one
 from autofast.read.state.core import TOO_MANY, join
 
 EVAL = values(Ref("builtins.eval"))
+READING = frozenset({"get", "items", "keys", "values", "copy"})
 
 
 def _is_only_read(node: ast.Call) -> bool:
-    """``globals()[name]``, which sets nothing."""
-    around = parent_of(node)
-    return isinstance(around, ast.Subscript) and around.value is node and is_read(around)
+    """``globals()[name]``, ``globals().get(name)``, ``name in globals()``, which set nothing."""
+    match parent_of(node):
+        case ast.Subscript(value=value) as around:
+            return value is node and is_read(around)
+        case ast.Compare():
+            return True
+        case ast.Attribute(attr=name) as method:
+            return name in READING and call_of(method) is not None
+    return False
 
 
 class Calls(Entering):
@@ -267,7 +274,7 @@ class Calls(Entering):
             self.made.append(inst)
             return inst
 
-        inst: Inst = self.intern(Inst, (id(node), cls), make)
+        inst: Inst = self.intern(Inst, (node, cls), make)
         for name, found in inst.attrs.items():  # of the objects made here before
             inst.past[name] = join(inst.past.get(name, NOTHING), found)
         inst.args = args if inst.args is None else joined([inst.args, args])
@@ -296,7 +303,7 @@ class Calls(Entering):
         """The DataLoader that it is, whose data are on the device: its methods do nothing that
         another loader does not do.
         """
-        self.called |= {id(f.node) for v in cls.members.values() for f in v if isinstance(f, Func)}
+        self.called |= {f.node for v in cls.members.values() for f in v if isinstance(f, Func)}
         given = replace(args, named={k: g for k, g in args.named.items() if k != "device"})
         made = torchlib.call(self, Ref(LOADER), given, node)
         for thing in made:

@@ -50,11 +50,11 @@ class Entering(Binding):
     def call_function(
         self, func: Func, args: Arguments, node: ast.AST | None, this: Thing | None
     ) -> Values:
-        self.called.add(id(func.node))
-        again = id(func.node) in self.active and not self.is_another_wrapper(func)
-        around = self.again.get(id(func.node))
+        self.called.add(func.node)
+        again = func.node in self.active and not self.is_another_wrapper(func)
+        around = self.again.get(func.node)
         calls = around if again and around is not None else Recursion(self.summaries.calls + 1)
-        nested = self.active.count(id(func.node))
+        nested = self.active.count(func.node)
         if again:
             args = _with_any_number(args, calls.seen, nested > 1)
         env = Env("function", {}, func.env, None)
@@ -106,7 +106,7 @@ class Entering(Binding):
             del self.stack[len(self.stack) - len(frames) :]
             calls.go_on(got, known.result, again)
             return known.result
-        self.again[id(func.node)] = calls
+        self.again[func.node] = calls
         began = self.summaries.begin(func)
         if (like := self.scopes.pop(key, None)) is not None:
             like.again(env.vars)
@@ -123,14 +123,14 @@ class Entering(Binding):
             if env.captured:
                 self.scopes[key] = env
             if not again and around is not None:
-                self.again[id(func.node)] = around
+                self.again[func.node] = around
         return result
 
     def known_of(
         self, calls: Recursion, alike: list[dict[str, Values]], env: Env, func: Func
     ) -> Values:
         """What a call of the recursion has given so far that got the same, or what is ``alike``."""
-        self.summaries.recursions.append(id(func.node))
+        self.summaries.recursions.append(func.node)
         results = nodes_in(func.node, ast.Return, ast.Yield, ast.YieldFrom, ast.Lambda)
         if all(isinstance(n, ast.Return) and n.value is None for n in results):
             return values(Const(None))
@@ -159,7 +159,7 @@ class Entering(Binding):
         """What the body of ``func`` returns, with its parameters in ``env``."""
         top = not self.active
         noted = len(self.left)
-        self.active.append(id(func.node))
+        self.active.append(func.node)
         self.entered.append(func)
         self.stack.extend(frames)
         record = Record()
@@ -203,7 +203,7 @@ class Entering(Binding):
         if record.is_generator:
             seq: Seq = self.intern(
                 Seq,
-                (id(node), id(func.node), "yield"),
+                (node, func.node, "yield"),
                 lambda: Seq(node, None, NOTHING, "generator"),
             )
             seq.elem = join(seq.elem, record.yields)
@@ -215,7 +215,7 @@ class Entering(Binding):
                 contexts = tuple((e, v) for frame in record.contexts for e, v in frame.contexts)
                 made: Ext = self.intern(
                     Ext,
-                    (id(node), id(func.node), "context"),
+                    (node, func.node, "context"),
                     lambda: Ext("contextlib.manager", node, args),
                 )
                 made.attrs["over"] = values(seq)
@@ -294,12 +294,10 @@ class Entering(Binding):
         """``*rest``: the positional arguments from ``start`` on."""
         if args.loose is None:
             extra = tuple(g.values for g in args.positional[start:])
-            seq: Seq = self.intern(
-                Seq, (id(param), extra), lambda: Seq(param, extra, NOTHING, "tuple")
-            )
+            seq: Seq = self.intern(Seq, (param, extra), lambda: Seq(param, extra, NOTHING, "tuple"))
             return seq
         every = NOTHING.union(*(g.values for g in args.positional[min(start, args.loose) :]))
-        seq = self.intern(Seq, (id(param), every), lambda: Seq(param, None, every, "tuple"))
+        seq = self.intern(Seq, (param, every), lambda: Seq(param, None, every, "tuple"))
         return seq
 
 

@@ -65,12 +65,12 @@ class Expressions(Binding):
             method = getattr(self, "expr_" + kind.__name__, self.generic)
             self.methods[kind] = method
         found: Values = method(node, env)
-        old = self.at.get(id(node))
+        old = self.at.get(node)
         if old is found:
             return found
         if not found and not isinstance(node, ast.Subscript):
             found = values(Unknown("it has no value here"))
-        self.at[id(node)] = found if old is None or old == found else join(old, found)
+        self.at[node] = found if old is None or old == found else join(old, found)
         return found
 
     def generic(self, node: ast.expr, env: Env) -> Values:
@@ -80,9 +80,9 @@ class Expressions(Binding):
         return values(Num())
 
     def expr_Constant(self, node: ast.Constant, env: Env) -> Values:
-        found = self.constants.get(id(node))
+        found = self.constants.get(node)
         if found is None:
-            found = self.constants[id(node)] = values(Const(node.value))
+            found = self.constants[node] = values(Const(node.value))
         return found
 
     def expr_Name(self, node: ast.Name, env: Env) -> Values:
@@ -137,7 +137,7 @@ class Expressions(Binding):
             return values(Const(tuple(plain)))
         kind = type(node).__name__.lower()
         seq: Seq = self.intern(
-            Seq, (id(node),), lambda: Seq(node, (), NOTHING, kind, tuple(self.stack))
+            Seq, (node,), lambda: Seq(node, (), NOTHING, kind, tuple(self.stack))
         )
         if not known:
             seq.items, seq.elem = None, join(seq.elem, seq.any(), rest, *items)
@@ -312,7 +312,7 @@ class Expressions(Binding):
         kind = next((t.kind for t in (*left, *right) if isinstance(t, Seq)), "tuple")
         a, b = one(left), one(right)
         seq: Seq = self.intern(
-            Seq, (id(node), left, right), lambda: Seq(node, None, NOTHING, kind, tuple(self.stack))
+            Seq, (node, left, right), lambda: Seq(node, None, NOTHING, kind, tuple(self.stack))
         )
         if (
             isinstance(node.op, ast.Add)
@@ -421,7 +421,7 @@ class Expressions(Binding):
             del self.stack[depth:]
         del self.stack[depth - len(node.generators) :]
         kind = {"ListComp": "list", "SetComp": "set"}.get(type(node).__name__, "lazy")
-        seq = self.intern(Seq, (id(node),), lambda: Seq(node, () if few else None, NOTHING, kind))
+        seq = self.intern(Seq, (node,), lambda: Seq(node, () if few else None, NOTHING, kind))
         if few and len(found) == len(few):
             self.fill(seq, tuple(found))
         else:

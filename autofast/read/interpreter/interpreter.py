@@ -92,7 +92,7 @@ class Interpreter(Loops, Expressions, Calls):
                 if (
                     isinstance(thing, Func)
                     and source_of(thing.node) is source
-                    and id(thing.node) not in self.called
+                    and thing.node not in self.called
                 ):
                     self.enter_unknown(thing)
                 elif isinstance(thing, Cls) and source_of(thing.node) is source:
@@ -105,7 +105,7 @@ class Interpreter(Loops, Expressions, Calls):
         methods = [
             f for v in cls.members.values() for f in v if isinstance(f, Func) and f.owner is cls
         ]
-        if all(id(f.node) in self.called for f in methods):
+        if all(f.node in self.called for f in methods):
             return
         mine = [t for t in self.made if isinstance(t, Inst) and t.cls is cls]
         if mine:
@@ -115,7 +115,7 @@ class Interpreter(Loops, Expressions, Calls):
             inst = next(t for t in made if isinstance(t, Inst))
         rank = {name: n for n, name in enumerate(FIRST)}
         for func in sorted(methods, key=lambda f: rank.get(f.name, len(FIRST))):
-            if id(func.node) not in self.called:
+            if func.node not in self.called:
                 self.enter_unknown(func, inst)
 
     def enter_unknown(self, func: Func, this: Thing | None = None) -> None:

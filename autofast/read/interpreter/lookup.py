@@ -292,7 +292,7 @@ class Lookup(Core):
                     return self.tuple_of(node, some, thing)
                 items = None if some is None else ()
                 part: Seq = self.intern(
-                    Seq, (id(node), thing), lambda: Seq(node, items, NOTHING, thing.kind)
+                    Seq, (node, thing), lambda: Seq(node, items, NOTHING, thing.kind)
                 )
                 if some is None:
                     part.items, part.elem = None, join(part.elem, part.any(), thing.any())

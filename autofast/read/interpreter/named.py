@@ -8,6 +8,7 @@ import ast
 import re
 
 from autofast.model.calls import is_name
+from autofast.model.several import wordset
 from autofast.model.values import (
     NOTHING,
     Arg,
@@ -29,7 +30,7 @@ from autofast.read.library import chosen
 from autofast.read.library.module_parts import by_prefix
 from autofast.read.state.core import Core
 
-NAMESPACES = frozenset({"globals", "locals", "vars"})
+NAMESPACES = wordset("globals locals vars")
 COMPUTED = Unknown("its name is computed")
 PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 Part = str | frozenset[Thing]  # what is written, or what is put in
@@ -110,13 +111,13 @@ def _parts(interp: Core, source: ast.expr) -> list[Part] | None:
                 out += more
             return out
         case ast.Name() | ast.Attribute() | ast.Subscript():
-            found = interp.at.get(id(source), NOTHING)
+            found = interp.at.get(source, NOTHING)
             plain = [t.value for t in found if isinstance(t, Const)]
             if len(found) == 1 and plain and isinstance(plain[0], str):
                 return [plain[0]]
             return [found]
         case ast.Call() | ast.BinOp():  # `"self.conv%d" % i`
-            made = one(interp.at.get(id(source), NOTHING))
+            made = one(interp.at.get(source, NOTHING))
             pattern = made.pattern if isinstance(made, Num) else ""
             before, hole, after = pattern.partition("*")
             return [before, values(Num()), after] if hole else None

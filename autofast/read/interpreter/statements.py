@@ -14,7 +14,7 @@ from autofast.model.events import BranchFrame, GuardFrame, TryFrame, WithFrame
 from autofast.model.kinds import entered
 from autofast.model.limits import MOST_CALLEES
 from autofast.model.names import NAMED_TUPLE, last_part
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import children, nodes_in, walk
 from autofast.model.syntax import LOOPS
 from autofast.model.tensors import binary
@@ -179,7 +179,7 @@ class Statements(Binding):
         home.captured = True
         func: Func = self.intern(
             Func,
-            (id(node), home, env.owner),
+            (node, home, env.owner),
             lambda: Func(node, home, env.owner, decorators, Watched(defaults)),
         )
         for name, default_values in defaults.items():
@@ -232,7 +232,7 @@ class Statements(Binding):
         held = [t for found in func.env.vars.values() for t in found]
         held += [decorator.this] if isinstance(decorator, Bound) else []
         owners = only(held, Inst)  # the registry
-        key = (id(func.node), *owners)
+        key = (func.node, *owners)
         self.registered[key] = self.registered.get(key, 0) + 1
         if self.registered[key] <= MOST_CALLEES:
             return False
@@ -253,7 +253,7 @@ class Statements(Binding):
         is_dataclass = any(
             isinstance(t, Ref) and last_part(t.name) in DATACLASSES
             for d in node.decorator_list
-            for t in self.at.get(id(d.func if isinstance(d, ast.Call) else d), NOTHING)
+            for t in self.at.get(d.func if isinstance(d, ast.Call) else d, NOTHING)
         )
         has_metaclass = [
             k.arg
@@ -300,7 +300,7 @@ class Statements(Binding):
                 fields = field_names(self, thing)
         home = env.outer if env.kind == "class" and env.outer is not None else env
         home.captured = True
-        key = (id(node), env, tuple(bases), frozenset(external))
+        key = (node, env, tuple(bases), frozenset(external))
         cls: Cls = self.intern(Cls, key, lambda: Cls(node, home, tuple(bases)))
         cls.external |= external
         inner = Env("class", {}, home, None, owner=cls)
@@ -397,7 +397,7 @@ class Statements(Binding):
         anything is.
         """
         name, types, positive, exactly = test
-        asked = kinds(self.at.get(id(types), NOTHING))
+        asked = kinds(self.at.get(types, NOTHING))
         if asked is not None and name.id in env.vars:
             have = env.vars[name.id]
             other = positive is not truth
@@ -413,7 +413,7 @@ class Statements(Binding):
 
     def narrow_class(self, name: ast.expr, parent: ast.expr, env: Env) -> None:
         """Below ``if issubclass(name, parent)``."""
-        parents = {t for t in self.at.get(id(parent), NOTHING) if isinstance(t, Cls)}
+        parents = {t for t in self.at.get(parent, NOTHING) if isinstance(t, Cls)}
         if isinstance(name, ast.Name) and name.id in env.vars and parents:
             keep = frozenset(
                 t for t in env.vars[name.id] if isinstance(t, Cls) and parents & {t, *t.ancestors()}
@@ -548,7 +548,7 @@ class Statements(Binding):
 
 # These make objects as `type` does.
 PLAIN_METACLASSES = values(Ref("abc.ABCMeta"), Ref("builtins.type"))
-DATACLASSES = frozenset(("dataclass", "define", "attrs", "frozen", "mutable", "s"))
+DATACLASSES = wordset("dataclass define attrs frozen mutable s")
 _WAYS_OUT: dict[type[ast.stmt], str] = {
     ast.Return: "return",
     ast.Break: "loop",

@@ -29,7 +29,7 @@ SCALE_LOSS = "apex.amp.scale_loss"
 
 @gives(SCALE_LOSS)
 def _scaled(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    made: Ext = interp.intern(Ext, (id(node), name), lambda: Ext(name, node, args))
+    made: Ext = interp.intern(Ext, (node, name), lambda: Ext(name, node, args))
     made.args = args
     return values(made)
 
@@ -37,7 +37,7 @@ def _scaled(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
 @gives("apex.amp.master_params")
 def _parameters(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
     elem = values(Tensor(param="param", grad=True))
-    return values(interp.intern(Seq, (id(node), name), lambda: Seq(node, None, elem, "parameters")))
+    return values(interp.intern(Seq, (node, name), lambda: Seq(node, None, elem, "parameters")))
 
 
 @gives("apex.amp.initialize")

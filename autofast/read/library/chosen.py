@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from autofast.model.limits import MOST_CALLEES
 from autofast.model.names import DATASET_BASES, MODULE_BASES, canonical
+from autofast.model.several import wordset
 from autofast.model.source import source_of
 from autofast.model.values import (
     NOTHING,
@@ -52,7 +53,7 @@ MOST_MEMBERS = 12
 # code whose numbers may depend on the gradient mode that it runs in
 OWN_GRADIENTS = re.compile(r"autograd|backward\(|_grad\b|\.grad\b")
 TARGETS = "_target_ _recursive_ _convert_ _partial_ _args_".split()
-SPLITS = frozenset({"split", "rsplit", "partition", "rpartition"})
+SPLITS = wordset("split rsplit partition rpartition")
 
 
 def text_of(name: Thing) -> str:
@@ -220,7 +221,7 @@ def _instantiated(interp: Core, name: str, args: Arguments, node: ast.AST | None
         made = Arguments(node, args.positional[1:], given)
         callee = NOTHING.union(*(_of_path(interp, t, node) for t in table.get("_target_")))
         if table.get("_partial_"):
-            key = (id(node), table)
+            key = (node, table)
             found |= {interp.intern(Partial, key, lambda c=callee, m=made: Partial(c, m))}
         else:
             found |= interp.call_values(callee, made, node)

@@ -48,7 +48,7 @@ def begun(
     (None: it is the first).
     """
     known = len(interp.things)
-    made: Dict = interp.intern(Dict, (id(node), of), lambda: Dict(node, made=tuple(interp.stack)))
+    made: Dict = interp.intern(Dict, (node, of), lambda: Dict(node, made=tuple(interp.stack)))
     past = made.entries if known == len(interp.things) else None
     made.__dict__["entries"] = {}  # no change yet: :func:`revive` says whether it is one
     return made, past
@@ -110,19 +110,19 @@ def revive(made: Dict, past: dict[Any, list[Entry]] | None) -> None:
     for name in made.entries.keys() - past.keys():
         made.entries[name] = [replace(e, sure=False) for e in made.entries[name]]
     for name, entries in past.items():
-        kept: dict[int, Entry] = {}
+        kept: dict[ast.expr | None, Entry] = {}
         for old in entries:
-            other = kept.get(id(old.expr))
-            kept[id(old.expr)] = Entry(
+            other = kept.get(old.expr)
+            kept[old.expr] = Entry(
                 old.values if other is None else join(old.values, other.values),
                 old.expr,
                 old.home,
                 False,
             )
         now = made.entries.setdefault(name, [])
-        held: dict[int, list[Entry]] = {}  # there may be hundreds
+        held: dict[ast.expr | None, list[Entry]] = {}  # there may be hundreds
         for new in now:
-            held.setdefault(id(new.expr), []).append(new)
+            held.setdefault(new.expr, []).append(new)
         now += [
             e
             for place, e in kept.items()
@@ -257,21 +257,21 @@ def _view(interp: Core, this: Dict, name: str, node: ast.AST | None) -> Values:
             pairs.append(
                 interp.intern(
                     Seq,
-                    (id(node), this, k),
+                    (node, this, k),
                     lambda k=k: Seq(node, (values(Const(k)), NOTHING), NOTHING, "tuple"),
                 )
             )
             pairs[-1].items = (values(Const(k)), pairs[-1].items[1] | this.get(k))
         if this.rest or this.open:
             rest = interp.intern(
-                Seq, (id(node), this), lambda: Seq(node, (values(Num()), NOTHING), NOTHING, "tuple")
+                Seq, (node, this), lambda: Seq(node, (values(Num()), NOTHING), NOTHING, "tuple")
             )
             rest.items = (keys, this.any() or values(Unknown(this.open)))
             pairs.append(rest)
-        return values(row_of(interp, (id(node), this, "items"), node, values(*pairs), "view"))
+        return values(row_of(interp, (node, this, "items"), node, values(*pairs), "view"))
     if name in ("values", "keys"):
         found = this.any() if name == "values" else keys
-        return values(row_of(interp, (id(node), this, name), node, found, "view"))
+        return values(row_of(interp, (node, this, name), node, found, "view"))
     if name == "copy":
         return values(copied(interp, this, node))
     return values(Num())
@@ -358,7 +358,7 @@ def deep_copied(
     done = {} if done is None else done
     if id(thing) in done:
         return done[id(thing)]
-    turns = interp.copies.get((thing, id(node)), 0)
+    turns = interp.copies.get((thing, node), 0)
     if turns == MOST_COPIES:
         assert isinstance(thing, (Dict, Seq, Inst, Ext))
         thing.made = (*(f for f in thing.made if f is not OVER), OVER)
@@ -367,7 +367,7 @@ def deep_copied(
         return copied(interp, thing, node)
     made = done[id(thing)] = copied(interp, thing, node)
     if made is not thing:
-        interp.copies[made, id(node)] = turns + 1
+        interp.copies[made, node] = turns + 1
 
     def inner(found: Values) -> Values:
         return frozenset(
@@ -399,7 +399,7 @@ def copied(interp: Core, thing: Thing, node: ast.AST | None, kind: str = "") -> 
     if isinstance(thing, Seq):
         seq: Seq = interp.intern(
             Seq,
-            (id(node), thing, "copy", kind),
+            (node, thing, "copy", kind),
             lambda: Seq(node, thing.items, thing.elem, kind or thing.kind, tuple(interp.stack)),
         )
         if thing.items is not None and seq.items is not None and len(thing.items) == len(seq.items):
@@ -411,13 +411,13 @@ def copied(interp: Core, thing: Thing, node: ast.AST | None, kind: str = "") -> 
     if isinstance(thing, Inst):
         inst: Inst | Ext = interp.intern(
             Inst,
-            (id(node), thing, "copy"),
+            (node, thing, "copy"),
             lambda: Inst(thing.cls, thing.node, {}, tuple(interp.stack), thing.args),
         )
     elif is_named(thing, Ext, "argparse.Namespace"):
         inst = interp.intern(
             Ext,
-            (id(node), thing, "copy"),
+            (node, thing, "copy"),
             lambda: Ext(thing.name, thing.node, thing.args, {}, tuple(interp.stack)),
         )
     else:
@@ -452,6 +452,6 @@ def named_tuple(interp: Core, kind: Ext, args: Arguments, node: ast.AST | None) 
         for n, name in enumerate(names)
     )
     row: Seq = interp.intern(
-        Seq, (id(node), kind, parts), lambda: Seq(node, parts, NOTHING, "tuple", names=names)
+        Seq, (node, kind, parts), lambda: Seq(node, parts, NOTHING, "tuple", names=names)
     )
     return values(row)

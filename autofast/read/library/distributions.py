@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from autofast.model.several import wordset
 from autofast.model.tensors import is_unknown_in, mixed, tensors_in
 from autofast.model.values import Arguments, Ext, Thing, Values
 from autofast.model.values import things as values
 
 MODULE = "torch.distributions."
-DRAWN = frozenset({"sample", "sample_n"})  # without gradients, whatever the parameters carry
-COMPUTED = frozenset({"rsample", "log_prob", "cdf", "icdf", "entropy", "perplexity"})
-PROPERTIES = frozenset(
-    {"mean", "mode", "stddev", "variance", "loc", "scale", "probs", "logits", "rate"}
-)
+DRAWN = wordset("sample sample_n")  # without gradients, whatever the parameters carry
+COMPUTED = wordset("rsample log_prob cdf icdf entropy perplexity")
+PROPERTIES = wordset("mean mode stddev variance loc scale probs logits rate")
 
 
 def method(this: Thing, name: str, args: Arguments) -> Values | None:

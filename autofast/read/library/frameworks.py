@@ -7,6 +7,7 @@ import ast
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_loader
 from autofast.model.limits import FED
+from autofast.model.several import wordset
 from autofast.model.source import source_of
 from autofast.model.values import (
     NOTHING,
@@ -32,8 +33,8 @@ from autofast.read.library.iteration import batch_of, sample_of
 from autofast.read.library.options import COMMAND_LINE
 from autofast.read.state.core import Core, TooDeep
 
-PARSERS = frozenset(
-    "transformers.HfArgumentParser transformers.hf_argparser.HfArgumentParser trl.TrlParser".split()
+PARSERS = wordset(
+    "transformers.HfArgumentParser transformers.hf_argparser.HfArgumentParser trl.TrlParser"
 )
 HF_TRAINERS = tuple(
     f"transformers.{n}"
@@ -59,9 +60,7 @@ KINDS = {
 # Of transformers.Trainer.
 POSITIONS = {"model": 0, "args": 1, "data_collator": 2, "train_dataset": 3, "eval_dataset": 4}
 
-DATA_HOOKS = frozenset(
-    {"train_dataloader", "val_dataloader", "test_dataloader", "predict_dataloader"}
-)
+DATA_HOOKS = wordset("train_dataloader val_dataloader test_dataloader predict_dataloader")
 
 
 def is_lightning(thing: Thing | None) -> bool:

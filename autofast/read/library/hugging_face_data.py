@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 
+from autofast.model.several import wordset
 from autofast.model.values import Arguments, Const, Ext, Thing, Unknown, Values
 from autofast.model.values import things as values
 from autofast.read.library.table import gives, make
@@ -15,11 +16,9 @@ LOADS = tuple(
     f"datasets.{n}"
     for n in ("load_dataset", "load_from_disk", "concatenate_datasets", "Dataset.from_")
 )
-SAME = frozenset(  # another dataset, of items that come out of the same files
-    """map filter select shuffle sort shard remove_columns rename_column rename_columns select_columns cast cast_column
-    class_encode_column flatten with_format train_test_split add_column flatten_indices""".split()
-)
-IN_PLACE = frozenset({"set_format", "reset_format", "set_transform", "save_to_disk"})
+SAME = wordset("""map filter select shuffle sort shard remove_columns rename_column rename_columns select_columns cast cast_column
+    class_encode_column flatten with_format train_test_split add_column flatten_indices""")
+IN_PLACE = wordset("set_format reset_format set_transform save_to_disk")
 SPLITS = ("train", "valid", "test", "dev", "eval", "unsupervised")
 
 

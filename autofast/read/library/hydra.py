@@ -24,10 +24,10 @@ def of_main(interp: Core, func: Func, parameter: str) -> Values:
     for written in getattr(func.node, "decorator_list", ()) if first == [parameter] else ():
         if not isinstance(written, ast.Call):
             continue
-        if Ref("hydra.main") in interp.at.get(id(written.func), NOTHING):
+        if Ref("hydra.main") in interp.at.get(written.func, NOTHING):
             given = dict(zip(("config_path", "config_name"), written.args, strict=False))
             given |= {k.arg: k.value for k in written.keywords if k.arg}
-            at = {name: const(interp.at.get(id(expr), NOTHING)) for name, expr in given.items()}
+            at = {name: const(interp.at.get(expr, NOTHING)) for name, expr in given.items()}
             path, name = (at.get(key) or "" for key in ("config_path", "config_name"))
             if not isinstance(path, str) or not isinstance(name, str):
                 return NOTHING
@@ -35,7 +35,7 @@ def of_main(interp: Core, func: Func, parameter: str) -> Values:
                 path, _, name = path.rpartition("/")
             folder = source_of(func.node).path.parent / path
             if table := _composed(interp, folder, "", name or "config", 0):
-                return thing_of(interp, table, name, (id(written), folder), written)
+                return thing_of(interp, table, name, (written, folder), written)
     return NOTHING
 
 

@@ -51,7 +51,7 @@ itertools.combinations_with_replacement""".split()
 @gives(*COLLATES)
 def _collated(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
     rows = iterate(interp, first_of(args) or args.get(0, "batch"), node)
-    return Collation(interp, frozenset(), "batch", id(node)).every(rows)
+    return Collation(interp, frozenset(), "batch", node).every(rows)
 
 
 @gives(*KEYED)
@@ -69,7 +69,7 @@ def _compared(name: str, args: Arguments) -> Values:
 @gives(*ORDERED)
 def _ordered(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
     each = iterate(interp, _compared(name, args), node)
-    return values(row_of(interp, (id(node), name), node, each))
+    return values(row_of(interp, (node, name), node, each))
 
 
 @gives(*EACH)
@@ -83,7 +83,7 @@ def _each(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Val
     if name != "builtins.enumerate":
         over = NOTHING.union(*(_within(thing, name, node) for thing in over))
     return values(
-        interp.intern(Ext, (id(node), name, over), lambda: Ext(name, node, args, {"over": over}))
+        interp.intern(Ext, (node, name, over), lambda: Ext(name, node, args, {"over": over}))
     )
 
 
@@ -102,16 +102,16 @@ def _zip(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
         return _transposed(interp, args.positional[0].values, node)
     parts = tuple(iterate(interp, g.values, node) for g in args.positional)
     row: Seq = interp.intern(
-        Seq, (id(node), "row", len(parts)), lambda: Seq(node, parts, NOTHING, "tuple")
+        Seq, (node, "row", len(parts)), lambda: Seq(node, parts, NOTHING, "tuple")
     )
     row.items = tuple(NOTHING.union(a, b) for a, b in zip(row.items or (), parts, strict=True))
     if not any(loaders_in(g.values) for g in args.positional):
         return values(
-            interp.intern(Seq, (id(node), "zip"), lambda: Seq(node, None, values(row), "zipped"))
+            interp.intern(Seq, (node, "zip"), lambda: Seq(node, None, values(row), "zipped"))
         )
-    rows: Seq = interp.intern(Seq, (id(node), "rows"), lambda: Seq(node, None, values(row), "zip"))
+    rows: Seq = interp.intern(Seq, (node, "rows"), lambda: Seq(node, None, values(row), "zip"))
     return values(
-        interp.intern(Ext, (id(node), "zip"), lambda: Ext(name, node, args, {"over": values(rows)}))
+        interp.intern(Ext, (node, "zip"), lambda: Ext(name, node, args, {"over": values(rows)}))
     )
 
 
@@ -123,7 +123,7 @@ def _transposed(interp: Core, rows: Values, node: ast.AST | None) -> Values:
         found: list[Values] = []
         for n in range(lengths.pop()):
             column: Seq = interp.intern(
-                Seq, (id(node), "column", n), lambda: Seq(node, None, NOTHING, "tuple")
+                Seq, (node, "column", n), lambda: Seq(node, None, NOTHING, "tuple")
             )
             column.elem = NOTHING.union(
                 column.elem, *(items[n] for items in exact if items is not None)
@@ -131,14 +131,14 @@ def _transposed(interp: Core, rows: Values, node: ast.AST | None) -> Values:
             found.append(values(column))
         whole: Seq = interp.intern(
             Seq,
-            (id(node), "columns", len(found)),
+            (node, "columns", len(found)),
             lambda: Seq(node, tuple(found), NOTHING, "zipped"),
         )
         return values(whole)
-    some: Seq = interp.intern(Seq, (id(node), "column"), lambda: Seq(node, None, NOTHING, "tuple"))
+    some: Seq = interp.intern(Seq, (node, "column"), lambda: Seq(node, None, NOTHING, "tuple"))
     some.elem = NOTHING.union(some.elem, iterate(interp, rows, node))
     return values(
-        interp.intern(Seq, (id(node), "columns"), lambda: Seq(node, None, values(some), "zipped"))
+        interp.intern(Seq, (node, "columns"), lambda: Seq(node, None, values(some), "zipped"))
     )
 
 
@@ -162,7 +162,7 @@ def _copy(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Val
         none = {"sure": False, "fresh": "", "param": ""}
         return frozenset(t.but(**none) if isinstance(t, Tensor) else t for t in first)
     elem = iterate(interp, first, node) if first else NOTHING
-    return values(row_of(interp, (id(node), "copy"), node, elem, kind))
+    return values(row_of(interp, (node, "copy"), node, elem, kind))
 
 
 @gives("builtins.map")
@@ -177,9 +177,9 @@ def _map(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
             interp.call_values(first, Arguments(None, [Given(i, None)]), node) for i in single.exact
         )
         row = Seq(node, items, NOTHING, "lazy")
-        return values(interp.intern(Seq, (id(node), "map", items), lambda: row))
+        return values(interp.intern(Seq, (node, "map", items), lambda: row))
     found = interp.call_values(first, Arguments(None, elements), node)
-    return values(row_of(interp, (id(node), "map"), node, found, "lazy"))
+    return values(row_of(interp, (node, "map"), node, found, "lazy"))
 
 
 @gives(*SOME)
@@ -190,7 +190,7 @@ def _filter(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
     each = iterate(interp, over, node)
     protocols.run_often(interp, first_of(args), Arguments(node, [Given(each, None)]), node)
     if all_of(over, Seq):
-        return values(row_of(interp, (id(node), "filter"), node, each, "lazy"))
+        return values(row_of(interp, (node, "filter"), node, each, "lazy"))
     return over
 
 
@@ -207,7 +207,7 @@ def _folded(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
     things = frozenset(t for t in parts if not isinstance(t, (Num, Const, Arg)))
     rows = frozenset(t for t in things if isinstance(t, Seq)) if name == "builtins.sum" else NOTHING
     if rows:  # ``sum(lists, [])``
-        whole = row_of(interp, (id(node), "sum"), node, iterate(interp, rows, node))
+        whole = row_of(interp, (node, "sum"), node, iterate(interp, rows, node))
         return values(whole, *only(things, Unknown))
     if name in ("builtins.max", "builtins.min"):
         return (
@@ -242,7 +242,7 @@ def _length(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
 @gives("builtins.range")
 def _range(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
     return values(
-        interp.intern(Seq, (id(node), "range"), lambda: Seq(node, None, values(Num()), "range"))
+        interp.intern(Seq, (node, "range"), lambda: Seq(node, None, values(Num()), "range"))
     )
 
 
@@ -254,9 +254,9 @@ def _combined(interp: Core, name: str, args: Arguments, node: ast.AST | None) ->
         (parts, NOTHING) if plain else (None, NOTHING.union(*parts))
     )
     row: Seq = interp.intern(
-        Seq, (id(node), "row", made_of), lambda: Seq(node, made_of[0], made_of[1], "tuple")
+        Seq, (node, "row", made_of), lambda: Seq(node, made_of[0], made_of[1], "tuple")
     )
-    return values(row_of(interp, (id(node), "rows"), node, values(row), "lazy"))
+    return values(row_of(interp, (node, "rows"), node, values(row), "lazy"))
 
 
 @gives("random.choice", "random.choices", "random.sample")
@@ -268,7 +268,7 @@ def _drawn(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Va
         return None
     if name == "random.choice" or (name == "numpy.random.choice" and not args.get(1, "size")):
         return drawn
-    return values(row_of(interp, (id(node), "drawn"), node, drawn))
+    return values(row_of(interp, (node, "drawn"), node, drawn))
 
 
 @gives("heapq.heappush", "heapq.heappushpop", "heapq.heapreplace", "bisect.insort")
@@ -295,4 +295,4 @@ def _shuffled(interp: Core, name: str, args: Arguments, node: ast.AST | None) ->
 
 @gives("os.listdir")
 def _files(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    return values(row_of(interp, (id(node), "files"), node, values(Num())))
+    return values(row_of(interp, (node, "files"), node, values(Num())))

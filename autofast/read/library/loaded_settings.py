@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from autofast.model import disk
+from autofast.model.several import wordset
 from autofast.model.values import (
     NOTHING,
     Arg,
@@ -58,17 +59,17 @@ LOADERS = {
     **dict.fromkeys(("tomli.load", "tomli.loads", "pytoml.load"), TOML),
     "omegaconf.OmegaConf.load": YAML,
 }
-OPENED = frozenset({"builtins.open", "io.open", "codecs.open", "pathlib.Path", "builtins.str"})
-PATHS = frozenset({"os.path.join", "os.path.abspath", "os.path.expanduser", "os.path.realpath"})
+OPENED = wordset("builtins.open io.open codecs.open pathlib.Path builtins.str")
+PATHS = wordset("os.path.join os.path.abspath os.path.expanduser os.path.realpath")
 # Objects that give their items as attributes, too.
-WRAPPERS = frozenset(
+WRAPPERS = wordset(
     "easydict.EasyDict addict.Dict munch.Munch munch.munchify munch.DefaultMunch.fromDict box.Box "
-    "omegaconf.OmegaConf.create ml_collections.ConfigDict attrdict.AttrDict dotmap.DotMap".split()
+    "omegaconf.OmegaConf.create ml_collections.ConfigDict attrdict.AttrDict dotmap.DotMap"
 )
-KEPT = frozenset(
-    "open read readline read_text read_bytes resolve absolute expanduser strip lstrip rstrip".split()
+KEPT = wordset(
+    "open read readline read_text read_bytes resolve absolute expanduser strip lstrip rstrip"
 )
-LINES = frozenset("readlines split rsplit splitlines partition rpartition".split())
+LINES = wordset("readlines split rsplit splitlines partition rpartition")
 COMMENTS = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)  # beside strings
 
 
@@ -161,7 +162,7 @@ def _loaded(interp: Core, thing: Thing, kinds: tuple[str, ...], node: ast.AST | 
         return NOTHING
     root = interp.project.root
     name = path.relative_to(root).as_posix() if root in path.parents else path.name
-    return thing_of(interp, known[path], name, (id(node), path), node)
+    return thing_of(interp, known[path], name, (node, path), node)
 
 
 def _file(interp: Core, by: Arg | Const, kinds: tuple[str, ...]) -> Path | None:

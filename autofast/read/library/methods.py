@@ -10,6 +10,7 @@ import re
 from autofast.model.contents import dict_items
 from autofast.model.kinds import is_dataset, is_loader, is_module, is_optimizer, is_scaler
 from autofast.model.names import LOADER
+from autofast.model.several import wordset
 from autofast.model.tensors import SHAPE, dtype_of, kind_asked, mixed, target_of, tensors_in
 from autofast.model.values import (
     NOTHING,
@@ -59,10 +60,8 @@ from autofast.read.library.tensor_results import result, result_dtype
 from autofast.read.state.core import Core
 
 # what a string that is known says of itself
-OF_TEXT = frozenset(
-    """startswith endswith lower upper strip lstrip rstrip replace title capitalize isdigit islower
-    isupper isalpha isidentifier removeprefix removesuffix find count zfill""".split()
-)
+OF_TEXT = wordset("""startswith endswith lower upper strip lstrip rstrip replace title capitalize isdigit islower
+    isupper isalpha isidentifier removeprefix removesuffix find count zfill""")
 
 
 def _of_text(text: str, name: str, args: Arguments) -> Values:
@@ -104,7 +103,7 @@ def _plain_method(
             return _of_text(this.value, name, args)
         if name in ("split", "rsplit", "splitlines", "partition", "rpartition"):
             kind = "tuple" if name.endswith("partition") else "list"
-            return values(row_of(interp, (id(node), "split"), node, values(Num()), kind))
+            return values(row_of(interp, (node, "split"), node, values(Num()), kind))
         return values(Num())
     if is_named(this, Ext, "builtins.vars"):
         return namespace_method(interp, this, name, args, node)
@@ -241,7 +240,7 @@ def super_method(
         if isinstance(inst, Inst) and LOADER in inst.cls.external:
             made: Ext = interp.intern(
                 Ext,
-                (id(node), "loader", inst),
+                (node, "loader", inst),
                 lambda: Ext(LOADER, node, args, {}, tuple(interp.stack)),
             )
             made.args = args
@@ -255,7 +254,7 @@ def super_method(
         return values(Const(None))
     if name == "__iter__" and is_loader(inst):
         batches: Seq = interp.intern(
-            Seq, (id(node), "batches", inst), lambda: Seq(node, None, NOTHING, "generator")
+            Seq, (node, "batches", inst), lambda: Seq(node, None, NOTHING, "generator")
         )
         batches.elem |= batch_of(interp, inst)
         return values(batches)

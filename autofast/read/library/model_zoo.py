@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from autofast.model.several import wordset
 from autofast.model.values import (
     NOTHING,
     Arg,
@@ -27,12 +28,12 @@ REGISTERS = frozenset(
     f"timm.models.{name}"
     for name in ("registry.register_model", "_registry.register_model", "register_model")
 )
-MAKERS = frozenset({"timm.create_model", "timm.models.create_model"})
+MAKERS = wordset("timm.create_model timm.models.create_model")
 MOST_MODELS = 12
 # What timm keeps to itself; all else goes to the function that is registered.
-KEPT = frozenset(
+KEPT = wordset(
     "model_name scriptable exportable no_jit checkpoint_path pretrained_cfg "
-    "pretrained_cfg_overlay cache_dir".split()
+    "pretrained_cfg_overlay cache_dir"
 )
 OTHERS = Unknown("the model's name is an option, and many are registered")
 

@@ -10,7 +10,7 @@ from typing import Any, TypeGuard
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_module
 from autofast.model.names import CONTAINERS
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -26,6 +26,7 @@ from autofast.model.values import (
     Unknown,
     Values,
     any_of,
+    begins,
     const,
     is_named,
     one,
@@ -36,7 +37,7 @@ from autofast.read.state.core import Core
 
 MORE = "__parts__"  # the attribute for those whose names are not known
 DICTS = frozenset({"torch.nn.ModuleDict"})
-LISTS = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList"})
+LISTS = wordset("torch.nn.Sequential torch.nn.ModuleList")
 SEQUENTIAL = frozenset({"torch.nn.Sequential"})
 
 
@@ -51,7 +52,7 @@ def is_of_library(thing: Thing | None) -> bool:
     """A model of torchvision: each of its parts is taken for the whole, as that says what it is
     made of.
     """
-    return isinstance(thing, Ext) and thing.name.startswith("torchvision.models.")
+    return begins(thing, Ext, "torchvision.models.")
 
 
 def parts(thing: Inst | Ext) -> tuple[dict[str, Values], Values]:
@@ -235,7 +236,7 @@ def joined(interp: Core, node: ast.BinOp, both: list[Inst | Ext]) -> Values:
         args = Arguments(None, [Given(every, None)], loose=0)
     made: Ext = interp.intern(
         Ext,
-        (id(node), *both),
+        (node, *both),
         lambda: Ext("torch.nn.ModuleList", node, args, {}, tuple(interp.stack)),
     )
     made.args = args
@@ -251,7 +252,7 @@ def sliced(interp: Core, thing: Inst | Ext, node: ast.Subscript) -> Values:
     else:
         args = Arguments(None, [Given(found, None) for found in every[bounds]])
     name = thing.name if isinstance(thing, Ext) else next(iter(thing.cls.external & LISTS))
-    made: Ext = interp.intern(Ext, (id(node), "part", thing), lambda: Ext(name, node, args))
+    made: Ext = interp.intern(Ext, (node, "part", thing), lambda: Ext(name, node, args))
     made.args = args
     return values(made)
 
@@ -263,7 +264,7 @@ def sliced_list(interp: Core, thing: Seq, node: ast.Subscript) -> Values:
         return NOTHING
     items = thing.exact[bounds]
     made: Seq = interp.intern(
-        Seq, (id(node), thing, items), lambda: Seq(node, items, NOTHING, thing.kind)
+        Seq, (node, thing, items), lambda: Seq(node, items, NOTHING, thing.kind)
     )
     return values(made) if made.exact == items else NOTHING  # else something was added to it
 
@@ -274,7 +275,7 @@ def _bounds(interp: Core, node: ast.Subscript) -> slice | None:
     if not isinstance(index, ast.Slice):
         return None
     ends = [
-        None if e is None else const(interp.at.get(id(e), NOTHING))
+        None if e is None else const(interp.at.get(e, NOTHING))
         for e in (index.lower, index.upper, index.step)
     ]
     return slice(*ends) if all(e is None or isinstance(e, int) for e in ends) else None

@@ -12,6 +12,7 @@ from autofast.model.changes import CLOCK, remember, remembered
 from autofast.model.events import Way, way_of
 from autofast.model.limits import MOST_ALIKE_PASSES, MOST_PARTS
 from autofast.model.names import WRAPPERS, last_part
+from autofast.model.several import wordset
 from autofast.model.tensors import dtype_of, mixed, target_of, tensors_in
 from autofast.model.values import (
     NOTHING,
@@ -32,6 +33,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    begins,
     const,
     is_named,
     ordered,
@@ -42,8 +44,8 @@ from autofast.read.library import module_parts
 from autofast.read.library.iteration import submodules
 from autofast.read.state.core import Core
 
-SAME = frozenset(
-    "train eval float requires_grad_ share_memory apply compile to_empty type".split()
+SAME = wordset(
+    "train eval float requires_grad_ share_memory apply compile to_empty type"
 )  # methods that return the module
 
 
@@ -69,12 +71,7 @@ def _reduces(thing: Thing, args: Arguments) -> bool:
     """Whether a loss of torch certainly gives one number."""
     if isinstance(thing, Ref):
         given = args
-    elif (
-        isinstance(thing, Ext)
-        and thing.name.startswith("torch.nn.")
-        and not thing.open
-        and "reduction" not in thing.attrs
-    ):
+    elif begins(thing, Ext, "torch.nn.") and not thing.open and "reduction" not in thing.attrs:
         given = thing.args
     else:
         return False
@@ -246,7 +243,7 @@ def _forward(
             return values(base.but(prob=node or thing.node or SOMEWHERE))
         if short in PAIRED:
             second = base if short in ("RNN", "GRU") else base.but(rank="?")  # or a pair, or None
-            return interp.tuple_of(None, (values(base), values(second)), "rnn", id(node))
+            return interp.tuple_of(None, (values(base), values(second)), "rnn", node)
         if short == "Identity" or short.startswith("Dropout"):
             return values(base)
         kept = base.dtype != "int" or short in ("Flatten", "Unflatten", "ZeroPad2d", "Upsample")
@@ -281,7 +278,7 @@ def _in_turn(
 
 def _way_here(interp: Core, node: ast.AST | None) -> Way:
     """The way of the calls below ``node``, which stands here."""
-    return way_of(tuple(interp.stack)) + ((id(node),) if node else ())
+    return way_of(tuple(interp.stack)) + ((node,) if node else ())
 
 
 def _again(interp: Core, thing: Thing, args: Arguments, place: ast.AST, first: Way) -> None:
@@ -357,9 +354,7 @@ def module_method(
         if name.startswith("named_"):
             inner = interp.tuple_of(node, (values(Num()), inner), name, this)
         return values(
-            interp.intern(
-                Seq, (id(node), this, inner), lambda: Seq(node, None, inner, "parameters")
-            )
+            interp.intern(Seq, (node, this, inner), lambda: Seq(node, None, inner, "parameters"))
         )
     if name == "register_buffer":
         key = const(args.get(0, "name"))

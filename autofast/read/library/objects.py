@@ -57,9 +57,7 @@ def _itself(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
 
 @gives(protocols.PROPERTY, *protocols.WEAK)
 def _referring(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    return values(
-        interp.intern(Ext, (id(node), name, first_of(args)), lambda: Ext(name, node, args))
-    )
+    return values(interp.intern(Ext, (node, name, first_of(args)), lambda: Ext(name, node, args)))
 
 
 @gives("sys.path.append", "sys.path.insert", "site.addsitedir")
@@ -187,7 +185,7 @@ def _partial(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
     first = first_of(args)
     loose = None if args.loose is None else max(args.loose - 1, 0)
     kept = Arguments(node, args.positional[1:], dict(args.named), args.dicts, args.open, loose)
-    partial: Partial = interp.intern(Partial, (id(node), first), lambda: Partial(first, kept))
+    partial: Partial = interp.intern(Partial, (node, first), lambda: Partial(first, kept))
     partial.args = joined([partial.args, kept]) if partial.args is not kept else kept
     return values(partial)
 
@@ -213,7 +211,7 @@ def _environment(interp: Core, name: str, args: Arguments, node: ast.AST | None)
 
 @gives("logging.getLogger")
 def _logger(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    return values(interp.intern(Ext, (id(node), name), lambda: Ext("logging.Logger", node, args)))
+    return values(interp.intern(Ext, (node, name), lambda: Ext("logging.Logger", node, args)))
 
 
 @gives(*(f"{name}.**" for name in "math time random os sys datetime logging".split()))

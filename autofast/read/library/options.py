@@ -10,7 +10,7 @@ from typing import TypeGuard
 
 from autofast.model.calls import is_name
 from autofast.model.events import BranchFrame
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import parent_of
 from autofast.model.values import (
     NOTHING,
@@ -43,15 +43,13 @@ from autofast.read.library.iteration import iterate
 from autofast.read.library.table import gives, make
 from autofast.read.state.core import Core
 
-PARSERS = frozenset(
-    """argparse.ArgumentParser configargparse.ArgParser configargparse.ArgumentParser
-    configargparse.ConfigArgParser jsonargparse.ArgumentParser""".split()
-)
-SPACES = frozenset({"types.SimpleNamespace", "argparse.Namespace"})
+PARSERS = wordset("""argparse.ArgumentParser configargparse.ArgParser configargparse.ArgumentParser
+    configargparse.ConfigArgParser jsonargparse.ArgumentParser""")
+SPACES = wordset("types.SimpleNamespace argparse.Namespace")
 ACTION = "argparse.Action"
 FLAGS = "absl.flags.FLAGS"
 DEFINE = "absl.flags.DEFINE_"
-TYPER = frozenset({"typer.Option", "typer.Argument"})
+TYPER = wordset("typer.Option typer.Argument")
 # What makes a command of a function: its parameters are options, their defaults those of the
 # options.
 RUNNERS = {
@@ -72,7 +70,7 @@ OPTION = "option "  # before the names of options among the attributes of a pars
 
 @gives(*PARSERS)
 def _parser(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    parser: Ext = interp.intern(Ext, (id(node), name), lambda: Ext(name, node, args))
+    parser: Ext = interp.intern(Ext, (node, name), lambda: Ext(name, node, args))
     _inherit(interp, parser, args.get(4, "parents"), node)
     return values(parser)
 
@@ -120,11 +118,11 @@ def enlist(interp: Core, written: ast.expr, found: Values) -> bool:
     ``app = typer.Typer()``, which runs what it is put on when it is called.
     """
     func = written.func if isinstance(written, ast.Call) else written
-    if any(is_named(t, Ref, GROUPS) for t in interp.at.get(id(func), NOTHING)):
+    if any(is_named(t, Ref, GROUPS) for t in interp.at.get(func, NOTHING)):
         _open_group(interp, found)
     if not isinstance(func, ast.Attribute) or func.attr not in ("command", "group", "callback"):
         return False
-    known = [t for t in interp.at.get(id(func.value), NOTHING) if t in interp.commands]
+    known = [t for t in interp.at.get(func.value, NOTHING) if t in interp.commands]
     for group in known:
         interp.commands[group][written] = found
     if known and func.attr == "group":
@@ -163,7 +161,7 @@ def of_field(cls: Cls, name: str, default: Values, node: ast.AST | None) -> Arg 
 @gives(*SPACES)
 def _space(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
     space: Ext = interp.intern(
-        Ext, (id(node), "namespace"), lambda: Ext("argparse.Namespace", node, args)
+        Ext, (node, "namespace"), lambda: Ext("argparse.Namespace", node, args)
     )
     for key, given in args.named.items():
         space.attrs[key] = space.attrs.get(key, NOTHING) | given.values
@@ -267,7 +265,7 @@ def _acted(
     """What an action sets the option to, when its ``__call__`` is given what the user says."""
     found = NOTHING
     for action in ordered(args.named["action"].values):
-        key = (id(node), "action", action)
+        key = (node, "action", action)
         this: Ext = interp.intern(Ext, key, lambda: Ext(ACTION, node, args))
         this.attrs.update({name: given.values for name, given in args.named.items()})
         this.attrs["dest"] = values(Const(option.name))
@@ -310,7 +308,7 @@ def _name(flags: list[str]) -> str:
 def _parsed(interp: Core, this: Ext | Inst, args: Arguments, node: ast.AST | None) -> Ext:
     options = {k[len(OPTION) :]: v for k, v in this.attrs.items() if k.startswith(OPTION)}
     space: Ext = interp.intern(
-        Ext, (id(node), "namespace"), lambda: Ext("argparse.Namespace", node, args)
+        Ext, (node, "namespace"), lambda: Ext("argparse.Namespace", node, args)
     )
     space.attrs.update({k: v for k, v in options.items() if k not in space.attrs})
     filled = "it is filled from another object" if "namespace" in args.named else ""
@@ -339,7 +337,7 @@ def of_command(interp: Core, func: Func, parameter: str) -> Values:
     """
     for written in getattr(func.node, "decorator_list", ()):
         if isinstance(written, ast.Call) and _is_option(interp, written):
-            words = [const(interp.at.get(id(a), NOTHING)) for a in written.args]
+            words = [const(interp.at.get(a, NOTHING)) for a in written.args]
             names = only(words, str)
             plain = [n for n in names if not n.startswith("-")]
             if (plain[0] if plain else _name(names)) == parameter:
@@ -350,18 +348,16 @@ def of_command(interp: Core, func: Func, parameter: str) -> Values:
 def _is_option(interp: Core, written: ast.Call) -> bool:
     return any(
         is_named(t, Ref, ("click.option", "click.decorators.option"))
-        for t in interp.at.get(id(written.func), NOTHING)
+        for t in interp.at.get(written.func, NOTHING)
     )
 
 
 def _option_of(interp: Core, written: ast.Call, name: str) -> Arg:
     keywords = {k.arg: k.value for k in written.keywords}
     said = keywords.get("default")
-    is_flag = (
-        "is_flag" in keywords and const(interp.at.get(id(keywords["is_flag"]), NOTHING)) is True
-    )
+    is_flag = "is_flag" in keywords and const(interp.at.get(keywords["is_flag"], NOTHING)) is True
     unsaid = values(Const(False if is_flag else None))
-    default = interp.at.get(id(said), NOTHING) if said is not None else unsaid
+    default = interp.at.get(said, NOTHING) if said is not None else unsaid
     return Arg(name, default, written, "flag" if is_flag else "", said)
 
 
@@ -395,7 +391,7 @@ def _defined(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
     option = values(Arg(key, given.values, node, "", given.expr))
     interp.patched[f"{FLAGS}.{key}"] = option
     holder: Ext = interp.intern(
-        Ext, (id(node), "holder"), lambda: Ext("argparse.Namespace", node, args)
+        Ext, (node, "holder"), lambda: Ext("argparse.Namespace", node, args)
     )
     holder.attrs["value"] = option
     return values(holder)

@@ -10,6 +10,7 @@ import ast
 from dataclasses import replace
 
 from autofast.model import names
+from autofast.model.several import wordset
 from autofast.model.values import Arguments, Cls, Func, Given, Unknown, Values
 from autofast.model.values import things as values
 from autofast.read.state.core import Core
@@ -17,9 +18,9 @@ from autofast.read.state.core import Core
 NAME = "from_pretrained"
 LIBRARIES = ("transformers.", "pytorch_transformers.", "pytorch_pretrained_bert.")
 # They make something else of the model: another dtype, another place, more than the model.
-OTHERWISE = frozenset(
+OTHERWISE = wordset(
     "torch_dtype dtype device_map quantization_config load_in_8bit load_in_4bit low_cpu_mem_usage "
-    "output_loading_info attn_implementation use_flash_attention_2".split()
+    "output_loading_info attn_implementation use_flash_attention_2"
 )
 CONFIG = Unknown("the configuration of a pretrained model")
 

@@ -8,6 +8,7 @@ import ast
 
 from autofast.model import names
 from autofast.model.kinds import entered, grad_mode_of
+from autofast.model.several import wordset
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -32,8 +33,8 @@ from autofast.read.library.iteration import iterate
 from autofast.read.state.core import Core
 
 PROPERTY = "builtins.property"
-STACKS = frozenset({"contextlib.ExitStack", "contextlib.AsyncExitStack"})
-WEAK = frozenset({"weakref.ref", "weakref.WeakMethod"})
+STACKS = wordset("contextlib.ExitStack contextlib.AsyncExitStack")
+WEAK = wordset("weakref.ref weakref.WeakMethod")
 OPERATORS = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv", ast.Mod: "mod", ast.Pow: "pow",
     ast.MatMult: "matmul", ast.BitOr: "or", ast.BitAnd: "and", ast.BitXor: "xor", ast.LShift: "lshift", ast.RShift: "rshift",
@@ -112,7 +113,7 @@ def own_getter(interp: Core, this: Inst) -> bool:
 
 
 def _runs(interp: Core, methods: Values, this: Inst) -> bool:
-    return any(isinstance(t, Func) and id(t.node) in interp.active for t in methods)
+    return any(isinstance(t, Func) and t.node in interp.active for t in methods)
 
 
 def spelled(this: Thing, name: str, args: Arguments) -> tuple[str, Arguments] | None:

@@ -60,7 +60,7 @@ def make(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
         interp.made.append(ext)
         return ext
 
-    ext: Ext = interp.intern(Ext, (id(node), name), new)
+    ext: Ext = interp.intern(Ext, (node, name), new)
     ext.args = args if ext.args is args else joined([ext.args, args])
     interp.emit("new", node, ext, args)
     return values(ext)
@@ -73,4 +73,4 @@ def first_of(args: Arguments) -> Values:
 
 def plain(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
     """What a call gives of which the reader knows no more than its arguments."""
-    return values(interp.intern(Ext, (id(node), name), lambda: Ext(name, node, args)))
+    return values(interp.intern(Ext, (node, name), lambda: Ext(name, node, args)))

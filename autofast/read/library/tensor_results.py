@@ -45,7 +45,7 @@ def result(
     indices = made.but(dtype="int", grad=False, loss=False, prob=None)
     parts = (values(made), values(indices))
     pair: Seq = interp.intern(
-        Seq, (id(node), name, parts), lambda: Seq(node, parts, NOTHING, "tuple", names=PAIR)
+        Seq, (node, name, parts), lambda: Seq(node, parts, NOTHING, "tuple", names=PAIR)
     )
     return values(pair)
 

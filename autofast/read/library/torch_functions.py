@@ -184,7 +184,7 @@ def _pretrained(interp: Core, name: str, args: Arguments, node: ast.AST | None) 
 @gives("torch.utils.data.random_split")
 def _split(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
     made = make(interp, name, args, node)
-    return values(interp.intern(Seq, (id(node), "split"), lambda: Seq(node, None, made)))
+    return values(interp.intern(Seq, (node, "split"), lambda: Seq(node, None, made)))
 
 
 @gives(*names.GRAPH_LOADERS)
@@ -198,7 +198,7 @@ def _accelerator(interp: Core, name: str, args: Arguments, node: ast.AST | None)
     kind = {"kind": values(Const("accel"))}
     return values(
         interp.intern(
-            Ext, (id(node), "accel"), lambda: Ext("torch.device", node, Arguments(None), kind)
+            Ext, (node, "accel"), lambda: Ext("torch.device", node, Arguments(None), kind)
         )
     )
 

@@ -10,6 +10,7 @@ from autofast.model import names
 from autofast.model.calls import call_of
 from autofast.model.kinds import is_classmethod, is_dataset, is_loader, is_loss, is_module
 from autofast.model.names import WRAPPERS, last_part
+from autofast.model.several import wordset
 from autofast.model.tensors import DTYPE, SHAPE, mixed, tensors_in
 from autofast.model.values import (
     NOTHING,
@@ -59,10 +60,10 @@ from autofast.read.state.core import Core
 
 SPAWNS = ("spawn", "start_processes")
 # Attributes of tensors that are not called.
-OF_TENSORS = frozenset("grad_fn is_leaf itemsize nbytes is_sparse is_quantized is_meta".split())
+OF_TENSORS = wordset("grad_fn is_leaf itemsize nbytes is_sparse is_quantized is_meta")
 
 TO_TENSORS = ("ToTensor", "PILToTensor", "Normalize")
-OF_LOADERS = frozenset("batch_size num_workers sampler batch_sampler collate_fn".split())
+OF_LOADERS = wordset("batch_size num_workers sampler batch_sampler collate_fn")
 
 
 def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Values:

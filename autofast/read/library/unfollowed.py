@@ -6,12 +6,13 @@ import ast
 from typing import TypeGuard
 
 from autofast.model.calls import is_method
+from autofast.model.several import wordset
 from autofast.model.source import nodes_in, walk
 from autofast.model.syntax import is_stored
 from autofast.model.values import Cls, Func, Thing, only
 
-CHANGE = frozenset(
-    "add append appendleft clear extend insert pop popitem remove reverse setdefault sort update __setitem__ __setattr__".split()
+CHANGE = wordset(
+    "add append appendleft clear extend insert pop popitem remove reverse setdefault sort update __setitem__ __setattr__"
 )
 
 

@@ -174,7 +174,7 @@ def _may_initialise_apex(interp: Interpreter) -> bool:
 
 # --------------------------------------------------------------------------------------- optimizers
 def _optimizers(interp: Interpreter, script: Script) -> list[Optimizer]:
-    found: dict[int, Optimizer] = {}
+    found: dict[ast.AST, Optimizer] = {}
     updates = [u for step in script.steps for u in step.updates]
     for made in interp.made:
         if not is_optimizer(made) or not isinstance(made.node, ast.Call) or made.args is None:
@@ -182,9 +182,9 @@ def _optimizers(interp: Interpreter, script: Script) -> list[Optimizer]:
         name = _class_name(made)
         mine = [u for u in updates if made in u.things]
         owners = _owners(script, made.args.given(0, "params"))
-        old = found.get(id(made.node))
+        old = found.get(made.node)
         if old is None:
-            found[id(made.node)] = Optimizer([made], made.node, name, made.args, owners, mine)
+            found[made.node] = Optimizer([made], made.node, name, made.args, owners, mine)
         else:
             old.things.append(made)
             old.name = name if old.name == "Optimizer" else old.name
@@ -243,11 +243,11 @@ def _transfers(script: Script) -> list[Transfer]:
 
 
 def _syncs(script: Script) -> list[Sync]:
-    training = {id(step.loop): step.loop for step in script.steps}
+    training = {step.loop: step.loop for step in script.steps}
     batch_loops = dict(training)
     for evaluation in script.evaluations:
         if isinstance(evaluation.node, (ast.For, ast.While)):
-            batch_loops[id(evaluation.node)] = evaluation.node
+            batch_loops[evaluation.node] = evaluation.node
         for site in evaluation.forwards:
             for occurrence in site:
                 inner = [
@@ -256,7 +256,7 @@ def _syncs(script: Script) -> list[Sync]:
                     if isinstance(f.node, (ast.For, ast.While)) and f.loaders
                 ]
                 if inner:
-                    batch_loops[id(inner[-1].node)] = inner[-1].node
+                    batch_loops[inner[-1].node] = inner[-1].node
     found = []
     for site in script.log.of("sync"):
         if not isinstance(site.node, ast.Call):
@@ -266,13 +266,12 @@ def _syncs(script: Script) -> list[Sync]:
             around = [
                 f
                 for f in loops(occurrence.stack)
-                if id(f.node) in batch_loops
-                or (f.loaders and isinstance(f.node, (ast.For, ast.While)))
+                if f.node in batch_loops or (f.loaders and isinstance(f.node, (ast.For, ast.While)))
             ]
             if not around:
                 continue
             loop = around[-1].node
-            trains = id(loop) in training
+            trains = loop in training
             rest = below(occurrence.stack, loop)
             gated |= any(isinstance(f, BranchFrame) and not f.known and _gates(f) for f in rest)
         tensors = [o.this for o in site if isinstance(o.this, Tensor)]

@@ -6,9 +6,10 @@ import ast
 
 from autofast.model.events import CallFrame, Occurrence, WithFrame
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import statement_of
 
-MODES = frozenset({"reduce-overhead", "max-autotune"})
+MODES = wordset("reduce-overhead max-autotune")
 STANCE = "torch.compiler.set_stance"
 
 

@@ -13,6 +13,7 @@ from autofast.model.contents import opened
 from autofast.model.kinds import library_dataset
 from autofast.model.names import last_part
 from autofast.model.script import Dataset
+from autofast.model.several import wordset
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
     Arg,
@@ -34,8 +35,8 @@ from autofast.read.library import hugging_face_data
 from autofast.read.recover.item_code import GENERATORS, Walk, transform_randomness
 from autofast.read.state.core import Core
 
-IN_MEMORY_LIBRARY = frozenset(
-    "MNIST FashionMNIST KMNIST EMNIST QMNIST CIFAR10 CIFAR100 SVHN STL10 USPS FakeData".split()
+IN_MEMORY_LIBRARY = wordset(
+    "MNIST FashionMNIST KMNIST EMNIST QMNIST CIFAR10 CIFAR100 SVHN STL10 USPS FakeData"
 )
 
 
@@ -98,7 +99,7 @@ def _of_library(interp: Core, thing: Ext) -> Dataset:
         return made
     if hugging_face_data.is_dataset(thing) and "streaming" not in thing.arg_names():
         draws = frozenset({"unknown"} if hugging_face_data.draws(thing) else ())
-        reads = frozenset({"file", "decode"})
+        reads = wordset("file decode")
         return Dataset(thing, "library", thing.node, thing.name, random=draws, reads=reads)
     iterable = thing.name == "torch.utils.data.IterableDataset" or "streaming" in thing.arg_names()
     made = Dataset(thing, "library", thing.node, thing.name, iterable=iterable)
@@ -187,5 +188,5 @@ def _set_outside(interp: Core, thing: Inst) -> Iterator[ast.AST]:
     for name, found in thing.cls.members.items():
         if name.startswith("set_") or name in SETTERS:
             for func in found:
-                if isinstance(func, Func) and id(func.node) in interp.called:
+                if isinstance(func, Func) and func.node in interp.called:
                     yield func.node

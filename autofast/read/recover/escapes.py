@@ -98,11 +98,11 @@ class _Ways:
 
     def functions(self) -> list[ast.AST]:
         """The project's functions that run in the region."""
-        found: dict[int, ast.AST] = {}
+        found: dict[ast.AST, ast.AST] = {}
         if isinstance(self.region.scope, FUNCTIONS):
-            found[id(self.region.scope)] = self.region.scope
+            found[self.region.scope] = self.region.scope
         for frame in self.region.calls(self.script):
-            found[id(frame.func.node)] = frame.func.node
+            found[frame.func.node] = frame.func.node
         return list(found.values())
 
     def born_inside(self, thing: Thing | None) -> bool:

@@ -23,6 +23,6 @@ def switched_above(script: Script, evaluation: Evaluation) -> bool:
     above = nodes_of(here[: index(here, evaluation.node)])
     models = {o.this for site in evaluation.forwards for o in site}
     return any(
-        id(site.node) in above and any(o.this in models for o in site)
+        site.node in above and any(o.this in models for o in site)
         for site in script.methods("eval")
     )

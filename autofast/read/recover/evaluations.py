@@ -11,6 +11,7 @@ from autofast.flow.scopes import is_local, parameters
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack, inside
 from autofast.model.kinds import gradient_modes, is_module
 from autofast.model.script import Evaluation, Script
+from autofast.model.several import wordset
 from autofast.model.source import ancestors, function_of, nodes_in, statement_of
 from autofast.model.syntax import DEFS, LOOPS
 from autofast.model.tensors import tensors_in, things_in
@@ -38,10 +39,10 @@ class Sealed:
 
     def __init__(self, script: Script, backwards: list[Stack]):
         self.script, self.backwards = script, backwards
-        self._known: dict[int, bool] = {}
+        self._known: dict[object, bool] = {}
 
     def __contains__(self, node: object) -> bool:
-        return self._known.get(id(node), False)
+        return self._known.get(node, False)
 
     def around(self, stack: Stack) -> ast.FunctionDef | None:
         """The innermost function on this way that no gradient leaves and no backward runs in."""
@@ -53,9 +54,9 @@ class Sealed:
             node = frame.func.node
             if any(inside(b, node) for b in self.backwards):
                 return None
-            if id(node) not in self._known:
-                self._known[id(node)] = self.holds_all(node)
-            if self._known[id(node)]:
+            if node not in self._known:
+                self._known[node] = self.holds_all(node)
+            if self._known[node]:
                 return node
         return None
 
@@ -116,7 +117,7 @@ def evaluations(script: Script) -> list[Evaluation]:
     """The program's evaluations, each at the smallest place that holds all its forwards."""
     training = Training(script)
     sealed = Sealed(script, training.all + training.handed_out)
-    found: dict[int, Evaluation] = {}
+    found: dict[ast.AST, Evaluation] = {}
     for site in script.log.of("forward"):
         for occurrence in site:
             if not occurrence.data["outer"]:
@@ -135,7 +136,7 @@ def evaluations(script: Script) -> list[Evaluation]:
                 continue
             node, kind, context = made
             evaluation = found.setdefault(
-                id(node), Evaluation(node, kind, occurrence.grad, [], context)
+                node, Evaluation(node, kind, occurrence.grad, [], context)
             )
             evaluation.shared = evaluation.shared or shared
             if evaluation.mode != occurrence.grad:
@@ -146,10 +147,8 @@ def evaluations(script: Script) -> list[Evaluation]:
         script, training.passes, training.all + training.handed_out
     ):
         within = sealed.around(occurrence.stack)
-        if not _blind(occurrence.stack, training.blind) and id(within) not in found:
-            evaluation = found.setdefault(
-                id(node), Evaluation(node, kind, "on", [], None, shared=True)
-            )
+        if not _blind(occurrence.stack, training.blind) and within not in found:
+            evaluation = found.setdefault(node, Evaluation(node, kind, "on", [], None, shared=True))
             if site not in evaluation.forwards:
                 evaluation.forwards.append(site)
     whole = {e.node for e in found.values() if e.kind == "function"}
@@ -170,8 +169,8 @@ def evaluations(script: Script) -> list[Evaluation]:
     return list(found.values())
 
 
-HOOKS = frozenset(
-    "on_train_start on_train_epoch_start on_train_batch_end on_train_epoch_end on_train_end".split()
+HOOKS = wordset(
+    "on_train_start on_train_epoch_start on_train_batch_end on_train_epoch_end on_train_end"
 )  # of Lightning
 
 

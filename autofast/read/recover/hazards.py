@@ -11,6 +11,7 @@ from autofast.model.events import WithFrame
 from autofast.model.kinds import is_autocast, is_module, is_optimizer
 from autofast.model.names import WRAPPERS, is_of_model_library
 from autofast.model.script import Evaluation, Script
+from autofast.model.several import wordset
 from autofast.model.source import at, function_of, nodes_in
 from autofast.model.syntax import is_read
 from autofast.model.tensors import tensors_in
@@ -41,10 +42,8 @@ SHOWS = (
     "torch.", "tqdm.", "wandb.", "tensorboard", "visdom.", "matplotlib.", "PIL.", "logging.", "builtins.", "argparse.", "time.",
     "accelerate.", "contextlib.",
 )
-GRAPH = frozenset({
-    "requires_grad", "grad_fn", "is_leaf", "grad", "retains_grad", "retain_grad", "register_hook", "requires_grad_", "output_nr",
-    "register_post_accumulate_grad_hook", "is_inference", "_version",
-})
+GRAPH = wordset("""requires_grad grad_fn is_leaf grad retains_grad retain_grad register_hook requires_grad_
+    output_nr register_post_accumulate_grad_hook is_inference _version""")
 # fmt: on
 # fmt: on
 REMEMBERS = ("functools.lru_cache", "functools.cache", "functools.cached_property")

@@ -14,6 +14,7 @@ from autofast.model import names
 from autofast.model.calls import is_name, targets_of
 from autofast.model.contents import opened
 from autofast.model.names import last_part
+from autofast.model.several import wordset
 from autofast.model.source import ancestors, at, function_of, live
 from autofast.model.tensors import device_kinds, is_device
 from autofast.model.values import (
@@ -33,6 +34,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    begins,
     is_named,
     only,
     ordered,
@@ -53,8 +55,7 @@ GENERATORS = names.GENERATORS
 SOME_DICE = re.compile(r"^(?!torch).*(rand|\.rvs$|\.sample$|\.shuffle$)")
 # Libraries whose functions draw no random numbers, or only by what is known here: torch and the
 # standard library first, then arrays, images, sound, text, and files and their formats.
-WITHOUT_DICE = frozenset(
-    """torch torchvision torchaudio numpy random builtins math os sys io json re csv copy time
+WITHOUT_DICE = wordset("""torch torchvision torchaudio numpy random builtins math os sys io json re csv copy time
     pickle pathlib glob itertools functools collections struct string typing datetime
     operator warnings logging PIL cv2 skimage scipy librosa soundfile pandas h5py zipfile
     gzip tarfile lmdb tifffile pydicom matplotlib nibabel SimpleITK imageio rasterio einops
@@ -64,32 +65,28 @@ WITHOUT_DICE = frozenset(
     heapq enum dataclasses tempfile shutil traceback base64 zlib bz2 decimal fractions
     statistics textwrap threading contextvars types abc ast html urllib array wave mmap locale
     unidecode anyascii inflect num2words regex ftfy emoji pypinyin phonemizer g2p_en pyworld
-    parselmouth resampy shapely pyproj diskcache joblib tqdm""".split()
-)
+    parselmouth resampy shapely pyproj diskcache joblib tqdm""")
 # ... and libraries of which that is true of the methods of their objects.
-OBJECTS_WITHOUT_DICE = frozenset(
-    """sklearn torchtext argparse omegaconf yacs easydict addict munch ml_collections tqdm loguru
+OBJECTS_WITHOUT_DICE = wordset("""sklearn torchtext argparse omegaconf yacs easydict addict munch ml_collections tqdm loguru
     shapely pyquaternion lvis openslide pyvips zmq redis pymongo sqlite3
-    queue multiprocessing""".split()
-)
+    queue multiprocessing""")
 SHOWN = ("builtins.print", "logging.", "warnings.")  # what an item says costs nothing
-CHEAP = frozenset(
+CHEAP = wordset(
     "size dim view reshape float long clone contiguous unsqueeze squeeze item numpy append len int str range tensor from_numpy as_tensor "
-    "float32 flatten to copy".split()
+    "float32 flatten to copy"
 )
 # Transforms of albumentations that do the same to each image where no `p` is given.
-FIXED_ALBUMENTATIONS = frozenset(
-    """Resize SmallestMaxSize LongestMaxSize CenterCrop PadIfNeeded Normalize ToFloat FromFloat ToTensorV2""".split()
+FIXED_ALBUMENTATIONS = wordset(
+    """Resize SmallestMaxSize LongestMaxSize CenterCrop PadIfNeeded Normalize ToFloat FromFloat ToTensorV2"""
 )
 COMPOSERS = ("Compose", "RandomApply", "Lambda", "Sequential", "RandomChoice")
 DECODERS = tuple("PIL. cv2. torchvision.io torchaudio imageio skimage librosa soundfile".split())
-DRAWS = frozenset(
-    "random rand randn randint choice shuffle uniform normal sample permutation integers rvs".split()
+DRAWS = wordset(
+    "random rand randn randint choice shuffle uniform normal sample permutation integers rvs"
 )
 DROPS = ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "RReLU")  # layers, as transforms
-AUGMENTS = frozenset(
-    "ColorJitter AutoAugment TrivialAugmentWide RandAugment AugMix GaussianBlur "
-    "ElasticTransform".split()
+AUGMENTS = wordset(
+    "ColorJitter AutoAugment TrivialAugmentWide RandAugment AugMix GaussianBlur ElasticTransform"
 )
 
 
@@ -105,14 +102,14 @@ class Walk:
         self.writes: set[str] = set()
         self.unclear = ""
         self.asks = self.counts = self.device = False
-        self.seen: set[int] = set()
+        self.seen: set[ast.AST] = set()
         for func in funcs:
             self.function(func)
 
     def function(self, func: Func) -> None:
-        if id(func.node) in self.seen or len(self.seen) > 60:
+        if func.node in self.seen or len(self.seen) > 60:
             return
-        self.seen.add(id(func.node))
+        self.seen.add(func.node)
         for node in live(func.node):
             if isinstance(node, ast.Call):
                 self.call(node)
@@ -144,10 +141,10 @@ class Walk:
             self.writes.add(f"`self.{part.attr}`" + (f" of {owner}" if owner else ""))
 
     def call(self, node: ast.Call) -> None:
-        if self.interp.cut and id(node.func) not in self.interp.at:
+        if self.interp.cut and node.func not in self.interp.at:
             self.is_unclear(f"{at(node)} is not read")
         self.device = self.device or self.moves(node)
-        for thing in self.interp.at.get(id(node.func), frozenset()):
+        for thing in self.interp.at.get(node.func, frozenset()):
             if isinstance(thing, Func):
                 self.function(thing)
             elif isinstance(thing, Bound):
@@ -179,7 +176,7 @@ class Walk:
             return True
         named = [k.value for k in node.keywords if k.arg == "device"]
         for target in (*named, *(node.args[:1] if method == "to" else ())):
-            for thing in self.interp.at.get(id(target), frozenset()):
+            for thing in self.interp.at.get(target, frozenset()):
                 if isinstance(thing, Ext) and thing.node is None:
                     continue  # `tensor.device`: where the others are
                 unknown = isinstance(thing, (Arg, Num)) or (
@@ -190,7 +187,7 @@ class Walk:
         return False
 
     def values(self, expr: ast.expr) -> Values:
-        return self.interp.at.get(id(expr), frozenset())
+        return self.interp.at.get(expr, frozenset())
 
     def is_unclear(self, why: str) -> None:
         """Random numbers may be drawn."""
@@ -225,14 +222,14 @@ class Walk:
             self.reads.add("compute")
 
     def method(self, thing: Method) -> None:
-        if isinstance(thing.this, Ext) and thing.this.name.startswith(SHOWN):
+        if begins(thing.this, Ext, SHOWN):
             return
-        if isinstance(thing.this, Ext) and thing.this.name.startswith("imgaug."):
+        if begins(thing.this, Ext, "imgaug."):
             self.random.add("own")
         elif isinstance(thing.this, Ext) and not _draws_nothing(thing):
             self.is_unclear(f"{thing.this.name}.{thing.name}()")
         if is_named(thing.this, Ext, GENERATORS):
-            local = thing.this.node is not None and id(function_of(thing.this.node)) in self.seen
+            local = thing.this.node is not None and function_of(thing.this.node) in self.seen
             self.random.add("numpy" if local else "own")
         if isinstance(thing.this, Tensor) and draws(thing.name):
             self.random.add("torch")
@@ -260,7 +257,7 @@ def collating(interp: Core, found: Values) -> Walk:
         elif isinstance(thing, Inst):
             funcs += only(thing.cls.find("__call__") or (), Func)
     walk = Walk(interp, funcs)
-    if any(isinstance(t, Ext) and t.name.startswith("transformers.DataCollator") for t in found):
+    if any(begins(t, Ext, "transformers.DataCollator") for t in found):
         walk.random.add("torch")  # some of them mask words at random
     return walk
 
@@ -270,7 +267,7 @@ def transform_randomness(interp: Core, transforms: Values) -> tuple[frozenset[st
     found: set[str] = set()
     unknown = ""
     for thing in _objects(transforms):
-        if isinstance(thing, Ext) and thing.name.startswith(SHOWN):
+        if begins(thing, Ext, SHOWN):
             continue  # a logger
         if isinstance(thing, Ext):
             last = last_part(thing.name)

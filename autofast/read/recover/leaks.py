@@ -17,6 +17,7 @@ from autofast.model.contents import attributes, opened, wrapped
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import last_part
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import at, first_line, function_of, is_generator, parent_of, statement_of
 from autofast.model.syntax import is_read
 from autofast.model.values import (
@@ -46,26 +47,23 @@ from autofast.ops import is_in_place
 from autofast.read.recover.region import Region
 
 # fmt: off
-NUMBERS = frozenset({
-    "item", "tolist", "numpy", "size", "dim", "numel", "nelement", "element_size", "stride", "is_floating_point", "is_contiguous",
-    "get_device", "count", "index",
-})
-FACTS = frozenset({"shape", "dtype", "device", "ndim", "is_cuda", "requires_grad", "layout", "is_sparse"})
-READS = frozenset({
-    "builtins.print", "builtins.float", "builtins.int", "builtins.bool", "builtins.str", "builtins.repr", "builtins.format", "builtins.len",
-    "builtins.isinstance", "builtins.id", "builtins.type", "builtins.hash", "torch.save",
-})
+NUMBERS = wordset("""item tolist numpy size dim numel nelement element_size stride is_floating_point
+    is_contiguous get_device count index""")
+FACTS = wordset("shape dtype device ndim is_cuda requires_grad layout is_sparse")
+READS = wordset("""builtins.print builtins.float builtins.int builtins.bool builtins.str builtins.repr
+    builtins.format builtins.len builtins.isinstance builtins.id builtins.type builtins.hash
+    torch.save""")
 # of several things, without computing with them
-CHOOSES = frozenset({"builtins.max", "builtins.min", "builtins.sorted"})
-PASS_ON = frozenset({"random", "heapq", "queue", "multiprocessing", "threading", "collections", "itertools", "functools", "operator"})
+CHOOSES = wordset("builtins.max builtins.min builtins.sorted")
+PASS_ON = wordset("""random heapq queue multiprocessing threading collections itertools functools operator""")
 FRESH = frozenset({  # a tensor of their own, made where they run
     "eq", "ne", "lt", "gt", "le", "ge", "sum", "mean", "argmax", "argmin", "topk", "max", "min", "mul", "add", "sub", "div", "pow", "exp",
     "log", "softmax", "log_softmax", "sigmoid", "tanh", "relu", "sqrt", "square", "norm", "std", "var", "prod", "abs", "neg", "clone", "cat",
     "stack", "sort", "argsort", "cumsum", "matmul", "mm", "bmm", "round", "floor", "ceil", "where", "isnan", "isinf", "isfinite",
     "nonzero", "gather", "index_select", "masked_select", "repeat", "one_hot", "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "bincount",
 })
-COUNTED = frozenset({"is_inference", "_version"})
-KEEPERS = frozenset({"append", "appendleft", "add", "insert", "extend", "extendleft", "update", "setdefault"})
+COUNTED = wordset("is_inference _version")
+KEEPERS = wordset("append appendleft add insert extend extendleft update setdefault")
 # fmt: on
 
 

@@ -18,16 +18,16 @@ from autofast.read.recover.item_code import collating
 
 
 def build_loaders(interp: Interpreter, script: Script) -> list[Loader]:
-    made: dict[int, list[tuple[Ext | Inst, Arguments]]] = {}
-    nodes: dict[int, ast.Call] = {}
+    made: dict[ast.AST, list[tuple[Ext | Inst, Arguments]]] = {}
+    nodes: dict[ast.AST, ast.Call] = {}
     for thing in interp.made:
         own = isinstance(thing, Inst) and is_loader(thing) and "__loader__" in thing.attrs
         if not own and not is_named(thing, Ext, names.LOADER):
             continue
         args, node = made_with(thing)
         if isinstance(node, ast.Call) and args is not None:
-            made.setdefault(id(node), []).append((thing, args))
-            nodes[id(node)] = node
+            made.setdefault(node, []).append((thing, args))
+            nodes[node] = node
     return [_loader(interp, script, nodes[key], group) for key, group in made.items()]
 
 
@@ -64,7 +64,7 @@ def _loader(
 
 
 def _uses(script: Script, things: list[Thing]) -> list[Use]:
-    uses: dict[int, Use] = {}
+    uses: dict[ast.AST, Use] = {}
     backs = [o.stack for step in script.steps for b in step.backwards for o in b.site]
     for site in script.log.of("iterate", "next"):
         for occurrence in site:
@@ -88,9 +88,9 @@ def _uses(script: Script, things: list[Thing]) -> list[Use]:
                 ]
                 trains = any(inside(b, frame.node) and _through(b, frame) for b in backs)
                 repeated = bool(outer)
-            old = uses.get(id(site.node))
+            old = uses.get(site.node)
             if old is None:
-                uses[id(site.node)] = Use(site.node, occurrence.stack, trains, repeated, is_next)
+                uses[site.node] = Use(site.node, occurrence.stack, trains, repeated, is_next)
             else:
                 old.trains |= trains
                 old.repeated |= repeated

@@ -56,14 +56,14 @@ def layers_of(thing: Thing) -> tuple[frozenset[str], str, list[ast.ClassDef]]:
     them.
     """
     layers: set[str] = set()
-    classes: dict[int, ast.ClassDef] = {}
+    classes: dict[ast.AST, ast.ClassDef] = {}
     unknown = ""
     todo: list[Thing] = [thing]
     for part in each_once(todo):
         if isinstance(part, Inst):
-            classes[id(part.cls.node)] = part.cls.node
+            classes[part.cls.node] = part.cls.node
             for base in part.cls.bases:
-                classes[id(base.node)] = base.node
+                classes[base.node] = base.node
             for name, found in part.attrs.items():
                 todo.extend(
                     t

@@ -17,7 +17,7 @@ class Region:
 
     def __init__(self, log: Log, node: ast.AST, statements: Iterable[ast.stmt], whole: bool):
         self.node, self.statements, self.whole = node, list(statements), whole
-        self.inner = {id(n) for s in self.statements for n in walk(s)}
+        self.inner = {n for s in self.statements for n in walk(s)}
         self.scope = node if whole else function_of(node)
         # Where models that run here were read for the first time.
         self.repeated: dict[Way, None] = {}
@@ -43,11 +43,11 @@ class Region:
         )
 
     def holds(self, node: ast.AST) -> bool:
-        return id(node) in self.inner
+        return node in self.inner
 
     def meets(self, site: Site, occurrence: Occurrence) -> bool:
         """Whether this happens in the region, or in something that is called there."""
-        return id(site.node) in self.inner or self.reaches(occurrence.stack)
+        return site.node in self.inner or self.reaches(occurrence.stack)
 
     def reaches(self, stack: Stack) -> bool:
         return bool(self.below(stack))
@@ -61,7 +61,7 @@ class Region:
 
     def _look_below(self, stack: Stack) -> Stack:
         for i, frame in enumerate(stack):
-            if id(frame.node) in self.inner:
+            if frame.node in self.inner:
                 return stack[i:]
         if self.repeated:
             way = way_of(stack)

@@ -21,15 +21,15 @@ SEVERAL = {"SequentialLR": 1, "ChainedScheduler": 0}  # where their list of sche
 
 def build_schedulers(script: Script, made: Iterable[Ext | Inst]) -> list[Scheduler]:
     """All schedulers, those inside others too, in the order of their making."""
-    found: dict[int, Scheduler] = {}
+    found: dict[ast.AST, Scheduler] = {}
     ticks, updates = _ticks(script), all_updates(script)
     for thing in made:
         if not is_scheduler(thing) or not isinstance(thing.node, ast.Call) or thing.args is None:
             continue
-        old = found.get(id(thing.node))
+        old = found.get(thing.node)
         if old is None:
             name = thing.cls.node.name if isinstance(thing, Inst) else last_part(thing.name)
-            found[id(thing.node)] = Scheduler(
+            found[thing.node] = Scheduler(
                 [thing], thing.node, name, thing.args, isinstance(thing, Inst), [], [], []
             )
         else:
@@ -52,7 +52,7 @@ def build_schedulers(script: Script, made: Iterable[Ext | Inst]) -> list[Schedul
     return list(found.values())
 
 
-def _optimizers(scheduler: Scheduler, every: dict[int, Scheduler]) -> list[Thing]:
+def _optimizers(scheduler: Scheduler, every: dict[ast.AST, Scheduler]) -> list[Thing]:
     given = scheduler.args.get(0, "optimizer")
     if scheduler.name == "ChainedScheduler" and not scheduler.own:
         inner = [s for s in every.values() if any(t in scheduler.inner for t in s.things)]

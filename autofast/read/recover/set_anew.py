@@ -40,9 +40,9 @@ def is_set_before(script: Script, read: ast.Attribute, region: Region) -> bool:
             return False
         block = block_of(around)
         for statement in reversed(block[: block.index(around) + 1]):
-            inside = {id(n) for n in ast.walk(statement)}
+            inside = set(ast.walk(statement))
             ways = [[*(f.node for f in o.stack), s.node] for s in passes for o in s]
-            if here := [way for way in ways if not inside.isdisjoint(map(id, way))]:
+            if here := [way for way in ways if not inside.isdisjoint(way)]:
                 sure = {o.this for s in sites for o in s if _is_sure(script, s, o, inside)}
                 apart = statement is not around and not any(
                     region.holds(n) for w in here for n in w
@@ -51,12 +51,12 @@ def is_set_before(script: Script, read: ast.Attribute, region: Region) -> bool:
     return False
 
 
-def _is_sure(script: Script, site: Site, occurrence: Occurrence, inside: set[int]) -> bool:
+def _is_sure(script: Script, site: Site, occurrence: Occurrence, inside: set[ast.AST]) -> bool:
     """Whether it is set whenever the statement runs: on each way through the functions that it
     calls, for all modules that a loop goes over, and where an option of the object does not say no.
     """
     stack = occurrence.stack
-    start = next((n for n, f in enumerate(stack) if id(f.node) in inside), len(stack))
+    start = next((n for n, f in enumerate(stack) if f.node in inside), len(stack))
     calls = only(stack[start:], CallFrame)
     places = [*(f.node for f in calls), site.node]
     loops = [f.node for f in stack[start:] if isinstance(f, LoopFrame)]

@@ -42,26 +42,26 @@ def apart(
     """
     trained = {way[: i + 1] for way in map(_way, backwards) for i in range(len(way))}
     found: list[tuple[Site, Occurrence, int]] = []
-    shared: set[int] = set()
+    shared: set[ast.AST] = set()
     for site in script.log.of("forward"):
         for occurrence in site if site.node in passes else ():
             at = _parting(occurrence.stack, trained)
             if occurrence.data["outer"] and occurrence.grad == "on" and at >= 0:
                 found.append((site, occurrence, at))
             before = occurrence.stack if at < 0 else occurrence.stack[:at]
-            shared |= {id(_node(f)) for f in before}
-    shared |= {id(_node(f)) for stack in backwards for f in stack}
+            shared |= {_node(f) for f in before}
+    shared |= {_node(f) for stack in backwards for f in stack}
     for site, occurrence, at in found:
         if (place := _place(occurrence.stack[at:], shared)) is not None:
             yield site, occurrence, *place
 
 
-def _way(stack: Stack) -> tuple[int, ...]:
+def _way(stack: Stack) -> tuple[ast.AST, ...]:
     """The calls, loops and blocks that lead to a place, whichever turn of a loop it is."""
-    return tuple(id(frame.node) for frame in stack)
+    return tuple(frame.node for frame in stack)
 
 
-def _parting(stack: Stack, trained: set[tuple[int, ...]]) -> int:
+def _parting(stack: Stack, trained: set[tuple[ast.AST, ...]]) -> int:
     """The first frame on this way that no backward is in; -1 where one is in all."""
     way = _way(stack)
     return next((i for i in range(len(way)) if way[: i + 1] not in trained), -1)
@@ -71,14 +71,14 @@ def _node(frame: Frame) -> ast.AST:
     return frame.func.node if isinstance(frame, CallFrame) else frame.node
 
 
-def _place(rest: Stack, shared: set[int]) -> tuple[ast.AST, str] | None:
+def _place(rest: Stack, shared: set[ast.AST]) -> tuple[ast.AST, str] | None:
     """The first loop that is on no trained way; else the statement of the call that leads into
     shared code.
     """
     for frame in rest:
         if isinstance(frame, LoopFrame) and isinstance(frame.node, LOOPS):
-            return (frame.node, "loop") if id(frame.node) not in shared else None
-        if isinstance(frame, CallFrame) and id(frame.func.node) in shared:
+            return (frame.node, "loop") if frame.node not in shared else None
+        if isinstance(frame, CallFrame) and frame.func.node in shared:
             call = frame.node
             here = statement_of(call) if isinstance(call, ast.Call) else None
             return (here, "statement") if isinstance(here, WHOLE) else None
@@ -164,10 +164,10 @@ def is_only_looked_at(script: Script, site: Site, backwards: list[Stack], region
     reads = [n for n in found if n not in stores and not any(hands_on(s, n) for s in stores)]
     follows = Wanted(script).follow
     reads = [n for n in reads if follows(n, ()) and not is_set_before(script, n, region)]
-    readers = {id(function_of(node)) for node in reads}
-    trained = {id(_node(frame)) for stack in backwards for frame in stack}
+    readers = {function_of(node) for node in reads}
+    trained = {_node(frame) for stack in backwards for frame in stack}
     loops = {f.node for stack in backwards for f in stack if isinstance(f, LoopFrame)}
-    called = [stack for stack in script.stacks if any(id(_node(f)) in readers for f in stack)]
+    called = [stack for stack in script.stacks if any(_node(f) in readers for f in stack)]
     return not (
         readers & trained
         or any(isinstance(function_of(node), ast.Module) for node in reads)

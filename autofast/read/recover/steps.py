@@ -10,7 +10,7 @@ from autofast.model.kinds import is_autocast, is_optimizer, is_scaler, is_schedu
 from autofast.model.script import Backward, Script, Step, Update
 from autofast.model.source import function_of
 from autofast.model.syntax import LOOPS
-from autofast.model.values import Const, Ext, Tensor, Thing, Unknown, is_named, only
+from autofast.model.values import Const, Ext, Tensor, Thing, Unknown, begins, is_named, only
 from autofast.read.library import apex
 
 CLIPS = tuple(
@@ -25,15 +25,15 @@ def build_steps(script: Script) -> list[Step]:
     """
     backwards = _backwards(script)
     updates = all_updates(script)
-    homes: dict[int, ast.AST] = {}
-    stacks: dict[int, Stack] = {}
-    members: dict[int, list[Backward]] = {}
+    homes: dict[ast.AST, ast.AST] = {}
+    stacks: dict[ast.AST, Stack] = {}
+    members: dict[ast.AST, list[Backward]] = {}
     for backward in backwards:
         for occurrence in backward.site:
             home = _home(occurrence, updates)
-            homes[id(home)] = home
-            stacks.setdefault(id(home), occurrence.stack)
-            mine = members.setdefault(id(home), [])
+            homes[home] = home
+            stacks.setdefault(home, occurrence.stack)
+            mine = members.setdefault(home, [])
             if backward not in mine:
                 mine.append(backward)
     return [_step(script, home, members[key], updates, stacks[key]) for key, home in homes.items()]
@@ -108,9 +108,7 @@ def _backwards(script: Script) -> list[Backward]:
 
 
 def _is_framework(thing: Thing | None) -> bool:
-    return isinstance(thing, Ext) and thing.name.startswith(
-        ("accelerate.", "lightning.", "deepspeed.")
-    )
+    return begins(thing, Ext, ("accelerate.", "lightning.", "deepspeed."))
 
 
 def _peel(script: Script, backward: Backward) -> None:
@@ -181,7 +179,7 @@ def _step(
                 if frame.node is home:
                     loaders.update((id(x), x) for x in frame.loaders)
     models: dict[int, Thing] = {}
-    autocast: dict[int, ast.AST] = {}
+    autocast: dict[ast.AST, ast.AST] = {}
     for site in mine:
         for occurrence in site:
             if occurrence.this is not None and inside(occurrence.stack, home):
@@ -192,7 +190,7 @@ def _step(
                         if is_autocast(found) or any(
                             is_named(t, Ext, "torch.autocast") for t in found
                         ):
-                            autocast[id(expr)] = expr
+                            autocast[expr] = expr
     double = [s.node for s in script.calls("torch.autograd.grad") if here(s) and _creates_graph(s)]
     double += [b.node for b in backwards if b.double]
     scalers: dict[int, Thing] = {}
@@ -219,7 +217,7 @@ def _creates_graph(site: Site) -> bool:
     )
 
 
-def _foreign_loops(script: Script, home: ast.AST, backwards: list[Backward]) -> set[int]:
+def _foreign_loops(script: Script, home: ast.AST, backwards: list[Backward]) -> set[ast.AST]:
     """Loops below ``home`` that hold no backward: an evaluation inside the training loop."""
     with_backward = {f.node for b in backwards for o in b.site for f in _plain_loops(o.stack)}
     found = set()
@@ -228,14 +226,14 @@ def _foreign_loops(script: Script, home: ast.AST, backwards: list[Backward]) -> 
             if inside(occurrence.stack, home):
                 for frame in _plain_loops(occurrence.stack):
                     if frame.loaders and frame.node not in with_backward:
-                        found.add(id(frame.node))
+                        found.add(frame.node)
     return found
 
 
-def _trains(site: Site, home: ast.AST, foreign: set[int]) -> bool:
+def _trains(site: Site, home: ast.AST, foreign: set[ast.AST]) -> bool:
     """With gradients, and not in an evaluation's loop."""
     for occurrence in site:
         if inside(occurrence.stack, home) and occurrence.grad in ("on", "maybe"):
-            if not any(id(f.node) in foreign for f in _plain_loops(occurrence.stack)):
+            if not any(f.node in foreign for f in _plain_loops(occurrence.stack)):
                 return True
     return False

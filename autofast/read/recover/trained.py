@@ -7,6 +7,7 @@ import ast
 from autofast.flow.callgraph import CallGraph
 from autofast.model.events import CallFrame, Occurrence, Site, Stack
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.tensors import tensors_in
 from autofast.model.values import NOTHING, Ext, Reason, Ref, Tensor, Unknown, Values
 from autofast.read.recover.eval_mode import switching_functions
@@ -17,12 +18,10 @@ BACKWARDS = tuple(
 )
 # libraries that are given tensors to show, save or score them, never to train with them
 # fmt: off
-HARMLESS = frozenset({
-    "torch", "torchvision", "numpy", "builtins", "math", "time", "os", "sys", "json", "logging", "PIL", "matplotlib", "sklearn", "scipy",
-    "pandas", "seaborn", "wandb", "tqdm", "tensorboard", "tensorboardX", "visdom", "cv2", "imageio", "skimage", "einops", "torchmetrics",
-    "torch_geometric", "torch_scatter", "timm", "evaluate", "rich", "datetime",
-    "argparse", "random", "copy", "itertools", "functools", "collections", "string", "re",
-})
+HARMLESS = wordset("""torch torchvision numpy builtins math time os sys json logging PIL matplotlib sklearn
+    scipy pandas seaborn wandb tqdm tensorboard tensorboardX visdom cv2 imageio skimage einops
+    torchmetrics torch_geometric torch_scatter timm evaluate rich datetime argparse random
+    copy itertools functools collections string re""")
 # fmt: on
 
 

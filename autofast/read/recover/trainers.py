@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def build_trainers(interp: Interpreter, script: Script) -> list[Trainer]:
     """The objects of frameworks that train, one for each place where they are made."""
-    found: dict[int, Trainer] = {}
+    found: dict[ast.AST, Trainer] = {}
     for thing in interp.made:
         name = name_of(thing)
         if (
@@ -28,9 +28,9 @@ def build_trainers(interp: Interpreter, script: Script) -> list[Trainer]:
             or thing.args is None
         ):
             continue
-        old = found.get(id(thing.node))
+        old = found.get(thing.node)
         if old is None:
-            found[id(thing.node)] = Trainer(KINDS[name], name, thing.node, [thing], thing.args)
+            found[thing.node] = Trainer(KINDS[name], name, thing.node, [thing], thing.args)
         else:
             old.things.append(thing)
             old.args = joined([old.args, thing.args])

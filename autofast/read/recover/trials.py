@@ -12,13 +12,12 @@ from autofast.model.calls import items_of, targets_of
 from autofast.model.events import Occurrence, TryFrame
 from autofast.model.names import last_part
 from autofast.model.script import Evaluation, Script
+from autofast.model.several import wordset
 from autofast.model.source import at, parent_of
 from autofast.model.values import Num, Ref, Tensor
 from autofast.read.recover.region import Region
 
-OUT_OF_MEMORY = frozenset(
-    {"RuntimeError", "OutOfMemoryError", "MemoryError", "Exception", "BaseException"}
-)
+OUT_OF_MEMORY = wordset("RuntimeError OutOfMemoryError MemoryError Exception BaseException")
 MEASURES = tuple(
     f"torch.cuda.{n}"
     for n in (

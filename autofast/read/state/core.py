@@ -129,7 +129,7 @@ def kind_of(thing: Thing) -> Hashable:
         case Method():
             return thing.name, kind_of(thing.this)
         case Func():
-            return id(thing.node)
+            return thing.node
     return thing
 
 
@@ -233,16 +233,16 @@ class Core:
         self.several = False  # and that was done
         self.wary = wary  # a call for which Python's stack does not do is given up alone
         self.log = Log()
-        self.at: dict[int, Values] = {}
+        self.at: dict[ast.AST, Values] = {}
         self.modules: dict[Source, Module] = {}
-        self.called: set[int] = set()  # functions that were entered, by id of their node
+        self.called: set[ast.AST] = set()  # functions that were entered
         self.made: list[Ext | Inst] = []
         self.notes: list[str] = []
         self.stack: list[Frame] = []
         self.records: list[Record] = []
-        self.active: list[int] = []
+        self.active: list[ast.AST] = []
         self.entered: list[Func] = []  # the functions of ``active``
-        self.again: dict[int, Recursion] = {}  # of each function, by id of its node
+        self.again: dict[ast.AST, Recursion] = {}  # of each function
         self.steps = 0
         self.limits: list[int] = [limits.READING]
         self.grad_default = "on"
@@ -265,7 +265,7 @@ class Core:
         )
         self.ever: dict[tuple[Hashable, ...], Values] = {}
         # Deep copies, with the calls that made them: copies of how many copies.
-        self.copies: dict[tuple[Thing, int], int] = {}
+        self.copies: dict[tuple[Thing, ast.AST | None], int] = {}
         self.building: list[Thing] = []  # objects whose __init__ runs
         self.functions: dict[Thing, Cls] = {}  # what `apply` of an autograd Function runs
         self.patched: dict[str, Values] = {}  # names of libraries that the program assigns to
@@ -273,7 +273,7 @@ class Core:
         # By what tells calls apart: a call like an earlier one makes the same functions again, in
         # the same scope.
         self.scopes: dict[Hashable, Env] = {}
-        self.constants: dict[int, Values] = {}  # by id of their node
+        self.constants: dict[ast.AST, Values] = {}
         self.methods: dict[type, Any] = {}  # for each kind of node
         self.libraries: set[str] = set(names.PACKAGES)  # names that are modules of libraries
 
@@ -348,14 +348,14 @@ class Core:
         that it happens in training over the batches of a loader: there is at least one epoch and
         batch.
         """
-        before = {id(f.node) for f in made}
+        before = {f.node for f in made}
         once = once and any(isinstance(f, LoopFrame) and f.loaders for f in self.stack)
         for frame in self.stack:
-            if _is_lazy(frame) and id(frame.node) not in before:
+            if _is_lazy(frame) and frame.node not in before:
                 return True
             if (
                 _uncertain(frame)
-                and id(frame.node) not in before
+                and frame.node not in before
                 and not (once and isinstance(frame, LoopFrame))
             ):
                 return True
@@ -373,7 +373,7 @@ class Core:
         finally:
             self.left.pop()
 
-    def left_by(self, depth: int, kind: str, made: tuple[Any, ...], before: set[int]) -> bool:
+    def left_by(self, depth: int, kind: str, made: tuple[Any, ...], before: set[ast.AST]) -> bool:
         """Whether the way out noted at ``depth`` leads past this place while the thing lives on."""
         if kind == "choice":
             return (
@@ -383,7 +383,7 @@ class Core:
             )
         wanted = CallFrame if kind == "return" else LoopFrame
         frame = next((f for f in reversed(self.stack[:depth]) if isinstance(f, wanted)), None)
-        return frame is not None and id(frame.node) not in before
+        return frame is not None and frame.node not in before
 
     def in_loop(self) -> bool:
         """Whether this place may be reached again, with the same things."""
@@ -423,7 +423,7 @@ class Core:
 
     def tuple_of(self, node: ast.AST | None, items: tuple[Values, ...], *key: Hashable) -> Values:
         """A tuple that is made at ``node``, for each choice of items one."""
-        key = (id(node), *key, items)
+        key = (node, *key, items)
         return frozenset({self.intern(Seq, key, lambda: Seq(node, items, NOTHING, "tuple"))})
 
     def fill(self, seq: Seq, items: tuple[Values, ...]) -> None:

@@ -10,6 +10,7 @@ each call in them over and over.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
@@ -54,7 +55,7 @@ class Summary:
     roots: list[Thing]  # the things it was given, found and made
     made: list[Thing]
     # Functions that were not entered once more, as they were being followed already.
-    recursions: frozenset[int]
+    recursions: frozenset[ast.AST]
     in_turns: bool  # it made dicts, which are others in the first pass of a loop
     most: int  # that is looked through before it is followed again
     reached: list[Thing] | None = None  # from the roots
@@ -93,24 +94,24 @@ class Summaries:
         self.known: dict[Hashable, dict[tuple[Hashable, Hashable], Summary]] = {}
         self.events: list[tuple[Any, ...]] = []
         self.reads: list[Read] = []
-        self.followed: dict[int, int] = {}  # how often each function was
+        self.followed: dict[ast.AST, int] = {}  # how often each function was
         self.calls = 0  # how many were begun
         self.open = 0  # how many are being followed
         self.made: list[Thing] = []  # objects that were made, or found again, by their place
-        self.recursions: list[int] = []
+        self.recursions: list[ast.AST] = []
         self.dicts = self.unsure = 0
 
-    def context(self, stack: list[Frame]) -> tuple[int, ...]:
+    def context(self, stack: list[Frame]) -> tuple[ast.AST, ...]:
         """The last calls on the way to a place: fewer for a function that has been followed often,
         as its objects would be too many.
         """
-        found: list[int] = []
+        found: list[ast.AST] = []
         most = 4
         for frame in reversed(stack):
             if isinstance(frame, CallFrame):
-                if not found and self.followed.get(id(frame.func.node), 0) > OFTEN:
+                if not found and self.followed.get(frame.func.node, 0) > OFTEN:
                     most = 1
-                found.append(id(frame.node))
+                found.append(frame.node)
                 if len(found) == most:
                     break
         return tuple(reversed(found))
@@ -131,12 +132,12 @@ class Summaries:
             self.dicts += is_dict
 
     def find(
-        self, func: Func, key: Hashable, stack: list[Frame], active: list[int]
+        self, func: Func, key: Hashable, stack: list[Frame], active: list[ast.AST]
     ) -> Summary | None:
         several = self.known.get(key)
         if several is None:
             return None
-        often = self.followed.get(id(func.node), 0) > OFTEN
+        often = self.followed.get(func.node, 0) > OFTEN
         ways = self.way_there(stack)
         for place in ((None, None), (ways, None), (ways, _turns(stack))):
             found = several.get(place)
@@ -176,7 +177,7 @@ class Summaries:
 
     def begin(self, func: Func) -> tuple[int, ...]:
         CLOCK.open += 1
-        self.followed[id(func.node)] = self.followed.get(id(func.node), 0) + 1
+        self.followed[func.node] = self.followed.get(func.node, 0) + 1
         self.calls += 1
         self.open += 1
         marks = (
@@ -229,7 +230,7 @@ class Summaries:
                 func,
                 *([] if this is None else [this]),
             ]
-            again = frozenset(self.recursions[recursions:]) - {id(func.node)}
+            again = frozenset(self.recursions[recursions:]) - {func.node}
             seen = (result, happened, list(read.values()), CLOCK.epoch, roots, mine, again)
             summary = Summary(CLOCK.ticks, CLOCK.now, *seen, turns is not None, most)
             several = self.known.setdefault(key, {})

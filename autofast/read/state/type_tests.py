@@ -9,6 +9,7 @@ import re
 
 from autofast.model.calls import short_name
 from autofast.model.kinds import is_module
+from autofast.model.several import wordset
 from autofast.model.tensors import DTYPE, SHAPE
 from autofast.model.values import (
     Const,
@@ -34,7 +35,7 @@ TYPES = {
     **dict.fromkeys(("collections.abc.Sequence", "typing.Sequence"), SEQUENCES),
 }
 ASKS = ("is_tensor", "is_dataclass")
-OF_TENSORS = frozenset("to cuda cpu device dtype shape size dim detach is_cuda".split())
+OF_TENSORS = wordset("to cuda cpu device dtype shape size dim detach is_cuda")
 # Not those that extend or hold another one.
 LAYER = re.compile(
     r"torch\.nn\.(Linear|(Conv|ConvTranspose|BatchNorm|InstanceNorm|Dropout|MaxPool|AvgPool)[123]d"

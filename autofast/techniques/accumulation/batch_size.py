@@ -14,6 +14,7 @@ from autofast.flow.frequency import rare_arm
 from autofast.model.calls import short_name, taker_of
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Loader, Script
+from autofast.model.several import wordset
 from autofast.model.source import ancestors, at, nodes_in, parent_of, within
 from autofast.model.syntax import VARIABLES, is_attribute, is_read, is_stored
 from autofast.model.values import (
@@ -34,8 +35,8 @@ from autofast.write.spelling import spelled
 SHOWS = tuple(
     "print info debug warning log write format set_description set_postfix update".split()
 )
-SHAPES = frozenset(
-    "view reshape expand repeat zeros ones randn rand full empty randint arange init_hidden new_zeros new_ones".split()
+SHAPES = wordset(
+    "view reshape expand repeat zeros ones randn rand full empty randint arange init_hidden new_zeros new_ones"
 )
 
 
@@ -188,7 +189,7 @@ def _is_shown(node: ast.AST) -> bool:
 def _code(script: Script, iteration: Iteration) -> Iterator[ast.AST]:
     graph = script.analysis(CallGraph)
     functions = {
-        id(f): f for n in ast.walk(iteration.loop) for e in graph.entered(n) for f in graph.runs(e)
+        f: f for n in ast.walk(iteration.loop) for e in graph.entered(n) for f in graph.runs(e)
     }
     for code in (iteration.loop, *functions.values()):
         yield from ast.walk(code)

@@ -52,7 +52,7 @@ class Body:
         self.loop = iteration.loop
         self.home = function_of(self.loop)
         self.edits: list[Edit] = []
-        self.inside: set[int] = set()  # the nodes that go under the condition
+        self.inside: set[ast.AST] = set()  # the nodes that go under the condition
         self._carried: dict[str, Way] = {}
         self._names: dict[str, str] = {}
 
@@ -94,10 +94,10 @@ class Body:
     # ----------------------------------------------------------------------------------- statements
     def _units(self, events: Iterable[Event]) -> list[Unit]:
         wanted = list(events)
-        found: dict[int, Unit] = {}
+        found: dict[ast.AST, Unit] = {}
         for event in wanted:
             statement = self._statement(event, wanted)
-            found.setdefault(id(statement), Unit(statement, [])).events.append(event)
+            found.setdefault(statement, Unit(statement, [])).events.append(event)
         return list(found.values())
 
     def _statement(self, event: Event, wanted: list[Event]) -> ast.stmt:
@@ -125,7 +125,7 @@ class Body:
 
     def _does_only(self, function: ast.AST, events: list[Event], level: int) -> bool:
         """All statements of a function do something of these."""
-        places = {id(e.calls[level].node) if len(e.calls) > level else id(e.node) for e in events}
+        places = {e.calls[level].node if len(e.calls) > level else e.node for e in events}
         body = getattr(function, "body", [])
         if not isinstance(body, list):
             return False
@@ -145,7 +145,7 @@ class Body:
         """Neighbours of one block, together; an ``if`` or ``with`` that holds nothing else, as a
         whole.
         """
-        chosen = {id(u.statement): u.statement for u in units}
+        chosen = {u.statement: u.statement for u in units}
         while True:
             for statement in list(chosen.values()):
                 outer = parent_of(statement)
@@ -157,13 +157,13 @@ class Body:
                     continue
                 inner = [*outer.body, *getattr(outer, "orelse", [])]
                 if (
-                    all(id(s) in chosen or isinstance(s, ast.Pass) for s in inner)
+                    all(s in chosen or isinstance(s, ast.Pass) for s in inner)
                     and not is_elif(outer)
                     and not within(self.loop, outer)
                 ):
                     for s in inner:
-                        chosen.pop(id(s), None)
-                    chosen[id(outer)] = outer
+                        chosen.pop(s, None)
+                    chosen[outer] = outer
                     break
             else:
                 break
@@ -357,7 +357,7 @@ class Body:
 
     def _outer_functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda]:
         return list(
-            {id(c.func.node): c.func.node for e in self.iteration.events for c in e.calls}.values()
+            {c.func.node: c.func.node for e in self.iteration.events for c in e.calls}.values()
         )
 
     # ------------------------------------------------------------------------------- what must hold
@@ -388,7 +388,7 @@ class Body:
             scope = function_of(unit.statement)
             for name in stored_in(unit.statement):
                 for node in mentions(scope, name):
-                    if not is_read(node) or id(node) in inside:
+                    if not is_read(node) or node in inside:
                         continue
                     if (
                         scope is self.home
@@ -418,6 +418,6 @@ def whole(backward: Backward) -> ast.expr:
     return receiver
 
 
-def _all_of(statement: ast.If | ast.With, places: set[int]) -> bool:
+def _all_of(statement: ast.If | ast.With, places: set[ast.AST]) -> bool:
     inner = [*statement.body, *getattr(statement, "orelse", [])]
     return all(isinstance(s, ast.Pass) or nodes_of([s]) & places for s in inner)

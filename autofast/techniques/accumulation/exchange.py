@@ -4,6 +4,7 @@ exchanged once a window.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Edit, literal
@@ -15,7 +16,7 @@ EXCHANGE = "the processes exchange gradients after every batch, and the last of 
 
 
 def quiet(
-    script: Script, options: Options, wrapped: dict[int, str], beside: object
+    script: Script, options: Options, wrapped: dict[ast.AST, str], beside: object
 ) -> Iterator[Finding]:
     """Where the gradients of several batches are gathered, the processes exchange them once a
     window.
@@ -24,10 +25,10 @@ def quiet(
     finding that names them so.
     """
     for step in script.steps:
-        calls = [s.call for s in step.forwards if s.call and id(s.call) in wrapped]
+        calls = [s.call for s in step.forwards if s.call and s.call in wrapped]
         if not calls:
             continue
-        name = wrapped[id(calls[0])]
+        name = wrapped[calls[0]]
         planned = accumulated.planned(script, options, step.loop)
         edits: list[Edit] = []
         needs: tuple[Need, ...] = ((None, beside),)
@@ -49,7 +50,7 @@ def quiet(
                 continue
         except Refusal:
             pass
-        if edits and all(wrapped[id(c)] == name for c in calls):
+        if edits and all(wrapped[c] == name for c in calls):
             yield Finding(
                 calls[0], EXCHANGE, edits=tuple(edits), key=("no_sync", step.loop), needs=needs
             )

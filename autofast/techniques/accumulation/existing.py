@@ -33,7 +33,7 @@ def existing(script: Script, step: Step) -> Existing | None:
     """The window of a training loop; None where there is none. Conditions of another kind raise
     :class:`Refusal`.
     """
-    found: dict[int, Existing] = {}
+    found: dict[ast.AST, Existing] = {}
     plain = False
     for update in step.updates:
         for occurrence in update.site:
@@ -48,7 +48,7 @@ def existing(script: Script, step: Step) -> Existing | None:
             if len(windows) > 1:
                 raise Refusal(f"the optimizer is stepped under several conditions ({at(update)})")
             plain |= not windows
-            found.update((id(w.every), w) for w in windows)
+            found.update((w.every, w) for w in windows)
     if not found:
         return _inner(script, step)
     if plain or len({ast.dump(w.every) for w in found.values()}) > 1:

@@ -44,11 +44,11 @@ def again(statement: ast.stmt) -> tuple[str, dict[str, ast.expr]]:
 
 def outermost(statement: ast.stmt, loop: ast.AST, iteration: Iteration, kind: str) -> ast.stmt:
     """The loop, ``with`` or ``if`` around it that holds nothing else of the iteration."""
-    mine = {id(e.node) for e in iteration.events if e.kind == kind} | {
-        id(c.node) for e in iteration.events if e.kind == kind for c in e.calls
+    mine = {e.node for e in iteration.events if e.kind == kind} | {
+        c.node for e in iteration.events if e.kind == kind for c in e.calls
     }
-    others = {id(e.node) for e in iteration.events if e.kind != kind} | {
-        id(c.node) for e in iteration.events if e.kind != kind for c in e.calls
+    others = {e.node for e in iteration.events if e.kind != kind} | {
+        c.node for e in iteration.events if e.kind != kind for c in e.calls
     }
     found = statement
     for outer in ancestors(statement):
@@ -86,15 +86,15 @@ def closed(units: list[Unit], iteration: Iteration) -> list[Unit]:
     scaler.get_scale()``).
     """
     units = list(units)
-    events = {id(e.node) for e in iteration.events} | {
-        id(c.node) for e in iteration.events for c in e.calls
+    events = {e.node for e in iteration.events} | {
+        c.node for e in iteration.events for c in e.calls
     }
     while (more := next(_between(units, events), None)) is not None:
         units.append(more)
     return units
 
 
-def _between(units: list[Unit], events: set[int]) -> Iterator[Unit]:
+def _between(units: list[Unit], events: set[ast.AST]) -> Iterator[Unit]:
     inside = nodes_of([u.statement for u in units])
     for unit in units:
         here = block(unit.statement)
@@ -102,7 +102,7 @@ def _between(units: list[Unit], events: set[int]) -> Iterator[Unit]:
         for statement in here[index(here, unit.statement) + 1 : max(last, 0)]:
             names = stored_in(statement)
             if (
-                id(statement) in inside
+                statement in inside
                 or not isinstance(statement, ast.Assign)
                 or not names
                 or nodes_of([statement]) & events
@@ -111,5 +111,5 @@ def _between(units: list[Unit], events: set[int]) -> Iterator[Unit]:
             loads = [
                 n for name in names for n in mentions(function_of(statement), name) if is_read(n)
             ]
-            if surely(id(n) in inside for n in loads):
+            if surely(n in inside for n in loads):
                 yield Unit(statement, unit.events)

@@ -17,7 +17,7 @@ from autofast.flow.scopes import binds
 from autofast.model.calls import is_name
 from autofast.model.names import FORWARD_HOOKS
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import (
     ancestors,
     at,
@@ -35,7 +35,7 @@ from autofast.write.imports import functional_in
 from autofast.write.spelling import torch_in
 
 LONG = 88  # characters; more do not go into one line
-ROOTS = frozenset({"math.sqrt", "numpy.sqrt"})
+ROOTS = wordset("math.sqrt numpy.sqrt")
 OTHER_FLOATS = (".half", ".double", ".bfloat16", "apex.amp.initialize", "torch.set_default_dtype")
 
 

@@ -19,7 +19,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.calls import items_of, spread_out
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import at, nodes_in
 from autofast.model.syntax import SEQUENCES, is_attribute, is_constant
 from autofast.model.values import Ext, Tensor, are_numbers, is_named, only
@@ -30,9 +30,9 @@ HALVES = ("half", "float16", "bfloat16")
 DEEP = 8
 LARGE = -1e9  # added to any score, this leaves nothing of it in float32
 CAUSAL = -1e4  # the diagonal is never masked, and exp(-1e4) is 0
-INFINITE = frozenset({"math.inf", "numpy.inf", "torch.inf"})
+INFINITE = wordset("math.inf numpy.inf torch.inf")
 LAST = frozenset(f"torch.nn.{n}" for n in ("Linear", "LayerNorm", "Dropout", "Identity"))
-SHAPES = frozenset("view reshape unsqueeze bool byte to type expand contiguous cuda".split())
+SHAPES = wordset("view reshape unsqueeze bool byte to type expand contiguous cuda")
 
 
 def is_causal(script: Script, found: Attention) -> bool:

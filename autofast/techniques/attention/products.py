@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 
 from autofast.facts.dimensions import rank
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.values import Tensor
 
-FUNCTIONS = frozenset({"torch.matmul", "torch.bmm"})
-METHODS = frozenset({"matmul", "bmm"})
-EINSUM = frozenset({"torch.einsum", "einops.einsum"})
-SWAPS = frozenset({"transpose", "swapaxes", "swapdims"})
+FUNCTIONS = wordset("torch.matmul torch.bmm")
+METHODS = wordset("matmul bmm")
+EINSUM = wordset("torch.einsum einops.einsum")
+SWAPS = wordset("transpose swapaxes swapdims")
 Pair = tuple[ast.expr, ast.expr]
 Axes = tuple[str, ...]
 
@@ -74,10 +75,10 @@ def of_values(script: Script, expr: ast.expr) -> Product | None:
     if (letters := _einsum(script, expr)) is None:
         return None
     (*heads, i, j), second, result, pair = letters
-    d = result[-1]
+    d = next((axis for axis in result if axis not in letters[0]), "")
     natural = (*heads, i, d)
     turn = _turn(natural, result)
-    if d in (*heads, i, j) or turn is None:
+    if turn is None:
         return None
     made = _turned(pair, (letters[0], second), (letters[0], (*heads, j, d)))
     return replace(made, turns=(*made.turns[:2], turn)) if made is not None else None
@@ -91,17 +92,18 @@ def _turned(pair: Pair, axes: tuple[Axes, Axes], wanted: tuple[Axes, Axes]) -> P
 
 
 def _turn(axes: Axes, wanted: Axes) -> str | None:
-    """The method that brings ``axes`` into an order with the same axis last; None where there is
-    none, or the last would move.
+    """The methods that bring ``axes`` into an order; None where there is none. Fused kernels, and
+    views of the result, need the last axis to lie as it is ordered.
     """
-    if sorted(axes) != sorted(wanted) or axes[-1] != wanted[-1]:
+    if sorted(axes) != sorted(wanted):
         return None
     moved = [n for n, (a, b) in enumerate(zip(axes, wanted, strict=True)) if a != b]
     if not moved:
         return ""
+    lies = "" if axes[-1] == wanted[-1] else ".contiguous()"
     if len(moved) == 2:
-        return f".transpose({moved[0]}, {moved[1]})"
-    return f".permute({', '.join(str(axes.index(w)) for w in wanted)})"
+        return f".transpose({moved[0]}, {moved[1]}){lies}"
+    return f".permute({', '.join(str(axes.index(w)) for w in wanted)}){lies}"
 
 
 def _einsum(script: Script, expr: ast.expr) -> tuple[Axes, Axes, Axes, Pair] | None:

@@ -19,18 +19,18 @@ from autofast.flow.defuse import Definition, DefUse
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method, put_into
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import at, function_of, line_of, live, parent_of, statement_of
 from autofast.model.syntax import VARIABLES, is_attribute
 from autofast.model.values import Const, Ext, Tensor, are_numbers, const, is_named, one
 from autofast.rule import Effect, Refusal
 from autofast.techniques.attention.products import factors, of_scores, of_values
 
-SOFTMAX = frozenset({"torch.softmax", "torch.nn.functional.softmax"})
+SOFTMAX = wordset("torch.softmax torch.nn.functional.softmax")
 CALL = "scaled_dot_product_attention"
 DROPOUT = "torch.nn.functional.dropout"
 WHERE = "torch.where"
-FILLS = frozenset({"masked_fill", "masked_fill_"})
+FILLS = wordset("masked_fill masked_fill_")
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,8 @@ class _Reader:
     def __init__(self, script: Script, found: Attention):
         self.script, self.found = script, found
         self.flow: DefUse = script.analysis(Flow).definitions(found.softmax)
-        self.behind: set[int] = set()  # reads behind a condition in which the variable is set anew
+        # reads behind a condition in which the variable is set anew
+        self.behind: set[ast.AST] = set()
 
     # --------------------------------------------------------------------------- down to the scores
     def scores(self, expr: ast.expr) -> bool:
@@ -219,7 +220,7 @@ class _Reader:
                 body=[only],
                 orelse=[],
             ) if only is then.statement and self._is_read_by(then, use):
-                self.behind.add(id(use))
+                self.behind.add(use)
             case _:
                 return False
         if then.value is None or not self._tried(then.value) or self.found.mask is None:
@@ -234,8 +235,7 @@ class _Reader:
         return (
             isinstance(statement, ast.Assign)
             and statement.targets == [definition.node]
-            and {id(u) for u in self.flow.uses(definition)} - self.behind
-            == {id(read)} - self.behind
+            and set(self.flow.uses(definition)) - self.behind == {read} - self.behind
         )
 
     def _masked(self, scores: ast.expr, mask: Mask) -> bool:

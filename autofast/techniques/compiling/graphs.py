@@ -30,10 +30,10 @@ from autofast.model.events import CallFrame, LoopFrame, Site, below, inside
 from autofast.model.kinds import is_module
 from autofast.model.names import WRAPPERS
 from autofast.model.script import Evaluation, Model, Script, Step
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import at, function_of, parent_of, source_of, within
 from autofast.model.syntax import LOOPS
-from autofast.model.values import Method, Ref, Tensor, const, only
+from autofast.model.values import Method, Ref, Tensor, begins, const, only
 from autofast.write.spelling import torch_in
 
 
@@ -77,7 +77,7 @@ def _is_set_before_each_use(script: Script, target: ast.Name) -> bool:
 
 SINCE = (2, 6)  # torch.compiler.set_stance
 EAGER = '.compiler.set_stance("force_eager")'
-READS = frozenset("item tolist cpu numpy".split())  # what may be put off to the end of an epoch
+READS = wordset("item tolist cpu numpy")  # what may be put off to the end of an epoch
 KNOWN = ("torch.", "builtins.", "numpy.", "math.")
 
 
@@ -175,7 +175,7 @@ def _shapes(script: Script, model: Model, step: Step) -> str:
     items = {d.getitem for x in script.loaders for d in x.datasets}  # of one shape, as is known
     stacks = [only(below(s, step.loop), CallFrame) for s in script.stacks if inside(s, step.loop)]
     functions = {
-        id(f.func.node): f.func.node
+        f.func.node: f.func.node
         for calls in stacks
         if not any(f.func.node in items for f in calls)
         for f in calls
@@ -183,7 +183,7 @@ def _shapes(script: Script, model: Model, step: Step) -> str:
     for part in (step.loop, *functions.values()):
         for node in ast.walk(part):
             match node:
-                case ast.Subscript(value=cut, slice=index) if id(node) not in own:
+                case ast.Subscript(value=cut, slice=index) if node not in own:
                     of_tensor = script.may_be(cut, Tensor)
                     if of_tensor and _varies(script, index):
                         return f"{at(node)} may cut a batch to another size"
@@ -244,7 +244,7 @@ def _is_known(script: Script, call: ast.Call) -> bool:
         return True
     found = script.values(call.func)
     return surely(
-        (isinstance(t, Ref) and t.name.startswith(KNOWN))
+        (begins(t, Ref, KNOWN))
         or (isinstance(t, Method) and isinstance(t.this, Tensor))
         or (is_module(t) and getattr(t, "name", "").startswith("torch.nn."))
         for t in found

@@ -15,7 +15,7 @@ from autofast.model.events import CallFrame, LoopFrame, Site, Stack
 from autofast.model.kinds import is_module
 from autofast.model.names import last_part
 from autofast.model.script import Model, Script, Step
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import at, enclosing, nodes_in, parent_of
 from autofast.model.syntax import IDENTITY, TESTS, VARIABLES, is_attribute
 from autofast.model.values import (
@@ -30,6 +30,7 @@ from autofast.model.values import (
     Unknown,
     Values,
     any_of,
+    begins,
     const,
     why_unknown,
 )
@@ -41,10 +42,8 @@ from autofast.techniques.compiling.legality import class_of, events_of, jit_uses
 WRONG_NORM = ((2, 10), (2, 14))
 MANY = ("torch.nn.Sequential", "torch.nn.Transformer")
 DETECTION = ("fasterrcnn", "maskrcnn", "keypointrcnn", "retinanet", "ssd", "fcos")
-PADS = frozenset(
-    """pad_sequence pack_sequence pad_packed_sequence max nested_tensor
-    nested_tensor_from_tensor_list""".split()
-)
+PADS = wordset("""pad_sequence pack_sequence pad_packed_sequence max nested_tensor
+    nested_tensor_from_tensor_list""")
 WEIGHTS = tuple(
     f"torch.nn.{layer}" for layer in ("Linear", "Bilinear", "Conv", "Embedding", *RECURRENT)
 )
@@ -64,11 +63,7 @@ def against(script: Script, model: Model, code: Code) -> str:
         return f"{model.name} is a detection model, whose lists of boxes have other sizes in each batch"
     if jit := next((n for n in jit_uses(script) if class_of(n) in model.classes), None):
         return f"{at(jit)} uses TorchScript"
-    if (
-        isinstance(model.thing, Ext)
-        and model.thing.name.startswith("torch.nn.")
-        and not model.thing.name.startswith(MANY)
-    ):
+    if begins(model.thing, Ext, "torch.nn.") and not model.thing.name.startswith(MANY):
         return f"it is a single {model.name}: there is nothing to fuse"
     if any(isinstance(f, LoopFrame) and f.is_statement for f in model.thing.made):
         return "a new model is made in each turn of a loop, and each would be compiled again"
@@ -206,7 +201,7 @@ def _state(script: Script, model: Model, code: Code) -> str:
             ):
                 continue
             here = model.thing in script.values(kept.value)
-            if (here and not _building(node)) or id(node) in code.all:
+            if (here and not _building(node)) or node in code.all:
                 return f"{at(node)} keeps values in a list of the model"
     return ""
 
@@ -219,7 +214,7 @@ def _numbers(script: Script, model: Model, code: Code) -> str:
     loops = {f.node for site in model.forwards for o in site for f in _turns(o.stack)}
     read = {n.attr for part in code.parts for n in nodes_in(part, ast.Attribute)}
     for site in script.log.of("set_attribute"):
-        for o in site if id(site.node) not in code.all else ():
+        for o in site if site.node not in code.all else ():
             again = any(f.node in loops for f in _turns(o.stack)) and id(o.this) in mine
             used = isinstance(o.this, Ext) or o.data.get("name") in read
             settled = all(isinstance(t, (Const, Tensor)) or is_module(t) for t in o.result)
@@ -240,16 +235,16 @@ def _building(node: ast.AST) -> bool:
 
 def _effects(script: Script, model: Model, code: Code) -> str:
     for site, occurrence in code.events("set_attribute", "set_elsewhere"):
-        if id(site.node) in code.all and occurrence.this is not None and is_module(occurrence.this):
+        if site.node in code.all and occurrence.this is not None and is_module(occurrence.this):
             return f"its forward pass sets `{ast.unparse(site.node)}` ({at(site)}), which compiled code may not repeat"
     for kind, site in events_of(script, WEIGHTS):
-        if id(site.node) in code.all and site.call is not None:
+        if site.node in code.all and site.call is not None:
             return f"its forward pass makes a layer, {kind.removeprefix('torch.')}, with new weights ({at(site)})"
     for site, _ in code.events("sync"):
-        if id(site.node) in code.all:
+        if site.node in code.all:
             return f"its forward pass reads a value on {at(site)}, where the graph breaks"
     for kind, site in events_of(script, NOISY):
-        if id(site.node) in code.all:
+        if site.node in code.all:
             return f"its forward pass calls {kind.removeprefix('builtins.')}() on {at(site)}, where the graph breaks"
     return ""
 
@@ -303,7 +298,7 @@ def _foreign_code(script: Script, model: Model, code: Code) -> str:
     for site, occurrence in code.events("call_unknown"):
         if (
             isinstance(occurrence.this, Unknown)
-            and id(site.node) in code.all
+            and site.node in code.all
             and not code.is_known(site)
         ):
             return f"its forward pass calls something that is not known ({at(site)}): {occurrence.this.why}"

@@ -23,7 +23,7 @@ from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_module
 from autofast.model.names import MODULE_BASES
 from autofast.model.script import Model, Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import ancestors, source_of
 from autofast.model.values import Dict, Ext, Inst, Tensor, Thing, Values, const, is_named, one
 from autofast.rule import Effect, Finding, Options
@@ -39,8 +39,8 @@ SINCE = (2, 5)
 LEAST = 4  # blocks
 # features: with more of them in a layer, compiled blocks have enough to do to be started one by one
 WIDE = 256
-DENSE = frozenset({"torch.nn.Linear", "torch.nn.MultiheadAttention"})
-LISTS = frozenset({"torch.nn.ModuleList", "torch.nn.Sequential"})
+DENSE = wordset("torch.nn.Linear torch.nn.MultiheadAttention")
+LISTS = wordset("torch.nn.ModuleList torch.nn.Sequential")
 DEEP = 3  # attributes below the model: ``model.transformer.h``
 
 

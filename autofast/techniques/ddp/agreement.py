@@ -28,6 +28,7 @@ from autofast.model.values import (
     Seq,
     Tensor,
     Thing,
+    begins,
     is_const,
     is_named,
     only,
@@ -180,7 +181,7 @@ def _written(script: Script, node: ast.AST, occurrences: list[Occurrence]) -> No
         ):
             continue
         drawn = (draws(node.func.attr) and is_in_place(node.func.attr)) or any(
-            isinstance(t, Ref) and t.name.startswith(DRAWS)
+            begins(t, Ref, DRAWS)
             for a in node.args
             for n in nodes_in(a, ast.Call)
             for t in script.values(n.func)

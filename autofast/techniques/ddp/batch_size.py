@@ -14,9 +14,10 @@ from autofast.model.calls import only_target
 from autofast.model.kinds import is_loader, is_module
 from autofast.model.names import last_part
 from autofast.model.script import Loader, Script
+from autofast.model.several import wordset
 from autofast.model.source import at, nodes_in, outwards, parent_of, statement_of, within_statement
 from autofast.model.syntax import is_attribute, is_read
-from autofast.model.values import Bound, Func, Method, Ref, Tensor, is_named
+from autofast.model.values import Bound, Func, Method, Ref, Tensor, begins, is_named
 from autofast.rule import Refusal
 from autofast.techniques.ddp.data import size_of
 
@@ -27,23 +28,23 @@ NUMBERS = frozenset(
 SHOWS = tuple(
     "math. logging. tqdm. wandb. torch.optim. argparse. time. datetime. rich. os.path.".split()
 )
-SAYS = frozenset(
-    "format join append info debug warning add_scalar add_argument update write log set_postfix".split()
+SAYS = wordset(
+    "format join append info debug warning add_scalar add_argument update write log set_postfix"
 )
-MAKES = frozenset("zeros ones full empty rand randn randint normal zeros_like".split())
+MAKES = wordset("zeros ones full empty rand randn randint normal zeros_like")
 
 
 @dataclass(frozen=True)
 class Known:
-    """``passes``: the calls of models that train, by id; ``written``: nodes that are the loader's
+    """``passes``: the calls of models that train; ``written``: nodes that are the loader's
     batch size itself.
     """
 
-    passes: dict[int, ast.Call]
-    written: frozenset[int]
+    passes: dict[ast.AST, ast.Call]
+    written: frozenset[ast.AST]
 
 
-def check(script: Script, loader: Loader, passes: dict[int, ast.Call]) -> None:
+def check(script: Script, loader: Loader, passes: dict[ast.AST, ast.Call]) -> None:
     """Raises :class:`Refusal` where the training uses the batch size for something that must fit
     the part of one process.
     """
@@ -54,7 +55,7 @@ def check(script: Script, loader: Loader, passes: dict[int, ast.Call]) -> None:
         *([size.expr] if size.expr is not None else []),
         *(e.expr for _, e in size.via if e.expr is not None),
     ]
-    known = Known(passes, frozenset(id(n) for w in written for n in ast.walk(w)))
+    known = Known(passes, frozenset(n for w in written for n in ast.walk(w)))
     for expr in written:
         for use in _uses(script, expr):
             _check(script, use, known, 0)
@@ -103,7 +104,7 @@ def _in_loader(script: Script, node: ast.AST) -> bool:
 
 def _check(script: Script, use: ast.expr, known: Known, depth: int) -> None:
     """What is done with the number at ``use``."""
-    if id(use) in known.written:
+    if use in known.written:
         return
     for here, outer in outwards(use):
         if isinstance(outer, ast.Compare):
@@ -183,7 +184,7 @@ def _in_function(
 
 def _evaluates(script: Script, call: ast.Call) -> bool:
     """Only where no gradients are made."""
-    grads = {o.grad for (_, key), site in script.log.each() if key == id(call) for o in site}
+    grads = {o.grad for (_, key), site in script.log.each() if key is call for o in site}
     return bool(grads) and grads <= {"off", "inference"}
 
 
@@ -192,8 +193,7 @@ def _apart(script: Script, call: ast.Call, known: Known) -> bool:
     noise, to look at results.
     """
     if not any(
-        isinstance(t, Ref) and t.name.startswith("torch.") and last_part(t.name) in MAKES
-        for t in script.values(call.func)
+        begins(t, Ref, "torch.") and last_part(t.name) in MAKES for t in script.values(call.func)
     ):
         return False
     target = only_target(statement_of(call))
@@ -205,4 +205,4 @@ def _apart(script: Script, call: ast.Call, known: Known) -> bool:
 
 def _shown_only(script: Script, node: ast.AST, known: Known) -> bool:
     call = parent_of(node)
-    return id(call) not in known.passes and any(is_module(t) for t in script.called(call))
+    return call not in known.passes and any(is_module(t) for t in script.called(call))

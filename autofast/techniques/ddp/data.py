@@ -21,7 +21,7 @@ def loaders_of(script: Script) -> list[Loader]:
     """The loaders whose batches are trained on; raises :class:`Refusal` where one cannot be shared
     out.
     """
-    found: dict[int, Loader] = {}
+    found: dict[ast.AST, Loader] = {}
     for step in script.steps:
         _check_step(step)
         for thing in step.loaders:
@@ -30,7 +30,7 @@ def loaders_of(script: Script) -> list[Loader]:
                 raise Refusal(
                     f"where the batches of the loop on {at(step.loop)} come from is not known"
                 )
-            found[id(loader.node)] = loader
+            found[loader.node] = loader
     for loader in found.values():
         _check_loader(script, loader)
         _check_uses(script, loader)

@@ -13,7 +13,7 @@ process of a machine first. Where a guarded statement needs a value of all proce
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from autofast.edit.edits import After, Around, Before, Edit, Keyword, Wrap
 from autofast.facts.host_io import HostEffect
@@ -21,6 +21,7 @@ from autofast.flow.positions import block, index
 from autofast.model.calls import call_of, is_method, items_of, keyword_of
 from autofast.model.names import last_part
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import ancestors, at, parent_of, statement_of, within_statement
 from autofast.model.syntax import SIMPLE
 from autofast.model.values import Ext, any_of
@@ -41,33 +42,33 @@ class Host:
     """
 
     def __init__(
-        self, script: Script, every: list[HostEffect], splits: frozenset[int] = frozenset()
+        self, script: Script, every: list[HostEffect], splits: frozenset[ast.AST] = frozenset()
     ):
-        """``splits`` are statements (by id) before which no guard goes on."""
+        """``splits`` are statements before which no guard goes on."""
         self.script, self.all = script, every
-        self.guards: dict[int, tuple[ast.stmt, ast.stmt]] = {}
+        self.guards: dict[ast.AST, tuple[ast.stmt, ast.stmt]] = {}
         self.inline: list[HostEffect] = []  # in a lambda or comprehension
         for effect in self.all:
             if effect.kind in ("forbidden", "unknown"):
                 raise Refusal(_refusal(effect))
         guarded = [e for e in self.all if e.kind == "guard"]
-        mine: dict[int, ast.stmt] = {}
+        mine: dict[ast.AST, ast.stmt] = {}
         for effect in guarded:
             statement = _statement(effect)
             if statement is None:
                 self.inline.append(effect)
             else:
-                mine[id(statement)] = statement
+                mine[statement] = statement
         for statement in mine.values():
-            self.guards[id(statement)] = run(statement, mine, splits)
+            self.guards[statement] = run(statement, mine, splits)
         self.writers = [e for e in self.all if e.kind == "writer"]
         self._check_writers()
 
     def guard_of(self, node: ast.AST) -> tuple[ast.stmt, ast.stmt] | None:
         """The statements under one guard with ``node``, if it is guarded."""
         for outer in (node, *ancestors(node)):
-            if id(outer) in self.guards:
-                return self.guards[id(outer)]
+            if outer in self.guards:
+                return self.guards[outer]
         return None
 
     def _check_writers(self) -> None:
@@ -109,7 +110,7 @@ def _statement(effect: HostEffect) -> ast.stmt | None:
 
 
 def run(
-    statement: ast.stmt, mine: dict[int, ast.stmt], splits: frozenset[int] = frozenset()
+    statement: ast.stmt, mine: Collection[ast.AST], splits: frozenset[ast.AST] = frozenset()
 ) -> tuple[ast.stmt, ast.stmt]:
     """The first and the last of neighbouring statements that are all guarded."""
     beside = block(statement)
@@ -117,13 +118,9 @@ def run(
         raise Refusal(f"{at(statement)} stands in a case of `match`")
     here = index(beside, statement)
     first = last = here
-    while first > 0 and id(beside[first - 1]) in mine and id(beside[first]) not in splits:
+    while first > 0 and beside[first - 1] in mine and beside[first] not in splits:
         first -= 1
-    while (
-        last + 1 < len(beside)
-        and id(beside[last + 1]) in mine
-        and id(beside[last + 1]) not in splits
-    ):
+    while last + 1 < len(beside) and beside[last + 1] in mine and beside[last + 1] not in splits:
         last += 1
     return beside[first], beside[last]
 
@@ -151,13 +148,13 @@ def _refusal(effect: HostEffect) -> str:
     return f"whether `{name}` on {place} writes something is not known: every process would do it"
 
 
-NOTHING_BACK = frozenset({"builtins.print", "torch.save", "builtins.input"})
+NOTHING_BACK = wordset("builtins.print torch.save builtins.input")
 
 
 def edits(script: Script, ranks: Ranks, host: Host) -> list[Edit]:
     """The edits by which each effect happens once; raises :class:`Refusal`."""
     made: list[Edit] = []
-    for first, last in {(id(a), id(b)): (a, b) for a, b in host.guards.values()}.values():
+    for first, last in {(a, b): (a, b) for a, b in host.guards.values()}.values():
         made.append(Around(first, last, f"if {ranks.first(first)}:"))
     for effect in host.inline:
         if effect.name not in NOTHING_BACK:
@@ -209,9 +206,7 @@ def _bar(script: Script, ranks: Ranks, call: ast.Call) -> Iterator[Edit]:
 # ---------------------------------------------------------------------------------------- downloads
 def _downloads(ranks: Ranks, host: Host) -> Iterator[Edit]:
     """One process of each machine downloads first; the others wait, then find what is there."""
-    mine = {
-        id(statement_of(e.node)): statement_of(e.node) for e in host.all if e.kind == "download"
-    }
+    mine = {statement_of(e.node): statement_of(e.node) for e in host.all if e.kind == "download"}
     done: set[object] = set()
     for statement in mine.values():
         beside = block(statement)

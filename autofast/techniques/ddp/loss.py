@@ -27,22 +27,21 @@ from autofast.model.calls import unstarred
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import last_part
 from autofast.model.script import Backward, Script
+from autofast.model.several import wordset
 from autofast.model.source import at, function_of, nodes_in, parent_of
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Const, Dict, Ext, Inst, Num, Seq, Tensor, Thing, any_of, only
 from autofast.rule import Refusal
 from autofast.techniques.ddp.samples import REDUCTIONS, TURNS, check_forward, first_dim, is_apart
 
-SHAPES = frozenset(
+SHAPES = wordset(
     "view reshape flatten squeeze unsqueeze view_as contiguous detach clone to float double half long int bool cuda cpu type type_as "
-    "expand expand_as unflatten narrow chunk split repeat_interleave requires_grad_ data".split()
+    "expand expand_as unflatten narrow chunk split repeat_interleave requires_grad_ data"
 )
-JOINING = frozenset({"cat", "stack", "concat"})
-RANDOM = frozenset(
-    "randn rand randint normal bernoulli randn_like rand_like randint_like poisson".split()
-)
-CONSTANT = frozenset(
-    "zeros ones full empty zeros_like ones_like full_like arange linspace tensor as_tensor eye".split()
+JOINING = wordset("cat stack concat")
+RANDOM = wordset("randn rand randint normal bernoulli randn_like rand_like randint_like poisson")
+CONSTANT = wordset(
+    "zeros ones full empty zeros_like ones_like full_like arange linspace tensor as_tensor eye"
 )
 REDUCTION = {Kind.MEAN: "mean", Kind.SUM: "sum"}
 
@@ -53,7 +52,7 @@ class Loss(Losses):
     def __init__(self, script: Script):
         super().__init__(script, whole=True)
         self._turned: dict[int, bool] = {}
-        self._runs: dict[int, Activation] = {}
+        self._runs: dict[ast.AST, Activation] = {}
 
     def reduction(self, backward: Backward) -> str:
         """``mean`` or ``sum``; raises :class:`Refusal`."""
@@ -68,7 +67,7 @@ class Loss(Losses):
 
     def _run(self, expr: ast.expr) -> Activation:
         function = function_of(expr)
-        return self._runs.setdefault(id(function), Activation(function))
+        return self._runs.setdefault(function, Activation(function))
 
     # ---------------------------------------------------------------------------------- expressions
     def _shape(self, expr: ast.expr, run: Activation) -> Shape:

@@ -18,6 +18,7 @@ from autofast.flow.scopes import is_local, owner, scope_of
 from autofast.model.calls import arguments_of, call_of, root_of, short_name
 from autofast.model.events import CallFrame
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import Source, ancestors, at, parent_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES, is_attribute, is_read, is_stored
 from autofast.rule import Refusal
@@ -60,7 +61,7 @@ def {name}(value):
 ''',
     ),
 }
-READS = frozenset({"data", "item", "cpu", "detach", "float", "double", "squeeze", "mean", "sum"})
+READS = wordset("data item cpu detach float double squeeze mean sum")
 
 
 def edits(script: Script, ranks: Ranks, training: Training, host: Host, walk: Walk) -> list[Edit]:
@@ -69,7 +70,7 @@ def edits(script: Script, ranks: Ranks, training: Training, host: Host, walk: Wa
     _check_followed(script, host, walk)
     words = _Words(ranks)
     made: list[Edit] = []
-    hoisted: dict[tuple[int, str, str], str] = {}
+    hoisted: dict[tuple[ast.AST, str, str], str] = {}
     for note in walk.notes.values():
         if note.how == "none":
             continue
@@ -85,7 +86,7 @@ def edits(script: Script, ranks: Ranks, training: Training, host: Host, walk: Wa
         if guard is None:
             made.append(Wrap(note.expr, f"{helper}({{}})"))
             continue
-        key = id(guard[0]), note.how, ast.unparse(note.expr)
+        key = guard[0], note.how, ast.unparse(note.expr)
         if key not in hoisted:
             _check_once(note.expr, guard[0])
             hoisted[key] = _name_for(ranks, note, set(hoisted.values()))
@@ -98,7 +99,7 @@ def edits(script: Script, ranks: Ranks, training: Training, host: Host, walk: Wa
         assert guard is not None
         _check_once(call, guard[0])
         name = ranks.fresh("result", besides=hoisted.values())
-        hoisted[id(call), "call", ""] = name
+        hoisted[call, "call", ""] = name
         made += [Before(guard[0], f"{name} = {{value}}", {"value": call}), Rewrite(call, name)]
     for test in walk.decided.values():
         made.append(Wrap(test, f"{words.helper(source_of(test), 'first', test)}({{}})"))
@@ -125,7 +126,7 @@ def _check_followed(script: Script, host: Host, walk: Walk) -> None:
     """All has been looked at: nothing of it stands in code that libraries call."""
     for step in script.steps:
         for backward in step.backwards:
-            if id(statement_of(backward.node)) not in walk.seen:
+            if statement_of(backward.node) not in walk.seen:
                 raise Refusal(f"what becomes of the numbers around {at(backward)} is not followed")
     _check_kept(script, walk)
     for sync in script.syncs:
@@ -134,10 +135,10 @@ def _check_followed(script: Script, host: Host, walk: Walk) -> None:
             for o in sync.site
             for f in o.stack
         )
-        if sync.training and not inner and id(statement_of(sync.node)) not in walk.seen:
+        if sync.training and not inner and statement_of(sync.node) not in walk.seen:
             raise Refusal(f"what is read on {at(sync)} is not followed")
     for effect in host.all:
-        if effect.kind == "guard" and id(statement_of(effect.node)) not in walk.seen:
+        if effect.kind == "guard" and statement_of(effect.node) not in walk.seen:
             given = arguments_of(effect.node)
             if any(not isinstance(g, ast.Constant) for g in given):
                 raise Refusal(
@@ -158,10 +159,10 @@ def _check_kept(script: Script, walk: Walk) -> None:
                 isinstance(a, ast.FunctionDef) and a.name in handed for a in ancestors(node)
             ):
                 continue
-            mine = asked if id(node) in walk.seen else kept
+            mine = asked if node in walk.seen else kept
             for name, place in _names_in(node, stored=mine is kept):
                 mine.setdefault(name, place)
-        elif isinstance(node, ast.Lambda) and id(node) not in walk.seen:
+        elif isinstance(node, ast.Lambda) and node not in walk.seen:
             for name, place in _names_in(node.body, stored=True):
                 kept.setdefault(name, place)
     both = next((n for n in kept if n in asked), None)
@@ -237,10 +238,10 @@ class _Words:
     def __init__(self, ranks: Ranks):
         self.ranks = ranks
         self.edits: list[Edit] = []
-        self._names: dict[tuple[int, str], str] = {}
+        self._names: dict[tuple[Source, str], str] = {}
 
     def helper(self, source: Source, how: str, node: ast.AST) -> str:
-        key = id(source), how
+        key = source, how
         if key not in self._names:
             total = self.helper(source, "sum", node) if how == "mean" else ""
             name = self.ranks.fresh(HELPERS[how][0])

@@ -15,20 +15,22 @@ from dataclasses import dataclass, field
 from autofast.facts.gradients import left_out
 from autofast.facts.parts import parts_of
 from autofast.facts.used_parameters import parameters_of, used_parameters
+from autofast.flow.positions import position
 from autofast.model.contents import unwrapped
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.kinds import is_module
 from autofast.model.names import DDP, last_part
 from autofast.model.script import Model, Script, Step
+from autofast.model.several import wordset
 from autofast.model.source import at
-from autofast.model.values import Const, Ext, Num, Tensor, Thing
+from autofast.model.values import Const, Ext, Num, Tensor, Thing, begins
 from autofast.rule import Refusal
 
 BUFFERS = frozenset(
     f"torch.nn.{n}"
     for n in ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm", "InstanceNorm2d")
 )
-UNSAFE_MOVES = frozenset({"cpu", "half", "bfloat16", "double", "float", "type"})
+UNSAFE_MOVES = wordset("cpu half bfloat16 double float type")
 
 
 @dataclass(eq=False)
@@ -61,9 +63,9 @@ class Trained:
 
 
 # -------------------------------------------------------------------------------------------- which
-def passes_of(script: Script) -> dict[int, ast.Call]:
-    """The calls of models that a backward reaches, by id."""
-    found: dict[int, ast.Call] = {}
+def passes_of(script: Script) -> dict[ast.AST, ast.Call]:
+    """The calls of models that a backward reaches."""
+    found: dict[ast.AST, ast.Call] = {}
     for step in script.steps:
         for backward in step.backwards:
             made = {p for t in backward.tensors for p in t.passes}
@@ -71,7 +73,7 @@ def passes_of(script: Script) -> dict[int, ast.Call]:
                 raise Refusal(
                     f"what `{ast.unparse(backward.expr)}` on {at(backward)} is made of is not known"
                 )
-            found.update((id(p), p) for p in made)
+            found.update((p, p) for p in made)
     return found
 
 
@@ -82,7 +84,7 @@ def trained(script: Script) -> list[Trained]:
     calls = passes_of(script)
     by_thing: dict[int, Trained] = {}
     for site in script.log.of("forward"):
-        if id(site.node) not in calls:
+        if site.node not in calls:
             continue
         for occurrence in site:
             if occurrence.this is None or not occurrence.data["outer"]:
@@ -93,8 +95,8 @@ def trained(script: Script) -> list[Trained]:
                 if model is None:
                     raise Refusal(f"the model that {at(site)} calls is not known")
                 mine = by_thing.setdefault(id(thing), Trained(model, thing, [], []))
-                if calls[id(site.node)] not in mine.calls:
-                    mine.calls.append(calls[id(site.node)])
+                if calls[site.node] not in mine.calls:
+                    mine.calls.append(calls[site.node])
     missing = [c for c in calls.values() if not any(c in t.calls for t in by_thing.values())]
     if missing:
         raise Refusal(f"the model that {at(missing[0])} calls is not known")
@@ -182,10 +184,8 @@ def check(script: Script, mine: Trained, parallel: bool = False) -> None:
             f"torch.autograd.grad on {at(site)} goes past DistributedDataParallel, which only sees backward()"
         )
     for part in parts_of(mine.thing).values():
-        if (
-            isinstance(part, Ext)
-            and part.name.startswith("torch.nn.Embedding")
-            and any(True in {getattr(t, "value", None) for t in part.arg("sparse")} for _ in (0,))
+        if begins(part, Ext, "torch.nn.Embedding") and any(
+            True in {getattr(t, "value", None) for t in part.arg("sparse")} for _ in (0,)
         ):
             raise Refusal(
                 f"sparse gradients ({last_part(part.name)} on {at(part.node or mine.calls[0])}) are not averaged by every backend"
@@ -226,12 +226,11 @@ def _whole(script: Script, mine: Trained) -> bool:
 
 def _several_at_once(mine: Trained) -> ast.AST | None:
     """A call of the model that the backward of another call follows only later."""
-    ids = {id(c): c for c in mine.calls}
     for step in mine.steps:
         for backward in step.backwards:
-            here = {id(p) for t in backward.tensors for p in t.passes if id(p) in ids}
+            here = {p for t in backward.tensors for p in t.passes if p in mine.calls}
             if len(here) > 1:
-                return ids[min(here, key=lambda key: ids[key].lineno)]
+                return min(here, key=position, default=None)
     return None
 
 

@@ -194,7 +194,7 @@ class Training:
         epochs: the loop around the training loops, if there is one.
         setup: just before this statement the process group is made.
         end: after this statement the group is left.
-        reductions: ``mean`` or ``sum`` over the batch, by the id of each backward's call.
+        reductions: ``mean`` or ``sum`` over the batch, by the call of each backward.
     """
 
     steps: list[Step]
@@ -204,12 +204,12 @@ class Training:
     setup: ast.stmt
     end: ast.stmt
     epochs: ast.AST | None = None
-    wrapped: dict[int, str] = field(default_factory=dict)
-    reductions: dict[int, str] = field(default_factory=dict)
+    wrapped: dict[ast.AST, str] = field(default_factory=dict)
+    reductions: dict[ast.AST, str] = field(default_factory=dict)
 
     @property
     def loops(self) -> list[ast.AST]:
-        return list({id(s.loop): s.loop for s in self.steps}.values())
+        return list({s.loop: s.loop for s in self.steps}.values())
 
     def shares(self, thing: Thing) -> bool:
         """Whether the batches of this loader are shared out."""

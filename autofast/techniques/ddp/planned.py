@@ -49,8 +49,8 @@ STARTS = (
 
 def edits_for(
     script: Script, options: Options, parallel: Callable[[Ranks], list[Edit]] | None = None
-) -> tuple[list[Edit], str, dict[int, str]]:
-    """All that it takes, a remark, and what the calls that train call now, by their ids; raises
+) -> tuple[list[Edit], str, dict[ast.AST, str]]:
+    """All that it takes, a remark, and what the calls that train call now; raises
     :class:`Refusal`.
 
     ``parallel`` makes the edits that hold DataParallel to one GPU.
@@ -71,7 +71,9 @@ def edits_for(
     for loader in loaders:
         batch_size.check(script, loader, model.passes_of(script))
     losses = Loss(script)
-    reductions = {id(b.node): losses.reduction(b) for step in script.steps for b in step.backwards}
+    reductions: dict[ast.AST, str] = {
+        b.node: losses.reduction(b) for step in script.steps for b in step.backwards
+    }
     extent = setup.extent_of(script, _happenings(script, models))
     agreement.check(script, extent)
     ranks = Ranks(script)
@@ -133,9 +135,9 @@ def _happenings(script: Script, models: list[Trained]) -> list[Happening]:
     return found
 
 
-def _sums(script: Script, ranks: Ranks, reductions: dict[int, str]) -> list[Edit]:
+def _sums(script: Script, ranks: Ranks, reductions: dict[ast.AST, str]) -> list[Edit]:
     """Averaged gradients of a sum are too small by the number of processes."""
-    backwards = {id(b.node): b for step in script.steps for b in step.backwards}
+    backwards = {b.node: b for step in script.steps for b in step.backwards}
     wanted = [b for key, b in backwards.items() if reductions[key] == "sum"]
     return [Wrap(b.expr, f"{{}} * {ranks.world(b.node)}", rank=Rank.LOSS_DIVIDE) for b in wanted]
 
@@ -145,12 +147,12 @@ def _training(
     models: list[Trained],
     loaders: list[Loader],
     extent: Extent,
-    wrapped: dict[int, str],
-    reductions: dict[int, str],
+    wrapped: dict[ast.AST, str],
+    reductions: dict[ast.AST, str],
 ) -> Training:
     stacks = [(s, o.stack) for s in script.steps for b in s.backwards for o in b.site]
-    outer: dict[int, ast.AST] = {
-        id(e): e for s, stack in stacks if (e := sharing.epochs_of(s, stack)) is not None
+    outer: dict[ast.AST, ast.AST] = {
+        e: e for s, stack in stacks if (e := sharing.epochs_of(s, stack)) is not None
     }
     return Training(
         steps=script.steps,

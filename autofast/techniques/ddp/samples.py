@@ -17,7 +17,7 @@ from autofast.model.events import BranchFrame, below
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import last_part, makes_module
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import at, function_of, nodes_in
 from autofast.model.syntax import SEQUENCES, is_attribute, is_operation
 from autofast.model.tensors import things_in
@@ -41,8 +41,7 @@ from autofast.ops.families import PAIRED
 from autofast.rule import Refusal
 
 # Besides operations on each element: what keeps the samples apart, or asks for no numbers.
-APART = frozenset(
-    """adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool2d affine_grid alpha_dropout
+APART = wordset("""adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool2d affine_grid alpha_dropout
     arange as_tensor avg_pool1d avg_pool2d avg_pool3d batch_norm bernoulli bool bucketize
     cat checkpoint chunk concat contiguous conv1d conv2d conv3d conv_transpose1d
     conv_transpose2d copy_ cpu cuda data detach detach_ device dim double dropout dropout1d
@@ -55,16 +54,13 @@ APART = frozenset(
     pixel_shuffle pixel_unshuffle prelu rand rand_like randn randn_like repeat
     repeat_interleave requires_grad_ reshape scaled_dot_product_attention shape size slice
     split squeeze stack sum_to_size tensor to tril triu type type_as unbind unflatten unfold
-    uniform_ unsqueeze upsample view view_as zero_ zeros zeros_like""".split()
-)
-REDUCTIONS = frozenset(
-    """mean sum std var max min amax amin argmax argmin softmax log_softmax logsumexp norm
+    uniform_ unsqueeze upsample view view_as zero_ zeros zeros_like""")
+REDUCTIONS = wordset("""mean sum std var max min amax amin argmax argmin softmax log_softmax logsumexp norm
     normalize cumsum cumprod prod sort argsort topk median all any cosine_similarity vector_norm
-    kthvalue flip roll softmin gumbel_softmax""".split()
-)
+    kthvalue flip roll softmin gumbel_softmax""")
 LOSSES = ("cross_entropy", "binary_cross_entropy", "kl_div", "binary_cross_entropy_with_logits")
-TURNS = frozenset("permute transpose t swapaxes swapdims movedim moveaxis rearrange T mT".split())
-MATRIX = frozenset("matmul mm bmm dot baddbmm addmm einsum cdist inner tensordot kron".split())
+TURNS = wordset("permute transpose t swapaxes swapdims movedim moveaxis rearrange T mT")
+MATRIX = wordset("matmul mm bmm dot baddbmm addmm einsum cdist inner tensordot kron")
 PYTHON = frozenset(
     f"builtins.{n}"
     for n in """len range int float bool str print isinstance list tuple dict enumerate zip min max

@@ -25,8 +25,20 @@ from autofast.model.events import (
     TryFrame,
 )
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import at, function_of, parent_of
-from autofast.model.values import Arg, Const, Ext, Inst, any_of, certainly, const, is_const, only
+from autofast.model.values import (
+    Arg,
+    Const,
+    Ext,
+    Inst,
+    any_of,
+    begins,
+    certainly,
+    const,
+    is_const,
+    only,
+)
 from autofast.rule import Refusal
 from autofast.techniques.ddp.names import Ranks
 from autofast.write.spelling import VISIBLE, uses_gpu
@@ -35,9 +47,7 @@ QUIET = tuple(
     """argparse. builtins. .add_argument .parse_ .add_mutually .add_argument_group .add_subparsers
     .set_defaults""".split()
 )
-QUIET_KINDS = frozenset(
-    {"set_attribute", "set_item", "return", "iterate", "augment", "raise", "with", "call_unknown"}
-)
+QUIET_KINDS = wordset("set_attribute set_item return iterate augment raise with call_unknown")
 SEEDS = tuple(
     "torch.manual_seed torch.seed lightning.seed_everything accelerate.utils.set_seed".split()
 )
@@ -129,7 +139,7 @@ def _block_of(scope: Function, stacks: list[Stack]) -> list[ast.stmt]:
     if isinstance(scope, ast.Lambda):
         raise Refusal(f"the training is started by a lambda ({at(scope)})")
     body = scope.body
-    guards = {id(f.node): f.node for stack in stacks for f in stack if isinstance(f, GuardFrame)}
+    guards = {f.node: f.node for stack in stacks for f in stack if isinstance(f, GuardFrame)}
     inside = isinstance(scope, ast.Module) and all(any_of(stack, GuardFrame) for stack in stacks)
     if inside and len(guards) == 1 and isinstance(guard := next(iter(guards.values())), ast.If):
         return guard.body
@@ -137,7 +147,7 @@ def _block_of(scope: Function, stacks: list[Stack]) -> list[ast.stmt]:
 
 
 def _first(script: Script, scope: Function, block: list[ast.stmt]) -> ast.stmt:
-    order = {id(s): n for n, s in enumerate(block)}
+    order = {s: n for n, s in enumerate(block)}
     first = len(block)
     for (kind, _), site in script.log.each():
         if kind in QUIET_KINDS or kind.startswith(QUIET):
@@ -147,7 +157,7 @@ def _first(script: Script, scope: Function, block: list[ast.stmt]) -> ast.stmt:
                 continue
             statement = in_block(block, scope, occurrence.stack, site.node)
             if statement is not None:
-                first = min(first, order[id(statement)])
+                first = min(first, order[statement])
     if first == len(block):
         raise Refusal("where the training starts is not known")
     return block[first]
@@ -155,10 +165,7 @@ def _first(script: Script, scope: Function, block: list[ast.stmt]) -> ast.stmt:
 
 def _matters(occurrence: Occurrence) -> bool:
     """Not an object of the command line's."""
-    return not (
-        isinstance(occurrence.this, Ext)
-        and occurrence.this.name.startswith(("argparse.", "builtins."))
-    )
+    return not begins(occurrence.this, Ext, ("argparse.", "builtins."))
 
 
 def _last(scope: Function, block: list[ast.stmt], stacks: list[Stack]) -> ast.stmt:

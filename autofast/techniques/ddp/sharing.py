@@ -278,7 +278,7 @@ def another_order(script: Script, ranks: Ranks, loader: Loader) -> list[Edit]:
             for o in b.site
             if any(f.node is step.loop for f in o.stack)
         ]
-        outer = {id(e): e for s in stacks if (e := epochs_of(step, s)) is not None}
+        outer = {e: e for s in stacks if (e := epochs_of(step, s)) is not None}
         if not outer:
             continue
         assert isinstance(step.loop, ast.For)

@@ -15,6 +15,7 @@ from autofast.flow.scopes import Variable, is_parameter, mentions, own_nodes
 from autofast.model.calls import call_of, names_in, variable_name
 from autofast.model.events import BranchFrame, GuardFrame, LoopFrame, Occurrence
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import at, function_of, is_elif, parent_of, statements_around
 from autofast.model.syntax import DEFS, FUNCTIONS, is_attribute, is_read
 from autofast.model.values import Inst, any_of
@@ -25,20 +26,20 @@ from autofast.techniques.ddp.setup import in_block, own_seeds
 from autofast.write.plumbing import Way
 
 # The same on the wrapper and on the module.
-LIGHT = frozenset({"train", "eval", "parameters", "zero_grad", "training"})
+LIGHT = wordset("train eval parameters zero_grad training")
 
 
 def edits(
     script: Script, ranks: Ranks, models: list[Trained], options: Options, seeds: bool
-) -> tuple[list[Edit], dict[int, str]]:
-    """The wrappers, and the calls that go through them; the latter also by id."""
+) -> tuple[list[Edit], dict[ast.AST, str]]:
+    """The wrappers, and the calls that go through them."""
     made: list[Edit] = []
-    wrapped: dict[int, str] = {}
+    wrapped: dict[ast.AST, str] = {}
     for mine in models:
         made += _named(script, ranks, mine, wrapped)
-    groups: dict[tuple[int, bool], list[Trained]] = {}
+    groups: dict[tuple[ast.AST | None, bool], list[Trained]] = {}
     for mine in models:
-        groups.setdefault((id(mine.anchor), mine.after), []).append(mine)
+        groups.setdefault((mine.anchor, mine.after), []).append(mine)
     for group in groups.values():
         made.append(_wrappers(script, ranks, group, options, seeds and group[-1] is models[-1]))
     return made, wrapped
@@ -66,7 +67,7 @@ def _wrappers(
     return After(node, code) if group[0].after else Before(node, code)
 
 
-def _named(script: Script, ranks: Ranks, mine: Trained, wrapped: dict[int, str]) -> list[Edit]:
+def _named(script: Script, ranks: Ranks, mine: Trained, wrapped: dict[ast.AST, str]) -> list[Edit]:
     """Gives the wrapper its name and place, and brings it to the calls."""
     every = [mine.thing, *mine.model.wraps]
     home = home_of(script, [c.func for c in mine.calls], every, "model")
@@ -87,7 +88,7 @@ def _named(script: Script, ranks: Ranks, mine: Trained, wrapped: dict[int, str])
         mine.name, mine.raw = f"{this}.{mine.name}", f"{this}.{mine.raw}"
     made = _Bring(script, mine, way, name, home.scope)
     for call in mine.calls:
-        wrapped[id(call)] = made.to(call)
+        wrapped[call] = made.to(call)
     return [*made.edits.values(), *way.edits]
 
 
@@ -98,9 +99,9 @@ class _Bring:
 
     def __init__(self, script: Script, mine: Trained, way: Way, name: str, scope: Function | None):
         self.script, self.mine, self.way, self.name, self.scope = script, mine, way, name, scope
-        self.edits: dict[int, Edit] = {}
+        self.edits: dict[ast.AST, Edit] = {}
         self.things = {id(mine.thing), *(id(w) for w in mine.model.wraps)}
-        self._calls = {id(c) for c in mine.calls}
+        self._calls = set(mine.calls)
 
     def to(self, call: ast.Call) -> str:
         """Lets ``call`` call the wrapper; what it then calls."""
@@ -112,7 +113,7 @@ class _Bring:
                 f"`{ast.unparse(func)}` on {at(call)} may be several models: call each in a function of its own"
             )
         text = self._name(function)
-        self.edits[id(func)] = Rewrite(func, text)
+        self.edits[func] = Rewrite(func, text)
         return text
 
     def _name(self, function: Function) -> str:
@@ -153,7 +154,7 @@ class _Bring:
         for call, expr in mine:
             outer = function_of(call)
             if not self._is_given(outer, variable_name(expr)):
-                self.edits[id(expr)] = Rewrite(expr, self._name(outer))
+                self.edits[expr] = Rewrite(expr, self._name(outer))
         return True
 
     def _is_light(self, node: ast.Name) -> bool:
@@ -161,7 +162,7 @@ class _Bring:
         if not is_read(node):
             return False
         if (call := call_of(node)) is not None:
-            return id(call) in self._calls or not self.script.reached(call)
+            return call in self._calls or not self.script.reached(call)
         return is_attribute(parent, *LIGHT)
 
 
@@ -173,7 +174,7 @@ def _beside_variable(
     """
     stores = list(stores)
     here = _block_with(stores)
-    order = {id(s): n for n, s in enumerate(here)}
+    order = {s: n for n, s in enumerate(here)}
     made = max(place_in(here, s) for s in stores)
     leads = []
     for step in mine.steps:
@@ -184,7 +185,7 @@ def _beside_variable(
                     raise Refusal(
                         f"`{mine.raw}` is set on {at(stores[0])}, from where the training on {at(backward)} is not reached"
                     )
-                leads.append(order[id(statement)])
+                leads.append(order[statement])
     place = min(leads)
     if place <= made:
         raise Refusal(
@@ -231,7 +232,7 @@ def _check_after(
 ) -> None:
     """Nothing moves or converts the model after the wrapper is made."""
     things = {mine.thing, *mine.model.wraps}
-    order = {id(s): n for n, s in enumerate(here)}
+    order = {s: n for n, s in enumerate(here)}
     moved_before = False
     late = []
     for site in script.log.of("move_model"):
@@ -242,7 +243,7 @@ def _check_after(
                 "how", getattr(getattr(site.node, "func", None), "attr", "to")
             )
             statement = in_block(here, scope, occurrence.stack, site.node)
-            if statement is None or order[id(statement)] < place:
+            if statement is None or order[statement] < place:
                 moved_before = True
             elif mine.trains_on(occurrence.stack) or statement is here[place]:
                 late.append((site.node, how))

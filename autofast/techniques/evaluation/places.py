@@ -14,13 +14,14 @@ from dataclasses import replace
 from autofast.edit.edits import Around
 from autofast.edit.ignores import is_spared
 from autofast.facts.model_mode import trains_at
+from autofast.flow.callgraph import CallGraph
 from autofast.flow.scopes import stored_in
 from autofast.model import names
 from autofast.model.events import BranchFrame, Stack, below, inside
 from autofast.model.kinds import is_loss
 from autofast.model.names import LOADER
 from autofast.model.script import Evaluation, Script, Step
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import (
     at,
     function_of,
@@ -28,6 +29,7 @@ from autofast.model.source import (
     nodes_in,
     parent_of,
     source_of,
+    walk,
     within,
 )
 from autofast.model.syntax import is_docstring
@@ -74,11 +76,11 @@ HARMLESS = (
     *("os.", "json.", "copy.", LOADER),
 )
 # Kinds of events in which a tensor, a network or something unknown takes part.
-ASKING = frozenset(
-    "forward loss sync move move_model inplace tensor_write grad_read closure call_unknown call_object".split()
+ASKING = wordset(
+    "forward loss sync move move_model inplace tensor_write grad_read closure call_unknown call_object"
 )
-MODES = frozenset({"eval", "train", "format", "append", "update", "dataset"})
-MOVES = frozenset({"to", "cuda"})
+MODES = wordset("eval train format append update dataset")
+MOVES = wordset("to cuda")
 OF_TENSORS = {".add", ".sort", ".split", ".values"}  # too
 OF_PYTHON = {f".{name}" for kind in (str, list, dict, set) for name in dir(kind)} - OF_TENSORS
 
@@ -102,6 +104,38 @@ def whole_function(script: Script, loop: ast.AST) -> ast.FunctionDef | None:
         if not _is_plain(statement) or not all(_is_harmless(script, e) for e in _inside(statement)):
             return None
     return function
+
+
+def decorated(
+    script: Script, evaluation: Evaluation
+) -> tuple[ast.FunctionDef | None, list[Evaluation]]:
+    """The function that a decorator tells what a block would tell an evaluation, if there is one,
+    and the evaluations that are told by it: several, where it is called by such statements alone.
+    """
+    graph = script.analysis(CallGraph)
+    made = _entered(evaluation)
+    group = [e for e in script.evaluations if made and _entered(e) == made and not e.unknown]
+    held = {n for e in group if e.mode == "on" for n in walk(e.node)}
+    for function in made if len(group) > 1 else ():
+        if (
+            isinstance(function, ast.FunctionDef)
+            and function.name != "forward"
+            and not (function.decorator_list or is_generator(function) or graph.complete(function))
+            and held.issuperset(graph.sites(function))
+        ):
+            return function, group
+    return whole_function(script, evaluation.node), [evaluation]
+
+
+def _entered(evaluation: Evaluation) -> set[ast.AST]:
+    """The one function that a statement calls for its passes; nothing where it makes some itself,
+    or several make them.
+    """
+    here = set(walk(evaluation.node)) if evaluation.kind == "statement" else set()
+    ways = [[*o.stack, s] for s in evaluation.forwards for o in s]
+    first = [next((f for f in way if f.node in here), None) for way in ways]
+    made = {getattr(getattr(f, "func", None), "node", f.node) for f in first if f is not None}
+    return made if len(made) == 1 else set()
 
 
 def _is_plain(statement: ast.stmt) -> bool:

@@ -15,6 +15,7 @@ from autofast.model.contents import unwrapped
 from autofast.model.events import CallFrame, Site, inside
 from autofast.model.kinds import is_module, is_wrapper
 from autofast.model.script import Model, Script, Transfer
+from autofast.model.several import wordset
 from autofast.model.source import function_of, nodes_in, parent_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES, has_star, is_read
 from autofast.model.tensors import tensors_in
@@ -37,7 +38,7 @@ SAVED = "torch.load"  # the same network, from a file
 PARALLEL = "torch.nn.DataParallel"
 
 
-KEEPING = frozenset({"float", "double", "half", "bfloat16", "detach", "requires_grad_", "clone"})
+KEEPING = wordset("float double half bfloat16 detach requires_grad_ clone")
 
 
 def is_there(script: Script) -> bool:
@@ -191,7 +192,7 @@ def conversions(
         yield Finding(place, MODEL, refusal=why), models
         return
     finding = _convert(script, place, models)
-    made = {id(m.node): m.node for m in models if isinstance(m.node, ast.Call)}
+    made = {m.node: m.node for m in models if isinstance(m.node, ast.Call)}
     if not finding.refusal or not 1 < len(made) <= PLACES:
         yield finding, models
         return
@@ -318,22 +319,22 @@ def _holds(script: Script, given: ast.expr, target: ast.expr, copy: ast.AST) -> 
     if not isinstance(given, ast.Name):
         return True
     flow = script.analysis(Flow)
-    made = {id(d.node) for d in flow.reaching(given)}
+    made = {d.node for d in flow.reaching(given)}
     before = {
-        id(d.node)
+        d.node
         for n in nodes_in(copy, ast.Name)
         if is_read(n) and n.id == given.id
         for d in flow.reaching(n)
     }
-    return id(target) in made and made <= before | _copied(script)
+    return target in made and made <= before | _copied(script)
 
 
-def _copied(script: Script) -> set[int]:
+def _copied(script: Script) -> set[ast.AST]:
     """The variables that copies to a device are put into: a batch may be copied in either arm of an
     `if`.
     """
     found = (_target(_outermost(script, t.node)) for t in script.transfers if _is_copy(t))
-    return {id(target) for target in found if target is not None}
+    return {target for target in found if target is not None}
 
 
 def _is_copy(transfer: Transfer) -> bool:

@@ -14,11 +14,22 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.calls import call_of, is_method, literal_of
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import at, function_of, nodes_in, parent_of
 from autofast.model.syntax import SEQUENCES, is_attribute, is_read
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Ext, Ref, Tensor, Thing, Unknown, Values, any_of, const, is_named
+from autofast.model.values import (
+    Ext,
+    Ref,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    any_of,
+    begins,
+    const,
+    is_named,
+)
 
 
 def reshapes(script: Script, code: Code, models: Values) -> Iterator[Edit] | str:
@@ -57,7 +68,7 @@ def _reshapings(script: Script, code: Code, models: Values) -> Iterator[tuple[as
             for t in found
         )
         mine = mine or _may_be_gradient(found, differentiated)
-        if (mine or (id(node) in code.all and is_activation(found))) and not _is_fine(
+        if (mine or (node in code.all and is_activation(found))) and not _is_fine(
             script, node, base
         ):
             yield node, base
@@ -94,7 +105,7 @@ def _unbound(script: Script) -> str:
     for node in script.nodes:
         if is_attribute(node, "view", "view_as") and is_read(node):
             found, called = script.values(node.value), call_of(node) is not None
-            if any(isinstance(t, Ref) and t.name.startswith("torch.") for t in found) or (
+            if any(begins(t, Ref, "torch.") for t in found) or (
                 not called and _may_be_tensor(found)
             ):
                 return f"{at(node)} uses `{node.attr}` as a function, which raises in this layout"
@@ -226,7 +237,7 @@ LAYERS = frozenset(
     f"torch.nn.{name}" for name in "Sigmoid Tanh ReLU LeakyReLU GELU SiLU ELU Dropout".split()
 )
 DEEP = 6  # steps from a mask back to what it was made of
-PRODUCTS = frozenset({"torch.matmul", "torch.mm", "torch.bmm", "torch.addmm"})
+PRODUCTS = wordset("torch.matmul torch.mm torch.bmm torch.addmm")
 
 
 def _is_contiguous(script: Script, call: ast.Call, around: tuple[ast.expr, ...]) -> bool:

@@ -10,6 +10,7 @@ from autofast.edit.edits import Decorator, Edit, Replace, Rewrite
 from autofast.model.calls import call_of, root_of, short_name
 from autofast.model.names import last_part
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import Source, at, enclosing, parent_of
 from autofast.model.syntax import DEFS, VARIABLES, has_star, is_attribute, is_read
 from autofast.model.values import library_names
@@ -18,7 +19,7 @@ from autofast.write.spelling import torch_in
 OLD = {"torch.cuda.amp": "cuda", "torch.cpu.amp": "cpu"}
 
 
-NAMES = frozenset({"autocast", "GradScaler", "custom_fwd", "custom_bwd"})
+NAMES = wordset("autocast GradScaler custom_fwd custom_bwd")
 
 
 # Of the old classes; the new one begins with device_type.
@@ -177,7 +178,7 @@ def imports(uses: list[Use]) -> Iterator[Edit]:
     """``from torch.cuda.amp import autocast`` → ``from torch.amp import autocast``; aliases are
     kept.
     """
-    for binding in {id(u.binding): u.binding for u in uses if u.binding is not None}.values():
+    for binding in {u.binding: u.binding for u in uses if u.binding is not None}.values():
         if isinstance(binding, ast.ImportFrom) and binding.module in OLD:
             yield Replace(
                 binding, f"from torch.amp import {', '.join(_alias(a) for a in binding.names)}"

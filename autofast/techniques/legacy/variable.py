@@ -29,6 +29,7 @@ from autofast.model.script import Script
 from autofast.model.source import Source, function_of, parent_of, source_of, statement_of, within
 from autofast.model.syntax import VARIABLES, has_star, is_constant, is_read
 from autofast.model.values import Ref, Tensor
+from autofast.read.old_tensors import read_of_old
 from autofast.rule import Finding, Gain, Options, Question
 from autofast.write.imports import imports_of, unimported
 from autofast.write.spelling import torch_name
@@ -251,7 +252,7 @@ def _says_nothing(script: Script, statement: ast.Assign, plain: Plainness) -> bo
 
 def renewed(script: Script) -> Iterator[Finding]:
     """What keeps newer versions of torch away, as these have it."""
-    mine = {id(old.node) for old in script.torch.newest if old.anew}
+    mine = {old.node for old in script.torch.newest if old.anew}
     for old in script.torch.newest:
         if old.anew and old.node is not None and not _is_one_of_several(old.node, mine):
             edits = tuple(_anew(old.node, old.anew))
@@ -259,21 +260,21 @@ def renewed(script: Script) -> Iterator[Finding]:
             yield Finding(old.node, old.why, edits=edits, key=old.node, renews=True, torch=since)
 
 
-def _is_one_of_several(node: ast.AST, mine: set[int]) -> bool:
+def _is_one_of_several(node: ast.AST, mine: set[ast.AST | None]) -> bool:
     """Whether other ``loss.data[0]`` of the same statement would stay, and stop on newer versions
     all the same.
     """
     for part in ast.walk(statement_of(node)):
         match part:
-            case ast.Subscript(value=ast.Attribute(attr="data"), slice=ast.Constant(value=0)):
-                if id(part) not in mine:
+            case ast.Subscript(slice=ast.Constant(value=0)) if read_of_old(part) is not None:
+                if part not in mine:
                     return True
     return False
 
 
 def _anew(node: ast.AST, anew: str) -> Iterator[Edit]:
     match node:
-        case ast.Subscript(value=ast.Attribute(value=tensor)):  # loss.data[0]
+        case ast.Subscript() if (tensor := read_of_old(node)) is not None:
             yield Rewrite(node, f"{{tensor}}.{anew}()", {"tensor": tensor}, moot=True)
         case ast.stmt():
             yield Replace(node, anew)

@@ -49,7 +49,7 @@ def wish(script: Script, loader: Loader, options: Options, template: str = "{}")
         source = source_of(home.node)
         served = [x for x in _served(script) if source_of(x.node) is source]
         rooms = [room(script, x.args, NAME, [x.node for x in served]) for x in served]
-        alone = len({id(r.node) for r in rooms if not isinstance(r, str)}) < 2
+        alone = len({r.node for r in rooms if not isinstance(r, str)}) < 2
         helped = beside or helper(script, source, options, alone)
         code = template.format(helped.code)
         return ("True" if template != "{}" and helped.some else code), helped.edits
@@ -110,7 +110,7 @@ def raised(script: Script, options: Options, loaders: list[Loader]) -> Iterator[
     """Findings about numbers of workers of ``loaders`` that are too small for most machines."""
     yield from _in_settings(script, loaders)
     trail = Trail(script)
-    numbers: dict[int, Number] = {}
+    numbers: dict[ast.AST, Number] = {}
     for loader in script.loaders:
         argument = given(loader, NAME)
         if argument is not None:
@@ -120,7 +120,7 @@ def raised(script: Script, options: Options, loaders: list[Loader]) -> Iterator[
         if isinstance(origins, str) and _is_none(argument) and counts(script, loader):
             yield Finding(loader.node, NONE, refusal=f"{NAME} is 0, and {origins}")
         for origin in origins if isinstance(origins, list) else ():
-            numbers.setdefault(id(origin.expr), Number(origin)).loaders.append(loader)
+            numbers.setdefault(origin.expr, Number(origin)).loaders.append(loader)
     few = [
         number
         for number in numbers.values()

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from autofast.facts.arrays import dtype_named
 from autofast.model.calls import keyword_of, spreads
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import at
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_parts import Parts
@@ -18,15 +18,15 @@ from autofast.techniques.loading.item_values import Draw, Items, Same, Several, 
 FRACTIONS = frozenset(
     {"random.random", *(f"numpy.random.{n}" for n in ("rand", "random", "random_sample"))}
 )
-SPANS = frozenset({"random.uniform", "numpy.random.uniform"})
-BELLS = frozenset({"random.gauss", "random.normalvariate", "numpy.random.normal"})
-BELL = frozenset({"numpy.random.randn", "numpy.random.standard_normal"})
-DRAWING = frozenset({"rand", "randn", "randint", "normal", "randperm", "bernoulli", "multinomial"})
+SPANS = wordset("random.uniform numpy.random.uniform")
+BELLS = wordset("random.gauss random.normalvariate numpy.random.normal")
+BELL = wordset("numpy.random.randn numpy.random.standard_normal")
+DRAWING = wordset("rand randn randint normal randperm bernoulli multinomial")
 NOISE = {"randn": "randn", "standard_normal": "randn", "normal": "randn", "randn_like": "randn",
          "rand": "rand", "random": "rand", "random_sample": "rand", "uniform": "rand", "rand_like": "rand"}  # fmt: skip
-KEPT = frozenset({"copy", "clone", "contiguous", "ascontiguousarray", "detach", "asarray", "array"})
+KEPT = wordset("copy clone contiguous ascontiguousarray detach asarray array")
 CASTS = {"float": "float32", "double": "float64", "long": "int64", "byte": "uint8", "bool": "bool", "int": "int32"}  # fmt: skip
-TAKEN = frozenset({"from_numpy", "as_tensor", "tensor"})
+TAKEN = wordset("from_numpy as_tensor tensor")
 SCALARS = {"builtins.int": "int64", "builtins.float": "float64", "builtins.bool": "bool"}
 ARITHMETIC: dict[str, ast.operator] = {"add": ast.Add(), "sub": ast.Sub(), "mul": ast.Mult(), "div": ast.Div()}  # fmt: skip
 

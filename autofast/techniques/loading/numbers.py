@@ -49,16 +49,16 @@ def split_numbers(script: Script, loader: Loader) -> tuple[Edit, ...]:
 
 def no_longer_imported(script: Script, calls: list[ast.Call]) -> Iterator[Finding]:
     """The imports of DataLoader that only these calls needed."""
-    mine = {id(c.func): c for c in calls}
+    mine = {c.func: c for c in calls}
     for source in dict.fromkeys(map(source_of, calls)):
         for name, imports in imports_of(source, ["torch.utils.data"], "DataLoader").items():
             used = [n for n in source.nodes if is_name(n, name) and is_read(n)]
-            if surely(id(n) in mine for n in used):
+            if surely(n in mine for n in used):
                 yield Finding(
                     imports[0],
                     "nothing needs the import of DataLoader any more",
                     edits=unimported(script, source, ["torch.utils.data"], "DataLoader"),
-                    needs=tuple((None, mine[id(n)]) for n in used),
+                    needs=tuple((None, mine[n]) for n in used),
                     effect=Effect.EXACT,
                 )
 

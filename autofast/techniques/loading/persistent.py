@@ -12,6 +12,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import literal_of, short_name
 from autofast.model.events import CallFrame, Stack, loops
 from autofast.model.script import Loader, Script, Use
+from autofast.model.several import wordset
 from autofast.model.source import ancestors, at, function_of, source_of
 from autofast.model.syntax import is_attribute
 from autofast.model.tensors import is_unknown_in, things_in
@@ -28,10 +29,8 @@ SINCE = (1, 7)
 MANY = 10_000_000  # a sampler with this many indices never comes to the end of an epoch
 
 
-PURE = frozenset(
-    """builtins.int builtins.max builtins.min builtins.len builtins.abs os.cpu_count
-    os.sched_getaffinity""".split()
-)
+PURE = wordset("""builtins.int builtins.max builtins.min builtins.len builtins.abs os.cpu_count
+    os.sched_getaffinity""")
 
 
 PURE |= {

@@ -15,7 +15,7 @@ from autofast.facts.several_processes import several_processes
 from autofast.model.device_loader import CLASS, IMAGES_CLASS, NAME
 from autofast.model.events import LoopFrame
 from autofast.model.script import Loader, Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import Source, at, parent_of, source_of, statement_of
 from autofast.model.syntax import is_stored
 from autofast.model.values import Const, Ext, Ref, Thing, all_of, const
@@ -29,7 +29,7 @@ from autofast.write.spelling import chooses_devices_late, chooses_gpu_late, torc
 
 OWN = ("collate_fn", "batch_sampler", "generator")
 # What the class keeps of a DataLoader.
-KEPT = frozenset({"dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "num_workers"})
+KEPT = wordset("dataset batch_size sampler batch_sampler drop_last num_workers")
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from autofast.flow.scopes import mentions
 from autofast.model.calls import arguments_of, is_name
 from autofast.model.events import LoopFrame
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import function_of, nodes_in, parent_of, source_of, statement_of
 from autofast.model.syntax import SEQUENCES, VARIABLES, is_read, is_stored
 from autofast.model.values import (
@@ -46,10 +46,8 @@ from autofast.write.imports import module_in
 STACKS = ("torch.stack", "numpy.stack")
 # Whole numbers from ``low`` (0 where it is not given) up to ``high``.
 DRAWN = {"torch.randint": "torch", "numpy.random.randint": "numpy"}
-NUMPY_CASTS = frozenset({"astype", "copy"})
-TORCH_CASTS = frozenset(
-    {"long", "int", "float", "short", "to", "cpu", "cuda", "clone", "contiguous", "type"}
-)
+NUMPY_CASTS = wordset("astype copy")
+TORCH_CASTS = wordset("long int float short to cpu cuda clone contiguous type")
 DEVICES = ("torch.set_default_device", "torch.set_default_tensor_type")
 
 

@@ -8,7 +8,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autofast.facts.gradient_accesses import accesses, named_in_text
+from autofast.facts.freezing import freezes
+from autofast.facts.gradient_accesses import accesses
 from autofast.facts.gradient_events import clips, zeros
 from autofast.facts.optimizers import grows
 from autofast.facts.parts import parts_of
@@ -20,9 +21,8 @@ from autofast.model.calls import is_path, keyword_of
 from autofast.model.contents import unwrapped
 from autofast.model.names import DDP
 from autofast.model.script import Backward, Optimizer, Script, Step
-from autofast.model.several import surely
 from autofast.model.source import at, parent_of, statement_of, within
-from autofast.model.values import Const, Tensor, Thing
+from autofast.model.values import Thing
 from autofast.rule import Refusal
 
 
@@ -112,7 +112,7 @@ def _is_unused(script: Script, step: Step, backward: Backward, model: Thing) -> 
         events.append(Event("unscale", site.node))
     stale = _Stale(mine)
     followed = follow(script, stale, Events(events, (), after))
-    return not stale.problems and id(backward.node) in followed.visited
+    return not stale.problems and backward.node in followed.visited
 
 
 # -------------------------------------------------------------------------------------------- where
@@ -165,30 +165,6 @@ def _lifted(node: ast.AST, around: list[ast.stmt]) -> ast.stmt | None:
 
 
 # --------------------------------------------------------------------------- what speaks against it
-def freezes(script: Script) -> bool:
-    """Whether the script says somewhere which parameters are trained: it may do so here."""
-    for node in script.each(ast.Attribute):
-        if node.attr in ("requires_grad", "requires_grad_"):
-            found = script.values(node.value)
-            if not surely(isinstance(t, Tensor) and not t.param for t in found):
-                return True
-    return named_in_text(script, "requires_grad") is not None or any(
-        keyword.arg == "requires_grad"
-        and script.values(keyword.value) != {Const(True)}
-        and not _makes_tensor(script, keyword)
-        for keyword in script.each(ast.keyword)
-    )
-
-
-def _makes_tensor(script: Script, keyword: ast.keyword) -> bool:
-    """``Variable(zeros, requires_grad=False)``, ``torch.ones(3, requires_grad=False)``: no
-    parameter of a model.
-    """
-    call = parent_of(keyword)
-    found = script.values(call) if call is not None else frozenset()
-    return surely(isinstance(t, Tensor) and not t.param for t in found)
-
-
 def against(script: Script, model: Thing, others: list[Thing]) -> str:
     """Why a model whose gradients are dropped is not frozen."""
     if script.unread:

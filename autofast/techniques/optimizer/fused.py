@@ -27,6 +27,7 @@ from autofast.model.events import CallFrame, Occurrence
 from autofast.model.kinds import is_module, is_scaler
 from autofast.model.names import ANY_OPTIMIZER
 from autofast.model.script import Optimizer, Script
+from autofast.model.several import wordset
 from autofast.model.source import at, nodes_in
 from autofast.model.syntax import is_attribute, is_read
 from autofast.model.tensors import dtype_of, tensors_in
@@ -141,15 +142,15 @@ def _late(script: Script, optimizer: Optimizer) -> str:
     return f"{why}: fused SGD with momentum is an error then" if why else ""
 
 
-OTHERS = frozenset({"mps", "xpu"})
+OTHERS = wordset("mps xpu")
 
 
 # Of Lightning.
 NOT_MIXED = frozenset([32, 64, "32", "64", "32-true", "64-true", "16-true", "bf16-true"])
 
 
-COMPLEX = frozenset(
-    "cfloat cdouble chalf complex32 complex64 complex128 complex view_as_complex polar".split()
+COMPLEX = wordset(
+    "cfloat cdouble chalf complex32 complex64 complex128 complex view_as_complex polar"
 )
 
 

@@ -66,9 +66,9 @@ def log_of_rounded(script: Script, code: Code, outputs: list[ast.Call]) -> str:
     words; empty where it does not.
     """
     given = [t.prob for call in outputs for t in tensors_in(script.values(call))]
-    rounded = any(p is not None and id(p) not in code.logits for p in given)
+    rounded = any(p is not None and p not in code.logits for p in given)
     for site, occurrence in code.events("loss"):
-        if id(site.node) not in code.logits and (name := banned(occurrence.this)):
+        if site.node not in code.logits and (name := banned(occurrence.this)):
             taken = tensors_in(occurrence.args.get(0, "input")) if occurrence.args else []
             if rounded or not surely(t.prob for t in taken):
                 return error_of(name, site)
@@ -101,7 +101,7 @@ def narrowed(script: Script, options: Options, accepted: Sequence[Accepted]) -> 
 
 
 def _alone(
-    script: Script, options: Options, region: Region, inside: set[int], code: Code
+    script: Script, options: Options, region: Region, inside: set[ast.AST], code: Code
 ) -> list[Accepted]:
     """The forward passes, where all that they give is cast as a whole; else none. A loss in the
     form of a module is no forward pass: it is computed from fp32.
@@ -112,9 +112,9 @@ def _alone(
     prepares = sum(not _concerns(script, part, region) for part in behind) >= TARGETS
     below = nodes_of(behind) if region.trains and prepares else set()
     half = Half(script, inside - below, options.target, logits_of(script, options))
-    losses = {id(c) for c in region.forwards if half.is_of_losses(c)}
-    passes = [c for c in region.outputs if id(c) not in losses]
-    if {id(c) for c in region.forwards} - losses != {id(c) for c in passes}:
+    losses = {c for c in region.forwards if half.is_of_losses(c)}
+    passes = [c for c in region.outputs if c not in losses]
+    if set(region.forwards) - losses != set(passes):
         return []
     if not all(half.misuse(c) and cast_of(script, c) for c in passes):
         return []
@@ -133,7 +133,7 @@ def _behind(region: Region) -> Sequence[ast.AST]:
 
 def _holds(part: ast.AST, region: Region) -> bool:
     """Whether a forward pass stands in a statement."""
-    return any(id(c) in nodes_of([part]) for c in region.forwards)
+    return any(c in nodes_of([part]) for c in region.forwards)
 
 
 def _concerns(script: Script, part: ast.AST, region: Region) -> bool:

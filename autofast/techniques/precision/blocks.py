@@ -22,7 +22,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import put_into
 from autofast.model.contents import unwrapped
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import parent_of, source_of, statement_of
 from autofast.model.syntax import has_star
 from autofast.model.tensors import tensors_in
@@ -66,7 +66,7 @@ def _returned(
 
 PART = "part"  # of what a model returns
 NONE = Const(None)
-NO_CAST = frozenset({"int", "f64", "complex"})  # to fp32: it would lose what they have
+NO_CAST = wordset("int f64 complex")  # to fp32: it would lose what they have
 
 
 def cast_of(script: Script, call: ast.Call, maybe: bool = False) -> str:
@@ -191,18 +191,18 @@ class Block:
 
     @property
     def keys(self) -> list[object]:
-        return [(KEY, id(call)) for call in self.region.forwards]
+        return [(KEY, call) for call in self.region.forwards]
 
 
 def block_edits(
-    script: Script, options: Options, region: Region, precision: Precision, inside: set[int]
+    script: Script, options: Options, region: Region, precision: Precision, inside: set[ast.AST]
 ) -> tuple[Edit, ...] | str:
     """The edits that put a region under autocast; why there can be none. ``inside`` are the nodes
     of all such regions.
     """
     header, needed = precision.header(script, region.first)
     half = Half(script, inside, options.target, logits_of(script, options))
-    casts: dict[int, tuple[ast.Call, str]] = {}
+    casts: dict[ast.AST, tuple[ast.Call, str]] = {}
     named: list[Edit] = []
     for call in outputs_of(script, region):
         if why := half.misuse(call):
@@ -211,7 +211,7 @@ def block_edits(
             if parts:
                 named += parts
             elif cast or (cast := cast_of(script, call, maybe=True)):
-                casts[id(call)] = call, cast
+                casts[call] = call, cast
             else:
                 return f"{why}, and the model's output is no plain tensor that .float() could be called on"
     taken = set(region.hoisted)
@@ -256,7 +256,7 @@ def _are_neighbours(script: Script, one: Block, other: Block) -> bool:
     return not both_modes(Code(script, parts, [*one.region.things, *other.region.things]))
 
 
-def _around(region: Region, header: str, casts: dict[int, str]) -> tuple[Edit, ...]:
+def _around(region: Region, header: str, casts: dict[ast.AST, str]) -> tuple[Edit, ...]:
     if not region.hoisted:
         return (Around(region.first, region.last, header, rank=Rank.AUTOCAST),)
     fresh = source_of(region.first).fresh
@@ -264,7 +264,7 @@ def _around(region: Region, header: str, casts: dict[int, str]) -> tuple[Edit, .
     several = len(region.hoisted) > 1
     holes = {fresh(f"{name}_{n}") if several else name: e for n, e in enumerate(region.hoisted, 1)}
     lines = [
-        f"    {name} = " + casts.get(id(e), "{}").format(f"{{{name}}}") for name, e in holes.items()
+        f"    {name} = " + casts.get(e, "{}").format(f"{{{name}}}") for name, e in holes.items()
     ]
     return (
         Before(region.first, "\n".join([header, *lines]), holes, rank=Rank.AUTOCAST),

@@ -46,7 +46,7 @@ def checkpoints(script: Script, optimizers: Iterable[Thing]) -> list[ast.Dict | 
     """The dicts with the state of optimizers that are saved and nothing else."""
     things = {id(t) for t in optimizers}
     found = (_display_of(script, site, things) for site in script.methods("state_dict"))
-    return list({id(d): d for d in found if d is not None}.values())
+    return list({d: d for d in found if d is not None}.values())
 
 
 def places(script: Script, optimizers: Iterable[Thing], name: Name) -> list[Place]:

@@ -46,10 +46,10 @@ def makes(
     script: Script, home: Home, backwards: list[Backward], updates: list[Update]
 ) -> tuple[list[ast.stmt], bool]:
     """The statements after which the scaler is made; before which, if the second is True."""
-    busy: set[int] = set()
+    busy: set[ast.AST] = set()
     for site in [b.site for b in backwards] + [u.site for u in updates]:
-        busy.add(id(site.node))
-        busy.update(id(f.node) for o in site for f in o.stack)
+        busy.add(site.node)
+        busy.update(f.node for o in site for f in o.stack)
     places = after_all(home.stores, busy)
     early = False
     if home.scope is not None:
@@ -61,11 +61,7 @@ def makes(
             len(here),
         )
         if first < index(here, places[0]):  # something is trained before the last optimizer is made
-            stores = {
-                n
-                for n, s in enumerate(here[:first])
-                if nodes_of([s]) & {id(t) for t in home.stores}
-            }
+            stores = {n for n, s in enumerate(here[:first]) if nodes_of([s]) & set(home.stores)}
             early = not stores
             places = [here[max(stores, default=first)]]
     made_in = {
@@ -86,7 +82,7 @@ def makes(
     return places if early else [_below_schedulers(script, p, busy) for p in places], early
 
 
-def _below_schedulers(script: Script, place: ast.stmt, busy: set[int]) -> ast.stmt:
+def _below_schedulers(script: Script, place: ast.stmt, busy: set[ast.AST]) -> ast.stmt:
     """The last of the statements directly below that make schedulers, which belong to their
     optimizers; the place itself where there is none.
     """
@@ -117,7 +113,7 @@ def _does_little(script: Script, statement: ast.stmt) -> bool:
 
 def ends(script: Script) -> list[ast.stmt]:
     """The statements after which an iteration has made all of its updates."""
-    found: dict[int, ast.stmt] = {}
+    found: dict[ast.AST, ast.stmt] = {}
     for step in script.steps:
         inner = {
             u.node for s in script.steps if s is not step and _is_inside(s, step) for u in s.updates
@@ -126,12 +122,12 @@ def ends(script: Script) -> list[ast.stmt]:
         for statement in _last(
             [(u.node, o) for u in mine for o in u.site if inside(o.stack, step.loop) or not o.stack]
         ):
-            found[id(statement)] = statement
+            found[statement] = statement
     return list(found.values())
 
 
 def _last(places: list[tuple[ast.Call, Occurrence]]) -> list[ast.stmt]:
-    nodes = {id(n): n for n, _ in places}
+    nodes = {n: n for n, _ in places}
     if len(nodes) <= 1:
         return [statement_of(n) for n in nodes.values()]
     depth = min(shared(a.stack, b.stack) for m, a in places for n, b in places if m is not n)

@@ -133,7 +133,7 @@ def _backward_between(step: Step, mine: ast.stmt, distance: int) -> bool:
     here = block(mine)
     start = index(here, mine)
     nodes = nodes_of(here[start + 1 : start + distance])
-    return any(id(b.node) in nodes for b in step.backwards)
+    return any(b.node in nodes for b in step.backwards)
 
 
 def _reads_of(script: Script, site: Site, update: Update) -> bool:

@@ -21,22 +21,22 @@ HOMES = {"BCELoss": "torch.nn", "binary_cross_entropy": "torch.nn.functional"}
 
 @dataclass(frozen=True, eq=False)
 class WithLogits:
-    """The losses of a script that are to take logits; ``nodes`` are the ids of their calls, and of
+    """The losses of a script that are to take logits; ``nodes`` are their calls, and of
     the sigmoids that go.
     """
 
     groups: tuple[tuple[Group, tuple[Edit, ...]], ...] = ()
 
     @property
-    def nodes(self) -> frozenset[int]:
+    def nodes(self) -> frozenset[ast.AST]:
         losses = (loss for group, _ in self.groups for loss, _ in group.losses)
         gone = (s for group, _ in self.groups for s in group.sigmoids)
-        return frozenset(map(id, (*losses, *gone)))
+        return frozenset((*losses, *gone))
 
     @property
-    def keys(self) -> list[int]:
+    def keys(self) -> list[ast.AST]:
         """One for each group."""
-        return [id(group.losses[0][0]) for group, _ in self.groups]
+        return [group.losses[0][0] for group, _ in self.groups]
 
 
 def with_logits(script: Script) -> WithLogits:
@@ -44,8 +44,8 @@ def with_logits(script: Script) -> WithLogits:
     return script.analysis(_planned)
 
 
-def logits_of(script: Script, options: Options) -> frozenset[int]:
-    """The ids of the losses that are to take logits in this plan, and of the sigmoids that go."""
+def logits_of(script: Script, options: Options) -> frozenset[ast.AST]:
+    """The losses that are to take logits in this plan, and of the sigmoids that go."""
     return with_logits(script).nodes if options.decides(WithLogits) else frozenset()
 
 

@@ -100,7 +100,7 @@ def _epochs(script: Script, tick: Tick, scheduler: Scheduler) -> Loop:
 def _update(scheduler: Scheduler) -> Update:
     if not scheduler.updates:
         raise Refusal("the optimizer whose learning rate it sets is not known, or is not stepped")
-    first, *more = {id(u.node): u for u in scheduler.updates}.values()
+    first, *more = {u.node: u for u in scheduler.updates}.values()
     if more:
         raise Refusal(f"its optimizer is stepped in several places ({at(more[-1])})")
     if not all(t in scheduler.optimizers for t in first.things):

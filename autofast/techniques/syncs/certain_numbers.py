@@ -17,7 +17,7 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import mentions
 from autofast.model.kinds import is_loss
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import parent_of
 from autofast.model.syntax import has_star, is_attribute
 from autofast.model.values import (
@@ -34,13 +34,11 @@ from autofast.model.values import (
 WHOLE = ("mean", "sum", "max", "min")  # without arguments: of all elements
 # Keep the shape.
 SAME = ("detach", "clone", "float", "double", "cpu", "to", "abs", "sqrt", "exp", "log")
-CASTS = frozenset({"float", "double", "half", "bfloat16"})
-KEEPS = frozenset(  # methods whose result has the type of what they are called on
-    "mul mul_ div div_ add add_ sub sub_ sum reshape squeeze flatten detach clone abs".split()
-)
+CASTS = wordset("float double half bfloat16")
+KEEPS = wordset("mul mul_ div div_ add add_ sub sub_ sum reshape squeeze flatten detach clone abs")
 # Give floats, of whatever numbers: real ones, but for a mean of complex numbers.
-REAL = frozenset({"norm", "std", "var"})
-MEANS = frozenset({"mean", "nanmean", "sigmoid", "softmax", "log_softmax", "logsumexp"})
+REAL = wordset("norm std var")
+MEANS = wordset("mean nanmean sigmoid softmax log_softmax logsumexp")
 COMPLEX = re.compile(r"complex|cfloat|cdouble|chalf|fft|stft|hilbert|polar|\d[jJ]\b")
 DEEP = 6
 

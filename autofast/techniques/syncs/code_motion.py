@@ -47,16 +47,16 @@ class Move:
     edits: tuple[Edit, ...]
 
 
-def moves(script: Script) -> dict[int, Move]:
-    """All statements of loops over batches that can be moved, by id; without those that a comment
+def moves(script: Script) -> dict[ast.AST, Move]:
+    """All statements of loops over batches that can be moved; without those that a comment
     spares.
     """
     return script.analysis(_movable)
 
 
-def _movable(script: Script) -> dict[int, Move]:
+def _movable(script: Script) -> dict[ast.AST, Move]:
     found = () if script.unread else _find(script)  # what runs in between may be missing
-    return {id(m.statement): m for m in found if not is_spared(m.statement, NAME)}
+    return {m.statement: m for m in found if not is_spared(m.statement, NAME)}
 
 
 def move_around(script: Script, node: ast.AST) -> Move | None:
@@ -94,7 +94,7 @@ def _gate(statement: ast.Assign, target: ast.Name) -> ast.If | None:
         return None
     loop = loop_of(statement)
     uses = [n for n in mentions(scope, target.id) if n is not target]
-    gates = {id(gate): gate for n in uses if (gate := rare_branch(n, loop)) is not None}
+    gates = {gate: gate for n in uses if (gate := rare_branch(n, loop)) is not None}
     gate = next(iter(gates.values()), None)
     here = block(statement)
     if gate is None or len(gates) != 1 or index(here, gate) <= index(here, statement):

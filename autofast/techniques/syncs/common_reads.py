@@ -52,23 +52,23 @@ def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[E
         raise Refusal("")
     here = block(repeated.statements[0])
     tops = [next((t for t in here if within(s, t)), None) for s in repeated.statements]
-    around = {id(t): t for t in tops if t is not None}
+    around = {t: t for t in tops if t is not None}
     scopes = {function_of(s) for s in repeated.statements}
     if None in tops or len(scopes) > 1:
         raise Refusal("")
     source = source_of(core)
     name = value_name(source, core.id)
-    movable = {id(s.statement): s for s in repeated.sinks if id(s.statement) in around}
-    fixed = [s for s in repeated.statements if id(s) not in movable]
+    movable = {s.statement: s for s in repeated.sinks if s.statement in around}
+    fixed = [s for s in repeated.statements if s not in movable]
     first = repeated.statements[0]
     moved: list[Sink] = []
     for statement in repeated.statements:
         if not fixed or statement is fixed[0]:
             break
-        sink = movable[id(statement)]
+        sink = movable[statement]
         if not works_between(script, statement, fixed[0]):
             break
-        stays = id(fixed[0]) not in around or not isinstance(statement, ast.AugAssign)
+        stays = fixed[0] not in around or not isinstance(statement, ast.AugAssign)
         if stays or not may_move(script, sink, fixed[0]):
             raise Refusal("")  # the host would wait for all at the first of them
         moved.append(sink)
@@ -89,27 +89,25 @@ def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[E
         mine = [r for r in repeated.reads if r.statement is statement]
         sink_here = next((s for s in moved if s.statement is statement), None)
         if sink_here is not None:
-            code = literal(swapped(statement, {id(r.node): name for r in mine}))
+            code = literal(swapped(statement, {r.node: name for r in mine}))
             result.append((statement, [*shared, Remove(statement), Before(first, code)]))
         else:
             result.append((statement, [*shared, *(Rewrite(r.node, name) for r in mine)]))
     return result
 
 
-def may_move(script: Script, sink: Sink, to: ast.stmt, mine: Collection[int] = ()) -> bool:
+def may_move(script: Script, sink: Sink, to: ast.stmt, mine: Collection[ast.AST] = ()) -> bool:
     """Whether a sum may be added to a little later: nothing in between looks at it, or changes what
     is added.
 
-    ``mine`` are the ids of statements that move with it.
+    ``mine`` are the statements that move with it.
     """
     if not isinstance(sink.holder, ast.Name) or not isinstance(
         sink.statement, (ast.AugAssign, ast.Expr)
     ):
         return False
     here = block(sink.statement)
-    between = [
-        s for s in here[index(here, sink.statement) + 1 : index(here, to)] if id(s) not in mine
-    ]
+    between = [s for s in here[index(here, sink.statement) + 1 : index(here, to)] if s not in mine]
     scope = function_of(sink.holder)
     shared = sink.holder.id in declared(scope) or any(
         function_of(n) is not scope for n in mentions(scope, sink.holder.id)
@@ -140,18 +138,18 @@ def _is_of_torch(script: Script, call: ast.Call) -> bool:
 
 # --------------------------------------------------------------------------- tensors shown together
 def read_together(
-    script: Script, statement: ast.stmt, reads: list[Read], origins: Mapping[int, Read]
+    script: Script, statement: ast.stmt, reads: list[Read], origins: Mapping[ast.AST, Read]
 ) -> list[Edit]:
     """The edits by which a statement gets all its numbers by one copy from the device; raises
     :class:`Refusal`.
 
-    ``origins`` tells of variables (by the id of their use) that hold tensors now, where they come
+    ``origins`` tells of variables (by their use) that hold tensors now, where they come
     from.
 
     Tensors of one element with different floating-point types are brought to the widest of these,
     which changes no value. Counts must stay integers, so they are not mixed with others.
     """
-    cores = [origins.get(id(r.node), r).core for r in reads]
+    cores = [origins.get(r.node, r).core for r in reads]
     if not all(r.how == "item" and is_always(r.node, statement) for r in reads) or several_gpus(
         script
     ):

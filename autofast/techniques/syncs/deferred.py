@@ -32,6 +32,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import root_of, short_name
 from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import function_of, parent_of, source_of, within
 from autofast.model.syntax import is_attribute
 from autofast.model.values import Seq, Tensor, one
@@ -351,7 +352,7 @@ class Kept:
         slots = {
             ast.dump(p): n for p, n in zip((*self.tensors, *self.weights), self.values, strict=True)
         }
-        swaps: dict[int, str] = {id(r.node): self._number(r, slots[r.key]) for r in sink.reads}
+        swaps: dict[ast.AST, str] = {r.node: self._number(r, slots[r.key]) for r in sink.reads}
         numbers = {
             ast.dump(p): slots[ast.dump(p)]
             for p in sink.payload
@@ -363,7 +364,7 @@ class Kept:
                 and ast.dump(node) in numbers
                 and not any(within(node, r.node) for r in sink.reads)
             ):
-                swaps[id(node)] = numbers[ast.dump(node)]
+                swaps[node] = numbers[ast.dump(node)]
         return swapped(sink.statement, swaps)
 
     def _number(self, read: Read, name: str) -> str:
@@ -375,8 +376,8 @@ class Kept:
 
 
 # ----------------------------------------------------------------------------- names of the lists
-OF_ALL = frozenset(  # words that say how numbers are put together, not what they are
-    "total running epoch sum cum cumulative avg average mean num n all meter list history".split()
+OF_ALL = wordset(
+    "total running epoch sum cum cumulative avg average mean num n all meter list history"
 )
 
 

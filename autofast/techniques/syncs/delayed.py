@@ -179,10 +179,10 @@ def _is_conditional(node: ast.AST, statement: ast.stmt) -> bool:
 
 
 def _by_statement(uses: list[ast.Name]) -> list[tuple[ast.stmt, list[ast.Name]]]:
-    groups: dict[int, tuple[ast.stmt, list[ast.Name]]] = {}
+    groups: dict[ast.AST, tuple[ast.stmt, list[ast.Name]]] = {}
     for use in uses:
         statement = statement_of(use)
-        groups.setdefault(id(statement), (statement, []))[1].append(use)
+        groups.setdefault(statement, (statement, []))[1].append(use)
     return list(groups.values())
 
 
@@ -210,15 +210,15 @@ def in_arms(found: Sequence[Read]) -> Iterator[tuple[ast.If, list[Read]]]:
     """``if distributed: v = mean(loss).item()``, ``else: v = loss.item()``: each condition all of
     whose arms read a number into one variable.
     """
-    made = {id(r.statement): (target.id, r) for r in found if (target := _target(r)) is not None}
-    seen: set[tuple[int, str]] = set()
+    made = {r.statement: (target.id, r) for r in found if (target := _target(r)) is not None}
+    seen: set[tuple[ast.AST, str]] = set()
     for name, read in made.values():
         condition = _condition(read.statement)
-        if condition is None or (id(condition), name) in seen:
+        if condition is None or (condition, name) in seen:
             continue
-        seen.add((id(condition), name))
+        seen.add((condition, name))
         arms = [
-            [made[id(s)][1] for s in arm if id(s) in made and made[id(s)][0] == name]
+            [made[s][1] for s in arm if s in made and made[s][0] == name]
             for arm in _arms(condition)
         ]
         if all(len(mine) == 1 and mine[0].how == read.how for mine in arms):

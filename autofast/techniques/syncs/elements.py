@@ -48,7 +48,7 @@ def by_elements(script: Script) -> Iterator[tuple[Over, str, list[Edit]]]:
 
 def _loops(script: Script) -> list[Over]:
     """The loops and comprehensions inside of steps, outer ones first."""
-    found = {id(n): n for _, n in often(script, (ast.For, *COMPREHENSIONS))}
+    found = {n: n for _, n in often(script, (ast.For, *COMPREHENSIONS))}
     # A lambda has no place for a statement.
     kept = [n for n in found.values() if not isinstance(function_of(n), ast.Lambda)]
     return [n for n in kept if isinstance(n, Over) and not is_step(script, n) and runs_here(n)]

@@ -187,9 +187,9 @@ def _kept(script: Script, read: Read, kind: str) -> str:
 def _uses_of_result(script: Script, sink: Sink) -> list[ast.Name]:
     """Where the sum is used, but for the statement that makes it."""
     flow, target = script.analysis(Flow).definitions(sink.statement), target_of(sink)
-    own = set(map(id, own_uses(sink)))
+    own = set(own_uses(sink))
     assert isinstance(target, ast.Name)
-    return [n for n in flow.uses(Definition(target.id, target)) if id(n) not in own]
+    return [n for n in flow.uses(Definition(target.id, target)) if n not in own]
 
 
 def _each_alone(uses: list[ast.Name], needs: Needs, loop: Loop) -> list[ast.Name]:

@@ -13,7 +13,7 @@ from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
 from autofast.model.calls import call_of, items_of
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import function_of, parent_of, statement_of, within
 from autofast.model.syntax import is_read, is_stored
 from autofast.model.values import (
@@ -24,6 +24,7 @@ from autofast.model.values import (
     Ref,
     Tensor,
     Thing,
+    begins,
     const,
     is_named,
 )
@@ -32,9 +33,9 @@ from autofast.read.recover.compiled import records_graphs
 from autofast.techniques.syncs.certain_numbers import kind_of
 
 # Layers whose result is their argument, or a view of it.
-PASSING = frozenset({"Identity", "Flatten", "Unflatten"})
-CONTAINERS = frozenset(
-    {"Sequential", "DataParallel", "parallel.DataParallel", "parallel.DistributedDataParallel"}
+PASSING = wordset("Identity Flatten Unflatten")
+CONTAINERS = wordset(
+    "Sequential DataParallel parallel.DataParallel parallel.DistributedDataParallel"
 )
 
 
@@ -172,7 +173,7 @@ def _makes_new(script: Script, callee: Thing, depth: int) -> bool:
         parts = [e for r in results for e in (items_of(r))]
         tensors = [e for e in parts if script.may_be(e, Tensor)]
         return depth < 3 and bool(parts) and all(is_fresh(script, e, depth + 1) for e in tensors)
-    if isinstance(callee, Ext) and callee.name.startswith("torch.nn."):
+    if begins(callee, Ext, "torch.nn."):
         return _is_computing(script, callee, depth)
     return (
         isinstance(callee, (Ref, Ext))

@@ -15,7 +15,7 @@ from autofast.model.calls import call_of, is_name
 from autofast.model.contents import opened, wrapped
 from autofast.model.events import CallFrame
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import (
     ancestors,
     at,
@@ -47,7 +47,7 @@ from autofast.techniques.syncs.store_uses import holders_of
 from autofast.techniques.syncs.summable import is_summed
 from autofast.techniques.syncs.unspelled import WHERE_SHOWN
 
-KNOWN_BEFORE = frozenset("shape size ndim dtype".split())
+KNOWN_BEFORE = wordset("shape size ndim dtype")
 
 
 @dataclass(eq=False)
@@ -58,9 +58,9 @@ class Needs:
     ``moves`` are statements that look at it and have to move into such a condition.
     """
 
-    gates: dict[int, tuple[ast.If, list[ast.AST]]] = field(default_factory=dict)
+    gates: dict[ast.AST, tuple[ast.If, list[ast.AST]]] = field(default_factory=dict)
     after: bool = False
-    moves: dict[int, Move] = field(default_factory=dict)
+    moves: dict[ast.AST, Move] = field(default_factory=dict)
 
     def add(self, other: Needs) -> None:
         """Take in what is put off together with it."""
@@ -71,7 +71,7 @@ class Needs:
 
     @property
     def places(self) -> tuple[object, ...]:
-        return self.after, *sorted(self.gates)
+        return self.after, frozenset(self.gates)
 
 
 def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[ast.stmt] = ()) -> Needs:
@@ -96,12 +96,12 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[ast.stmt
             continue
         gate = rare_branch(node, loop)
         if gate is None and (move := move_around(script, node)) is not None:
-            needs.moves[id(move.statement)], gate = move, move.gate
+            needs.moves[move.statement], gate = move, move.gate
         if gate is None or within(sink.statement, gate):
             raise Refusal(
                 f"`{first_line(sink.holder)}` is used in every step ({at(node)}); {WHERE_SHOWN}"
             )
-        needs.gates.setdefault(id(gate), (gate, []))[1].append(node)
+        needs.gates.setdefault(gate, (gate, []))[1].append(node)
     needs.after = _is_used_after(script, sink, loop, outside)
     _check_end(script, sink, loop, needs, outside)
     if sink.kind != "number" and (caught := _tried_by_caller(script, sink, loop)) is not None:
@@ -332,11 +332,11 @@ def _of_object(script: Script, holder: ast.expr, loop: Loop) -> Iterator[ast.AST
         raise Refusal(f"what `{first_line(holder)}` is is not known")
     holding = _holding(script, objects)
     # Whatever comes to their methods, comes by way of the object.
-    own = {id(t.cls.node) for t in objects if isinstance(t, Inst)}
-    holders = {id(t.cls.node) for t in holding if isinstance(t, Inst)}
+    own = {t.cls.node for t in objects if isinstance(t, Inst)}
+    holders = {t.cls.node for t in holding if isinstance(t, Inst)}
     mine = function_of(holder)
     running, often = (
-        {id(f) for f in script.analysis(CallGraph).run_in(loop, often)} for often in (False, True)
+        set(script.analysis(CallGraph).run_in(loop, often)) for often in (False, True)
     )
     for node in script.nodes:
         if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not is_read(node):
@@ -344,9 +344,9 @@ def _of_object(script: Script, holder: ast.expr, loop: Loop) -> Iterator[ast.AST
         if not any(t in holding for t in script.values(node) if isinstance(t, (Inst, Seq, Dict))):
             continue
         home = function_of(node)
-        around = {id(a) for a in ancestors(node)} if home is not mine else set()
-        seldom = id(home) not in often
-        if around & own or (around & holders and seldom and id(home) in running):
+        around = set(ancestors(node)) if home is not mine else set()
+        seldom = home not in often
+        if around & own or (around & holders and seldom and home in running):
             continue
         gated = home is mine and within(node, loop) and rare_branch(node, loop) is not None
         if _passes_by(
@@ -354,10 +354,10 @@ def _of_object(script: Script, holder: ast.expr, loop: Loop) -> Iterator[ast.AST
             node,
             objects,
             holding,
-            methods=not gated and (home is mine or id(home) in running),
+            methods=not gated and (home is mine or home in running),
         ):
             continue
-        if home is not mine and id(home) in running:
+        if home is not mine and home in running:
             raise Refusal(
                 f"`{first_line(holder)}` is used in {getattr(home, 'name', 'a function')}(), which runs in every step"
             )

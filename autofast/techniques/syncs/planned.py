@@ -41,15 +41,15 @@ from autofast.techniques.syncs.summable import is_summed
 from autofast.techniques.syncs.sums import grouped
 from autofast.techniques.syncs.unspelled import WHERE_SHOWN
 
-Found = tuple[Finding, set[int]]  # with the ids of the reads that it is about
+Found = tuple[Finding, set[ast.expr]]  # with the reads that it is about
 
 
 def in_functions(script: Script, every: list[Read]) -> Iterator[Found]:
-    by_function: dict[int, tuple[ast.FunctionDef, list[Read]]] = {}
+    by_function: dict[ast.AST, tuple[ast.FunctionDef, list[Read]]] = {}
     for read in every:
         home = function_of(read.node)
         if isinstance(home, ast.FunctionDef) and loop_of(read.node) is None:
-            by_function.setdefault(id(home), (home, []))[1].append(read)
+            by_function.setdefault(home, (home, []))[1].append(read)
     for function, found in by_function.values():
         made = results_of(script, function, found)
         if made is None:
@@ -59,12 +59,12 @@ def in_functions(script: Script, every: list[Read]) -> Iterator[Found]:
         if not results:
             continue  # one read for all of them
         used = [r.read for r in results]
-        places = list({id(r.statement): r.statement for r in used}.values())
+        places = list({r.statement: r.statement for r in used}.values())
         try:
             edits = hand_on(script, function, statement, results)
         except Refusal as why:
             if str(why):
-                yield Finding(places[0], said(used), refusal=str(why)), {id(r.node) for r in used}
+                yield Finding(places[0], said(used), refusal=str(why)), {r.node for r in used}
             continue
         yield from group(
             [(p, said([r for r in used if r.statement is p])) for p in places], edits, used
@@ -88,7 +88,7 @@ def in_stores(script: Script, every: list[Read], lists: bool = False) -> Iterato
     for made in stores(script, every, lists):
         places: list[tuple[ast.AST, str]] = [(s, said(rs)) for s, rs in by_statement(made.reads)]
         if made.why:
-            used = {id(r.node) for r in made.reads}
+            used = {r.node for r in made.reads}
             yield from ((Finding(place, what, refusal=made.why), used) for place, what in places)
         else:
             effect = Effect.ROUNDING if made.rounds else None
@@ -98,8 +98,8 @@ def in_stores(script: Script, every: list[Read], lists: bool = False) -> Iterato
 def in_moves(script: Script, every: list[Read]) -> Iterator[Found]:
     """Statements that read in every step what is shown in few."""
     for statement, mine in by_statement(every):
-        if (move := moves(script).get(id(statement))) is not None:
-            yield Finding(statement, said(mine), edits=move.edits), {id(r.node) for r in mine}
+        if (move := moves(script).get(statement)) is not None:
+            yield Finding(statement, said(mine), edits=move.edits), {r.node for r in mine}
 
 
 def in_loops(script: Script, every: list[Read]) -> Iterator[Found]:
@@ -114,10 +114,10 @@ def by_loop(script: Script, every: list[Read]) -> Iterator[tuple[Loop | None, li
     """The reads of each turn of a loop over batches, or of each call of a function that such a loop
     calls.
     """
-    homes: dict[int, tuple[Loop | None, list[Read]]] = {}
+    homes: dict[ast.AST, tuple[Loop | None, list[Read]]] = {}
     parameters = {p.node for p in parameter_loops(script)}  # norms: one call gives all of them
     for read in every:
-        if id(read.statement) in moves(script):
+        if read.statement in moves(script):
             continue
         loop = loop_of(read.statement)
         each = is_step(script, loop) or in_each_step(script, read)
@@ -125,7 +125,7 @@ def by_loop(script: Script, every: list[Read]) -> Iterator[tuple[Loop | None, li
         inner = loop not in parameters and is_fresh(script, read.core)
         if is_often(script, read.node, loop) and each and (whole or inner):
             home = loop if loop is not None else function_of(read.node)
-            homes.setdefault(id(home), (loop, []))[1].append(read)
+            homes.setdefault(home, (loop, []))[1].append(read)
     yield from homes.values()
 
 
@@ -150,7 +150,7 @@ def in_scripts_read_in_part(script: Script, every: list[Read]) -> Iterator[Found
             else:
                 yield (
                     Finding(statement, said(mine), refusal=script.unread),
-                    {id(r.node) for r in mine},
+                    {r.node for r in mine},
                 )
 
 
@@ -194,7 +194,7 @@ def in_loop(script: Script, loop: Loop | None, found: list[Read]) -> Iterator[Fo
         yield from read_at_once(
             script,
             loop,
-            [(s, mine) for s, mine, _ in fixed if not any(id(s) == id(f.node) for f, _ in shared)],
+            [(s, mine) for s, mine, _ in fixed if not any(s == f.node for f, _ in shared)],
         )
     groups = list(joined(script, sinks))
     for parts in groups:
@@ -272,7 +272,7 @@ def repeated(
         ]
         members += [r for s in own for r in s.reads]
         statements = sorted(
-            {id(r.statement): r.statement for r in members}.values(), key=lambda s: s.lineno
+            {r.statement: r.statement for r in members}.values(), key=lambda s: s.lineno
         )
         if len(members) < 2:
             continue
@@ -349,7 +349,7 @@ def later(
     try:
         done = put_off_parts(script, loop, parts, rounds=True)
     except Refusal as why:
-        read = {id(r.node) for r in used}
+        read = {r.node for r in used}
         yield from ((Finding(place, what, refusal=str(why)), read) for place, what in places)
         return
     asks: Question | None = gains.read_again if done.repeats else None
@@ -373,11 +373,11 @@ def used_late(
 ) -> Iterator[Found]:
     """Variables that are read where they are used, and what is shown together read at once."""
     # What a statement reads itself, and through variables.
-    shown: dict[int, tuple[ast.stmt, list[Read], list[Read]]] = {}
-    origins: dict[int, Read] = {}
+    shown: dict[ast.AST, tuple[ast.stmt, list[Read], list[Read]]] = {}
+    origins: dict[ast.AST, Read] = {}
     alone: list[tuple[Variable, Read]] = []
     for statement, mine, _ in fixed:
-        shown[id(statement)] = (statement, mine, [])
+        shown[statement] = (statement, mine, [])
     for variable, read in late:
         if len(variable.each) == 1 and not variable.seldom and not variable.outside:
             use = variable.each[0]
@@ -387,12 +387,10 @@ def used_late(
             alone.append((variable, read))
             continue
         place = statement_of(use)
-        origins[id(use)] = read
-        shown.setdefault(id(place), (place, [], []))[2].append(
-            Read(use, use, read.how, read.tensors)
-        )
+        origins[use] = read
+        shown.setdefault(place, (place, [], []))[2].append(Read(use, use, read.how, read.tensors))
     for statement, own, through in shown.values():
-        delayed_here = [(v, r) for v, r in late if any(origins[id(t.node)] is r for t in through)]
+        delayed_here = [(v, r) for v, r in late if any(origins[t.node] is r for t in through)]
         keys = {r.key for r in (*own, *through)}
         try:
             if len(keys) < 2:
@@ -420,7 +418,7 @@ def used_late(
             )
         elif variable.each:
             why = f"`{variable.name}` is used in every step ({at(variable.each[0])}); {WHERE_SHOWN}"
-            yield Finding(variable.statement, said([read]), refusal=why), {id(read.node)}
+            yield Finding(variable.statement, said([read]), refusal=why), {read.node}
 
 
 def used_after_arms(script: Script, arms: list[tuple[Variable, list[Read]]]) -> Iterator[Found]:
@@ -437,14 +435,14 @@ def used_after_arms(script: Script, arms: list[tuple[Variable, list[Read]]]) -> 
         elif variable.each:
             why = f"`{variable.name}` is used in every step ({at(variable.each[0])}); {WHERE_SHOWN}"
             for read in mine:
-                yield Finding(read.statement, said([read]), refusal=why), {id(read.node)}
+                yield Finding(read.statement, said([read]), refusal=why), {read.node}
 
 
 def refused(fixed: list[tuple[ast.stmt, list[Read], str]], statement: ast.stmt) -> Iterator[Found]:
     for place, mine, reason in fixed:
         if place is statement and reason != "-":
             why = reason or needed(place)
-            yield Finding(place, said(mine), refusal=why), {id(r.node) for r in mine}
+            yield Finding(place, said(mine), refusal=why), {r.node for r in mine}
 
 
 def needed(statement: ast.stmt) -> str:
@@ -478,7 +476,7 @@ def group(
     for n, (node, message) in enumerate(members):
         yield (
             Finding(node, message, edits=tuple(edits), asks=asks, effect=effect),
-            {id(r.node) for r in used} if n == 0 else set(),
+            {r.node for r in used} if n == 0 else set(),
         )
 
 

@@ -110,9 +110,9 @@ def peeled(expr: ast.expr) -> ast.expr:
 
 
 def by_statement(found: list[Read]) -> list[tuple[ast.stmt, list[Read]]]:
-    groups: dict[int, tuple[ast.stmt, list[Read]]] = {}
+    groups: dict[ast.AST, tuple[ast.stmt, list[Read]]] = {}
     for read in found:
-        groups.setdefault(id(read.statement), (read.statement, []))[1].append(read)
+        groups.setdefault(read.statement, (read.statement, []))[1].append(read)
     return list(groups.values())
 
 

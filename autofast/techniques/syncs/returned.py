@@ -43,16 +43,16 @@ def results_of(
     if len(returns) != 1 or returns[0].value is None or not _is_at_end(returns[0], function):
         return None
     value = returns[0].value
-    numbers = {id(r.node): r for r in reads}
+    numbers = {r.node: r for r in reads}
     found = []
     for n, part in enumerate(items_of(value)):
-        if id(part) in numbers:
-            found.append(Result(n, numbers[id(part)]))
+        if part in numbers:
+            found.append(Result(n, numbers[part]))
         elif isinstance(part, ast.Name):
             made = script.analysis(Flow).value_of_its_own(part)
-            if made is not None and id(made) in numbers:
+            if made is not None and made in numbers:
                 if isinstance(statement_of(made), ast.Assign):
-                    found.append(Result(n, numbers[id(made)]))
+                    found.append(Result(n, numbers[made]))
     return (returns[0], found) if found else None
 
 
@@ -99,7 +99,7 @@ def _calls(
     script: Script, function: ast.FunctionDef, occurrences: list[Occurrence]
 ) -> list[ast.Call]:
     """All calls of the function; raises :class:`Refusal` where there may be others."""
-    calls: dict[int, ast.Call] = {}
+    calls: dict[ast.AST, ast.Call] = {}
     for occurrence in occurrences:
         frame = next(
             (
@@ -113,15 +113,11 @@ def _calls(
             raise Refusal(f"{function.name}() is not called in this project alone")
         if not all(grad_mode_of(d) is not None for d in frame.func.decorators):
             raise Refusal(f"{function.name}() is decorated")
-        calls[id(frame.node)] = frame.node
+        calls[frame.node] = frame.node
     for node in script.nodes:
         if isinstance(node, VARIABLES) and is_read(node) and _may_be(script, node, function):
             parent = parent_of(node)
-            if (
-                not isinstance(parent, ast.Call)
-                or parent.func is not node
-                or id(parent) not in calls
-            ):
+            if not isinstance(parent, ast.Call) or parent.func is not node or parent not in calls:
                 raise Refusal(f"{function.name}() is also used in another way ({at(node)})")
     return list(calls.values())
 

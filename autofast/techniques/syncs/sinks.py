@@ -21,7 +21,7 @@ from autofast.model.calls import (
 )
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import (
     Source,
     first_line,
@@ -50,6 +50,7 @@ from autofast.model.values import (
     Tensor,
     all_of,
     any_of,
+    begins,
     certainly,
     is_const,
     only,
@@ -58,10 +59,10 @@ from autofast.rule import Refusal
 from autofast.techniques.syncs.reads import Read, gives_the_same
 
 # Of Python's builtins.
-PURE = frozenset({"float", "int", "round", "abs", "min", "max", "sum", "pow", "str", "len", "bool"})
-GOES_OVER = frozenset("isinstance hasattr list tuple zip enumerate range sorted".split())
-OF_LISTS = frozenset("append appendleft pop popleft get setdefault items values keys clear".split())
-SIZES = frozenset({"size", "numel", "dim", "nelement"})
+PURE = wordset("float int round abs min max sum pow str len bool")
+GOES_OVER = wordset("isinstance hasattr list tuple zip enumerate range sorted")
+OF_LISTS = wordset("append appendleft pop popleft get setdefault items values keys clear")
+SIZES = wordset("size numel dim nelement")
 
 
 @dataclass(eq=False)
@@ -178,9 +179,7 @@ def _begins_as_unknown(script: Script, target: ast.Name) -> bool:
             found = script.values(statement.value)
             known = certainly(found, Num, Const, Arg)
             made = script.called(statement.value)
-            known = known and not any(
-                isinstance(t, Ref) and t.name.startswith("numpy.") for t in made
-            )
+            known = known and not any(begins(t, Ref, "numpy.") for t in made)
             if not known and not isinstance(
                 statement.value, (ast.Constant, ast.BinOp, ast.UnaryOp)
             ):
@@ -219,9 +218,9 @@ def _shares(cls: Cls) -> bool:
     return filled or any(n.attr == "__class__" for n in nodes_in(cls.node, ast.Attribute))
 
 
-def _only_counts(script: Script, func: Func, seen: set[int]) -> bool:
+def _only_counts(script: Script, func: Func, seen: set[ast.AST]) -> bool:
     """A method that computes with numbers and changes nothing but its own object."""
-    seen.add(id(func.node))
+    seen.add(func.node)
     if isinstance(func.node, ast.Lambda) or not func.node.args.args:
         return False
     me = func.node.args.args[0].arg
@@ -296,7 +295,7 @@ def _handed_over(value: ast.expr) -> Iterator[ast.expr]:
                     yield from _handed_over(child)
 
 
-def _is_plain_call(script: Script, func: Func, call: ast.Call, me: str, seen: set[int]) -> bool:
+def _is_plain_call(script: Script, func: Func, call: ast.Call, me: str, seen: set[ast.AST]) -> bool:
     if isinstance(call.func, ast.Name):
         return call.func.id in PURE or call.func.id in GOES_OVER
     if not is_method(call):
@@ -305,15 +304,13 @@ def _is_plain_call(script: Script, func: Func, call: ast.Call, me: str, seen: se
         found = func.owner.find(call.func.attr) if func.owner is not None else None
         own = [t.func if isinstance(t, Bound) else t for t in found or ()]
         return surely(
-            isinstance(t, Func) and (id(t.node) in seen or _only_counts(script, t, seen))
-            for t in own
+            isinstance(t, Func) and (t.node in seen or _only_counts(script, t, seen)) for t in own
         )
     if _bottom(call.func) == me:
         return call.func.attr in OF_LISTS
-    return all(
-        isinstance(t, Ref) and t.name.startswith(("math.", "numpy."))
-        for t in script.values(call.func)
-    ) and bool(script.values(call.func))
+    return all(begins(t, Ref, ("math.", "numpy.")) for t in script.values(call.func)) and bool(
+        script.values(call.func)
+    )
 
 
 def _bottom(node: ast.expr) -> str:
@@ -328,12 +325,12 @@ class _Collector:
     def __init__(self, script: Script, sink: Sink, loop: Loop, passed: frozenset[str]):
         self.script, self.sink, self.loop = script, sink, loop
         self.live = passed | {variable_name(sink.holder)}
-        self.reads = {id(r.node): r for r in sink.reads}
+        self.reads = {r.node: r for r in sink.reads}
         self.changing = stored_in(loop) | {n for f in _globals_of(source_of(loop)) for n in f}
 
     def visit(self, expr: ast.expr) -> None:
-        if id(expr) in self.reads:
-            self.keep(self.reads[id(expr)].core)
+        if expr in self.reads:
+            self.keep(self.reads[expr].core)
         elif self.is_settled(expr):
             if not self.is_same_later(expr):
                 self.keep_number(expr)
@@ -350,9 +347,7 @@ class _Collector:
 
     def is_settled(self, expr: ast.expr) -> bool:
         """Neither a read nor what is put off is in it: it can be computed in its turn."""
-        return self.live.isdisjoint(names_in(expr)) and not any(
-            id(n) in self.reads for n in walk(expr)
-        )
+        return self.live.isdisjoint(names_in(expr)) and not any(n in self.reads for n in walk(expr))
 
     def is_same_later(self, expr: ast.expr) -> bool:
         match expr:
@@ -406,7 +401,7 @@ class _Collector:
         ):
             return False
         over = [t for n in nodes_in(loop.iter, ast.expr) for t in self.script.values(n)]
-        graphs = any(isinstance(t, Ext) and t.name.startswith("torch_geometric.") for t in over)
+        graphs = any(begins(t, Ext, "torch_geometric.") for t in over)
         return (
             graphs
             and expr.value.id in stored_in(loop.target)

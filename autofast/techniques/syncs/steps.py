@@ -36,20 +36,20 @@ def is_step(script: Script, loop: ast.AST | None) -> bool:
     """Whether one iteration of the loop is one batch: of training, or of an evaluation. A loop over
     epochs is none.
     """
-    return loop is not None and id(loop) in script.analysis(_step_loops)
+    return loop is not None and loop in script.analysis(_step_loops)
 
 
-def _step_loops(script: Script) -> set[int]:
-    around: dict[int, set[int]] = {}
+def _step_loops(script: Script) -> set[ast.AST]:
+    around: dict[ast.AST, set[ast.AST]] = {}
     for site in script.log.of("forward", "call_unknown"):
         for occurrence in site:
             if occurrence.data.get("outer", True):
                 plain = [f for f in loops(occurrence.stack) if isinstance(f.node, LOOPS)]
                 for k, frame in enumerate(plain[-1:] + [f for f in plain if f.loaders]):
                     outer = plain[:-1] if k == 0 else plain[: plain.index(frame)]
-                    around.setdefault(id(frame.node), set()).update(id(f.node) for f in outer)
+                    around.setdefault(frame.node, set()).update(f.node for f in outer)
     outside = {n for outer in around.values() for n in outer}
-    return {id(step.loop) for step in script.steps} | (set(around) - outside)
+    return {step.loop for step in script.steps} | (set(around) - outside)
 
 
 def runs_in_steps(script: Script, occurrences: Iterable[Occurrence], each: bool = False) -> bool:

@@ -16,7 +16,7 @@ from autofast.model.calls import call_of, is_call_of, names_in, targets_of
 from autofast.model.contents import attributes, opened
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import (
     at,
     enclosing,
@@ -50,6 +50,7 @@ from autofast.model.values import (
     Unknown,
     all_of,
     any_of,
+    begins,
     only,
 )
 from autofast.rule import Refusal
@@ -138,7 +139,7 @@ def write_of(statement: ast.stmt, reads: list[Read]) -> Write | None:
             )
         ) if value is first:
             return Write(statement, mine, holder, "append")
-    displays = {id(parent_of(r.node)): parent_of(r.node) for r in reads}
+    displays = {parent_of(r.node): parent_of(r.node) for r in reads}
     display = next(iter(displays.values()))
     if len(displays) > 1 or not isinstance(display, ast.Dict):
         return None
@@ -165,7 +166,7 @@ class Uses:
     others: list[ast.expr] = field(default_factory=list)  # what else is put there
 
     def __post_init__(self) -> None:
-        self.kept = {id(n) for w in self.writes for n in (w.place, *w.taken_up) if n is not None}
+        self.kept = {n for w in self.writes for n in (w.place, *w.taken_up) if n is not None}
         self._check_objects()
         for node in self._mentions():
             self.found.append((node, self._use(node)))
@@ -176,7 +177,7 @@ class Uses:
 
     def _mentions(self) -> Iterator[ast.expr]:
         mine = [n for n in self._expressions if self._is_mine(n)]
-        names = {(id(function_of(n)), n.id) for n in mine if isinstance(n, ast.Name)}
+        names = {(function_of(n), n.id) for n in mine if isinstance(n, ast.Name)}
         attrs = {n.attr for n in mine if is_attribute(n)}
         known = set(mine)
         for node in self.script.nodes:
@@ -189,7 +190,7 @@ class Uses:
                 raise Refusal(f"{at(node)} may look at it, too")
             if named and not self.script.reached(statement_of(node)) and self._may_be_mine(node):
                 raise Refusal(f"`.{node.attr}` is used in code that is not reached ({at(node)})")  # type: ignore[attr-defined]
-            if isinstance(node, ast.Name) and (id(function_of(node)), node.id) in names:
+            if isinstance(node, ast.Name) and (function_of(node), node.id) in names:
                 if is_read(node) and not self.script.reached(statement_of(node)):
                     raise Refusal(f"`{node.id}` is used in code that is not reached ({at(node)})")
                 if isinstance(parent_of(node), ast.AugAssign) and not is_read(node):
@@ -254,7 +255,7 @@ class Uses:
     def _only_looks(self, call: ast.Call) -> bool:
         found = self.script.values(call.func)
         return surely(
-            (isinstance(t, Ref) and t.name.startswith(LOOKING))
+            (begins(t, Ref, LOOKING))
             or (isinstance(t, Method) and isinstance(t.this, (Ext, Const, Num)))
             for t in found
         )
@@ -273,7 +274,7 @@ class Uses:
         return not all(
             isinstance(t, (Func, Bound, Cls))
             or (isinstance(t, Inst) and is_module(t))
-            or (isinstance(t, Ref) and t.name.startswith(("torch.nn.", "torch.optim.")))
+            or begins(t, Ref, ("torch.nn.", "torch.optim."))
             for t in found
         )
 
@@ -324,7 +325,7 @@ class Uses:
 
     def _of_place(self, place: Place) -> Use:
         statement = parent_of(place)
-        if id(place) in self.kept:
+        if place in self.kept:
             return Use.KEEPS
         if is_read(place):
             return Use.LOOKS
@@ -350,7 +351,7 @@ class Uses:
         if call is None:
             raise Refusal(f"what {at(node)} does with `{first_line(method)}` is not understood")
         appended = {getattr(w.statement, "value", None) for w in self.writes}
-        if id(call) in self.kept or (method.attr == "append" and call in appended):
+        if call in self.kept or (method.attr == "append" and call in appended):
             return Use.KEEPS
         match method.attr:
             case "clear" | "keys":
@@ -404,8 +405,8 @@ def _taker(node: ast.expr) -> ast.Call | None:
 
 
 KEEPING = (*SIMPLE, ast.Tuple)
-BLIND = frozenset("len bool isinstance id type super hasattr".split())
-NAMED = frozenset({"builtins.getattr", "builtins.setattr", "builtins.delattr"})
+BLIND = wordset("len bool isinstance id type super hasattr")
+NAMED = wordset("builtins.getattr builtins.setattr builtins.delattr")
 # What these are given they look at, and forget.
 LOOKING = tuple(
     """builtins. json. numpy. math. statistics. wandb.log pprint. copy. pickle. torch.save

@@ -15,7 +15,7 @@ without dimensions: nothing is left to be done when a loop ends, however it ends
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -84,9 +84,9 @@ def stores(script: Script, every: list[Read], lists: bool = False) -> Iterator[C
     """
     found = list(_together(script, every))
     mine = {r.node for _, _, writes in found for w in writes for r in w.reads}
-    others = {(id(function_of(r.node)), r.key) for r in every if r.node not in mine}
+    others = {(function_of(r.node), r.key) for r in every if r.node not in mine}
     for objects, attr, writes in found:
-        again = any((id(function_of(r.node)), r.key) in others for w in writes for r in w.reads)
+        again = any((function_of(r.node), r.key) in others for w in writes for r in w.reads)
         if not again and any(w.how == "append" for w in writes) is lists:
             try:
                 yield Store(script, objects, attr, writes).changed()
@@ -116,7 +116,7 @@ def _together(
 
 def _is_in_steps(script: Script, read: Read, each: bool = True) -> bool:
     loop, site = loop_of(read.statement), script.log.at("sync", read.node)
-    if read.how == "numpy" or id(read.statement) in moves(script) or site is None:
+    if read.how == "numpy" or read.statement in moves(script) or site is None:
         return False
     inside = is_step(script, loop) or runs_in_steps(script, site, each=each)
     return inside and (not each or is_often(script, read.node, loop))
@@ -128,7 +128,7 @@ class Store:
     def __init__(self, script: Script, objects: frozenset[Thing], attr: str, writes: list[Write]):
         self.script, self.objects, self.attr, self.writes = script, objects, attr, writes
         self.calls, self.flow = script.analysis(CallGraph), script.analysis(Flow)
-        self.writers = set(map(id, self.calls.running(function_of(w.statement) for w in writes)))
+        self.writers = set(self.calls.running(function_of(w.statement) for w in writes))
         self.rounds = False
 
     def changed(self) -> Changed:
@@ -156,18 +156,18 @@ class Store:
             raise Refusal(f"it is tried ({at(attempt)}): an error would show later")
         if write.how != "add":
             return
-        kept_there = {id(r.node) for r in write.reads} | {id(n) for n in write.taken_up}
+        kept_there = {r.node for r in write.reads} | set(write.taken_up)
         adds = isinstance(write.statement, ast.AugAssign)
         if adds is bool(write.taken_up):
             raise Refusal("")
         for part in parts_of(write.value, kept_there, (*EXACT, ast.Div)):
-            inside = [n for n in ast.walk(part) if id(n) in kept_there]
-            if id(part) not in kept_there and (inside or not is_number(self.script, part)):
+            inside = [n for n in ast.walk(part) if n in kept_there]
+            if part not in kept_there and (inside or not is_number(self.script, part)):
                 raise Refusal(f"`{first_line(part)}` may be more than a number")
         divided = [n for n in ast.walk(write.value) if is_operation(n, ast.Div)]
-        if any(id(m) in kept_there for d in divided for m in ast.walk(d.right)):
+        if any(m in kept_there for d in divided for m in ast.walk(d.right)):
             raise Refusal("it is divided by a number of the device")
-        self.rounds |= any(id(m) in kept_there for d in divided for m in ast.walk(d.left))
+        self.rounds |= any(m in kept_there for d in divided for m in ast.walk(d.left))
         cores = [t for r in write.reads for t in r.tensors]
         devices = {t.device for c in cores for t in self.script.values(c) if isinstance(t, Tensor)}
         if devices != {"dev"} or several_gpus(self.script) or not has_float64(self.script):
@@ -301,14 +301,14 @@ class Store:
         return [loop for loop in self._loops_around if is_step(self.script, loop)]
 
     @cached_property
-    def _often(self) -> set[int]:
-        return {id(f) for loop in self._loops for f in self.calls.run_in(loop, often=True)}
+    def _often(self) -> set[ast.AST]:
+        return {f for loop in self._loops for f in self.calls.run_in(loop, often=True)}
 
     def _is_seldom(self, node: ast.AST) -> bool:
         """Whether a place is come to in few steps."""
         around = loops_around(statement_of(node))
         loop = next((x for x in around if x in self._loops), None)
-        if loop is None and id(function_of(node)) not in self._often:
+        if loop is None and function_of(node) not in self._often:
             return True
         left_out = loop is None and is_mostly_left_out(self.flow.graph(node), node)
         return left_out or not is_often(self.script, node, loop)
@@ -319,15 +319,15 @@ class Store:
         return any(
             n in own
             or isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await))
-            or any(id(f) in self.writers for f in self.calls.entered(n))
+            or any(f in self.writers for f in self.calls.entered(n))
             for n in walk(node)
         )
 
     def _looks(self, uses: list[tuple[ast.expr, Use]]) -> Iterator[Look]:
         """The statements before which the numbers are read."""
         places: dict[tuple[int, str], list[Look]] = {}
-        looks = {id(n): n for n, use in uses if use in (Use.LOOKS, Use.CHANGES)}
-        looks |= {id(n): n for n, use in uses if use is Use.GIVES and self._is_seldom(n)}
+        looks = {n: n for n, use in uses if use in (Use.LOOKS, Use.CHANGES)}
+        looks |= {n: n for n, use in uses if use is Use.GIVES and self._is_seldom(n)}
         for node in sorted(looks.values(), key=position):
             if not self._is_seldom(node):
                 if self._is_other(node) or any(n is node and u is Use.CHANGES for n, u in uses):
@@ -372,7 +372,7 @@ class Store:
     def _base(self, node: ast.expr) -> ast.expr:
         return node.value if self.attr and is_attribute(node) else node
 
-    def _is_covered(self, node: ast.expr, looks: dict[int, ast.expr]) -> bool:
+    def _is_covered(self, node: ast.expr, looks: Collection[ast.AST]) -> bool:
         """Whether a parameter is given the store only where its numbers have just been read."""
         function = function_of(node)
         if not isinstance(node, ast.Name) or not self.flow.is_given(node):
@@ -381,7 +381,7 @@ class Store:
             return False
         given = [e for _, e in self.calls.arguments(function, node.id)]
         mine = [e for e in given if e is not None and self.script.values(e) & self.objects]
-        return bool(mine) and None not in given and all(id(e) in looks for e in mine)
+        return bool(mine) and None not in given and all(e in looks for e in mine)
 
     def _top(self, node: ast.expr) -> ast.stmt:
         """The outermost statement around a look in which nothing is put into the store, and that

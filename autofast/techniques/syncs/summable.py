@@ -8,7 +8,7 @@ numbers of 64 bits. MPS has no float64.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from autofast.flow.defuse import bound_to
 from autofast.flow.program import Flow
@@ -50,9 +50,9 @@ def kind_of_sum(script: Script, sink: Sink) -> str:
         or not all(is_scalar(script, c) for c in cores)
     ):
         return ""
-    kept = {id(r.node) for r in sink.reads} | {id(use) for use in own_uses(sink)}
-    others = [p for p in parts_of(added, kept) if id(p) not in kept]
-    if any(id(n) in kept for p in others for n in ast.walk(p)):
+    kept = {r.node for r in sink.reads} | set(own_uses(sink))
+    others = [p for p in parts_of(added, kept) if p not in kept]
+    if any(n in kept for p in others for n in ast.walk(p)):
         return ""  # a quotient, a function of the number
     kinds = {_number_of(script, r) for r in sink.reads}
     if kinds == {"int"} and others == [] and all(is_long(script, c) for c in cores):
@@ -62,12 +62,12 @@ def kind_of_sum(script: Script, sink: Sink) -> str:
 
 
 def parts_of(
-    expr: ast.expr, kept: set[int], operators: tuple[type[ast.operator], ...] = EXACT
+    expr: ast.expr, kept: Collection[ast.AST], operators: tuple[type[ast.operator], ...] = EXACT
 ) -> Iterator[ast.expr]:
     """What goes into a computation that rounds the same on the device: what is ``kept`` there, and
     what has nothing of it.
     """
-    computed = id(expr) not in kept and any(id(n) in kept for n in ast.walk(expr))
+    computed = expr not in kept and any(n in kept for n in ast.walk(expr))
     match expr:
         case ast.BinOp(left=left, right=right) if computed and is_operation(expr, *operators):
             yield from parts_of(left, kept, operators)

@@ -110,7 +110,7 @@ def _may_join(script: Script, group: list[Sink]) -> bool:
         gives_the_same(script, c) for c in cores
     ):
         return False
-    mine = {id(s.statement) for s in group}
+    mine = {s.statement for s in group}
     for sink in group[:-1]:
         if works_between(script, sink.statement, last) or not may_move(script, sink, last, mine):
             return False
@@ -138,12 +138,12 @@ def _together(script: Script, group: list[Sink]) -> list[Edit]:
     code = f"{', '.join(names.values())} = {torch}.hstack(({', '.join(parts)})).tolist()"
     edits: list[Edit] = [*imports, Before(last, code, holes=holes)]
     for sink in group:
-        swaps = {
-            id(r.node): _number(r, names[r.key], mixed and kinds[r.key] == "int", kinds[r.key])
+        swaps: dict[ast.AST, str] = {
+            r.node: _number(r, names[r.key], mixed and kinds[r.key] == "int", kinds[r.key])
             for r in sink.reads
         }
         if sink.statement is last:
-            edits += [Rewrite(r.node, swaps[id(r.node)]) for r in sink.reads]
+            edits += [Rewrite(r.node, swaps[r.node]) for r in sink.reads]
         else:
             moved = literal(swapped(sink.statement, swaps))
             edits += [Remove(sink.statement), Before(last, moved)]

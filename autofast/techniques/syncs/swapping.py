@@ -8,27 +8,25 @@ from copy import deepcopy
 from autofast.model.source import ancestors, parent_of, source_of
 
 
-def swapped(statement: ast.stmt, swaps: dict[int, str]) -> str:
+def swapped(statement: ast.stmt, swaps: dict[ast.AST, str]) -> str:
     """The text of a statement with other code in place of some expressions."""
     source = source_of(statement)
     if statement.lineno != statement.end_lineno:
         return ast.unparse(_Swap(swaps).visit(_copied(statement, swaps)))
     line = source.lines[statement.lineno - 1].encode()
     spots = [
-        n
-        for n in ast.walk(statement)
-        if id(n) in swaps and not any(id(a) in swaps for a in ancestors(n))
+        n for n in ast.walk(statement) if n in swaps and not any(a in swaps for a in ancestors(n))
     ]
     start, end = statement.col_offset, statement.end_col_offset or len(line)
     out, here = b"", start
     for node in sorted(spots, key=lambda n: getattr(n, "col_offset", 0)):
-        out += line[here : node.col_offset] + swaps[id(node)].encode()  # type: ignore[attr-defined]
+        out += line[here : node.col_offset] + swaps[node].encode()  # type: ignore[attr-defined]
         here = node.end_col_offset  # type: ignore[attr-defined]
     return (out + line[here:end]).decode()
 
 
 class _Swap(ast.NodeTransformer):
-    def __init__(self, swaps: dict[int, str]):
+    def __init__(self, swaps: dict[ast.AST, str]):
         self.swaps = swaps
 
     def visit(self, node: ast.AST) -> ast.AST:
@@ -36,11 +34,11 @@ class _Swap(ast.NodeTransformer):
         return ast.parse(code, mode="eval").body if code is not None else self.generic_visit(node)
 
 
-def _copied(statement: ast.stmt, swaps: dict[int, str]) -> ast.stmt:
+def _copied(statement: ast.stmt, swaps: dict[ast.AST, str]) -> ast.stmt:
     """A copy without links to the file, with a note where something is swapped."""
     for node in ast.walk(statement):
-        if id(node) in swaps:
-            node._af_swap = swaps[id(node)]  # type: ignore[attr-defined]
+        if node in swaps:
+            node._af_swap = swaps[node]  # type: ignore[attr-defined]
     memo: dict[int, object] = {id(source_of(statement)): None, id(parent_of(statement)): None}
     copy = deepcopy(statement, memo)
     for node in ast.walk(copy):

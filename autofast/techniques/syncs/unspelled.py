@@ -5,7 +5,7 @@ shown values, tests, copies, masks.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from autofast.facts.switches import goes_by_batch, in_every_iteration, often
@@ -17,9 +17,9 @@ from autofast.flow.program import Flow
 from autofast.flow.reflection import is_spelled
 from autofast.model.calls import receiver_of
 from autofast.model.contents import opened
-from autofast.model.events import Site
+from autofast.model.events import Occurrence, Site
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import statement_of
 from autofast.model.syntax import LOOPS, TESTS, is_operation, is_read
 from autofast.model.values import Const, Num, Tensor, Thing, Values
@@ -29,23 +29,22 @@ from autofast.techniques.syncs.code_motion import moves
 
 FEW = "`if step % 100 == 0:`"
 WHERE_SHOWN = f"what is only shown could be shown in few steps, below {FEW}"
-SHOWS = frozenset(
-    "format builtins.print .set_postfix .set_description .set_postfix_str .add_scalar .add_scalars wandb.log".split()
+SHOWS = wordset(
+    "format builtins.print .set_postfix .set_description .set_postfix_str .add_scalar .add_scalars wandb.log"
 )
-COPIES = frozenset({"tolist", "numpy"})
-PICKS = frozenset(
-    ".nonzero torch.nonzero .masked_select torch.masked_select .unique torch.unique torch.argwhere .argwhere".split()
+COPIES = wordset("tolist numpy")
+PICKS = wordset(
+    ".nonzero torch.nonzero .masked_select torch.masked_select .unique torch.unique torch.argwhere .argwhere"
 )
-SIZES = frozenset(
-    "builtins.range builtins.min builtins.max torch.zeros torch.ones torch.empty torch.rand torch.randn torch.arange torch.eye torch.linspace "
-    ".view .reshape .expand .repeat .narrow .new_zeros .new_ones torch.nn.functional.pad torch.nn.functional.interpolate".split()
+SIZES = wordset(
+    "builtins.range torch.zeros torch.ones torch.empty torch.rand torch.randn torch.arange torch.eye torch.linspace "
+    ".view .reshape .expand .repeat .narrow .new_zeros .new_ones torch.nn.functional.pad torch.nn.functional.interpolate"
 )
+COMPUTES = ("math.", "builtins.min", "builtins.max")
 LOOKED_AT = (*TESTS, ast.Subscript, ast.BinOp)
-SHAPED = frozenset("flatten view reshape squeeze unsqueeze detach".split())
+SHAPED = wordset("flatten view reshape squeeze unsqueeze detach")
 MOST_NAMES = 8  # followed behind a mask
-MASKS = frozenset(
-    "bool isnan isinf isfinite eq ne lt le gt ge logical_and logical_or logical_not".split()
-)
+MASKS = wordset("bool isnan isinf isfinite eq ne lt le gt ge logical_and logical_or logical_not")
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ COMPUTED = Wait(
 )
 
 
-def findings(script: Script, answered: set[int]) -> Iterator[Finding]:
+def findings(script: Script, answered: set[ast.AST]) -> Iterator[Finding]:
     """Advice for each statement that waits in every turn of a loop over batches, or in a function
     called there, with the first reason; ``answered`` are ids of statements of which something is
     said already.
@@ -96,8 +95,8 @@ def findings(script: Script, answered: set[int]) -> Iterator[Finding]:
     found = [*_by_code(script), *_by_calls(script)]
     # What is done with it says more.
     for node, wait in sorted(found, key=lambda f: f[1] is READ):
-        if id(whole(node)) not in answered:
-            answered.add(id(whole(node)))
+        if whole(node) not in answered:
+            answered.add(whole(node))
             yield Finding(node, wait.message, advice=wait.advice)
 
 
@@ -117,9 +116,8 @@ def _by_calls(script: Script) -> Iterator[tuple[ast.AST, Wait]]:
 
 def _of_call(script: Script, kind: str, site: Site) -> Wait | None:
     if kind in SHOWS:
-        given = [frozenset({o.this}) for o in site if kind == "format" and o.this is not None]
-        given += [v for o in site if o.args is not None for v in o.args.all()]
-        return SHOWN if any(_waits(v) for v in given) else None
+        held = [frozenset({o.this}) for o in site if kind == "format" and o.this is not None]
+        return SHOWN if any(map(_waits, [*held, *_given(site)])) else None
     if kind == "sync" and site.call:
         how = site.occurrences[-1].data.get("how", "item")
         mine = any(_on_device(o.this) for o in site)
@@ -131,19 +129,18 @@ def _of_call(script: Script, kind: str, site: Site) -> Wait | None:
     if kind == "move" and site.call:
         return _of_copy(script, site, site.call)
     if kind in SIZES:
-        first = 1 if ".functional." in kind else 0
-        given = [v for o in site if o.args is not None for v in o.args.all()[first:]]
-        found = COMPUTED if kind in ("builtins.min", "builtins.max") else SIZED
-        return found if any(map(_waits, given)) else None
-    if kind in PICKS:
-        given = [v for o in site if o.args is not None for v in o.args.all()]
-        if any(_on_device(t) for v in given for t in v) or any(_on_device(o.this) for o in site):
-            return PICKED
-        return None
-    if kind.startswith("math."):
-        given = [v for o in site if o.args is not None for v in o.args.all()]
-        return COMPUTED if any(_on_device(t) for v in given for t in v) else None
+        given = [v for o in site for v in _given([o])[1 if ".functional." in kind else 0 :]]
+        return SIZED if any(map(_waits, given)) else None
+    if kind in PICKS or kind.startswith(COMPUTES):
+        given = [frozenset(o.this for o in site if o.this is not None), *_given(site)]
+        there = any(_on_device(t) for v in given for t in opened(v))
+        return (PICKED if kind in PICKS else COMPUTED) if there else None
     return None
+
+
+def _given(site: Iterable[Occurrence]) -> list[Values]:
+    """All that a place is given."""
+    return [v for o in site if o.args is not None for v in o.args.all()]
 
 
 def _is_tested(node: ast.AST) -> bool:
@@ -170,10 +167,8 @@ def _waits(values: Values) -> bool:
 
 
 def _on_device(thing: Thing | None) -> bool:
-    """Certainly a tensor that the script moves to a device."""
-    return isinstance(thing, Tensor) and (
-        thing.device == "dev" or bool(thing.models or thing.param)
-    )
+    """A tensor that may be on a device, or was there before it was copied to the host."""
+    return isinstance(thing, Tensor) and (thing.device != "cpu" or bool(thing.models))
 
 
 def _by_code(script: Script) -> Iterator[tuple[ast.AST, Wait]]:

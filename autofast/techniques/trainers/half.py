@@ -17,7 +17,7 @@ from autofast.facts.precision.whole_script import against_script
 from autofast.model.names import last_part
 from autofast.model.script import Model, Script
 from autofast.model.source import Source, at
-from autofast.model.values import Cls, Ext, Func, Inst, Thing, Unknown, is_named, ordered
+from autofast.model.values import Cls, Ext, Func, Inst, Thing, Unknown, begins, is_named, ordered
 from autofast.read.recover.models import layers_of
 from autofast.rule import Options
 from autofast.write.half_dtype import HAS_BF16, in_module
@@ -87,7 +87,7 @@ def _model(thing: Inst | Ext) -> Model:
     """A model that only a framework calls."""
     layers, unknown, classes = layers_of(thing)
     name = thing.cls.node.name if isinstance(thing, Inst) else last_part(thing.name)
-    if isinstance(thing, Ext) and thing.name.startswith(("transformers.", "timm.", "torchvision.")):
+    if begins(thing, Ext, ("transformers.", "timm.", "torchvision.")):
         unknown = ""
     if "__dtype__" in thing.attrs:
         dtype = str(getattr(next(iter(thing.attrs["__dtype__"]), None), "value", ""))

@@ -42,13 +42,13 @@ ELSEWHERE = ("deepspeed", "fsdp", "fsdp_config")
 
 def find(script: Script, trainers: list[Trainer], options: Options) -> Iterator[Finding]:
     """Findings about the trainers of a script, by the options that they get."""
-    groups: dict[int, tuple[list[Ext | Inst], list[Trainer]]] = {}
+    groups: dict[ast.AST | None, tuple[list[Ext | Inst], list[Trainer]]] = {}
     for trainer in trainers:
         if trainer.unknown or not trainer.settings:
             yield Finding(trainer.node, FP32, refusal=_unknown(trainer))
             continue
         for thing in trainer.settings:
-            things, members = groups.setdefault(id(thing.node), ([], []))
+            things, members = groups.setdefault(thing.node, ([], []))
             things += [] if thing in things else [thing]
             members += [] if trainer in members else [trainer]
     calls = [

@@ -9,6 +9,7 @@ from autofast.facts.input_shapes import CONVOLUTIONS, FLAG, varies
 from autofast.facts.loaders import managed, told
 from autofast.model.calls import short_name, targets_of
 from autofast.model.script import Script, Trainer
+from autofast.model.several import wordset
 from autofast.model.source import at
 from autofast.model.syntax import is_constant, is_written
 from autofast.model.values import Cls, Const, Inst, Thing, Values, const, is_const, one
@@ -30,20 +31,18 @@ HOOKS = (
 )
 # arguments of Trainer and methods of modules that tell the versions apart (1.9.5 and 2.0.0
 # compared)
-ONLY_1 = frozenset(
+ONLY_1 = wordset(
     "gpus tpu_cores ipus num_processes auto_select_gpus auto_lr_find auto_scale_batch_size replace_sampler_ddp resume_from_checkpoint "
     "amp_backend amp_level move_metrics_to_cpu multiple_trainloader_mode track_grad_norm progress_bar_refresh_rate weights_summary "
     "checkpoint_callback distributed_backend process_position log_gpu_memory flush_logs_every_n_steps weights_save_path "
-    "reload_dataloaders_every_epoch prepare_data_per_node stochastic_weight_avg terminate_on_nan".split()
+    "reload_dataloaders_every_epoch prepare_data_per_node stochastic_weight_avg terminate_on_nan"
 )
-ONLY_2 = frozenset(
-    "use_distributed_sampler barebones enable_autolog_hparams model_registry".split()
+ONLY_2 = wordset("use_distributed_sampler barebones enable_autolog_hparams model_registry")
+SINCE_1_5 = wordset(
+    "enable_checkpointing enable_progress_bar enable_model_summary strategy inference_mode"
 )
-SINCE_1_5 = frozenset(
-    "enable_checkpointing enable_progress_bar enable_model_summary strategy inference_mode".split()
-)
-OLD_HOOKS = frozenset("training_epoch_end validation_epoch_end test_epoch_end".split())
-OTHER = frozenset(["tpu", "mps", "hpu", "ipu", "xla"])
+OLD_HOOKS = wordset("training_epoch_end validation_epoch_end test_epoch_end")
+OTHER = wordset("tpu mps hpu ipu xla")
 OWN_PRECISION = ("deepspeed", "fsdp", "xla", "colossalai", "bagua", "hpu", "ipu")
 
 

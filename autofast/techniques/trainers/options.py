@@ -27,10 +27,10 @@ def find(script: Script, options: Options, *, compiles: bool) -> Iterator[Findin
     """Advice for each option that is in the way of a technique."""
     if not script.steps:
         return
-    said: set[int] = set()
+    said: set[ast.AST] = set()
     for technique, sites in _sites(script, options, compiles):
         ways = [_switch(script, o) for site in sites for o in site]
-        switches = {id(w.node): w for w in ways if w is not None}
+        switches = {w.node: w for w in ways if w is not None}
         if not ways or None in ways or len(switches) != 1 or said & switches.keys():
             continue  # it is on in some way already, or several options decide
         said |= switches.keys()

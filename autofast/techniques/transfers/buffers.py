@@ -35,20 +35,20 @@ TAKES = (
 OWN = ("__getattr__", "__getattribute__", "__setattr__", "__delattr__", "register_buffer", *CASTS)
 
 
-def buffers(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
+def buffers(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
     """One for each attribute, at the place where the constructor sets it."""
-    copied: dict[int, Transfer] = {}
+    copied: dict[ast.AST, Transfer] = {}
     for transfer in script.transfers:
         func = transfer.node.func
         if isinstance(func, ast.Attribute) and transfer.to_device:
-            copied[id(_root(script, func.value))] = transfer
+            copied[_root(script, func.value)] = transfer
     if not copied or script.torch.rules_out(SINCE) or _changes_buffers(script):
         return
     said: set[object] = set()
     for node in script.each(ast.Attribute):
-        if id(node) not in copied:
+        if node not in copied:
             continue
-        transfer = copied[id(node)]
+        transfer = copied[node]
         if not any(again_and_again(o.stack, hot) for o in transfer.site):
             continue
         made = _set_by_constructor(script, node, copied)
@@ -69,7 +69,7 @@ def _is_written(script: Script, transfer: Transfer, made: ast.Assign) -> bool:
     if isinstance(function, ast.FunctionDef) and function.name == "forward":
         sources = script.analysis(Memory).sources
         given = (r.value for r in nodes_in(function, ast.Return) if r.value is not None)
-        if any(id(transfer.node) in sources(value) for value in given):
+        if any(transfer.node in sources(value) for value in given):
             return True
     if any(isinstance(t, Tensor) and t.param for t in script.values(transfer.node)):
         return not isinstance(parent_of(transfer.node), ast.BinOp)
@@ -91,7 +91,7 @@ def _root(script: Script, expr: ast.expr) -> ast.expr:
 
 
 def _set_by_constructor(
-    script: Script, node: ast.Attribute, copied: dict[int, Transfer]
+    script: Script, node: ast.Attribute, copied: dict[ast.AST, Transfer]
 ) -> ast.Assign | None:
     """The statement that alone sets the attribute, behind that of ``nn.Module``; None where others
     read it than the copies, and what the constructor does with it."""
@@ -125,7 +125,7 @@ def _set_by_constructor(
             up = parent_of(other)
             shared = is_attribute(up, "numpy") or script.library_function(up).startswith("numpy.")
             inside = function_of(other) is init and not shared
-            fits = not is_stored(other) and (inside or id(other) in copied)
+            fits = not is_stored(other) and (inside or other in copied)
             if mine and not fits:
                 return None
     return places[0]

@@ -19,7 +19,7 @@ from autofast.flow.valueflow import Answer, Verdict, expressions, first_bad
 from autofast.model.calls import call_of, only_target
 from autofast.model.contents import elements, opened
 from autofast.model.script import Loader, Script, Transfer
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import at, function_of, parent_of, source_of
 from autofast.model.syntax import SEQUENCES, has_star, is_read
 from autofast.model.values import (
@@ -35,6 +35,7 @@ from autofast.model.values import (
     Thing,
     Values,
     all_of,
+    begins,
     certainly,
     is_named,
 )
@@ -50,9 +51,9 @@ HANDED = (
 HANDED |= {
     f"torch.utils.data.{n}" for n in ("RandomSampler", "SequentialSampler", "DistributedSampler")
 }
-LOOPED = frozenset({"builtins.enumerate", "tqdm.tqdm", "tqdm.auto.tqdm"})
-ASKED = frozenset({"dataset", "batch_size", "sampler", "num_workers", "drop_last"})
-SHAPE = frozenset({"shape", "size", "dim", "ndim"})
+LOOPED = wordset("builtins.enumerate tqdm.tqdm tqdm.auto.tqdm")
+ASKED = wordset("dataset batch_size sampler num_workers drop_last")
+SHAPE = wordset("shape size dim ndim")
 Key = int | str | None  # of a tuple, of a dict; None: an item is nothing else
 
 
@@ -101,13 +102,13 @@ def copies_of(script: Script, items: Items) -> list[Copy]:
     _of_library(script, items)
     loaders = [x for x in script.loaders if any(items.come_from(d.thing) for d in x.datasets)]
     things = {id(t) for x in loaders for t in x.things}
-    found: dict[int, Copy] = {}
+    found: dict[ast.AST, Copy] = {}
     for loader in loaders:
         _against(script, loader, items)
         for part, loop in _loaded(script, loader, things, items.key):
             transfer = _copied(script, part)
             if transfer is not None:
-                found[id(transfer.node)] = Copy(transfer, loop)
+                found[transfer.node] = Copy(transfer, loop)
     return list(found.values())
 
 
@@ -148,7 +149,7 @@ def _of_library(script: Script, items: Items) -> None:
             if isinstance(why := handling.judge(usage_of(node)), str):
                 raise Refusal(f"{at(node)} {why}, a transform")
         for t in inside:
-            if isinstance(t, Ext) and t.name.startswith("torchvision.datasets."):
+            if begins(t, Ext, "torchvision.datasets."):
                 given = {v for g in t.args.every for v in g.values}
                 if any(x in given for x in items.transforms) and not items.come_from(t):
                     raise Refusal(f"{at(node)} has another set with the same transform")

@@ -34,7 +34,7 @@ def on_device(
     """The operations behind each copy; ``constants``: mean and deviation of channels, made once
     above the loops, under names of the ``turn``."""
     made: list[Edit] = []
-    above: dict[tuple[int, str], ast.stmt] = {}
+    above: dict[tuple[ast.AST, str], ast.stmt] = {}
     for copy in copies:
         node, source = copy.transfer.node, source_of(copy.transfer.node)
         end = f"_{turn + 1}" if turn else ""
@@ -44,11 +44,11 @@ def on_device(
             device = _device(copy)
             text = "" if device is None else source.segment(device)
             place = _outermost(copy.loop, device)
-            if (id(place), text) in above:
+            if (place, text) in above:
                 continue
-            if any(id(place) == one for one, _ in above):
+            if any(place == one for one, _ in above):
                 raise Refusal("the copies in one loop go to devices that are written differently")
-            above[id(place), text] = place
+            above[place, text] = place
             torch, imports = torch_in(source)
             given = dict(zip(("mean", "std"), names, strict=True))
             means, stds = (_text(script, c, place) for c in constants)

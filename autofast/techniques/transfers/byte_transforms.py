@@ -14,7 +14,7 @@ from autofast.flow.program import Flow
 from autofast.flow.reflection import showing
 from autofast.model.calls import literal_of, spreads
 from autofast.model.script import Loader, Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import at, live, source_of, statement_of
 from autofast.model.values import (
     Const,
@@ -24,6 +24,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    begins,
     const,
     is_named,
     one,
@@ -35,11 +36,11 @@ from autofast.write.imports import imported
 from autofast.write.spelling import spelled
 
 CAST = ".float()"
-SINGLE = frozenset({"torch.float32", "torch.float", "numpy.float32"})
-MODES = frozenset({"RGB", "L", "RGBA", "CMYK", "YCbCr", "HSV"})  # of PIL: eight bits a channel
+SINGLE = wordset("torch.float32 torch.float numpy.float32")
+MODES = wordset("RGB L RGBA CMYK YCbCr HSV")  # of PIL: eight bits a channel
 # Methods of a picture that give one of the same mode.
-SAME_MODE = frozenset(
-    "resize crop rotate transpose copy filter thumbnail reduce transform effect_spread".split()
+SAME_MODE = wordset(
+    "resize crop rotate transpose copy filter thumbnail reduce transform effect_spread"
 )
 DEEPEST = 12
 SINCE = (1, 6)  # with torchvision 0.7, the first that has PILToTensor
@@ -57,14 +58,12 @@ SETS = {
     for name in names.split()
 }  # fmt: skip
 # They make a picture of bytes of one, and a tensor of bytes of one.
-KEEPING = frozenset(
-    """Resize Scale CenterCrop RandomCrop RandomResizedCrop RandomHorizontalFlip RandomVerticalFlip RandomRotation RandomAffine Pad
+KEEPING = wordset("""Resize Scale CenterCrop RandomCrop RandomResizedCrop RandomHorizontalFlip RandomVerticalFlip RandomRotation RandomAffine Pad
     RandomPerspective ColorJitter Grayscale RandomGrayscale GaussianBlur RandomInvert RandomPosterize RandomSolarize AutoAugment
-    RandomAdjustSharpness RandomAutocontrast RandomEqualize RandAugment TrivialAugmentWide AugMix ElasticTransform RGB""".split()
-)
-INSIDE = frozenset({"RandomApply", "RandomChoice", "RandomOrder"})  # of transforms that do
-TAKING = frozenset({"PILToTensor", "ToImage"})
-CASTING = frozenset({"ToTensor", "ToDtype", "ConvertImageDtype"})
+    RandomAdjustSharpness RandomAutocontrast RandomEqualize RandAugment TrivialAugmentWide AugMix ElasticTransform RGB""")
+INSIDE = wordset("RandomApply RandomChoice RandomOrder")  # of transforms that do
+TAKING = wordset("PILToTensor ToImage")
+CASTING = wordset("ToTensor ToDtype ConvertImageDtype")
 
 
 @dataclass(frozen=True)
@@ -155,7 +154,7 @@ def pictures_of(script: Script, loaders: Sequence[Loader]) -> list[Pictures]:
             pictures.sets.append(thing)
             transforms = thing.args.get(SETS[thing.name], "transform")
             why = _of_set(thing)
-            if isinstance(script.analysis(images).get(id(thing.node)), Images):
+            if isinstance(script.analysis(images).get(thing.node), Images):
                 why = "all of its images are made into tensors at once: see batched-dataset"
         elif dataset.kind == "project" and getitem is not None:
             made = _transformed(script, getitem)
@@ -302,7 +301,7 @@ def is_picture(script: Script, expr: ast.expr, depth: int = 0) -> bool:
 
 def _is_of_pil(script: Script, expr: ast.expr) -> bool:
     found = script.values(expr)
-    return surely(isinstance(t, Unknown) and t.name.startswith("PIL.") for t in found)
+    return surely(begins(t, Unknown, "PIL.") for t in found)
 
 
 def _transformed(script: Script, getitem: ast.FunctionDef) -> tuple[Key, ast.Call] | None:
@@ -393,14 +392,14 @@ def _spelled(script: Script, casting: ast.expr) -> Iterator[Edit]:
 
 def _without_use(script: Script, dropped: Sequence[ast.expr]) -> Iterator[Remove]:
     """The variables that nothing reads once these are gone: ``normalize = Normalize(...)``."""
-    flow, gone = script.analysis(Flow), {id(n) for n in dropped}
-    statements: dict[int, ast.Assign] = {}
+    flow, gone = script.analysis(Flow), set(dropped)
+    statements: dict[ast.AST, ast.Assign] = {}
     for name in dropped:
         for made in flow.reaching(name) if hasattr(name, "id") else ():  # type: ignore[arg-type]
             match statement_of(made.node):
                 case ast.Assign(targets=[target]) as statement if target is made.node:
-                    if {id(n) for n in flow.definitions(name).uses(made)} <= gone:
-                        statements[id(statement)] = statement
+                    if set(flow.definitions(name).uses(made)) <= gone:
+                        statements[statement] = statement
     yield from (Remove(statement) for statement in statements.values())
 
 

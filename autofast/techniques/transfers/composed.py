@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from autofast.flow.effects import is_number
 from autofast.model.calls import given_to, is_name, names_in
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import block_of, nodes_in, within_statement
 from autofast.model.syntax import COMPREHENSIONS, SEQUENCES, is_attribute, is_read
 from autofast.model.tensors import is_dtype
@@ -27,15 +27,13 @@ JOINS = frozenset(
     f"torch.{n}"
     for n in "cat concat stack vstack hstack triu tril flip logical_not from_numpy".split()
 )
-METHODS = frozenset(
-    """float double half bfloat16 long int bool view reshape unsqueeze squeeze expand repeat flatten permute transpose t
-    contiguous clone triu tril flip bitwise_not logical_not eq ne repeat_interleave""".split()
-)
+METHODS = wordset("""float double half bfloat16 long int bool view reshape unsqueeze squeeze expand repeat flatten permute transpose t
+    contiguous clone triu tril flip bitwise_not logical_not eq ne repeat_interleave""")
 # of numbers and tensors; what is not in EXACT rounds on each device in its own way
 ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 EXACT = (ast.Add, ast.Sub, ast.Mult)
-MATHS = frozenset("exp sin cos tan sqrt rsqrt log pow div reciprocal tanh sigmoid".split())
-WHOLE = frozenset("long int bool eq ne bitwise_not logical_not".split())
+MATHS = wordset("exp sin cos tan sqrt rsqrt log pow div reciprocal tanh sigmoid")
+WHOLE = wordset("long int bool eq ne bitwise_not logical_not")
 OF_MATHS = frozenset(f"torch.{n}" for n in MATHS)
 VARIABLE = "torch.autograd.Variable"
 

@@ -16,7 +16,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import is_method, literal_of, short_name
 from autofast.model.events import BranchFrame, Occurrence, Site, below, inside, loops
 from autofast.model.script import Script, Transfer
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import at, function_of, nodes_in, parent_of, source_of
 from autofast.model.syntax import LOOPS, VARIABLES
 from autofast.model.tensors import NOT_CUDA
@@ -37,11 +37,9 @@ from autofast.read.requirements import rules_out
 from autofast.rule import Refusal
 from autofast.write.spelling import is_device_object, may_be_mps, spelled, torch_in
 
-SHARED = frozenset({"numpy", "__array__", "asarray", "asanyarray"})  # arrays in its memory
+SHARED = wordset("numpy __array__ asarray asanyarray")  # arrays in its memory
 GRAPHS = "torch-geometric"
-SHAPES = frozenset(
-    {"squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "requires_grad_"}
-)
+SHAPES = wordset("squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ requires_grad_")
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,15 +170,15 @@ def _written_after(script: Script, move: Move) -> str:
     within = below(first.stack, loop.node) if loop is not None else first.stack
     chosen = any(isinstance(f, BranchFrame) and not f.known for f in within)
     arrays = {
-        id(n)
+        n
         for n in script.each(ast.Call)
         if short_name(n.func) in SHARED
         and any(_is_from(t, move.loaders) for e in nodes_in(n, ast.expr) for t in script.values(e))
     }
     memory, escapes = script.analysis(Memory), script.analysis(BatchEscapes)
-    sites: dict[int, list[Site]] = {}
+    sites: dict[ast.AST | None, list[Site]] = {}
     for _, site in script.log.each():
-        sites.setdefault(id(site.node), []).append(site)
+        sites.setdefault(site.node, []).append(site)
     for node, changed, written in script.analysis(writes)[1]:
         call = parent_of(node) if isinstance(node, ast.Attribute) else node
         if is_method(call, *SHAPES):  # another shape of the same memory
@@ -197,7 +195,7 @@ def _written_after(script: Script, move: Move) -> str:
                 continue  # it writes to something else: nobody has the batch whom the reader missed
         if mine and _own_memory(script, written, move.loaders):
             continue
-        known = [o for s in sites.get(id(call), ()) for o in s]
+        known = [o for s in sites.get(call, ()) for o in s]
         if known and chosen and all(map(_gets_both, known)):
             continue  # what was copied comes here: what was not, on ways without the copy
         here = handed or function_of(node) is function_of(move.node)

@@ -14,11 +14,11 @@ from autofast.model.calls import call_of, is_name, is_path, keyword_of, names_in
 from autofast.model.events import Site
 from autofast.model.names import FACTORIES, last_part
 from autofast.model.script import Script, Transfer
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES, is_attribute
 from autofast.model.tensors import is_dtype
-from autofast.model.values import Num, Ref, Tensor, Unknown, all_of, any_of, const
+from autofast.model.values import Arg, Num, Ref, Tensor, Thing, Unknown, all_of, any_of, const
 from autofast.rule import Effect
 from autofast.techniques.transfers.composed import Parts, chain, hides, parts
 from autofast.techniques.transfers.dealt_out import against
@@ -26,6 +26,7 @@ from autofast.techniques.transfers.factories import (
     KEEPS,
     Creation,
     again_and_again,
+    ends_here,
     factory,
     held_by,
     is_bound_to,
@@ -34,7 +35,7 @@ from autofast.techniques.transfers.filled import constructor, made_there
 from autofast.techniques.transfers.listed import listed
 from autofast.write.spelling import spelled
 
-COMPUTED = frozenset({"linspace", "logspace"})  # each device rounds in its own way
+COMPUTED = wordset("linspace logspace")  # each device rounds in its own way
 
 
 # What makes the same on the device, and with the dtype, of another tensor.
@@ -44,7 +45,7 @@ ALIKE = {"torch.zeros": "new_zeros", "torch.ones": "new_ones"}
 CASTS = ("double", "float", "half", "bfloat16", "long", "int", "short", "bool")
 
 
-def moved(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
+def moved(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
     """Factories whose result goes to the device at once, or in a later statement of the same
     block."""
     for transfer in script.transfers:
@@ -66,7 +67,7 @@ def moved(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
 
 
 def _all_made_there(
-    script: Script, transfer: Transfer, expr: ast.expr, where: str, hot: frozenset[int]
+    script: Script, transfer: Transfer, expr: ast.expr, where: str, hot: frozenset[ast.AST]
 ) -> Iterator[Creation]:
     """Several tensors that become one, or one that is reworked over several statements: all are
     made there, or none."""
@@ -81,7 +82,8 @@ def _all_made_there(
             ):
                 needed |= names_in(test)
                 move = gate = chosen
-        if not is_bound_to(stmt, move, expr.id) or _needs_memory(script, expr):
+        alone = is_bound_to(stmt, move, expr.id) or ends_here(stmt, expr)
+        if not alone or _needs_memory(script, expr):
             return
         whole = chain(script, stmt, expr.id, needed, factory)
         match parent_of(stmt):
@@ -311,12 +313,19 @@ def _placed(site: Site) -> bool:
     )
 
 
+def _is_integer(script: Script, option: Thing) -> bool:
+    """An option of the command line that takes integers."""
+    said = keyword_of(option.node, "type") if isinstance(option, Arg) else None
+    return said is not None and script.values(said) == {Ref("builtins.int")}
+
+
 def _effect(script: Script, short: str, call: ast.Call) -> Effect:
     if FACTORIES.get(short):
         return Effect.SAMPLING
     whole = all(
         isinstance(const(found := script.values(a)), int)
         or any(isinstance(t, Num) and not t.pattern for t in found)
+        or (bool(found) and all(_is_integer(script, t) for t in found))
         for a in call.args
     )
     floats = any(

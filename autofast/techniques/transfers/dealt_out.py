@@ -3,6 +3,8 @@ numbers the host has drawn."""
 
 from __future__ import annotations
 
+import ast
+
 from autofast.model.events import inside
 from autofast.model.script import Script
 from autofast.model.source import at
@@ -24,7 +26,7 @@ SPLITS = {  # what deals out data, by the generator that it draws from
 }
 
 
-def against(script: Script, creation: Creation, hot: frozenset[int]) -> str:
+def against(script: Script, creation: Creation, hot: frozenset[ast.AST]) -> str:
     """Why this tensor must stay where it is made; empty where nothing speaks against."""
     for o in creation.site:
         if o.args is None or creation.call.func is None:
@@ -46,7 +48,7 @@ def against(script: Script, creation: Creation, hot: frozenset[int]) -> str:
     return _splits(script, creation, hot)
 
 
-def _splits(script: Script, creation: Creation, hot: frozenset[int]) -> str:
+def _splits(script: Script, creation: Creation, hot: frozenset[ast.AST]) -> str:
     """A place that deals out the data by the numbers that the host draws next: others may be held
     out then than in the run before."""
     if any(is_named(t, Ref, DRAWS) for a in creation.call.args for t in script.called(a)):
@@ -70,7 +72,7 @@ def _splits(script: Script, creation: Creation, hot: frozenset[int]) -> str:
                 if {"accel", "cuda"} & kinds and "cpu" not in kinds:
                     continue  # drawn there, or all is on the host
             around = any(
-                inside(o.stack, f.node) for c in creation.site for f in c.stack if id(f.node) in hot
+                inside(o.stack, f.node) for c in creation.site for f in c.stack if f.node in hot
             )
             repeated = again_and_again(o.stack, hot)
             shuffles = repeated and site.kind != "torch.utils.data.random_split"  # of each epoch

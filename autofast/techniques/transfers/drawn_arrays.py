@@ -30,7 +30,7 @@ DRAWS = {
 }
 
 
-def from_numpy(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
+def from_numpy(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
     """``Tensor(np.ones(shape))`` where ``Tensor`` may be ``torch.cuda.FloatTensor``: made there by
     its own methods."""
     for site in script.log.of(*(f"torch.cuda.{name}" for name in LEGACY_TENSORS)):

@@ -23,7 +23,7 @@ from autofast.model.calls import (
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Site, Stack
 from autofast.model.names import FACTORIES
 from autofast.model.script import Script, Transfer
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import (
     block_of,
     function_of,
@@ -53,7 +53,7 @@ KEEPS = frozenset(  # methods that do the same on every device
     flatten""".split()
     + ["permute", "transpose", "t", "contiguous", "clone", "fill_", "zero_"]
 )
-DATA = frozenset({"tensor", "normal", "bernoulli"})  # made from data: only where these are numbers
+DATA = wordset("tensor normal bernoulli")  # made from data: only where these are numbers
 
 
 # what reads a tensor among its arguments as a number
@@ -64,36 +64,35 @@ SIZED = frozenset(f"torch.{n}" for n in ("arange", "range", "eye", "randperm"))
 class Creation:
     """A tensor that is made on the host, and what makes it on the device.
 
-    ``asked``: the place has to ask whether there is one. ``moves``: the copies that others make of
-    it, of which none is left. ``needs``: the ``key`` of another one, which lets this one say where.
+    ``moves``: the copies that others make of it, of which none is left. ``needs``: the ``key`` of
+    another one, which lets this one say where.
     """
 
     call: ast.Call
     site: Site
     edits: tuple[Edit, ...]
     effect: Effect
-    asked: bool = False
     moves: tuple[ast.Call, ...] = ()
     key: ast.AST | None = None
     needs: ast.AST | None = None
 
 
-def loops_of_steps(script: Script) -> frozenset[int]:
+def loops_of_steps(script: Script) -> frozenset[ast.AST]:
     """The loops around training steps and evaluations, those over epochs too, and what frameworks
     call for each batch."""
     stacks = [o.stack for step in script.steps for b in step.backwards for o in b.site]
     stacks += [o.stack for e in script.evaluations for site in e.forwards for o in site]
     loops = {
-        id(f.node) for stack in stacks for f in stack if isinstance(f, LoopFrame) and f.is_statement
+        f.node for stack in stacks for f in stack if isinstance(f, LoopFrame) and f.is_statement
     }
     return frozenset(loops | script.analysis(batch_hooks).keys())
 
 
-def again_and_again(stack: Stack, hot: frozenset[int]) -> bool:
+def again_and_again(stack: Stack, hot: frozenset[ast.AST]) -> bool:
     """Whether a way runs in many steps, and not only where what is kept is missing."""
     if any(isinstance(f, BranchFrame) and is_first_time(f) for f in stack):
         return False
-    return any(id(f.func.node if isinstance(f, CallFrame) else f.node) in hot for f in stack)
+    return any((f.func.node if isinstance(f, CallFrame) else f.node) in hot for f in stack)
 
 
 def factory(script: Script, expr: ast.expr) -> ast.Call | None:
@@ -161,7 +160,7 @@ def held_by(
     stmt = statement_of(transfer.node)
     if not isinstance(expr, ast.Name):
         return None
-    if not is_bound_to(stmt, transfer.node, expr.id) and not _ends_here(stmt, expr):
+    if not is_bound_to(stmt, transfer.node, expr.id) and not ends_here(stmt, expr):
         return None
     needed = {n.id for a in arguments_of(transfer.node) for n in nodes_in(a, ast.Name)}
     made = _earlier(script, stmt, expr.id, needed)
@@ -196,7 +195,7 @@ def _earlier(script: Script, stmt: ast.stmt, name: str, needed: set[str]) -> ast
     return None
 
 
-def _ends_here(stmt: ast.stmt, use: ast.Name) -> bool:
+def ends_here(stmt: ast.stmt, use: ast.Name) -> bool:
     """Whether nothing but the statements above in the block, which are looked at, has a variable
     beside this use: the copy that gets another name is the only one there is."""
     block, function = block_of(stmt), function_of(stmt)

@@ -8,7 +8,7 @@ import ast
 from autofast.edit.edits import Rewrite
 from autofast.model.calls import is_method, names_in, receiver_of
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import source_of
 from autofast.model.syntax import is_attribute
 from autofast.model.values import Arg, Num, Tensor, Unknown, certainly, const
@@ -21,8 +21,9 @@ DTYPES = {  # of the constructors; Tensor has the default dtype
     "LongTensor": "long",
     "IntTensor": "int",
     "ByteTensor": "uint8",
+    "BoolTensor": "bool",
 }
-WHOLE = frozenset({"long", "int", "uint8"})
+WHOLE = wordset("long int uint8 bool")
 ZERO = ast.Constant(0)  # of ``zero_()``
 
 

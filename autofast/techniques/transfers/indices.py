@@ -14,16 +14,17 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.calls import call_of, put_into
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import ancestors, block_of, parent_of, statement_of
 from autofast.model.syntax import is_attribute
 from autofast.model.values import Tensor, only
 from autofast.techniques.transfers.creations import created
 from autofast.techniques.transfers.factories import Creation, again_and_again, factory
 
-MAKES = frozenset({"torch.arange", "torch.randperm"})
+MAKES = wordset("torch.arange torch.randperm")
 
 
-def indices(script: Script, hot: frozenset[int]) -> Iterator[Creation]:
+def indices(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
     """Calls that make indices for tensors which may be on the device, with the device of the
     tensor."""
     for site in script.log.of(*MAKES):

@@ -13,7 +13,8 @@ from autofast.model.events import Stack, inside, loops
 from autofast.model.kinds import is_module
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Script, Transfer
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
+from autofast.model.source import function_of, within
 from autofast.model.syntax import is_attribute
 from autofast.model.values import (
     Arg,
@@ -30,12 +31,10 @@ from autofast.model.values import (
     Seq,
     Setting,
     Tensor,
-    all_of,
     any_of,
     certainly,
     const,
     is_named,
-    library_names,
     only,
 )
 from autofast.techniques.transfers.factories import KEEPS, again_and_again
@@ -44,37 +43,37 @@ from autofast.techniques.transfers.listed import listed
 ONCE = "its numbers are the same every time: make it once, with the model (`register_buffer`), and use it here"
 THERE = "make it on the device: `device=` in the call that makes it, also where it is drawn"
 BUFFER = "it is the same in every step: make it a buffer (`self.register_buffer(...)`), which moves with the module, and is not copied here"
-SAMPLES = frozenset({"sample", "rsample"})
+PARTS = "copy all of it once, before the loop, if it fits there, and take the parts on the device"
+SAMPLES = wordset("sample rsample")
 READ = ("numpy.load", "numpy.fromfile", "numpy.genfromtxt", "numpy.loadtxt", "numpy.asarray", "numpy.array", "numpy.stack", "numpy.concatenate")  # fmt: skip
 MADE = frozenset(f"torch.{name}" for name in (*FACTORIES, *LEGACY_TENSORS))
-WHOLE = frozenset("normal_ uniform_ bernoulli_ random_ exponential_ fill_ zero_".split())
-FUNCTIONS = frozenset({"torch.from_numpy", "torch.as_tensor", "torch.tensor"})
+WHOLE = wordset("normal_ uniform_ bernoulli_ random_ exponential_ fill_ zero_")
+FUNCTIONS = wordset("torch.from_numpy torch.as_tensor torch.tensor")
 DATA = FUNCTIONS | {"torch.Tensor"} | {f"torch.{name}" for name in LEGACY_TENSORS}
 KEPT = KEEPS | {"type", "astype", "flatten", "ravel", "copy", "tolist", "T"}
-PLAIN = frozenset("builtins.range builtins.list builtins.tuple builtins.float builtins.int".split())
+PLAIN = wordset("builtins.range builtins.list builtins.tuple builtins.float builtins.int")
 DRAWN = ("numpy.random", "numpy.load", "numpy.fromfile", "numpy.genfromtxt", "numpy.loadtxt")
 STRIPPED = KEEPS | {"type_as", "detach", "type", "to"}
 
 
 def made_each_step(
-    script: Script, hot: frozenset[int], known: Collection[int]
+    script: Script, hot: frozenset[ast.AST], known: Collection[ast.AST]
 ) -> Iterator[tuple[ast.expr, str]]:
     """Each place, with what to write there; those whose nodes are ``known`` have an answer."""
     known = set(known)
-    once = [node for node in _fixed(script, hot) if id(node) not in known]
+    once = [node for node in _fixed(script, hot) if node not in known]
     yield from ((node, ONCE) for node in once)
-    known |= {id(n) for node in once for n in ast.walk(node)}
-    said: set[int] = set()
+    known |= {n for node in once for n in ast.walk(node)}
     for transfer in script.transfers:
         found = in_every_iteration(script, transfer.site, or_none=True)
         core = getattr(transfer.node.func, "value", None)
         if found is None or core is None or not _leaves_the_host(transfer):
             continue
-        if any(id(n) in known for n in ast.walk(transfer.node) if hasattr(n, "lineno")):
+        if any(n in known for n in ast.walk(transfer.node) if hasattr(n, "lineno")):
             continue
         for node, advice in _made(script, core, found[0]):
-            if id(node) not in said | known:
-                said.add(id(node))
+            if node not in known:
+                known.add(node)
                 yield node, advice
 
 
@@ -91,20 +90,31 @@ def _made(script: Script, expr: ast.expr, loop: ast.AST) -> Iterator[tuple[ast.e
         match root:
             case ast.Attribute() if _is_of_module(script, root):
                 yield root, BUFFER
+            case ast.Subscript(value=ast.Name() as whole) if _is_kept(script, whole, loop):
+                yield root, PARTS
             case ast.Call() if _makes(script, root):
                 yield root, THERE
     for tensor in every:  # one of several things that come here: the items of a dict
         match tensor.made:
-            case ast.Call() as made if made is not root and _is_new(script, tensor):
+            case ast.Call() as made if (
+                made is not root
+                and _of_the_host(tensor)
+                and tensor.fresh
+                and not _is_filled(script, tensor)
+            ):
                 names = script.library_functions(made)
                 sites = [s for name in names if (s := script.log.at(name, made)) is not None]
                 if names <= MADE and any(inside(o.stack, loop) for s in sites for o in s):
                     yield made, THERE
 
 
-def _is_new(script: Script, tensor: Tensor) -> bool:
-    """Made by a factory of the host, and filled by nothing else."""
-    return _of_the_host(tensor) and bool(tensor.fresh) and not _is_filled(script, tensor)
+def _is_kept(script: Script, whole: ast.Name, loop: ast.AST) -> bool:
+    """Whether it was made before the loop, and nobody fills it."""
+    filled = any(_is_filled(script, t) for t in only(script.values(whole), Tensor))
+    return not filled and surely(
+        function_of(d.node) is function_of(loop) and not within(d.node, loop)
+        for d in script.analysis(Flow).reaching(whole)
+    )
 
 
 def _is_filled(script: Script, tensor: Tensor) -> bool:
@@ -124,23 +134,19 @@ def _of_the_host(tensor: Tensor) -> bool:
 def _is_of_module(script: Script, attribute: ast.Attribute) -> bool:
     """An attribute of a module that its constructor has set, and that is no buffer already."""
     found = script.values(attribute.value)
-    given = [o.args for s in script.methods("register_buffer") for o in s if o.args is not None]
-    names = [const(args.get(0, "name")) for args in given]
-    is_buffer = ... in names or attribute.attr in names
+    sites = script.methods("register_buffer")
+    names = {const(o.args.get(0, "name")) for s in sites for o in s if o.args is not None}
+    is_buffer = names & {..., attribute.attr}
     return not is_buffer and surely(isinstance(t, Inst) and is_module(t) for t in found)
 
 
 def _is_put_together(script: Script, call: ast.Call) -> bool:
     """``torch.FloatTensor(np.random.uniform(...))``, ``torch.tensor([level])``: numbers of the host
     that are made here."""
-    match call.args:
-        case [ast.List() | ast.Tuple(), *_]:
-            return True
-        case [ast.Call(func=func), *_]:
-            names = library_names(script.values(func))
-            known = all(n.startswith("numpy.") and not n.startswith(READ) for n in names)
-            return bool(names) and known
-    return False
+    data = call.args[0] if call.args else None
+    name = script.library_function(data)
+    by_numpy = name.startswith("numpy.") and not name.startswith(READ)
+    return by_numpy or isinstance(data, (ast.List, ast.Tuple))
 
 
 def _makes(script: Script, call: ast.Call) -> bool:
@@ -160,7 +166,7 @@ def _makes(script: Script, call: ast.Call) -> bool:
 
 
 # ---------------------------------------------------------------------------- what never changes
-def _fixed(script: Script, hot: frozenset[int]) -> Iterator[ast.expr]:
+def _fixed(script: Script, hot: frozenset[ast.AST]) -> Iterator[ast.expr]:
     """Where such a tensor is copied to the device, through names and methods that keep its
     numbers."""
     for transfer in script.transfers:
@@ -216,34 +222,31 @@ def _is_size(script: Script, made: ast.Call) -> bool:
 def _is_fixed(script: Script, expr: ast.expr) -> bool:
     """Numbers that are the same whenever the script comes here: of constants, options and settings,
     by functions that draw and read nothing."""
+    parts = only(ast.iter_child_nodes(expr), ast.expr)
     match expr:
-        case ast.Constant():
-            return True
-        case ast.List() | ast.Tuple():
-            return all(_is_fixed(script, part) for part in expr.elts)
-        case ast.UnaryOp(operand=operand):
-            return _is_fixed(script, operand)
-        case ast.BinOp(left=left, right=right):
-            return _is_fixed(script, left) and _is_fixed(script, right)
         case ast.Name() | ast.Attribute():
             found = script.values(expr)
             return certainly(found, Const, Arg, Setting, Ref, Module, Cls)
         case ast.Call():
-            name = script.library_function(expr)
+            name, parts = script.library_function(expr), arguments_of(expr)
             known = name in PLAIN or (name.startswith("numpy.") and not name.startswith(DRAWN))
-            parts = arguments_of(expr)
-            if not known and is_attribute(expr.func, *KEPT, "reshape"):  # fmt: skip
+            if not known and is_attribute(expr.func, *KEPT, "reshape"):
                 known, parts = True, [*parts, expr.func.value]
-            return known and all(_is_fixed(script, part) for part in parts)
-    return False
+            if not known:
+                return False
+        case ast.Constant() | ast.List() | ast.Tuple() | ast.UnaryOp() | ast.BinOp():
+            pass
+        case _:
+            return False
+    return all(_is_fixed(script, part) for part in parts)
 
 
 # ------------------------------------------------------------------- data that no loader makes
 def arrays(script: Script) -> Iterator[ast.Call]:
     """The copies, in the loops that train; what changes never, and sizes, are other rules'
     business."""
-    steps = {id(_innermost(o.stack)) for s in script.steps for b in s.backwards for o in b.site} - {
-        id(None)
+    steps = {_innermost(o.stack) for s in script.steps for b in s.backwards for o in b.site} - {
+        None
     }
     for transfer in script.transfers:
         data = transfer.operand
@@ -254,7 +257,7 @@ def arrays(script: Script) -> Iterator[ast.Call]:
             and not transfer.loaders
             and not transfer.unknown
             and surely(t.device == "cpu" for t in transfer.tensors)
-            and any(id(_innermost(o.stack)) in steps for o in transfer.site)
+            and any(_innermost(o.stack) in steps for o in transfer.site)
             and _is_of_data(script, data)
         ):
             yield transfer.node
@@ -275,11 +278,6 @@ def _is_of_data(script: Script, expr: ast.expr) -> bool:
     if made is None:
         return False
     data = made.args[0]
-    found = script.values(data)
-    known = _is_fixed(script, data) or all_of(found, Const, Arg)
-    return bool(found) and not known and not (_is_size(script, made) and _is_written(expr))
-
-
-def _is_written(expr: ast.expr) -> bool:
-    """``torch.FloatTensor(n).zero_()``"""
-    return any(is_attribute(n, "fill_", "zero_") for n in ast.walk(expr))
+    written = any(is_attribute(n, "fill_", "zero_") for n in ast.walk(expr))
+    known = _is_fixed(script, data) or (written and _is_size(script, made))
+    return bool(script.values(data)) and not known

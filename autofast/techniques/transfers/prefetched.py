@@ -4,7 +4,7 @@ step before."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Helper, Remove, Wrap, literal
@@ -126,7 +126,7 @@ def _copies(
     script: Script, loop: ast.For, names: set[str]
 ) -> list[tuple[ast.Assign, list[Transfer]]]:
     """The statements at the head of the loop that copy the batch, each part once."""
-    known = {id(t.node): t for t in script.transfers}
+    known = {t.node: t for t in script.transfers}
     found: list[tuple[ast.Assign, list[Transfer]]] = []
     missing = set(names)
     for stmt in loop.body:
@@ -145,7 +145,7 @@ def _copies(
 
 
 def _copied_by(
-    stmt: ast.Assign, target: ast.expr, known: dict[int, Transfer]
+    stmt: ast.Assign, target: ast.expr, known: Mapping[ast.Call, Transfer]
 ) -> dict[str, Transfer]:
     """The names that ``x, y = x.to(device), y.to(device)`` copies; empty where it does anything
     else."""
@@ -153,9 +153,9 @@ def _copied_by(
     for pair in pairs_of(target, stmt.value):
         match pair:
             case ast.Name(id=name), ast.Call(func=ast.Attribute(value=ast.Name(id=of))) as call if (
-                of == name and id(call) in known
+                of == name and call in known
             ):
-                found[name] = known[id(call)]
+                found[name] = known[call]
             case _:
                 return {}
     return found

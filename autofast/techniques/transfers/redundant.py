@@ -103,9 +103,7 @@ def _comes_from(
 def taken_out(script: Script, moves: list[ast.Call]) -> list[Edit]:
     """The edits that leave ``moves``, all in one statement, out."""
     statement = statement_of(moves[0])
-    if isinstance(statement, ast.Assign) and _only_renames(
-        script, statement, {id(m) for m in moves}
-    ):
+    if isinstance(statement, ast.Assign) and _only_renames(script, statement, set(moves)):
         return [Remove(statement)]
     edits: list[Edit] = []
     for move in moves:
@@ -114,7 +112,7 @@ def taken_out(script: Script, moves: list[ast.Call]) -> list[Edit]:
     return edits
 
 
-def _only_renames(script: Script, statement: ast.Assign, moves: set[int]) -> bool:
+def _only_renames(script: Script, statement: ast.Assign, moves: set[ast.AST]) -> bool:
     """``x, y = x.to(d), y.to(d)`` and ``batch = {k: v.to(d) for k, v in batch.items()}``: without
     the copies, names get what they have."""
     if len(statement.targets) != 1:
@@ -123,7 +121,7 @@ def _only_renames(script: Script, statement: ast.Assign, moves: set[int]) -> boo
     if isinstance(target, ast.Name) and isinstance(value, ast.DictComp):
         return _is_same_dict(script, target, value, moves)
     for name, call in pairs_of(target, value):
-        if not isinstance(name, ast.Name) or id(call) not in moves:
+        if not isinstance(name, ast.Name) or call not in moves:
             return False
         receiver = call.func.value if is_method(call) else None
         if not is_name(receiver, name.id):
@@ -131,7 +129,9 @@ def _only_renames(script: Script, statement: ast.Assign, moves: set[int]) -> boo
     return True
 
 
-def _is_same_dict(script: Script, target: ast.Name, value: ast.DictComp, moves: set[int]) -> bool:
+def _is_same_dict(
+    script: Script, target: ast.Name, value: ast.DictComp, moves: set[ast.AST]
+) -> bool:
     match value:
         case ast.DictComp(
             key=ast.Name(id=key),
@@ -149,6 +149,6 @@ def _is_same_dict(script: Script, target: ast.Name, value: ast.DictComp, moves: 
                 )
             ],
         ):
-            same = (key, item, held) == (first, second, target.id) and id(call) in moves
+            same = (key, item, held) == (first, second, target.id) and call in moves
             return same and all_of(script.values(whole), Dict)
     return False

@@ -48,6 +48,7 @@ class Evidence:
     together (``ranks``).
     uncut: where runs of unequal length were cut to what they share (``shared``), the same evidence
     with all of them.
+    driven: runs of both with weights that move by themselves.
     common: runs of both with common random numbers, as if they were any others. told: what these
     say, where it is not all that is asked.
     margin: smallest difference in loss that matters, as a share of the loss.
@@ -69,6 +70,7 @@ class Evidence:
     made: tuple[Run, ...] = ()
     uncut: Evidence | None = None
     common: tuple[Run, ...] = ()
+    driven: tuple[Run, ...] = ()
     told: Check | None = None
     rules: tuple[str, ...] | None = None
     arm: str = REWRITTEN
@@ -93,8 +95,11 @@ def gather(
 ) -> Evidence:
     """Sort ``runs``; ``arm`` is the one compared with the original. ``rules``: names of those
     applied, which tell the precision to expect."""
+    driven = tuple(r for r in runs if r.detail.driven)
     common = tuple(
-        replace(r, detail=replace(r.detail, common=False)) for r in runs if r.detail.common
+        replace(r, detail=replace(r.detail, common=False))
+        for r in runs
+        if r.detail.common and not r.detail.driven
     )
     runs = [r for r in runs if not r.detail.common]
     made = tuple(r for r in runs if r.arm == arm and r.seed == 0)
@@ -130,6 +135,7 @@ def gather(
         frozenset((r.arm, r.seed, r.detail) for r in runs),
         made,
         common=common,
+        driven=driven,
         rules=None if rules is None else tuple(rules),
         arm=arm,
     )

@@ -86,7 +86,6 @@ def aligned(record: Record, original: Record) -> Record:
             replace(call, model=numbers.get(call.model, call.model)) for call in record.calls
         ),
         drawn=entries(record.drawn),
-        saves=tuple(replace(one, live=entries(one.live)) for one in record.saves),
         evaluations=tuple(
             replace(one, model=numbers.get(one.model, one.model)) for one in record.evaluations
         ),

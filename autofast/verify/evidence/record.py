@@ -160,14 +160,12 @@ class Saved:
     Attributes:
         step: optimizer steps made before.
         tensors, plain: what was saved, by nested key: prints of tensors, other values in words.
-        live: digests of the models' tensors at that time.
     """
 
     path: str
     step: int
     tensors: Mapping[str, TensorPrint]
     plain: Mapping[str, str]
-    live: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -382,7 +380,10 @@ class Detail:
         facts: lines at which batches are made, copied and read, shapes, operations: what
             ``--facts`` writes.
         common: all random generators start anew with every step, from its number: two scripts that
-            draw otherwise at first draw the same from then on."""
+            draw otherwise at first draw the same from then on.
+        driven: with these, gradients are numbers that follow from the step, and floating-point
+            buffers stay as they are, so that weights move by themselves; 2: all is drawn
+            otherwise but what they begin with, and what evaluations draw."""
 
     gradients: bool = False
     batches: bool = False
@@ -391,6 +392,7 @@ class Detail:
     perturb: float = 0.0
     facts: bool = False
     common: bool = False
+    driven: int = 0
 
 
 FULL = Detail(gradients=True, batches=True, state=True)

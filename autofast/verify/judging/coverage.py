@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from autofast.model.several import wordset
 from autofast.report.style import count
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.record import Lines, Run
@@ -159,8 +160,8 @@ def followed(ev: Evidence) -> Check | None:
     return unclear("processes of its own", text)
 
 
-EVALUATES = frozenset({"eval", "no_grad", "inference_mode"})
-SAVES = frozenset({"save", "save_file", "save_model", "save_pretrained", "save_checkpoint"})
+EVALUATES = wordset("eval no_grad inference_mode")
+SAVES = wordset("save save_file save_model save_pretrained save_checkpoint")
 
 
 def _not_run(ev: Evidence, names: frozenset[str]) -> str:

@@ -1,5 +1,4 @@
-"""What the models draw within their calls, and what they are given in evaluation: both hide in the
-scatter of seeds.
+"""What is drawn, which hides in the scatter of seeds, and when models are asked without gradients.
 
 The numbers are counted that are drawn at a time, within models and beside them, in training and
 without gradients. Draws of one size that are made half as often or less, with less than a quarter
@@ -7,31 +6,27 @@ of these numbers in their place, are lost, or shared by samples, steps or passes
 
 Numbers that are drawn without gradients in one of the two scripts alone are noise in evaluations,
 and what these print hides it; where training is the same but for rounding, that tells by itself.
-Where every evaluation gives a model the same data in the original, as a validation set does, so it
-does in the other script."""
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Mapping
 
 from autofast.model.several import surely
-from autofast.verify.estimates import gap, median
-from autofast.verify.evidence import alike
-from autofast.verify.evidence.gathered import Evidence, gather
+from autofast.verify.estimates import median
+from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.record import Evaluation, Run
 from autofast.verify.judging import rounding
 from autofast.verify.judging.exact import equal
 from autofast.verify.result import Check, unclear
 
 NAME = "random numbers and evaluation"
-AGAIN = 1e-6  # sums of the same data in other batches
-LEAST = 3  # evaluations
+LEAST = 3  # draws of one size of several numbers
 Drawn = Mapping[str, float]
 Lost = tuple[tuple[str, str], float, float, float]
-OFTEN = 6  # draws of one size
+OFTEN = 6  # of single ones
 # What draws unseen: generators of a script's own, and code that no longer runs as Python.
 UNSEEN = "default_rng RandomState random.Random( CUDAGraph cuda.graph jit. vmap compile(".split()
 SHAPED = "erfinv ndtri icdf ppf cos(".split()  # what makes normal numbers of even ones
@@ -44,10 +39,7 @@ def check(ev: Evidence) -> Check | None:
     lost = None if _of_no_effect(ev) else _sizes(ev) or _put_off(ev)
     if lost is not None:
         return lost
-    for number in (evaluated := sorted(_models(ev.a) & _models(ev.b))):
-        if (other := _data(ev, number)) is not None:
-            return other
-    found = len({*evaluated, *(int(m) for m in ev.a.record.drawn if m.isdigit())})
+    found = len({*_models(ev.a), *(int(m) for m in ev.a.record.drawn if m.isdigit())})
     return Check(NAME, True, f"as in the original, of {found} models") if found else None
 
 
@@ -191,53 +183,3 @@ def _put_off(ev: Evidence) -> Check | None:
             text = f"for as many samples model {model} is called without gradients {often}"
             return Check(NAME, False, text)
     return None
-
-
-def _data(ev: Evidence, model: int) -> Check | None:
-    """The original's evaluations get the same, in all its runs; the other's do not."""
-    runs = [_of(run, model) for run in (*ev.originals, *ev.others) if run.ok]
-    for name in sorted(runs[0][0].sums):
-        if all(_same(some, name) for some in runs) and _same(_of(ev.b, model), name) is False:
-            text = f"in evaluation input {name} of model {model} is another every time; in the original it is the same"
-            return Check(NAME, False, text)
-    return None
-
-
-def _same(some: Sequence[Evaluation], name: str) -> bool | None:
-    """By the mean over samples, as a set may be gone through several times; None: too few to
-    say."""
-    means = [one.sums[name] / one.samples for one in some if name in one.sums and one.samples]
-    if len(means) < LEAST or len(means) < len(some):
-        return None
-    return max(means) - min(means) <= AGAIN * max(map(abs, means))
-
-
-def elsewhere(ev: Evidence) -> Check | None:
-    """With common random numbers, and where the first step is given the same: evaluations of data
-    that never change are of the same data, whatever is drawn later."""
-    name = "data of evaluations"
-    both = gather("unknown", ev.common)
-    runs = (*both.originals, *both.rewritten)
-    if not both.rewritten or not all(run.ok and run.record.calls for run in runs):
-        return None
-    if alike.other_data(both) == 0:
-        return None
-    looked = 0
-    for model in sorted(set.intersection(*map(_models, runs))):
-        for key in sorted(_of(both.a, model)[0].sums):
-            usual = [_usual(_of(run, model), key) for run in runs]
-            known = [value for value in usual if value is not None]
-            if len(known) < len(runs) or len({*known[:-1]}) > 1:
-                continue
-            looked += 1
-            if gap(known[0], known[-1]) > AGAIN * max(map(abs, known)):
-                text = f"input {key} of model {model} is other data at every evaluation"
-                return Check(name, False, f"{text}, where the first step is given the same")
-    return Check(name, True, f"the same, of {looked} inputs") if looked else None
-
-
-def _usual(some: Sequence[Evaluation], key: str) -> float | None:
-    """The mean of what most evaluations are given, LEAST at least."""
-    means = Counter(one.sums[key] / one.samples for one in some if key in one.sums and one.samples)
-    value, times = max(means.items(), key=itemgetter(1), default=(0.0, 0))
-    return value if times >= LEAST and 2 * times > len(some) else None

@@ -27,6 +27,7 @@ from autofast.verify.evidence.gathered import (
 from autofast.verify.evidence.record import FULL, Run
 from autofast.verify.judging import (
     coverage,
+    driven,
     exact,
     parting,
     printed,
@@ -97,6 +98,8 @@ def _wanted(ev: Evidence) -> list[Wish]:
         ev = replace(ev, told=told.checks[0] if told else None)
     if any(check.passed is False for check in _structure(ev)):
         return []
+    if effect == "unknown" and _drawn_otherwise(ev) and (asks := driven.wishes(ev)):
+        return asks
     same = exact.reproducible(ev)
     if exact.identical(ev):
         return _more_seeds(ev, OTHERWISE if effect == "unknown" else 0)

@@ -5,13 +5,14 @@ original reproduces them itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 
 from autofast.report.style import count, short
 from autofast.verify.estimates import fmean, gap, rounded_alike, spread
 from autofast.verify.evidence import alike, course
 from autofast.verify.evidence.figures import TIME, Quantity, kinds, printed, unit
-from autofast.verify.evidence.gathered import Evidence
+from autofast.verify.evidence.gathered import Evidence, curve
 from autofast.verify.evidence.outputs import said, written
 from autofast.verify.evidence.record import Run
 from autofast.verify.judging.exact import equal, reproducible
@@ -229,29 +230,58 @@ def _values(texts: Sequence[str]) -> list[float]:
     return [float(t) for t in texts]
 
 
-def _forms(losses: Sequence[float], sizes: Sequence[int], count: int) -> dict[str, list[float]]:
-    """What a script may have printed ``count`` times from its losses, cut into pieces of ``sizes``
-    or else evenly.
+STEPS = " of steps"
+FORMS: dict[str, Callable[[Sequence[float]], float]] = {
+    "the mean of the losses": fmean,
+    "the last loss": itemgetter(-1),
+    "the first loss": itemgetter(0),
+    "the sum of the losses": sum,
+}
+
+
+def _forms(run: Run, texts: Sequence[str], slack: float) -> set[str]:
+    """What each printed number may be of the losses in its part of the run, the parts being as
+    long: of every backward, or of a step, where they were divided for accumulation.
     """
-    if len(sizes) < count or sum(sizes[:count]) > len(losses):
-        if len(losses) < count or len(losses) % count:
-            return {}
-        sizes = [len(losses) // count] * count
-    pieces, start = [], 0
-    for size in sizes[:count]:
-        pieces.append(losses[start : start + size])
-        start += size
-    if any(not p or not all(map(math.isfinite, p)) for p in pieces):
-        return {}
-    return {
-        "the mean of the losses": [fmean(p) for p in pieces],
-        "the last loss": [p[-1] for p in pieces],
-        "the first loss": [p[0] for p in pieces],
-        "the sum of the losses": [sum(p) for p in pieces],
-        "the mean of all losses so far": [
-            fmean([x for p in pieces[: i + 1] for x in p]) for i in range(len(pieces))
-        ],
-    }
+    found = set()
+    for losses, of in ((curve(run), STEPS), (run.record.losses, "")):
+        size, rest = divmod(len(losses), len(texts))
+        parts = [losses[i : i + size] for i in range(0, len(losses), size or 1)]
+        for form, make in FORMS.items() if size and not rest else ():
+            made = zip(texts, map(make, parts), strict=True)
+            if all(gap(float(t), m) <= 0.51 * unit(t) + slack * abs(m) for t, m in made):
+                found.add(form + of)
+    return found
+
+
+def meaning(ev: Evidence) -> Check | None:
+    """A printed number that is, in every run of the original, one and the same thing made of the
+    losses is still that: this is how "the loss of the last batch is logged in place of the mean"
+    shows without any statistics. What is always the same is no loss, nor what has no digits.
+    """
+    name = "what the printed loss is"
+    found: list[str] = []
+    runs = ((*ev.originals, *ev.others), course.arms(ev)[1])
+    known = [[(r, printed(said(r))) for r in some if r.records] for some in runs]
+    shown = [p for some in known for _, p in some]
+    for quantity in shown[0] if all(known) else ():
+        texts = [p.get(quantity, []) for p in shown]
+        if not all(texts) or len({t for some in texts for t in some}) == 1 or min(map(_digits, texts)) < 1:  # fmt: skip
+            continue
+        one, two = (
+            set.intersection(*(_forms(r, p[quantity], slack) for r, p in some))
+            for some, slack in zip(known, (1e-6, 5e-3), strict=True)
+        )
+        # A recipe may cut steps into other parts, and those into unequal ones.
+        steps, kept = {form for form in one if form.endswith(STEPS)}, ev.effect != "recipe"
+        one = steps or (one if kept else steps)
+        if len(one) == 1 and (two or kept):
+            if not one <= two:
+                now = f"; now {min(two)}" if two else ", and no longer does"
+                text = f"{short(quantity[0], 60)!r} shows {min(one)} in the original{now}"
+                return Check(name, False, text)
+            found += one
+    return Check(name, True, f"still {', '.join(sorted(set(found)))}") if found else None
 
 
 def _digits(texts: Sequence[str]) -> float:
@@ -260,67 +290,6 @@ def _digits(texts: Sequence[str]) -> float:
     """
     sizes = [abs(float(t)) / unit(t) for t in texts if unit(t)]
     return sum(math.log10(size) for size in sizes if 1 < size < math.inf)
-
-
-def _often(run: Run) -> int:
-    return max((s.backwards for s in run.record.steps), default=1)
-
-
-def _fitting(run: Run, texts: Sequence[str], slack: float) -> set[tuple[str, int]]:
-    """The forms that fit, each with its factor: a loss that was divided for accumulation may be
-    printed undivided.
-    """
-    sizes = [p.batches for p in run.record.passes if p.training and p.complete]
-    values, found = _values(texts), set()
-    for form, made in _forms(run.record.losses, sizes, len(values)).items():
-        for factor in {1, _often(run)}:
-            pairs = [(v, factor * m, t) for v, m, t in zip(values, made, texts, strict=True)]
-            if all(abs(v - m) <= 0.51 * unit(t) + slack * abs(m) for v, m, t in pairs):
-                found.add((form, factor))
-    return found
-
-
-def _words(form: str, factor: int) -> str:
-    return form if factor == 1 else f"{form} times {factor}"
-
-
-def meaning(ev: Evidence) -> Check | None:
-    """A printed number that is, in every run of the original, one and the same thing made of the
-    losses (their mean over a pass, the last
-    one) is still that: this is how "the loss of the last batch is logged in place of the mean"
-    shows without any statistics."""
-    name = "what the printed loss is"
-    originals = [(r, printed(said(r))) for r in (*ev.originals, *ev.others) if r.records]
-    rewritten = [(r, printed(said(r))) for r in course.arms(ev)[1] if r.records]
-    found = []
-    for quantity in originals[0][1] if originals else ():
-        if any(quantity not in p for _, p in (*originals, *rewritten)):
-            continue
-        # What is always the same (the number of batches) is no loss, whatever it is near.
-        if len({text for _, p in originals for text in p[quantity]}) == 1:
-            continue
-        # "epoch 0" is any loss below one half.
-        if min(map(_digits, (p[quantity] for _, p in originals))) < 1:
-            continue
-        fits = [_fitting(r, p[quantity], 1e-6) for r, p in originals]
-        both = set.intersection(*fits)
-        if len(both) != 1:
-            continue
-        form, factor = next(iter(both))
-        shows = f"{short(quantity[0], 60)!r} shows {_words(form, factor)} in the original"
-        for run, texts in rewritten:
-            after = _fitting(run, texts[quantity], 5e-3)
-            wanted = factor
-            # Other parts of a step's loss are differentiated at a time.
-            if ev.effect == "recipe" and _often(run) != _often(ev.a):
-                wanted = factor * _often(run) // _often(ev.a)
-                if not after:  # parts of different size
-                    return Check(name, None, f"{shows}; what it shows now is not clear")
-            if (form, wanted) not in after:
-                now = f"; now {_words(*next(iter(after)))}" if len(after) == 1 else ""
-                return Check(name, False, shows + (now or ", and no longer does"))
-        found.append(_words(form, factor))
-    return Check(name, True, f"still {', '.join(sorted(set(found)))}") if found else None
 
 
 def levels(ev: Evidence) -> Check | None:

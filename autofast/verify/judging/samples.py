@@ -334,24 +334,6 @@ def _kurtosis(values: Sequence[float]) -> float:
     return max(3.0, fmean((v - mean) ** 4 for v in values) / second**2) if second else 3.0
 
 
-def repeated(ev: Evidence) -> Check | None:
-    """No batch comes twice in a pass where the original's are all different: copies of a random
-    generator, a stream read by every worker.
-    """
-    name = "no batch twice in a pass"
-
-    def share(run: Run) -> float:
-        passes = _passes(run)
-        total = sum(map(len, passes))
-        return sum(len(p) - len(set(p)) for p in passes) / total if total else 0.0
-
-    a, b = max(map(share, (*ev.originals, *ev.others)), default=0.0), share(ev.b)
-    if not _passes(ev.a) or not _passes(ev.b):
-        return None
-    text = f"{100 * b:.0f} % of the batches repeat another of the same pass, {100 * a:.0f} % in the original"
-    return Check(name, b <= a + 0.01, text)
-
-
 def _named(saved: Sequence[Checkpoint], masked: bool) -> dict[str, Checkpoint]:
     """By path, with its digits masked where they are not reproducible; of several, the last."""
     return {re.sub(r"\d+", "#", c.path) if masked else c.path: c for c in saved}

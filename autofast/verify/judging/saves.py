@@ -16,8 +16,7 @@ from autofast.report.style import count
 from autofast.verify.estimates import rounded_alike
 from autofast.verify.evidence import alike, course
 from autofast.verify.evidence.gathered import SINGLE_STEP, Evidence
-from autofast.verify.evidence.numbered import plain
-from autofast.verify.evidence.record import Record, Run, Saved, TensorPrint
+from autofast.verify.evidence.record import Record, Saved, TensorPrint
 from autofast.verify.judging.exact import equal, reproducible, state_apart
 from autofast.verify.judging.rounding import FAR, SEEN, single, yardsticks
 from autofast.verify.judging.tensors import moved_by
@@ -157,31 +156,3 @@ def values(ev: Evidence) -> Check | None:
     if any(rounded_alike(t, y.plain.get(k, t)) and y.plain.get(k, t) != t for x, y in pairs for k, t in x.plain.items()):  # fmt: skip
         return Check(name, None, f"{saves}, tensors equal bit for bit, numbers up to rounding")
     return Check(name, True, f"{saves}, equal bit for bit")
-
-
-def taken(ev: Evidence) -> Check | None:
-    """Whatever was drawn, a tensor that is saved is always the model's, or never: an average of the
-    weights in place of the weights, or the other way round."""
-    name = "where saved tensors come from"
-    known = [[_sources(run) for run in some] for some in course.arms(ev)]
-    both = set.intersection(*(set(one) for some in known for one in some))
-    for path, key, source in sorted(both):
-        before, after = ({one[path, key, source] for one in some} for some in known)
-        if {*map(frozenset, (before, after))} == {frozenset((True,)), frozenset((False,))}:
-            words = ("never", "always") if after == {True} else ("always", "never")
-            text = f"{path}: {key} is {words[1]} {source.partition('/')[2]} of model {source.partition('/')[0]}"
-            return Check(name, False, f"{text}, {words[0]} in the original")
-    return Check(name, True, f"{len(both)} ways of looking") if both else None
-
-
-def _sources(run: Run) -> dict[tuple[str, str, str], bool | None]:
-    """By file, key and tensor of a model of that name: whether what is saved is always the same
-    bits; None: now and then."""
-    found: dict[tuple[str, str, str], bool | None] = {}
-    for one in run.record.saves:
-        for key, print_ in one.tensors.items():
-            for source, sha in one.live.items():
-                if plain(source).partition("/")[2] == plain(key).rpartition("/")[2]:
-                    place, same = (one.path, key, plain(source)), sha == print_.sha
-                    found[place] = same if found.get(place, same) is same else None
-    return found

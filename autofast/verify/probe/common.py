@@ -31,6 +31,17 @@ from .instead import instead_of, opaque
 from .surroundings import random_digest
 
 
+def begins() -> bool:
+    """Weights of a module are drawn."""
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        owner = next(iter(frame.f_locals.values()), None)
+        if isinstance(owner, torch.nn.Module) or frame.f_globals["__name__"] == "torch.nn.init":
+            return True
+        frame = frame.f_back
+    return False
+
+
 class Items:
     """A data set that says which item is made next."""
 
@@ -51,6 +62,7 @@ class Common:
         self.idle, self.fresh = False, ""  # what an evaluation of this step would begin with
         self.aside: Any = None  # states of that training, or evaluation, which does not run now
         sizes.drawing = self.drawing
+        self.other = " otherwise" * (probe.settings.driven > 1)
         self.base, self.making, self.called_once = 0, False, False
         self.bases: dict[int, Any] = {}  # of persistent workers, by that of their first pass
         self.own = own  # own.Own
@@ -100,6 +112,7 @@ class Common:
         family = family if family in self.seed else "torch"
         text = self.before(family, name, args, self.counts)
         if text is not None:
+            text = text if begins() else text + self.other
             self.seed[family](self.number(f"{self.seeds.get(family)} {text}"))
 
     def wrap_fetch(self) -> None:
@@ -190,6 +203,7 @@ class Common:
             self.turn()
             if not self.probe.steps and torch.is_grad_enabled() and not self.called_once:
                 self.called_once = True
+                self.sizes.drawn["own"] = self.own.begun()
                 self.again("call")
 
         return before
@@ -202,6 +216,7 @@ class Common:
                 self.drawn["sequence"] = 0
 
     def set(self, text: str) -> None:
+        text += self.other * (not text.startswith("evaluation"))
         for seed in self.seed.values():
             seed(self.number(text))
         self.own.set(text)

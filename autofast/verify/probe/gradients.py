@@ -54,6 +54,7 @@ class Watch:
         self.values: list[Any] = []
         self.known: weakref.WeakKeyDictionary[Any, None] = weakref.WeakKeyDictionary()
         self.left: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self.drive: Any = None  # state.State.drive
 
     def used(self, optimizer: Any) -> None:
         """The last of the optimizers that are known."""
@@ -92,6 +93,8 @@ class Watch:
             extras["grad_norms"] = parts
             extras["left_norm"] = self.left.pop(optimizer, None)
             self.values = [parameter.detach().clone() for parameter in parameters(optimizer)]
+            if self.drive is not None:
+                self.drive(optimizer)
 
     def after(self, optimizer: Any, extras: dict[str, Any]) -> None:
         with torch.no_grad():

@@ -141,6 +141,15 @@ class Own:
             kind, key, _ = one._autofast
             kind.seed(one, self.common.number(f"{text} {key}"))
 
+    def begun(self) -> int:
+        """A digest of what was drawn before the first call."""
+        some = (
+            (key[len(one._autofast[1]) :], n)
+            for one in self.all
+            for key, n in one._autofast[2].items()
+        )
+        return zlib.crc32(f"{sorted(some)}".encode())
+
     def states(self) -> list[Any]:
         return [one._autofast[0].get(one) for one in self.all]
 

@@ -152,8 +152,10 @@ def torch_arrived(
     if steps is not None and (wanted.state or wanted.perturb):
         models = state.State(probe)
         steps.constructed.append(models.constructed)
+        if wanted.driven:
+            steps.watch.drive = models.drive
         if wanted.state:
-            steps.models, saves.models = models.ended, models.prints
+            steps.models = models.ended
             models.inputs, models.draws = given, random
             followed = averages.Averages(probe, models.optimizers)
             steps.each_backward = followed.look

@@ -73,8 +73,6 @@ class Saves:
         self.inside: dict[str, None] = {}  # written in the working folder
         self.saves: list[dict[str, Any]] = []
         self.kept = 0  # of them, calls of torch.save
-        self.models: Any = dict  # state.State.prints
-        self.live: tuple[int, dict[str, str]] = -1, {}  # steps, digests of the models' tensors
         self.printer: Any = None
         self.printed = 0
         self.checkpoints: dict[str, dict[str, Any]] = {}
@@ -258,11 +256,7 @@ class Saves:
         self.checkpoints[name] = entry  # the last one under this name
         if self.kept < MOST:
             self.kept += 1
-            step = self.probe.steps
-            if self.live[0] != step:
-                self.live = step, {key: one["sha"] for key, one in self.models().items()}
-            live = {"live": self.live[1]}
-            self.saves.append({"path": name, "step": step, **live, **self.values(obj)})
+            self.saves.append({"path": name, "step": self.probe.steps, **self.values(obj)})
         try:
             if hasattr(file, "flush"):
                 file.flush()

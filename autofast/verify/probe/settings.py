@@ -39,6 +39,7 @@ class Settings(NamedTuple):
     perturb: float = 0.0
     facts: bool = False
     common: bool = False
+    driven: int = 0
 
     @property
     def detailed(self) -> bool:

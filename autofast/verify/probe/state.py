@@ -8,6 +8,7 @@ between a script that has them and one that has not.
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from .unaided import unwrapped
 
 ASKING = "_forward_pre_hooks_with_kwargs"
 # Wrappers that call what they hold, as anybody else would.
+DRIVEN = 0.05  # size of gradients that are made
 CALLING = ("DistributedDataParallel", "FullyShardedDataParallel")
 
 
@@ -44,6 +46,13 @@ def plain(name: str) -> str:
 
 
 lazy: Any = getattr(torch.nn.parameter, "is_lazy", lambda _: False)
+
+
+def numbers(shape: Any, seed: int) -> Any:
+    """Between -1 and 1, whatever is drawn elsewhere."""
+    generator = torch._C.Generator()
+    torch._C.Generator.manual_seed(generator, seed)
+    return torch.rand(shape, generator=generator, dtype=torch.float64) * 2 - 1
 
 
 def stateful(module: Any) -> bool:
@@ -116,7 +125,7 @@ class State:
                 self.models.append(model)
                 if self.inputs is not None:
                     self.inputs.known(len(self.models) - 1, model)
-                if self.probe.settings.perturb:
+                if self.probe.settings.perturb or self.probe.settings.driven:
                     self.perturb(model)
             self.outer.add(id(module))
             self.inner.update(id(inside) for inside in module.modules() if inside is not module)
@@ -152,9 +161,12 @@ class State:
                     if tensor.is_floating_point() and not lazy(tensor):
                         key = what, f"{number}/{name}"
                         new = unwrapped(tensor.detach()).clone()
-                        old, self.before[key] = self.before.get(key, new), new
+                        old = self.before.get(key, new)
+                        self.before[key] = old if self.probe.settings.driven else new
                         same = old.shape == new.shape
                         ways.append(norm([new - old.to(new.device)]) if same else None)
+                        if same and self.probe.settings.driven:
+                            tensor.detach().copy_(old)
             if ways:
                 found[what] = together([way for way in ways if way is not None])
                 found[f"{what}s"] = by_parts(ways)
@@ -188,12 +200,28 @@ class State:
     def perturb_tensor(self, tensor: Any) -> None:
         if id(tensor) in self.perturbed or not tensor.is_floating_point():
             return
-        generator = torch._C.Generator()
-        torch._C.Generator.manual_seed(generator, 30_011 + len(self.perturbed))
+        size = (
+            2 if self.probe.settings.driven else 1
+        )  # what is drawn at first hardly tells inputs apart
+        noise = numbers(tensor.shape, 30_011 + len(self.perturbed))
         self.perturbed[id(tensor)] = tensor
-        noise = torch.rand(tensor.shape, generator=generator, dtype=torch.float64) * 2 - 1
         with torch.no_grad():
-            tensor.mul_((1 + self.probe.settings.perturb * noise).to(tensor.device, tensor.dtype))
+            tensor.mul_(
+                (size + self.probe.settings.perturb * noise).to(tensor.device, tensor.dtype)
+            )
+
+    def drive(self, optimizer: Any) -> None:
+        """Gradients by numbers that follow from the step and from a tensor's place among those of
+        its shape, whatever the optimizer's groups are.
+        """
+        models = (one for model in self.models for one in model.parameters())
+        mine = {id(one): one for one in parameters(optimizer)}
+        places: dict[Any, int] = {}
+        for key, one in {**{id(one): one for one in models}, **mine}.items():
+            places[one.shape] = place = places.get(one.shape, 0) + 1
+            if key in mine and one.grad is not None and one.grad.layout == torch.strided:
+                text = f"{self.probe.steps} {tuple(one.shape)} {place}"
+                one.grad.copy_(DRIVEN * numbers(one.shape, zlib.crc32(text.encode())))
 
     def constructed(self, optimizer: Any) -> None:
         """Tensors that are no module's parameters are perturbed here: nothing tells of their first

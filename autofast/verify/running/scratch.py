@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from autofast.model.several import wordset
 from autofast.model.source import BadInput
 
 SIZE_LIMIT = 2 * 2**30  # bytes; more is not copied for every run without being asked
 FILE_LIMIT = 50_000
-_LEFT_OUT = frozenset(
-    ".git .hg .svn __pycache__ node_modules .tox .nox .mypy_cache .ruff_cache .pytest_cache".split()
+_LEFT_OUT = wordset(
+    ".git .hg .svn __pycache__ node_modules .tox .nox .mypy_cache .ruff_cache .pytest_cache"
 )
 
 Stamp = tuple[int, int]  # size and time of change in nanoseconds

@@ -49,25 +49,32 @@ def half(script: Script, options: Options, finding: Finding, beside: Findings) -
     measures = any(s.node is finding.node for e in script.evaluations for s in e.forwards)
     if measures and not script.analysis(Cost).is_in_training(finding.node):
         return Gain(0.005, "an evaluation, which shows and chooses by what it computes")
-    if place := script.analysis(Cells).place:
-        return Gain(0.0, f"bound by launches: {place} goes through a sequence cell by cell")
     if options.target != "cpu" and _has_few_channels(script):
         return SMALL
-    if options.target != "cpu" and goes_along_few(script, script.analysis(Cost).named):
-        return Gain(0.0, "bound by launches: its recurrent layers go along few sequences at once")
+    if why := _by_launches(script, options):
+        return why
     gain = _of_arithmetic(script, options, beside, 0.4, machine.HALF, machine.HALF, 0.5, casts=2)
     return gain if gain.known or not is_narrow(script) else NARROW
 
 
 def tensor_cores(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of TF32, for products of matrices alone: convolutions use it unless told otherwise."""
-    if place := script.analysis(Cells).place:
-        return Gain(0.0, f"bound by launches: {place} goes through a sequence cell by cell")
+    if why := _by_launches(script, options):
+        return why
     gain = _of_arithmetic(script, options, beside, 0.1, products=machine.TENSOR_CORES)
     if gain.known:
         return gain
-    why = multiplies(script)
-    return replace(gain, reason=why) if why else Gain(0.0, CONVOLVED)
+    multiply = multiplies(script)
+    return replace(gain, reason=multiply) if multiply else Gain(0.0, CONVOLVED)
+
+
+def _by_launches(script: Script, options: Options) -> Gain | None:
+    """Nothing of products, where few are made at once."""
+    place = script.analysis(Cells).place
+    few = place and f"{place} goes through a sequence cell by cell"
+    if not few and options.target != "cpu":
+        few = goes_along_few(script, script.analysis(Cost).named)
+    return Gain(0.0, f"bound by launches: {few}") if few else None
 
 
 def layout(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
@@ -151,6 +158,8 @@ def launches(script: Script, options: Options, finding: Finding, beside: Finding
     if waits := waits_for_data(script, options, beside):
         return waits
     if isinstance(found, str) or not found.tensors or options.target == "cpu":
+        if fewer == machine.SGD_UPDATE:
+            return Gain(0.0, "of SGD with momentum, two operations take all parameters already")
         return Gain(0.03, "kernels of the update, for each parameter", known=False)
     found = _beside(script, found, beside)
     moved = 4 * accesses * found.parameters / machine.GPU.memory

@@ -9,12 +9,13 @@ from dataclasses import fields
 from autofast.facts.by_default import is_taken
 from autofast.facts.cost import machine
 from autofast.facts.cost.inputs import turns
+from autofast.facts.cost.often import SHORT
 from autofast.facts.cost.step import Cost
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.frequency import Frequency, frequency, is_rare
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
-from autofast.model.events import BranchFrame, CallFrame, Stack, below, inside
+from autofast.model.events import BranchFrame, CallFrame, Stack, below, inside, loops
 from autofast.model.script import Loader, Script
 from autofast.model.source import function_of, walk
 from autofast.model.syntax import SIMPLE
@@ -128,14 +129,25 @@ def _led_past(cost: Cost, ways: Sequence[Stack]) -> Gain | None:
 
 def one_pass(share: float, reason: str) -> Question:
     """A question about one forward pass: little, where it stands beside many steps of training that
-    are counted by a loop around them.
+    are counted by a loop around them, or in a step beside a loop of many passes.
     """
 
     def ask(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
-        cost = script.analysis(Cost)
+        cost, here = script.analysis(Cost), finding.node
         counted = [turns(script, step.loop) for step in cost.training]
         steps = min((n or 0 for n in counted), default=0)
-        if steps < MANY or cost.runs_by_batch(finding.node) or cost.is_in_training(finding.node):
+        mine = {f.node for way in cost.ways(here) for f in loops(way)}
+        passes = max(
+            (
+                cost.times(s.node, loop, mine)
+                for loop in mine.intersection(step.loop for step in cost.training)
+                for s in script.log.of("forward")
+            ),
+            default=1,
+        )
+        if passes >= SHORT:
+            return Gain(1 / (9 * passes), f"one forward pass of a step beside {passes} others")
+        if steps < MANY or cost.runs_by_batch(here) or cost.is_in_training(here):
             return Gain(share, reason, known=False)
         return Gain(1 / (3 * steps), f"one forward pass beside {steps} steps of training")
 
@@ -172,10 +184,10 @@ def of_its_rule(finding: Finding, findings: Sequence[Finding]) -> list[Finding]:
     return [f for f in findings if f.rule == finding.rule]
 
 
-def changed_nodes(findings: Sequence[Finding]) -> set[int]:
-    """The ids of all that fixes change: not what stands in a block that they put code around."""
+def changed_nodes(findings: Sequence[Finding]) -> set[ast.AST]:
+    """All that fixes change: not what stands in a block that they put code around."""
     places = [place for f in findings if f.edits for place in touched(f)]
-    return {id(n) for place in places if not hasattr(place, "body") for n in walk(place)}
+    return {n for place in places if not hasattr(place, "body") for n in walk(place)}
 
 
 def touched(finding: Finding) -> list[ast.AST]:
@@ -204,23 +216,23 @@ def in_every_turn(script: Script, loop: ast.AST, nodes: Sequence[ast.AST]) -> as
     return None
 
 
-def begun_in(script: Script) -> set[int]:
-    """The places of forwards, backwards and updates, and the calls that lead to them, by id."""
+def begun_in(script: Script) -> set[ast.AST]:
+    """The places of forwards, backwards and updates, and the calls that lead to them."""
     sites = script.log.of("forward")
     sites += [b.site for step in script.steps for b in step.backwards]
     sites += [u.site for step in script.steps for u in step.updates]
     calls = (f.node for s in sites for o in s for f in o.stack if isinstance(f, CallFrame))
-    return {id(n) for n in (*(s.node for s in sites), *calls)}
+    return {*(s.node for s in sites), *calls}
 
 
-def always_reads(stmt: ast.stmt, reads: Container[int]) -> bool:
+def always_reads(stmt: ast.stmt, reads: Container[ast.AST]) -> bool:
     """Whether a statement comes to a read on each way through it."""
     match stmt:
         case ast.If(body=then, orelse=other):
             return all(any(always_reads(s, reads) for s in arm) for arm in (then, other))
         case ast.With(body=body):
             return any(always_reads(s, reads) for s in body)
-    return isinstance(stmt, SIMPLE) and any(id(n) in reads for n in walk(stmt))
+    return isinstance(stmt, SIMPLE) and any(n in reads for n in walk(stmt))
 
 
 def waits_for_data(script: Script, options: Options, beside: Findings) -> Gain | None:

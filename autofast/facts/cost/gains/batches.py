@@ -50,7 +50,9 @@ from autofast.rule import Finding, Gain, Options, Question
 ARRAYS = ("", "from_numpy", "as_tensor")
 TO_DEVICE: set[Question] = set()  # of fixes that put all data of a loader on the device
 DRAWS = tuple(f"torch.{name}" for name, draws in FACTORIES.items() if draws)
+WAITING: set[Question] = set()  # of advice on what waits for the device in each step
 FEW_WAITS = 4  # in a step, beside which one more or less counts
+MANY_ROWS = 4096  # of a batch, for each of which a number takes time to copy
 MANY_EPOCHS = 200  # of which each is taken to be short
 FEW = 4  # batches of a pass over a loader, for which no worker is started
 
@@ -94,19 +96,28 @@ def in_steps(script: Script, options: Options, finding: Finding, beside: Finding
     cost = script.analysis(Cost)
     if cost.is_beside_training(finding.node):
         return Gain(EVALUATION * 0.02, "a copy from the host in every step of an evaluation")
-    if (waits := _waits_beside(script, finding, beside)) > FEW_WAITS:
+    waits = _waits_beside(script, finding, beside)
+    if waits > FEW_WAITS and cost.named < MANY_ROWS:
         return Gain(0.0, f"{waits} other waits for the device stay in the same step")
     return Gain(0.02, "a copy from the host in every step", known=False)
 
 
 def _waits_beside(script: Script, finding: Finding, beside: Findings) -> int:
-    """How many places of the same loop wait for the device in each turn, and stay."""
-    changed = changed_nodes(beside)
-    places = [s.node for s in script.syncs if s.loop is not None and not s.gated]
-    places += [t.node for t in script.transfers if t.to_device and not is_begun(t)]
-    stay = [n for n in places if id(n) not in changed]
-    around = loops_around(finding.node)
-    return max((sum(in_every_turn(script, x, [n]) is n for n in stay) for x in around), default=0)
+    """How often a step waits for the device at other places, and will, each time that it comes to
+    this one.
+    """
+    changed, cost = changed_nodes(beside), script.analysis(Cost)
+    places: list[ast.AST] = [s.node for s in script.syncs if s.loop is not None and not s.gated]
+    moved = (t for t in script.transfers if t.to_device and not is_begun(t))
+    places += [t.node for t in moved if not t.tensors or any(x.device != "dev" for x in t.tensors)]
+    places += [f.node for f in beside if f.advice and f.asks in WAITING]
+    stay = {n for n in places if n not in changed}
+    mine = {f.node for way in cost.ways(finding.node) for f in loops(way)}
+    found = 0
+    for loop in mine.intersection(step.loop for step in script.steps):
+        always = (n for n in stay if in_every_turn(script, loop, [n]) is not None)
+        found = max(found, sum(cost.times(n, loop, mine) for n in always))
+    return found
 
 
 def is_begun(copy: Transfer) -> bool:
@@ -170,11 +181,11 @@ def _at_rest(script: Script, finding: Finding, beside: Findings) -> ast.AST | No
     graph, begun = script.analysis(Flow).graph(loop), begun_in(script)
     changed = changed_nodes(beside)
     on_device = (s.node for s in script.syncs if any(t.device != "cpu" for t in s.tensors))
-    stays = {id(n): n for n in on_device if id(n) not in changed}
+    stays = {n: n for n in on_device if n not in changed}
     for stmt in reversed(loop.body):
         if always_reads(stmt, stays.keys()):
             return stmt
-        parts = [n for n in walk(stmt) if id(n) in begun]
+        parts = [n for n in walk(stmt) if n in begun]
         if any(frequency(graph, n, loop) is not Frequency.RARE for n in parts):
             return None
     return None
@@ -186,12 +197,12 @@ def _waited_behind(script: Script, finding: Finding, beside: Findings) -> ast.AS
     """
     changed, statement = changed_nodes(beside), statement_of(finding.node)
     reads = [s.node for s in script.syncs if any(t.device != "cpu" for t in s.tensors)]
-    waits = {id(n): n for n in reads if id(n) not in changed}
-    copied = {id(t.node) for t in script.transfers if t.to_device}
-    begun = {id(s.node) for s in script.log.of("forward")}
+    waits: dict[ast.AST, ast.Call] = {n: n for n in reads if n not in changed}
+    copied = {t.node for t in script.transfers if t.to_device}
+    begun = {s.node for s in script.log.of("forward")}
     here = block_of(statement) if waits else [statement]
     for stmt in here[1 + next(n for n, s in enumerate(here) if s is statement) :]:
-        parts = {id(n) for n in walk(stmt)}
+        parts = set(walk(stmt))
         if not isinstance(stmt, SIMPLE) or parts & begun:
             return None
         if found := parts & waits.keys():
@@ -209,13 +220,13 @@ def _copied_beside(
     if loop is None:
         return None
     statement, changed = statement_of(finding.node), changed_nodes(beside)
-    moved = [t for t in script.transfers if id(t.node) not in changed]
+    moved = [t for t in script.transfers if t.node not in changed]
     others: list[ast.AST] = [t.node for t in moved if waits_there(script, t)]
     if (same := next((n for n in others if statement_of(n) is statement), None)) is not None:
         return same
     alike = of_its_rule(finding, beside)
     # data of the host, which the user has to move
-    others += [f.node for f in alike if f.advice and id(f.node) not in changed]
+    others += [f.node for f in alike if f.advice and f.node not in changed]
     stays = [f.node for f in alike if f.asks is not None and f.asks is not copies]
     known = (f.asks(script, options, f, ()) for f in alike if f.node in stays and f.asks)
     if not all(gain is not None and gain.known and not gain.share for gain in known):
@@ -374,9 +385,9 @@ def more_workers(enough: str, loaders: Sequence[Loader]) -> Question:
     return ask
 
 
-def _is_sliced(dataset: Dataset, made: Mapping[int, Images | str]) -> bool:
+def _is_sliced(dataset: Dataset, made: Mapping[ast.AST | None, Images | str]) -> bool:
     node = dataset.thing.node if isinstance(dataset.thing, Ext) else None
-    if isinstance(made.get(id(node)), Images):
+    if isinstance(made.get(node), Images):
         return True
     fetches = isinstance(dataset.thing, Inst) and dataset.thing.cls.find("__getitems__") is not None
     return dataset.in_memory and fetches

@@ -20,12 +20,13 @@ from autofast.facts.cost.gains.asking import (
     touched,
     usual,
 )
-from autofast.facts.cost.gains.batches import gets_workers, is_begun, waits_there
+from autofast.facts.cost.gains.batches import WAITING, gets_workers, is_begun, waits_there
 from autofast.facts.cost.step import Cost
 from autofast.flow.frequency import rare_arms_around
 from autofast.flow.loops import loops_around
 from autofast.model.calls import is_method
-from autofast.model.events import loops
+from autofast.model.events import CallFrame, loops
+from autofast.model.kinds import is_scaler
 from autofast.model.script import Script, Transfer
 from autofast.model.several import surely
 from autofast.model.source import at, block_of, statement_of, walk
@@ -62,10 +63,10 @@ def reads(script: Script, options: Options, finding: Finding, beside: Findings) 
     ready = any(gets_workers(script, x, beside) for x in over)
     small = {statement_of(f.node) for f in beside if f.gain and f.gain.share and not f.worth}
     moved = [t for t in script.transfers if _waits(t) or (ready and waits_there(script, t))]
-    moved = [t for t in moved if id(t.node) not in changed]
+    moved = [t for t in moved if t.node not in changed]
     stays += [t.node for t in moved if statement_of(t.node) not in small]  # else it could go
     if loop is not None:
-        stays += [n for n in walk(loop) if _may_read(script, n) and id(n) not in changed]
+        stays += [n for n in walk(loop) if _may_read(script, n) and n not in changed]
     if loop is not None and (node := in_every_turn(script, loop, stays)) is not None:
         return Gain(0.0, f"{at(node)} waits for the device in the same step, and stays")
     if isinstance(loop, LOOPS):
@@ -78,12 +79,16 @@ def reads(script: Script, options: Options, finding: Finding, beside: Findings) 
         return gain
     if script.analysis(Cost).is_beside_training(finding.node):
         put_off = [f for f in of_its_rule(finding, beside) if f.edits and f.asks not in kept]
-        beside_it = sum(_loop_of(script, f.node) is loop for f in put_off)
-        share = 4 * EVALUATION * READ * max(1, beside_it)  # a forward is a part of a step
+        same = [n for f in put_off if _loop_of(script, f.node) is loop for n in walk(f.node)]
+        once = {ast.unparse(s.node) for s in script.syncs if s.node in same}  # `loss.item()` twice
+        share = 4 * EVALUATION * READ * max(1, len(once))  # a forward is a part of a step
         return Gain(share, "one read a step of an evaluation")
     steps = script.analysis(Cost).steps
     often = f", {steps:,} steps an epoch" if steps else ""
     return Gain(READ, f"one read a step{often}", known=False)
+
+
+WAITING.add(reads)
 
 
 def waits(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
@@ -91,7 +96,7 @@ def waits(script: Script, options: Options, finding: Finding, beside: Findings) 
     nothing begun in between.
     """
     loop, changed = _loop_of(script, finding.node), changed_nodes(beside)
-    stays = {id(s.node) for s in script.syncs if id(s.node) not in changed}
+    stays = {s.node for s in script.syncs if s.node not in changed} | _reads_of_scale(script)
     begun = begun_in(script)
     here = block_of(statement_of(finding.node))
     own = here.index(statement_of(finding.node))
@@ -99,9 +104,19 @@ def waits(script: Script, options: Options, finding: Finding, beside: Findings) 
         for stmt in side:
             if always_reads(stmt, stays):
                 return Gain(0.0, f"{at(stmt)} waits for the device directly beside it, and stays")
-            if any(id(n) in begun for n in walk(stmt)):
+            if any(n in begun for n in walk(stmt)):
                 break
     return Gain(0.2, "a wait in every step", known=False)
+
+
+def _reads_of_scale(script: Script) -> set[ast.AST]:
+    """``scaler.state_dict()``, ``scaler.get_scale()``, and the calls of methods that do it."""
+    found: set[ast.AST] = set()
+    for site in script.methods("state_dict", "get_scale"):
+        ways = [o.stack for o in site if o.this is not None and is_scaler(o.this)]
+        found |= {site.node} if ways else set()
+        found |= {f.node for way in ways for f in way[-1:] if isinstance(f, CallFrame)}
+    return found
 
 
 def _loop_of(script: Script, node: ast.AST) -> ast.AST | None:
@@ -109,7 +124,7 @@ def _loop_of(script: Script, node: ast.AST) -> ast.AST | None:
     of all), or the one around the calls of its function where it is one.
     """
     around, begun = list(loops_around(node)), begun_in(script)
-    at_work = (loop for loop in around if any(id(n) in begun for n in walk(loop)))
+    at_work = (loop for loop in around if any(n in begun for n in walk(loop)))
     if (loop := next(at_work, next(iter(around), None))) is not None:
         return loop
     found = [next(reversed(loops(o.stack)), None) for site in script.log.within(node) for o in site]

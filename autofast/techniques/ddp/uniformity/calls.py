@@ -11,6 +11,7 @@ from autofast.facts.host_io import ASKS, READS, name_of
 from autofast.model.calls import arguments_of, keyword_of, receiver_of
 from autofast.model.kinds import is_module
 from autofast.model.names import last_part
+from autofast.model.several import wordset
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import (
     Dict,
@@ -23,6 +24,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     all_of,
+    begins,
 )
 from autofast.rule import Refusal
 from autofast.techniques.ddp.uniformity.kinds import (
@@ -63,13 +65,11 @@ DRAWN = (
     "torch.cuda.power_draw", "torch.cuda.clock_rate", "torch.cuda.list_gpu_processes", "torch.mps.current_alloc", "torch.mps.driver_alloc",
     "pynvml.", "nvidia_smi.", "GPUtil.", "gpustat.",
 )  # fmt: skip
-FORMATS = frozenset({"builtins.str", "builtins.repr", "builtins.format", "builtins.print"})
-NUMBERS = frozenset({"builtins.float", "builtins.int", "builtins.bool", "builtins.round"})
-ALIKE = frozenset(
-    """builtins.iter builtins.list builtins.tuple builtins.reversed builtins.sorted copy.copy
-    copy.deepcopy""".split()
-)
-ADDERS = frozenset("append extend add update insert setdefault appendleft push".split())
+FORMATS = wordset("builtins.str builtins.repr builtins.format builtins.print")
+NUMBERS = wordset("builtins.float builtins.int builtins.bool builtins.round")
+ALIKE = wordset("""builtins.iter builtins.list builtins.tuple builtins.reversed builtins.sorted copy.copy
+    copy.deepcopy""")
+ADDERS = wordset("append extend add update insert setdefault appendleft push")
 CLASSES = (Seq, Dict)
 
 
@@ -145,13 +145,13 @@ class LibraryCalls(Tensors):
             return NEAR if name.startswith(RANDOM) else EQUAL
         sizes = [a for a in node.args if not isinstance(a, ast.Starred)]
         if name in ("torch.randint", "torch.normal"):
-            sizes = [a for a in sizes if isinstance(a, SEQUENCES) or self.kinds[id(a)].shape]
+            sizes = [a for a in sizes if isinstance(a, SEQUENCES) or self.kinds[a].shape]
         elif name in ("torch.randperm", "torch.arange", "torch.bernoulli", "torch.multinomial"):
             return other(f"what {name}() makes of a number of samples")
         first = sizes[0] if sizes else keyword_of(node, "size")
         if isinstance(first, SEQUENCES) and first.elts:
             first = first.elts[0]
-        kind = self.kinds.get(id(first), EQUAL)
+        kind = self.kinds.get(first, EQUAL)
         rest = [k for k in wholes if not k.same and k.items is None and k is not kind]
         if (kind.sized or (kind.shape and kind.axis == 0)) and not rest:
             return BATCH
@@ -237,13 +237,13 @@ class LibraryCalls(Tensors):
     def _method(self, this: Thing, name: str, call: Called) -> Kind:
         node, receiver, kinds = call.node, call.receiver, call.kinds
         whole = receiver.whole
-        if isinstance(this, Ext) and this.name.startswith(("numpy.random.", "random.")):
+        if begins(this, Ext, ("numpy.random.", "random.")):
             self.draws(node)
         if isinstance(this, Ext) and name == "step" and "lr_scheduler" in this.name:
             self.changes(node)
             self.happens(node)
             for part in node.args:
-                if self.kinds[id(part)].whole.name == "near":
+                if self.kinds[part].whole.name == "near":
                     self.first_value(part)
                 else:
                     self.settle(part)
@@ -290,6 +290,6 @@ class LibraryCalls(Tensors):
 
     def settle_if_number(self, expr: ast.expr) -> None:
         """The argument of a progress bar: shown, in the first process only."""
-        kind = self.kinds[id(expr)].whole
+        kind = self.kinds[expr].whole
         if kind.name != "sum" or not kind.sized:
             self.settle(expr)

@@ -20,7 +20,7 @@ import ast
 from dataclasses import dataclass, replace
 
 from autofast.model.calls import arguments_of
-from autofast.model.several import all_of
+from autofast.model.several import all_of, wordset
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class Kind:
         return self if self.items is None else joined(*self.items) if self.items else EQUAL
 
 
-# What a call is given: the kinds of its arguments, by the id of their expressions.
-Given = dict[int, Kind]
+# What a call is given: the kinds of its arguments, by their expressions.
+Given = dict[ast.AST, Kind]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Called:
     @property
     def given(self) -> Given:
         parts = arguments_of(self.node)
-        return {id(expr): kind for expr, kind in zip(parts, self.kinds, strict=True)}
+        return dict(zip(parts, self.kinds, strict=True))
 
 
 EQUAL = Kind("equal")
@@ -205,21 +205,19 @@ def _worse(a: Kind, b: Kind) -> Kind | None:
 
 # ------------------------------------------------------------------------------------------ tensors
 # Besides operations on each element: what keeps the rows of a batch.
-KEEPING = frozenset(
-    """array as_tensor asarray bernoulli bool byte conj contiguous copy_ cpu cuda detach
+KEEPING = wordset("""array as_tensor asarray bernoulli bool byte conj contiguous copy_ cpu cuda detach
     double dropout empty_like fill_ float from_numpy full_like gather half imag index_select
     int log_softmax long normalize numpy one_hot ones_like pin_memory rand_like randn_like
     real repeat_interleave requires_grad requires_grad_ resolve_conj scatter scatter_
-    softmax tensor to type type_as zero_ zeros_like""".split()
-)
-LINEAR = frozenset(
+    softmax tensor to type type_as zero_ zeros_like""")
+LINEAR = wordset(
     "float double half to cuda cpu detach clone contiguous numpy type type_as neg squeeze unsqueeze view reshape flatten sum mean t data "
-    "requires_grad_ view_as expand as_tensor stack cat tensor array asarray zeros_like mean_ nanmean retain_grad".split()
+    "requires_grad_ view_as expand as_tensor stack cat tensor array asarray zeros_like mean_ nanmean retain_grad"
 )
-PER_ROW = frozenset(
-    "argmax argmin max min topk sort norm std var prod median cumsum amax amin logsumexp any all cosine_similarity argsort".split()
+PER_ROW = wordset(
+    "argmax argmin max min topk sort norm std var prod median cumsum amax amin logsumexp any all cosine_similarity argsort"
 )
-PAIRS = frozenset("max min topk sort median".split())
+PAIRS = wordset("max min topk sort median")
 
 
 def reduced(name: str, kind: Kind, dims: object, keepdim: bool) -> Kind:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from autofast.facts.host_io import MADE, effect_of
 from autofast.flow.positions import computed_before
 from autofast.model.calls import arguments_of, call_of, receiver_of
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import ancestors, at, function_of, parent_of, statement_of
 from autofast.model.syntax import DEFINITIONS, is_operation
 from autofast.model.values import Bound, Cls, Const, Func, Inst, Method, Tensor, any_of, only
@@ -19,7 +19,7 @@ from autofast.techniques.ddp.uniformity.kinds import EQUAL, Kind
 from autofast.techniques.ddp.uniformity.state import Alone, Control, Note, differs, in_words, short
 from autofast.techniques.ddp.uniformity.stores import Stores
 
-PRINTS = frozenset("print info debug warning error flush write log critical".split())
+PRINTS = wordset("print info debug warning error flush write log critical")
 
 
 class Notes(Stores):
@@ -27,7 +27,7 @@ class Notes(Stores):
 
     # -------------------------------------------------------------------------------------- control
     def under(self, test: ast.expr, kind: Kind) -> None:
-        self.control.append(Control(test, kind if id(test) not in self.decided else EQUAL))
+        self.control.append(Control(test, kind if test not in self.decided else EQUAL))
 
     def leave(self) -> None:
         self.control.pop()
@@ -39,10 +39,10 @@ class Notes(Stores):
                 f"what {at(self.guarded[-1])} shows takes part in the training: put it into a variable first"
             )
         for control in list(self.all_control()):
-            if control.kind.name == "equal" or id(control.test) in self.decided:
+            if control.kind.name == "equal" or control.test in self.decided:
                 continue
             if control.kind.name == "near" and isinstance(control.test, ast.expr):
-                self.decided[id(control.test)] = control.test
+                self.decided[control.test] = control.test
             else:
                 raise Refusal(
                     f"whether the script comes to {at(node)} depends on {in_words(control.kind)} ({at(control.test)})"
@@ -76,7 +76,7 @@ class Notes(Stores):
         """
         if (
             not self.guarded
-            or id(node) in self._inner
+            or node in self._inner
             or not any_of(self.things(node.func), Func, Bound, Inst, Cls)
         ):
             return None
@@ -86,9 +86,9 @@ class Notes(Stores):
             len(self.frames),
             len(self.control),
         )
-        self._inner.add(id(node))
+        self._inner.add(node)
         try:
-            if id(node) not in self.hoists:
+            if node not in self.hoists:
                 with self._quietly():
                     self._call(node)
                     self.state = dict(before)
@@ -96,18 +96,18 @@ class Notes(Stores):
         except Alone:
             if function_of(node) is not function_of(guarded[-1]) or self._reads_before(node):
                 raise
-            self.hoists[id(node)] = node
-            self.splits.add(id(guarded[-1]))
+            self.hoists[node] = node
+            self.splits.add(guarded[-1])
             del self.frames[frames:], self.control[control:]
             self.state = before
         finally:
-            self._inner.discard(id(node))
+            self._inner.discard(node)
         self.guarded = []
-        self._inner.add(id(node))
+        self._inner.add(node)
         try:
             return self._call(node)
         finally:
-            self._inner.discard(id(node))
+            self._inner.discard(node)
             self.guarded = guarded
 
     def files(self, node: ast.Call, kind: str) -> None:
@@ -128,7 +128,7 @@ class Notes(Stores):
         elif self.written and kind == "read" and not self.guarded:
             self.happens(node)
             self._in_group(node)
-            self.barriers[id(statement_of(node))] = statement_of(node)
+            self.barriers[statement_of(node)] = statement_of(node)
 
     def _made_first(self, node: ast.Call) -> None:
         """A file is made before the training starts: the others wait for it, as they may read
@@ -144,7 +144,7 @@ class Notes(Stores):
                 break
             if isinstance(outer, (ast.For, ast.While, ast.With)):
                 last = outer
-        self.waits[id(last)] = last
+        self.waits[last] = last
 
     def _in_group(self, node: ast.AST) -> None:
         if self.place != "in":
@@ -197,25 +197,25 @@ class Notes(Stores):
                 self._in_group(expr)
         if not self.recording:
             return
-        old = self.notes.get(id(expr))
+        old = self.notes.get(expr)
         if old is not None and old.how != how:
             if {old.how, how} in ({"mean", "none"}, {"first", "none"}):
                 # What is the same everywhere stays what it is.
                 how = "mean" if "mean" in (old.how, how) else "first"
             else:
                 raise self._two(expr)
-        self.notes[id(expr)] = Note(expr, how)
+        self.notes[expr] = Note(expr, how)
 
     def met(self, node: ast.expr, kind: Kind) -> None:
         if self.recording and kind.same and not kind.none:
-            self.whole.add(id(node))
+            self.whole.add(node)
 
     def check_uses(self) -> None:
         """What is a part of a number in one use is never all of it in another (a function for
         training and evaluation).
         """
         for note in self.notes.values():
-            if note.how in ("sum", "size", "per") and id(note.expr) in self.whole:
+            if note.how in ("sum", "size", "per") and note.expr in self.whole:
                 raise self._two(note.expr)
 
     def _two(self, expr: ast.expr) -> Refusal:
@@ -228,7 +228,7 @@ class Notes(Stores):
 
     def settle(self, expr: ast.expr, images: bool = False) -> None:
         """Where the value of ``expr`` goes, that of all processes together is meant."""
-        kind = self.kinds.get(id(expr), EQUAL)
+        kind = self.kinds.get(expr, EQUAL)
         if kind.same or kind.name == "loader":
             self.note(expr, "none")
             return
@@ -236,8 +236,7 @@ class Notes(Stores):
             if kind.sized and is_operation(expr, ast.Mult):
                 sizes, others = self._sizes(expr.left, expr.right)
                 if len(sizes) == 1 and any(
-                    id(n) in self.notes and self.notes[id(n)].how != "none"
-                    for n in ast.walk(others[0])
+                    n in self.notes and self.notes[n].how != "none" for n in ast.walk(others[0])
                 ):
                     # The number of samples itself: other rules may move what it is multiplied with.
                     self.settle(sizes[0])
@@ -248,7 +247,7 @@ class Notes(Stores):
         if kind.name == "batch" and not isinstance(expr, (ast.Tuple, ast.List, ast.Dict)):
             inner = []
         else:
-            inner = [c for c in _operands(expr) if not self.kinds.get(id(c), EQUAL).same]
+            inner = [c for c in _operands(expr) if not self.kinds.get(c, EQUAL).same]
         if not inner or (isinstance(expr, ast.Call) and self._own_call(expr)):
             if images:
                 return
@@ -259,13 +258,13 @@ class Notes(Stores):
         except Alone:
             raise
         except Refusal:
-            if kind.name == "other" and kind.why and id(expr) not in self.decided:
+            if kind.name == "other" and kind.why and expr not in self.decided:
                 raise differs(expr, kind) from None
             raise
 
     def _sizes(self, *factors: ast.expr) -> tuple[list[ast.expr], list[ast.expr]]:
         """Those that count samples, and the others."""
-        sizes = [f for f in factors if self.kinds.get(id(f), EQUAL).sized]
+        sizes = [f for f in factors if self.kinds.get(f, EQUAL).sized]
         return sizes, [f for f in factors if f not in sizes]
 
     def kept(self, expr: ast.expr, kind: Kind) -> Kind:
@@ -288,7 +287,7 @@ class Notes(Stores):
         """This function goes over the batches that are shared out."""
         return any(
             isinstance(c.test, ast.For)
-            and id(c.test) in self._loops
+            and c.test in self._loops
             and function_of(c.test) is self.frames[-1].scope
             for c in self.control
         )

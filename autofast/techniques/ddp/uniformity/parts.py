@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from autofast.flow.callgraph import Callee
 from autofast.model.calls import is_method
+from autofast.model.several import wordset
 from autofast.model.source import nodes_in, parent_of
 from autofast.model.syntax import IDENTITY, SEQUENCES, is_operation
 from autofast.model.values import Ext, Func, Inst, Reason, Thing, Unknown, all_of, is_named
@@ -142,7 +143,7 @@ class Operators(LibraryCalls):
 
 
 # Attributes of tensors that are the same in all processes.
-ALIKE = frozenset("device dtype ndim is_cuda requires_grad grad_fn is_leaf layout".split())
+ALIKE = wordset("device dtype ndim is_cuda requires_grad grad_fn is_leaf layout")
 
 
 class Parts(Operators):
@@ -223,8 +224,8 @@ class Parts(Operators):
         kind = kind.whole
         if kind.name == "batch":
             return self._rows(node, kind, key)
-        if kind.same and self.kinds[id(index)].whole.name == "batch":
-            if self.kinds[id(index)].whole.axis == 0:
+        if kind.same and self.kinds[index].whole.name == "batch":
+            if self.kinds[index].whole.axis == 0:
                 return BATCH
             return other("the shapes are not known")
         if kind.name == "iter":
@@ -258,9 +259,7 @@ class Parts(Operators):
             if isinstance(key, int):
                 return replace(kind, axis=0)
             return other("a part of a batch")
-        if self.kinds.get(id(first), EQUAL).name == "batch" and not isinstance(
-            node.slice, ast.Tuple
-        ):
+        if self.kinds.get(first, EQUAL).name == "batch" and not isinstance(node.slice, ast.Tuple):
             return replace(kind, axis="some")
         return other("a part of the batch")
 

@@ -10,7 +10,7 @@ from autofast.model.values import Thing
 from autofast.rule import Refusal
 from autofast.techniques.ddp.uniformity.kinds import Kind, join
 
-Key = tuple[str, int, str]
+Key = tuple[str, object, str]
 State = dict[Key, Kind]
 
 

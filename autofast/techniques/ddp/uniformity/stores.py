@@ -24,7 +24,7 @@ from autofast.techniques.ddp.uniformity.values import Values
 
 class Stores(Values):
     """What variables, attributes and containers hold; ``decided`` are conditions that the first
-    process decides for all (by id).
+    process decides for all.
     """
 
     def __init__(
@@ -32,40 +32,42 @@ class Stores(Values):
         script: Script,
         training: Training,
         host: Host,
-        decided: dict[int, ast.expr],
-        hoists: dict[int, ast.Call],
+        decided: dict[ast.AST, ast.expr],
+        hoists: dict[ast.AST, ast.Call],
     ):
         self.script, self.training, self.host = script, training, host
         # Hoists: calls that are taken out of what one process does.
         self.decided, self.hoists = (decided, hoists)
-        self.kinds: dict[int, Kind] = {}
+        self.kinds: dict[ast.AST | None, Kind] = {}
         self.state: State = {}
-        self.notes: dict[int, Note] = {}
-        self.whole: set[int] = set()  # expressions that are the same in all processes in some use
-        self.barriers: dict[int, ast.stmt] = {}
+        self.notes: dict[ast.AST, Note] = {}
+        # expressions that are the same in all processes in some use
+        self.whole: set[ast.AST] = set()
+        self.barriers: dict[ast.AST, ast.stmt] = {}
         self.frames: list[Frame] = []
         self.control: list[Control] = []
         self.trying: list[ast.Try] = []
         self.recording = True
         self.written = False
         self.trained = False
-        self.waits: dict[int, ast.stmt] = {}  # after these, the others wait for the first process
+        # after these, the others wait for the first process
+        self.waits: dict[ast.AST, ast.stmt] = {}
         self.guarded: list[ast.AST] = []
-        self.splits: set[int] = set()  # statements before which a guard must end
-        self._inner: set[int] = set()
+        self.splits: set[ast.AST] = set()  # statements before which a guard must end
+        self._inner: set[ast.AST] = set()
         self.place = ""  # before, in or after the time in which there is a group
-        self.seen: set[int] = set()
+        self.seen: set[ast.AST] = set()
         self._steps = 0
         self.calls = script.analysis(CallGraph)
         self.random_data = {
             id(d.thing) for x in script.loaders for d in x.datasets if d.random - {"own"}
         }
-        self._loops = {id(loop) for loop in training.loops}
+        self._loops = set(training.loops)
         self.passes = set(training.wrapped) | {
-            id(p) for s in training.steps for b in s.backwards for t in b.tensors for p in t.passes
+            p for s in training.steps for b in s.backwards for t in b.tensors for p in t.passes
         }
-        self._matters = {id(b.node) for s in training.steps for b in s.backwards} | {
-            id(u.node) for s in training.steps for u in s.updates
+        self._matters = {b.node for s in training.steps for b in s.backwards} | {
+            u.node for s in training.steps for u in s.updates
         }
 
     # -------------------------------------------------------------------------------------- objects
@@ -99,14 +101,14 @@ class Stores(Values):
         return owner(node) or source_of(node).tree
 
     def lookup(self, node: ast.Name) -> Kind:
-        found = self.state.get(("v", id(self._scope_of(node)), node.id))
+        found = self.state.get(("v", self._scope_of(node), node.id))
         if found is None:
             found = self._imported(node)
         return self._inside(node, found)
 
     def _imported(self, node: ast.Name) -> Kind:
         for source in self.script.sources:
-            kind = self.state.get(("v", id(source.tree), node.id))
+            kind = self.state.get(("v", source.tree, node.id))
             if (
                 kind is not None
                 and source is not source_of(node)
@@ -122,8 +124,8 @@ class Stores(Values):
     def store(self, target: ast.expr, kind: Kind) -> None:
         match target:
             case ast.Name():
-                self.state["v", id(self._scope_of(target)), target.id] = self._raised(kind)
-                self.kinds[id(target)] = kind
+                self.state["v", self._scope_of(target), target.id] = self._raised(kind)
+                self.kinds[target] = kind
             case ast.Tuple() | ast.List():
                 self._unpack(target, kind)
             case ast.Starred():
@@ -153,7 +155,7 @@ class Stores(Values):
             self.state[key] = kind if len(owners) == 1 else join(self.state.get(key, NONE), kind)
         modules = only(self.things(target.value), Module)
         for module in modules:
-            self.state["v", id(module.source.tree), target.attr] = kind
+            self.state["v", module.source.tree, target.attr] = kind
         if not owners and not modules and receiver.whole.name != "batch":
             self._library_keeps(target, kind)
 
@@ -177,7 +179,7 @@ class Stores(Values):
             self.changes(target)
             self.hold(target.value, kind.whole)
             return
-        receiver = self.kinds.get(id(target.value), EQUAL).whole
+        receiver = self.kinds.get(target.value, EQUAL).whole
         if receiver.name == "batch":
             return
         if not kind.whole.same:
@@ -197,7 +199,7 @@ class Stores(Values):
             if isinstance(root, ast.Name):
                 old = self.lookup(root)
                 empty = old.items is not None and not old.items
-                self.state["v", id(self._scope_of(root)), root.id] = (
+                self.state["v", self._scope_of(root), root.id] = (
                     what if empty else join(old.whole, what)
                 )
             elif isinstance(root, ast.Attribute):
@@ -231,7 +233,7 @@ class Stores(Values):
     def _worst(self) -> Kind | None:
         found = None
         for control in self.all_control():
-            if control.kind.name != "equal" and id(control.test) not in self.decided:
+            if control.kind.name != "equal" and control.test not in self.decided:
                 if control.kind.name != "near":
                     return control.kind
                 found = control.kind

@@ -9,7 +9,7 @@ from dataclasses import replace
 from autofast.flow.callgraph import Callee, CallGraph
 from autofast.model.calls import is_method, keyword_of, receiver_of, spread_out
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import Tensor, Thing
 from autofast.ops import by_element
@@ -32,9 +32,10 @@ from autofast.techniques.ddp.uniformity.kinds import (
     reduced,
     times,
 )
+from autofast.techniques.ddp.uniformity.state import State
 
 # Asked of a tensor, and the same in all processes; these and the sizes are no tensors.
-ALIKE = frozenset("dim ndimension get_device is_floating_point element_size".split())
+ALIKE = wordset("dim ndimension get_device is_floating_point element_size")
 COMPUTES = {
     name: do
     for do, names in (
@@ -44,11 +45,11 @@ COMPUTES = {
     )
     for name in names.split()
 }
-SIZED = frozenset("view reshape expand repeat to".split())  # may be given a number of samples
+SIZED = wordset("view reshape expand repeat to")  # may be given a number of samples
 # Layers as functions, which go over the first dimension one by one.
-BY_SAMPLE = frozenset(
+BY_SAMPLE = wordset(
     "interpolate pad max_pool2d avg_pool2d adaptive_avg_pool2d conv2d linear relu embedding "
-    "layer_norm batch_norm".split()
+    "layer_norm batch_norm"
 )
 
 
@@ -58,11 +59,11 @@ class Followed:
     script: Script
     training: Training
     calls: CallGraph
-    kinds: dict[int, Kind]
-    passes: set[int]  # the calls of models that train
+    kinds: dict[ast.AST | None, Kind]
+    passes: set[ast.AST]  # the calls of models that train
     guarded: list[ast.AST]  # what is done by one process now
     random_data: set[int]  # datasets whose items are random
-    state: dict[tuple[str, int, str], Kind]
+    state: State
 
     # what Walk has
     things: Callable[[ast.expr], list[Thing]]
@@ -220,7 +221,7 @@ class Tensors(Followed):
             return replace(kind, axis="flat") if kind.axis != "flat" else kind
         if len(dims) == 2 and dims[0] == 1 and dims[1] == -1 and kind.axis == 0:
             return replace(kind, axis=1)
-        rows = dims and (dims[0] == -1 or self.kinds.get(id(given[0]), EQUAL).sized)
+        rows = dims and (dims[0] == -1 or self.kinds.get(given[0], EQUAL).sized)
         if rows and kind.axis in (0, "flat"):
             return replace(kind, axis=0)
         return other("the shapes are not known")

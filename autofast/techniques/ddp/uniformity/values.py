@@ -56,7 +56,7 @@ class Values(Parts):
             return EQUAL
         self.step()
         found = self._ev(node)
-        self.kinds[id(node)] = found
+        self.kinds[node] = found
         self.met(node, found)
         return found
 
@@ -241,7 +241,7 @@ class Values(Parts):
         what it gives.
         """
         node, wholes = call.node, call.wholes
-        if id(node) in self.passes:
+        if node in self.passes:
             self.happens(node)
         if any(isinstance(t, Tensor) and t.loss for t in self.things(node)) and any(
             not k.same for k in wholes

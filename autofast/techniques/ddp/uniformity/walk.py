@@ -68,7 +68,7 @@ class Walk(Notes):
             return NEAR if fine else other("a function that calls itself")
         frame = Frame(scope, self._bind(callee, node, given))
         self.frames.append(frame)
-        self.seen.add(id(scope))
+        self.seen.add(scope)
         try:
             if isinstance(scope, ast.Lambda):
                 return self.ev(scope.body)
@@ -87,7 +87,7 @@ class Walk(Notes):
         """
         scope, table = callee.function, variables_of(callee.function)
         for name in table.bound(scope):
-            self.state.pop(("v", id(scope), name), None)
+            self.state.pop(("v", scope, name), None)
         spec = scope.args
         positional = [*spec.posonlyargs, *spec.args]
         things: dict[str, list[Thing]] = {}
@@ -97,8 +97,8 @@ class Walk(Notes):
         rest = dict(given)
         for parameter in (*positional, *spec.kwonlyargs) if node is not None else ():
             expr = self.calls.argument(node, callee, parameter.arg) if node is not None else None
-            if expr is not None and id(expr) in rest:
-                kinds[parameter.arg] = rest.pop(id(expr))
+            if expr is not None and expr in rest:
+                kinds[parameter.arg] = rest.pop(expr)
                 things[parameter.arg] = self.things(expr)
         kinds.update(
             self._spread(
@@ -109,7 +109,7 @@ class Walk(Notes):
             )
         )
         for name, kind in kinds.items():
-            self.state["v", id(scope), name] = self._raised(kind) if kind.items is None else kind
+            self.state["v", scope, name] = self._raised(kind) if kind.items is None else kind
         return {
             n: t
             for n, t in things.items()
@@ -126,15 +126,13 @@ class Walk(Notes):
             return {}
         spec = callee.function.args
         spread = has_star(node.args)
-        extra = [rest[id(a)] for a in node.args if id(a) in rest]
+        extra = [rest[a] for a in node.args if a in rest]
         named = [
-            rest[id(k.value)].whole
-            for k in node.keywords
-            if id(k.value) in rest and k.arg is not None
+            rest[k.value].whole for k in node.keywords if k.value in rest and k.arg is not None
         ]
         loose = [
             *(extra if spread else ()),
-            *(rest[id(k.value)] for k in node.keywords if k.arg is None),
+            *(rest[k.value] for k in node.keywords if k.arg is None),
         ]
         found: dict[str, Kind] = {}
         if spec.vararg is not None and extra and not spread:
@@ -157,8 +155,8 @@ class Walk(Notes):
 
     def statement(self, node: ast.stmt) -> None:
         self.step()
-        self.seen.add(id(node))
-        if id(node) in self.host.guards:
+        self.seen.add(node)
+        if node in self.host.guards:
             self.guarded.append(node)
             try:
                 self._statement(node)
@@ -224,7 +222,7 @@ class Walk(Notes):
 
     def _mattering(self, value: ast.expr) -> None:
         for call in ast.walk(value):
-            if id(call) in self._matters:
+            if call in self._matters:
                 self.trained = True
                 self.happens(call)
 
@@ -258,13 +256,11 @@ class Walk(Notes):
 
     def _counted_here(self, expr: ast.expr) -> bool:
         """``total += labels.size(0)``: the number of samples is asked for here, not handed on."""
-        return any(
-            self.kinds.get(id(n), EQUAL).sized for n in nodes_in(expr, ast.Call, ast.Subscript)
-        )
+        return any(self.kinds.get(n, EQUAL).sized for n in nodes_in(expr, ast.Call, ast.Subscript))
 
     def _jump(self, pending: list[Control]) -> None:
         pending += [
-            c for c in self.control if c.kind.name != "equal" and id(c.test) not in self.decided
+            c for c in self.control if c.kind.name != "equal" and c.test not in self.decided
         ]
 
     def _branches(self, node: ast.If) -> None:
@@ -400,9 +396,9 @@ def followed(script: Script, training: Training) -> tuple[Host, Walk]:
     """The effects of a script, and the walk that knows what becomes of them; raises
     :class:`Refusal`.
     """
-    decided: dict[int, ast.expr] = {}
-    hoists: dict[int, ast.Call] = {}
-    splits: frozenset[int] = frozenset()
+    decided: dict[ast.AST, ast.expr] = {}
+    hoists: dict[ast.AST, ast.Call] = {}
+    splits: frozenset[ast.AST] = frozenset()
     every = list(effects(script))
     for _ in range(16):
         before = set(decided), set(hoists), splits

@@ -1,0 +1,147 @@
+"""Networks on the way to a loss that nothing trains: a teacher, the target of a distillation. A
+backward computes their gradients, and nobody looks at them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+
+from autofast.facts.freezing import freezes
+from autofast.facts.gradient_accesses import DIFFERENTIATES, HOOKS
+from autofast.facts.parts import parts_of
+from autofast.flow.usage import Act, Usage
+from autofast.flow.valueflow import Answer, Verdict, first_bad
+from autofast.model.calls import is_name
+from autofast.model.contents import unwrapped
+from autofast.model.events import Site
+from autofast.model.kinds import is_module
+from autofast.model.script import Script
+from autofast.model.several import wordset
+from autofast.model.source import nodes_in, statement_of
+from autofast.model.syntax import is_attribute, is_stored
+from autofast.model.tensors import tensors_in
+from autofast.model.values import (
+    Bound,
+    Cls,
+    Ext,
+    Func,
+    Inst,
+    Ref,
+    Tensor,
+    Thing,
+    Values,
+    certainly,
+    is_named,
+)
+
+Parts = Mapping[int, Thing]
+PARAMETERS = ("parameters", "named_parameters")
+# By which parameters are got at, or what happens to their gradients.
+SHOWING = HOOKS | wordset("""parameters named_parameters modules named_modules children named_children apply
+    get_parameter get_submodule requires_grad_ grad _parameters _modules __dict__""")
+# What needs a gradient of inputs, or of what networks give.
+NEEDING = HOOKS | frozenset({"requires_grad_", "retain_grad"})
+TAKING = wordset(
+    "copy.deepcopy builtins.isinstance builtins.len builtins.hasattr builtins.print builtins.type "
+    "builtins.id torch.nn.DataParallel torch.nn.parallel.DistributedDataParallel torch.compile "
+    "torch.nn.Sequential torch.nn.ModuleList builtins.enumerate builtins.zip"
+)
+
+
+def untrained(script: Script) -> Iterator[ast.stmt]:
+    """The statements that run such a network, and nothing else that a backward goes through.
+
+    The gradients of its parameters are all that the backward computes there: its inputs need none.
+    """
+    if script.unread or freezes(script) or not script.optimizers or _asks_for_gradients(script):
+        return
+    if not all(o.params for o in script.optimizers):
+        return
+    trained = parts_of(*(m for o in script.optimizers for p in o.params for m in unwrapped(p)))
+    passes = {id(s.node): s for s in script.log.of("forward")}
+    found: dict[int, ast.stmt] = {}
+    for step in script.steps:
+        for site in step.forwards:
+            stmt = statement_of(site.node)
+            goes = [b for b in step.backwards if any(site.node in t.passes for t in b.tensors)]
+            if not isinstance(stmt, ast.Assign) or not goes or not _is_apart(site, trained):
+                continue
+            through = {p for t in tensors_in(script.values(stmt.value)) for p in t.passes}
+            others = [passes[id(p)] for p in through if id(p) in passes]
+            ways = [t.passes for b in goes for t in b.tensors]
+            trains = all(
+                any(id(p) in passes and not _is_apart(passes[id(p)], trained) for p in way)
+                for way in ways
+            )
+            if trains and all(_is_apart(s, trained) for s in others) and _is_hidden(script, site):
+                found[id(stmt)] = stmt
+    yield from found.values()
+
+
+def _asks_for_gradients(script: Script) -> bool:
+    """Whether inputs or results may need gradients, or one is looked at that is none of those of a
+    loop over parameters.
+    """
+    if any(kind.startswith(DIFFERENTIATES) for (kind, _), _ in script.log.each()):
+        return True
+    loops: list[ast.For | ast.comprehension] = [*script.each(ast.For)]
+    loops += script.each(ast.comprehension)
+    over = {
+        n.id
+        for loop in loops
+        if any(is_attribute(n, *PARAMETERS) for n in nodes_in(loop.iter, ast.Attribute))
+        for n in nodes_in(loop.target, ast.Name)
+    }
+    return any(k.arg == "requires_grad" for k in script.each(ast.keyword)) or any(
+        n.attr in NEEDING
+        or (n.attr == "grad" and not is_name(n.value, *over) and not script.may_be(n, Ref))
+        for n in script.each(ast.Attribute)
+    )
+
+
+def _is_apart(site: Site, trained: Parts) -> bool:
+    """Whether all modules that are called there have no part that an optimizer updates, and get
+    nothing that needs a gradient.
+    """
+    return all(
+        o.grad == "on"
+        and o.this is not None
+        and all(is_module(m) and parts_of(m).keys().isdisjoint(trained) for m in unwrapped(o.this))
+        and certainly(frozenset(o.data["inputs"]), Tensor)
+        and not any(t.grad or t.param for t in o.data["inputs"])
+        for o in site
+    )
+
+
+def _is_hidden(script: Script, site: Site) -> bool:
+    """Whether nothing gets at the parameters of the modules that are called there."""
+    parts = parts_of(*(m for o in site if o.this is not None for m in unwrapped(o.this)))
+
+    def holds(found: Values) -> bool:
+        return any(
+            is_module(t) and not parts_of(t).keys().isdisjoint(parts)
+            for thing in found
+            if isinstance(thing, Ext | Inst)
+            for t in unwrapped(thing)
+        )
+
+    def judge(use: Usage) -> Answer:
+        node = use.node
+        match use.act:
+            case Act.ASKED if isinstance(node, ast.Attribute):
+                own = is_name(node.value, "self")
+                if node.attr in SHOWING or (is_stored(node) and not own):
+                    return "asks for parameters of"
+            case Act.GIVEN if isinstance(node, ast.Call):
+                called = script.values(node.func)
+                known = all(
+                    isinstance(t, Func | Bound | Cls) or is_named(t, Ref, TAKING) for t in called
+                )
+                if not (called and known) and not is_name(node.func, "super"):
+                    return "hands on"
+            case Act.OTHER | Act.FILLED | Act.YIELDED if not isinstance(node, ast.Lambda):
+                return "has another use for"
+        return Verdict.GOES_ON
+
+    return first_bad(script, holds, judge) is None

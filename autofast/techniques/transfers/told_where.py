@@ -1,0 +1,148 @@
+"""Functions that make a tensor for callers who move it, as ``causal(n).to(x.device)``: they get a
+parameter that says where to make it, and whoever calls them without it gets what he got.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.edit.edits import Edit, Keyword, Parameter, Rewrite
+from autofast.flow.callgraph import CallGraph
+from autofast.model.calls import names_in, only_target, spreads
+from autofast.model.events import Site
+from autofast.model.names import last_part
+from autofast.model.script import Script
+from autofast.model.source import nodes_in, parent_of, source_of
+from autofast.rule import Effect
+from autofast.techniques.transfers.composed import Parts, chain, parts
+from autofast.techniques.transfers.creations import created, device_of, only_moves
+from autofast.techniques.transfers.dealt_out import against
+from autofast.techniques.transfers.factories import Creation, again_and_again, factory
+from autofast.write.spelling import torch_in
+
+NAME = "device"
+FILLED = {"numpy.ones": "ones", "numpy.zeros": "zeros"}
+TRIANGLES = {"numpy.triu": "triu", "numpy.tril": "tril"}
+DTYPES = {n: n for n in ("uint8", "bool", "int64", "float32", "float64")}
+DTYPES |= {"int": "int64", "float": "float64"}
+
+
+def told_where(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
+    """These functions, and their calls in loops over steps whose result is moved at once."""
+    graph = script.analysis(CallGraph)
+    plans: dict[ast.AST, Creation | None] = {}
+    for transfer in script.transfers:
+        call, where = getattr(transfer.node.func, "value", None), device_of(transfer)
+        if where is None or not isinstance(call, ast.Call):
+            continue
+        callees = graph.callees(call)
+        if len(callees) != 1 or graph.may_run_others(call) or spreads(call):
+            continue
+        if not any(again_and_again(o.stack, hot) for o in transfer.site):
+            continue
+        function = callees[0].function
+        if function not in plans:
+            plans[function] = _plan(script, function, transfer.site, hot)
+            yield from filter(None, [plans[function]])
+        if plan := plans[function]:
+            idle = [Rewrite(transfer.node, "{made}", {"made": call})] * only_moves(transfer)
+            told = (Keyword(call, NAME, where), *idle)
+            moves = (transfer.node,)
+            yield Creation(call, transfer.site, told, plan.effect, moves=moves, needs=function)
+
+
+def _plan(
+    script: Script, function: ast.AST, site: Site, hot: frozenset[ast.AST]
+) -> Creation | None:
+    """What makes the parameter decide; None where more than made tensors is in the function."""
+    match function:
+        case ast.FunctionDef(
+            args=ast.arguments(vararg=None),
+            body=[*above, ast.Return(value=ast.expr() as result) as last],
+            decorator_list=[] | [ast.Name(id="staticmethod")],
+        ):
+            above = above[ast.get_docstring(function, clean=False) is not None :]
+            targets = [t for s in above if (t := only_target(s)) is not None]
+            made = names_in(result) & {ast.unparse(t) for t in targets}
+        case _:
+            return None
+    taken = names_in(function) | {a.arg for a in nodes_in(function, ast.arg)}
+    if NAME in taken or len(targets) < len(above) or _may_be_another(script, function):
+        return None
+    made = {n for n in made if not _is_shape(script, above, n)}
+    name = next(iter(made), "")
+    found = parts(script, result, _factory, name)
+    if found is None or len(made) > 1:
+        return None
+    earlier = chain(script, last, name, set(), _factory) if found.open else Parts()
+    if found.cuts and earlier.rounds:
+        return None
+    torch, edits = torch_in(source_of(function))
+    written: list[Edit] = [Parameter(function, NAME, "None"), *edits]
+    effect = Effect.ROUNDING if found.rounds or earlier.rounds else Effect.EXACT
+    for call in (calls := (*found.calls, *earlier.calls)):
+        if (array := _array(script, call, torch)) is not None:
+            written.append(array)
+            continue
+        creation = created(script, call, NAME)
+        if creation is None or not creation.edits or against(script, creation, hot):
+            return None
+        written += creation.edits
+        effect = max(effect, creation.effect)
+    for call in nodes_in(function, ast.Call):
+        if script.is_call(call, "torch.from_numpy"):
+            written.append(Rewrite(call, "{array}", {"array": call.args[0]}))
+    whole = calls and bool(earlier.calls) >= found.open
+    return Creation(calls[-1], site, tuple(written), effect, key=function) if whole else None
+
+
+def _is_shape(script: Script, above: list[ast.stmt], name: str) -> bool:
+    """``shape = (1, n, n)``: numbers, which stay."""
+    values = [s.value for s in above if name in names_in(s)]  # type: ignore[attr-defined]
+    return all((p := parts(script, v, _factory)) is not None and not p.calls for v in values)
+
+
+def _may_be_another(script: Script, function: ast.FunctionDef) -> bool:
+    """A method that a class of the project may override, or has from a base that calls it."""
+    mine = parent_of(function)
+    classes = {
+        c.name: {last_part(ast.unparse(b)) for b in c.bases} for c in script.each(ast.ClassDef)
+    }
+    own = getattr(mine, "name", "")
+    if own not in classes:
+        return bool(own)
+    return bool(classes[own] & classes.keys()) or any(own in bases for bases in classes.values())
+
+
+def _factory(script: Script, expr: ast.expr) -> ast.Call | None:
+    array = _array(script, expr, "")
+    return array.expr if array is not None else factory(script, expr)  # type: ignore[return-value]
+
+
+def _array(script: Script, whole: ast.expr, torch: str) -> Rewrite | None:
+    """What torch makes in the place of ``np.triu(np.ones(shape), k=1).astype("uint8")``."""
+    array, dtype, text = whole, "float64", "{made}"
+    holes: dict[str, ast.expr] = {}
+    match array:
+        case ast.Call(func=ast.Attribute(value=inner, attr="astype"), args=[kind], keywords=[]):
+            said = script.constant(kind)
+            name = said if isinstance(said, str) else last_part(ast.unparse(kind))
+            array, dtype = inner, DTYPES.get(name, "")
+    triangle = TRIANGLES.get(script.library_function(array))
+    match array:
+        case ast.Call(args=[inner, *rest], keywords=named) if triangle:
+            rest += (k.value for k in named if k.arg == "k")
+            if len(rest) > 1 or len(named) > len(rest):
+                return None
+            holes = dict(zip("k", rest, strict=False))
+            diagonal = ", diagonal={k}" if rest else ""
+            array, text = inner, f"{torch}.{triangle}({{made}}{diagonal})"
+    match array:
+        case ast.Call(args=[shape], keywords=[]) if made := FILLED.get(
+            script.library_function(array)
+        ):
+            new = f"{torch}.{made}({{shape}}, dtype={torch}.{dtype}, {NAME}={NAME})"
+            text = text.replace("{made}", new)
+            return Rewrite(whole, text, {"shape": shape, **holes}) if dtype else None
+    return None

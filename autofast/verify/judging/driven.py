@@ -1,0 +1,96 @@
+"""What is made of the weights, behind other draws: evaluations, saves, averages, when it stops.
+
+Both scripts are run with weights that begin the same and then move by numbers of the step alone,
+whatever is drawn, given and lost (``Detail.driven``). What a training makes of its weights is then
+the same in both; what depends on draws, another such run of the original shows, which draws all but
+in evaluations otherwise and has its parameters moved by one rounding. Asked under two seeds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from autofast.report.style import short
+from autofast.verify.estimates import gap
+from autofast.verify.evidence import alike
+from autofast.verify.evidence.figures import printed
+from autofast.verify.evidence.gathered import ORIGINAL, SINGLE_STEP, Evidence, Wish
+from autofast.verify.evidence.outputs import said
+from autofast.verify.evidence.record import FULL, Detail, Run
+from autofast.verify.judging import rounding
+from autofast.verify.judging.tensors import moved_by
+from autofast.verify.result import Check
+
+NAME = "what is made of the weights"
+SEEDS = 2
+FEW = 3  # values of a printed number
+DRIVEN = replace(FULL, common=True, driven=1)
+OTHERWISE = replace(DRIVEN, driven=2, perturb=SINGLE_STEP)
+
+
+def _wanted(ev: Evidence) -> list[tuple[str, int, Detail]]:
+    kinds = ((ORIGINAL, DRIVEN), (ORIGINAL, OTHERWISE), (ev.arm, DRIVEN))
+    return [(arm, seed, how) for seed in range(min(SEEDS, ev.seeds)) for arm, how in kinds]
+
+
+def wishes(ev: Evidence) -> list[Wish]:
+    """Nothing where both compute in fewer bits."""
+    made = {(run.arm, run.seed, run.detail) for run in ev.driven}
+    some = [] if alike.known_low(ev) else [one for one in _wanted(ev) if one not in made]
+    return [Wish(*one, "weights that move by themselves") for one in some]
+
+
+def check(ev: Evidence) -> Check | None:
+    made = {(run.arm, run.seed, run.detail): run for run in ev.driven if run.ok}
+    runs = [made.get(one) for one in _wanted(ev)]
+    known = [run for run in runs if run is not None]
+    if not known or len(known) < len(runs):
+        return None
+    groups = [known[i : i + 3] for i in range(0, len(known), 3)]
+    if not all(_comparable(a, b) for a, _, b in groups):
+        return None
+    both = [_off(*group) for group in groups]
+    off = [key for key in both[0] if all(key in some for some in both)]
+    return Check(NAME, not off, both[0][off[0]] if off else "the same in both")
+
+
+def _off(a: Run, other: Run, b: Run) -> dict[str, str]:
+    """By what it is of."""
+    found = {}
+    steps, *rest = (len(run.record.steps) for run in (a, other, b))
+    if rest[0] == steps != rest[1]:
+        found["steps"] = f"{rest[1]} optimizer steps are made, {steps} in the original"
+    for quantity, texts in printed(said(a)).items():
+        values = [[float(t) for t in printed(said(run)).get(quantity, ())] for run in (a, other, b)]
+        if len(texts) < FEW or len({*map(len, values)}) > 1:
+            continue
+        before, moved, after = values
+        own = rounding.FAR * max(map(gap, before, moved))
+        far = [
+            gap(x, y) > max(own, rounding.TINY * abs(x)) for x, y in zip(before, after, strict=True)
+        ]
+        if sum(far) >= max(2, len(far) / 4):
+            place = far.index(True)
+            text = f"{after[place]:g} instead of {texts[place]} in {short(quantity[0], 70)!r}"
+            found[f"{quantity}"] = text
+    saves = [{one.path: one.tensors for one in run.record.saves} for run in (a, other, b)]
+    for path, tensors in saves[0].items():
+        for key, one in tensors.items():
+            here = [some.get(path, {}).get(key) for some in saves[1:]]
+            if one.sketch and None not in here:
+                near, there = (moved_by(one, x) for x in here if x is not None)
+                if there > max(rounding.FAR * near, rounding.SEEN):
+                    found[f"{path} {key}"] = (
+                        f"{path}: {key} is {there:.2g} away from the original's"
+                    )
+    return found
+
+
+def _comparable(a: Run, b: Run) -> bool:
+    """They begin with the same weights, generators of their own have drawn the same by then, and
+    in evaluations the same is drawn, or by one of the two alone."""
+    own = (run.record.drawn.get("sizes", {}).get("own") for run in (a, b))
+    both = zip(a.record.steps, b.record.steps, strict=False)
+    drawn = ({one.random.split()[-1] for one in pair if one.random} for pair in both)
+    alike_ = all(len(some) < 2 or "0" in some for some in drawn)
+    return alike_ and len({*own}) < 2 and rounding.equal_start(a, b)
