@@ -9,6 +9,7 @@ from autofast.edit.edits import Around, Decorator, Edit, Rewrite
 from autofast.edit.order import Rank
 from autofast.facts.cost import gains
 from autofast.facts.forwards import is_measured, is_worth
+from autofast.facts.untrained import untrained
 from autofast.flow.scopes import own_nodes
 from autofast.model.events import loops
 from autofast.model.names import OWNERS
@@ -26,7 +27,6 @@ from autofast.techniques.evaluation.places import (
     joined,
     trained_replicas,
 )
-from autofast.techniques.evaluation.untrained import untrained
 from autofast.write.spelling import torch_in
 
 SINCE = (1, 9)  # inference_mode

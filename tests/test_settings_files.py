@@ -272,6 +272,7 @@ def test_settings_that_a_file_may_override_are_not_known(tmp_path: Path):
     [
         'import os\nbase = os.path.join("conf", "base.json")\ncfg = json.load(open(base.split(".")[0] + "_big.json"))',
         'import re\ncfg = json.loads(re.sub("4", "8", open("conf/base.json").read()))',
+        'import re\ncfg = json.loads(re.sub("//a", "//b", open("conf/base.json").read()))',
         'cfg = json.load(open("conf/base.json" + input()))',
     ],
 )

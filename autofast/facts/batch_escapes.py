@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
+from autofast.facts.aliases import MEMORY
 from autofast.flow.program import Flow
 from autofast.flow.usage import Act, Usage
 from autofast.flow.valueflow import Answer, Verdict, first_bad
@@ -37,7 +38,7 @@ from autofast.model.values import (
 from autofast.read.interpreter.named import is_namespace
 
 # By which memory gets another name that is not followed.
-SHARING = wordset("numpy __array__ data_ptr untyped_storage storage __dlpack__")
+SHARING = MEMORY | wordset("numpy __array__ __dlpack__")
 FOLLOWED = tuple("torch. builtins. tqdm. itertools. math. logging. time. numpy.".split())
 LOST = tuple(
     "torch.ops. torch.utils. torch.func. torch.jit. torch.vmap torch.compile torch.from_dlpack "
@@ -45,12 +46,9 @@ LOST = tuple(
     "numpy.array numpy.frombuffer numpy.ravel numpy.atleast_ numpy.expand_dims numpy.flip "
     "numpy.broadcast_ numpy.reshape numpy.squeeze".split()
 )
+HOOKS = ("_forward_hook", "_forward_pre_hook")  # of one module, or of all
 # Text, which may have any name; what finds objects without one.
 RUNNING = ("builtins.exec", "builtins.eval", "gc.get_objects", "gc.get_referrers", "sys._getframe")
-HOOKS = wordset(
-    "register_forward_hook register_forward_pre_hook register_module_forward_hook "
-    "register_module_forward_pre_hook"
-)
 
 
 class BatchEscapes:
@@ -58,12 +56,15 @@ class BatchEscapes:
 
     def __init__(self, script: Script):
         self.script = script
-        self._known: dict[frozenset[int], bool] = {}
-        self._hooked = any(n.attr in HOOKS for n in script.each(ast.Attribute))
+        self._known: dict[frozenset[Thing], bool] = {}
+        self._hooked = any(
+            n.attr.startswith("register_") and n.attr.endswith(HOOKS)
+            for n in script.each(ast.Attribute)
+        )
 
     def escape(self, loaders: Collection[Thing]) -> bool:
         """Whether something that is not followed may hold a batch of one of the loaders."""
-        key = frozenset(map(id, loaders))
+        key = frozenset(loaders)
         if key not in self._known:
             known = not self.script.unread and not self.script.log.full
             self._known[key] = (

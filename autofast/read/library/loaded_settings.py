@@ -132,7 +132,7 @@ def method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST 
         if name in READING:
             return values(replace(this, read=True))
         if name in PARTS and this.read:
-            row = row_of(interp, (id(node), "lines"), node, values(this))
+            row = row_of(interp, (node, "lines"), node, values(this))
             return values(this if name.endswith("strip") else row)
         return values(this) if name in KEPT else NOTHING
     lines = NOTHING
@@ -144,9 +144,11 @@ def method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST 
 @gives("re.sub")
 def _replaced(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
     """The text without its comments."""
-    pattern, text = const(args.get(0, "pattern")), args.get(2, "string")
+    pattern, new = const(args.get(0, "pattern")), const(args.get(1, "repl"))
+    text = args.get(2, "string")
     is_comment = isinstance(pattern, str) and ("//" in pattern or "/\\*" in pattern)
-    return text if is_comment and text and all(map(is_text, text)) else None
+    is_gone = isinstance(new, str) and not new.strip()
+    return text if is_comment and is_gone and text and all(map(is_text, text)) else None
 
 
 def _located(thing: Thing) -> Located | None:

@@ -190,9 +190,9 @@ def _written_after(script: Script, move: Move) -> str:
         handed = HANDED in changed
         if not mine and not handed and not anything:
             continue
-        if not mine and not escapes.escape(move.loaders):
-            if handed or not escapes.comes_of(written, move.loaders):
-                continue  # it writes to something else: nobody has the batch whom the reader missed
+        apart = handed or not escapes.comes_of(written, move.loaders)
+        if not mine and apart and not escapes.escape(move.loaders):
+            continue  # nothing that is not followed has got a batch
         if mine and _own_memory(script, written, move.loaders):
             continue
         known = [o for s in sites.get(call, ()) for o in s]

@@ -64,8 +64,8 @@ def untrained(script: Script) -> Iterator[ast.stmt]:
     if not all(o.params and all(map(is_module, o.params)) for o in script.optimizers):
         return
     trained = parts_of(*(m for o in script.optimizers for p in o.params for m in unwrapped(p)))
-    passes = {id(s.node): s for s in script.log.of("forward")}
-    found: dict[int, ast.stmt] = {}
+    passes = {s.node: s for s in script.log.of("forward")}
+    found: dict[ast.stmt, None] = {}
     for step in script.steps:
         for site in step.forwards:
             stmt = statement_of(site.node)
@@ -74,15 +74,14 @@ def untrained(script: Script) -> Iterator[ast.stmt]:
             if not bare or not goes or not _is_apart(site, trained):
                 continue
             through = {p for t in tensors_in(script.values(site.node)) for p in t.passes}
-            others = [passes[id(p)] for p in through if id(p) in passes]
+            others = [passes[p] for p in through if p in passes]
             ways = [t.passes for b in goes for t in b.tensors]
             trains = all(
-                any(id(p) in passes and not _is_apart(passes[id(p)], trained) for p in way)
-                for way in ways
+                any(p in passes and not _is_apart(passes[p], trained) for p in way) for way in ways
             )
             if trains and all(_is_apart(s, trained) for s in others) and _is_hidden(script, site):
-                found[id(stmt)] = stmt
-    yield from found.values()
+                found[stmt] = None
+    yield from found
 
 
 def _asks_for_gradients(script: Script) -> bool:
