@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from autofast.model.several import any_in
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -203,9 +205,7 @@ def _op(name: str, keys: tuple[str, ...]) -> Op:
     return Op(
         name,
         view="always" if has("always_view") else "maybe" if has("maybe_view") else "",
-        mutates=frozenset(
-            n for n, names in tables.mutates.items() if any(k in names for k in keys)
-        ),
+        mutates=frozenset(n for n, names in tables.mutates.items() if any_in(keys, names)),
         inplace=next(
             (
                 n

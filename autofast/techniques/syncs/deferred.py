@@ -32,7 +32,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import root_of, short_name
 from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
-from autofast.model.several import wordset
+from autofast.model.several import any_in, wordset
 from autofast.model.source import function_of, parent_of, source_of, within
 from autofast.model.syntax import is_attribute
 from autofast.model.values import Seq, Tensor, one
@@ -444,4 +444,4 @@ def _thing(core: ast.expr) -> str:
     if not isinstance(core, ast.Call):
         return _last(core)
     called = ast.unparse(core.func).lower()
-    return "loss" if any(w in called for w in ("loss", "criterion", "entropy")) else ""
+    return "loss" if any_in(("loss", "criterion", "entropy"), called) else ""
