@@ -287,7 +287,6 @@ for epoch in range(2):
     assert "the statement can go" in found.refusals and "internal error" not in found.refusals
 
 
-
 UNREAD = """\
 def train(epochs, seen=None):
     {declared}
