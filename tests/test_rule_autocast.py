@@ -1039,6 +1039,11 @@ model = Net()""",
     assert AUTO in done.lines, done.refusals
 
 
+def test_where_a_part_ends_is_no_number_of_a_tensor() -> None:
+    done = amp(changed("torch.relu(self.a(x))", "torch.relu(self.a(x))[0 : 0 + 65536]"))
+    assert "scaler.scale(loss).backward()" in done.lines, done.refusals
+
+
 @pytest.mark.parametrize("value", ["-1e9", "1e-12", "float('-inf')", "1e-3"])
 def test_numbers_that_fp16_cannot_hold(value: str):
     done = amp(
