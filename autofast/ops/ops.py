@@ -13,8 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from autofast.model.several import any_in
-
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -205,7 +203,9 @@ def _op(name: str, keys: tuple[str, ...]) -> Op:
     return Op(
         name,
         view="always" if has("always_view") else "maybe" if has("maybe_view") else "",
-        mutates=frozenset(n for n, names in tables.mutates.items() if any_in(keys, names)),
+        mutates=frozenset(
+            n for n, names in tables.mutates.items() if any(k in names for k in keys)
+        ),
         inplace=next(
             (
                 n
