@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Before
 from autofast.facts.cost import gains
-from autofast.facts.input_shapes import CONVOLUTIONS, FLAG, varying
+from autofast.facts.input_shapes import FLAG, varying
 from autofast.facts.parts import not_known, trained_models
 from autofast.facts.sent_by_value import against_backends
 from autofast.model.events import BranchFrame, Site, Stack, inside
+from autofast.model.names import CONVOLVE
 from autofast.model.script import Script
 from autofast.model.source import at, block_of, parent_of, source_of, statement_of
 from autofast.model.values import Const
@@ -77,7 +78,7 @@ def _convolves(script: Script) -> bool:
     """Whether what trains has convolutions: layers, or functions that are called with weights."""
     layers = {layer for m in trained_models(script) for layer in m.layers}
     kinds = [f"torch.nn.functional.{n}{d}d" for n in ("conv", "conv_transpose") for d in (1, 2, 3)]
-    return any(layer.startswith(CONVOLUTIONS) for layer in layers) or any(
+    return any(layer.startswith(CONVOLVE) for layer in layers) or any(
         inside(o.stack, step.loop) for s in script.calls(*kinds) for o in s for step in script.steps
     )
 

@@ -244,6 +244,49 @@ def test_a_sum_that_nothing_reads_is_left_and_says_so() -> None:
     assert not done.fixes and "the statement can go" in done.refusals
 
 
+def test_a_meter_that_nothing_reads() -> None:
+    text = """
+import torch
+
+
+class Meter:
+    def __init__(self):
+        self.sum = self.count = self.average = 0
+
+    def update(self, value, n=1):
+        self.sum += value * n
+        self.count += n
+        self.average = self.sum / self.count
+
+
+device = torch.device("cuda")
+model = torch.nn.Linear(4, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def validate(loader):
+    losses, errors = Meter(), Meter()
+    with torch.no_grad():
+        for x, y in loader:
+            output = model(x.to(device))
+            losses.update(torch.nn.functional.mse_loss(output, y.to(device)).item(), len(x))
+            errors.update((output - y.to(device)).abs().mean().item(), len(x))
+    return errors.average
+
+
+data = [(torch.randn(8, 4), torch.randn(8, 1)) for _ in range(3)]
+for epoch in range(2):
+    for x, y in data:
+        loss = torch.nn.functional.mse_loss(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(validate(data))
+"""
+    found = apply("loss-item-sync", text)
+    assert "the statement can go" in found.refusals and "internal error" not in found.refusals
+
+
 UNREAD = """\
 def train(epochs, seen=None):
     {declared}

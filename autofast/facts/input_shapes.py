@@ -45,9 +45,6 @@ FLAG = "torch.backends.cudnn.benchmark"
 # of a stack, in all batches in the same way
 ALIKE = ("permute", "transpose", "float", "double", "half", "long", "contiguous", "div", "div_")
 DEEP = 4
-CONVOLUTIONS = tuple(
-    "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d torchvision.models. timm.models.".split()
-)
 # what leaves an image as large as it is
 WHOLE = wordset(
     "__getitem__ super fromarray asarray array from_numpy numpy astype int float len long copy clone print"

@@ -142,9 +142,9 @@ def own_uses(sink: Sink) -> list[ast.Name]:
     """Where the statement itself takes the sum up: the target of ``+=``, or its name on the
     right.
     """
-    match sink.statement, target_of(sink):
-        case ast.AugAssign(), ast.Name() as target:
+    match sink.statement:
+        case ast.AugAssign(target=ast.Name() as target):
             return [target]
-        case ast.Assign(value=value), ast.Name(id=name):
+        case ast.Assign(targets=[ast.Name(id=name)], value=value):
             return [n for n in nodes_in(value, ast.Name) if n.id == name]
     return []
