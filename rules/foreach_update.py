@@ -9,6 +9,7 @@ from autofast.edit.edits import Replace
 from autofast.facts.cost import gains
 from autofast.facts.one_by_one import one_by_one
 from autofast.facts.parameter_loops import (
+    SHARDED,
     ParameterLoop,
     are_alike,
     has_parameters,
@@ -28,11 +29,6 @@ from autofast.techniques.optimizer.foreach import Op, Writer, is_symmetric, oper
 from autofast.write.spelling import torch_in, uses_gpu
 
 SINCE = (2, 0)  # _foreach_lerp_
-SHARDED = (
-    "torch.distributed.fsdp.FullyShardedDataParallel",
-    "torch.distributed.fsdp.fully_shard",
-    "deepspeed.initialize",
-)
 TAKES = ("load_state_dict", "save", "deepcopy")  # what keeps no tensor of a state_dict
 
 
