@@ -196,8 +196,7 @@ def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
             if name == "torch.tensor" and args and isinstance(args[0], (ast.List, ast.ListComp)):
                 return True  # made from numbers
             if name in OF_LISTS and args:
-                given = script.values(args[0])
-                return certainly(given, Seq)
+                return certainly(script.values(args[0]), Seq)
             if is_pointwise(name):
                 return surely(_keeps_order(script, a, depth) for a in args)
             parts = (
@@ -276,8 +275,7 @@ def _is_laid_out_anew(script: Script) -> bool:
 
 def _is_of_module(script: Script, expr: ast.expr) -> bool:
     """A parameter of a model, in every way the script comes there."""
-    found = script.values(expr)
-    return surely(isinstance(t, Tensor) and t.param == "param" for t in found)
+    return surely(isinstance(t, Tensor) and t.param == "param" for t in script.values(expr))
 
 
 def held(script: Script, dataset: Dataset) -> list[tuple[ast.expr | None, list[Occurrence]]]:

@@ -390,8 +390,7 @@ def _foreign(script: Script, call: ast.Call) -> Event | None:
         return None
     ids: set[int] = set()
     for given in arguments_of(call):
-        value = unstarred(given)
-        for thing in opened(script.values(value)):
+        for thing in opened(script.values(unstarred(given))):
             for optimizer in script.optimizers:
                 if thing in optimizer.things:
                     if any_of(callees, Unknown):

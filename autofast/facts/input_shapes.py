@@ -90,8 +90,7 @@ def _cut_to_size(script: Script, node: ast.Subscript, changing: Container[str]) 
     ends = [end for p in parts if isinstance(p, ast.Slice) for end in _ends(p)]
     if not any(_changes(end, changing) for end in ends):
         return False
-    found = script.values(node.value)
-    return any(t.batch and not t.models for t in only(found, Tensor))
+    return any(t.batch and not t.models for t in only(script.values(node.value), Tensor))
 
 
 def _ends(cut: ast.Slice) -> list[ast.expr]:

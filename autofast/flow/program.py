@@ -155,8 +155,7 @@ def _swallows(script: Script, thing: Thing, context: ast.expr) -> bool:
         return any(not isinstance(t, Func) or _may_answer_true(t.node) for t in exits)
     # A generator function of the project.
     if is_named(thing, Ext, "contextlib.manager"):
-        made = script.called(context)
-        functions = [f.function for t in made for f in code_of(t)]
+        functions = [f.function for t in script.called(context) for f in code_of(t)]
         return not functions or any(
             is_try(n) and n.handlers for f in functions for n in own_nodes(f)
         )

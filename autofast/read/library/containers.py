@@ -438,8 +438,7 @@ def field_names(interp: Core, kind: Ext) -> tuple[str, ...]:
         plain = tuple(const(part) for part in several.exact)
     if isinstance(plain, str):
         plain = tuple(plain.replace(",", " ").split())
-    known = isinstance(plain, tuple) and all_of(plain, str)
-    return plain if known else ()
+    return plain if (isinstance(plain, tuple) and all_of(plain, str)) else ()
 
 
 def named_tuple(interp: Core, kind: Ext, args: Arguments, node: ast.AST | None) -> Values:

@@ -186,8 +186,7 @@ def _file(interp: Core, by: Arg | Const, kinds: tuple[str, ...]) -> Path | None:
     name = const(by.default) if isinstance(by, Arg) else by.value
     folder = interp.project.entry.resolve().parent
     if name is None:
-        found = [p for p in candidates(folder, kinds) if not _is_named(interp, p)]
-        return one(found)
+        return one([p for p in candidates(folder, kinds) if not _is_named(interp, p)])
     if not isinstance(name, str):
         return None
     for base in (folder, interp.project.root):

@@ -178,7 +178,7 @@ def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST
             interp.emit("sync", node, this, args, how=name)
             return values(Num())
         tensors = tensors_in(*(g.values for g in args.positional))
-        if tensors and any(t.batch or t.models for t in tensors):
+        if any(t.batch or t.models for t in tensors):
             return values(
                 mixed(
                     tensors,

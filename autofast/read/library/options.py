@@ -248,8 +248,7 @@ def chosen(
         found, default = _acted(interp, parser, option, args, node), option.default
     else:
         return NOTHING
-    both = found | (default - {Const(None)})
-    named = found and all_of(both, Cls, Func, Ref, Partial)
+    named = found and all_of(found | (default - {Const(None)}), Cls, Func, Ref, Partial)
     return found | default if named else NOTHING
 
 
@@ -285,8 +284,7 @@ def _acted(
 
 def _calls_of(action: Thing) -> Values:
     if isinstance(action, Cls):
-        made = action.find("__init__")
-        return NOTHING if made else action.find("__call__") or NOTHING
+        return NOTHING if action.find("__init__") else action.find("__call__") or NOTHING
     members = action.args.get(2, "dict") if isinstance(action, Ext) else NOTHING
     return NOTHING.union(*(t.get("__call__") for t in members if isinstance(t, Dict)))
 

@@ -87,8 +87,7 @@ class Sealed:
                 known = isinstance(this, (Ref, Ext)) and this.name.split(".")[0] in KEEP_NOTHING
                 if known and site.kind != "builtins.setattr":
                     continue
-                given = (g.values for g in args.every)
-                if any(t.grad for t in tensors_in(*given)):
+                if any(t.grad for t in tensors_in(*(g.values for g in args.every))):
                     return True
         return False
 

@@ -93,8 +93,7 @@ def _gone_over(node: ast.AST) -> list[ast.expr]:
 
 
 def _are_numbers(made: Seq) -> bool:
-    found = made.any()
-    return surely(is_const(t, int, float) for t in found)
+    return surely(is_const(t, int, float) for t in made.any())
 
 
 def _is_sorted(script: Script, node: ast.AST) -> bool:

@@ -176,8 +176,7 @@ def _begins_as_unknown(script: Script, target: ast.Name) -> bool:
     for node in mentions(function_of(target), target.id):
         statement = parent_of(node)
         if isinstance(statement, ast.Assign) and node in statement.targets:
-            found = script.values(statement.value)
-            known = certainly(found, Num, Const, Arg)
+            known = certainly(script.values(statement.value), Num, Const, Arg)
             made = script.called(statement.value)
             known = known and not any(begins(t, Ref, "numpy.") for t in made)
             if not known and not isinstance(
