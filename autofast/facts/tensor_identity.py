@@ -181,7 +181,7 @@ class Plainness:
         tuple_ = parent_of(name)
         if not isinstance(tuple_, ast.Tuple) or parent_of(tuple_) is not statement_of(name):
             return False
-        place = next(n for n, e in enumerate(tuple_.elts) if e is name)
+        place = tuple_.elts.index(name)
         functions = [t.node for t in collate.values if isinstance(t, Func)]
         results = [r for f in functions for r in self.script.analysis(CallGraph).results(f)]
         return len(functions) == len(collate.values) > 0 < len(results) and all(

@@ -11,6 +11,8 @@ from typing import Any, TypeGuard
 from autofast.model.several import any_of
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
+# What takes the elements of something one by one.
+TAKERS = (ast.For, ast.AsyncFor, ast.comprehension)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 DEFS = (ast.FunctionDef, ast.AsyncFunctionDef)
 FUNCTIONS = (*DEFS, ast.Lambda)

@@ -380,7 +380,7 @@ def _target(node: ast.expr) -> ast.expr | None:
     parent = parent_of(node)
     value, position = node, None
     if isinstance(parent, ast.Tuple):
-        position = next(n for n, e in enumerate(parent.elts) if e is node)
+        position = parent.elts.index(node)
         value = parent
     target = put_into(value)
     if position is not None:
