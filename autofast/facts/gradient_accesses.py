@@ -24,6 +24,7 @@ from autofast.model.several import only, surely, wordset
 from autofast.model.source import ancestors, at, enclosing, function_of, holds, parent_of
 from autofast.model.syntax import (
     DEFS,
+    SIMPLE,
     TAKERS,
     VARIABLES,
     is_attribute,
@@ -330,7 +331,7 @@ def _loop_over_parameters(script: Script, node: ast.AST) -> ast.stmt | None:
             if not any(_gives_parameters(script, n) for n in ast.walk(outer.iter)):
                 break
             found = outer
-        elif not isinstance(outer, (ast.If, ast.Expr, ast.Assign, ast.expr)):
+        elif not isinstance(outer, (ast.If, *SIMPLE, ast.expr)):
             break
     return found
 

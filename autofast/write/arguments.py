@@ -203,6 +203,13 @@ def reach(
     return tuple(found.values())
 
 
+# What neither looks into a dict nor changes it, but hands it on or lets it be.
+HANDS_ON = (
+    *(ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.IfExp, ast.BoolOp),
+    *(ast.Return, ast.arguments, ast.Expr),
+)
+
+
 def _flows(
     script: Script, use: ast.expr, name: str, calls: Collection[int], found: dict[int, ast.Call]
 ) -> list[Dict] | None:
@@ -252,16 +259,7 @@ def _flows(
         case ast.Subscript() if parent.value is use:
             stored = is_stored(parent)
             return [] if stored or script.constant(parent.slice) not in (..., name) else None
-        case (
-            ast.Assign()
-            | ast.AnnAssign()
-            | ast.IfExp()
-            | ast.BoolOp()
-            | ast.Return()
-            | ast.NamedExpr()
-            | ast.arguments()
-            | ast.Expr()
-        ):
+        case _ if isinstance(parent, HANDS_ON):
             return []
     return None
 
