@@ -297,8 +297,7 @@ class Entering(Binding):
             seq: Seq = self.intern(Seq, (param, extra), lambda: Seq(param, extra, NOTHING, "tuple"))
             return seq
         every = NOTHING.union(*(g.values for g in args.positional[min(start, args.loose) :]))
-        seq = self.intern(Seq, (param, every), lambda: Seq(param, None, every, "tuple"))
-        return seq
+        return self.intern(Seq, (param, every), lambda: Seq(param, None, every, "tuple"))
 
 
 def _first(func: Func) -> str:
