@@ -33,6 +33,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_named,
     any_of,
     is_named,
     only,
@@ -107,7 +108,7 @@ class Definitions(Binding):
             if own:
                 made = self.call_values(own, Arguments(None, [Given(found, None)]), written)
                 found = made if len(own) == len(decorator) and made else made | found
-            if any(is_named(t, Ref, model_zoo.REGISTERS) for t in decorator):
+            if any_named(decorator, Ref, model_zoo.REGISTERS):
                 model_zoo.register(self, node.name, found)
             if any_of(decorator, Unknown) and isinstance(node, ast.FunctionDef):
                 found |= values(

@@ -98,7 +98,7 @@ def casts_below(script: Script, half: Half, call: ast.Call) -> list[Edit]:
             return []
         cast = "" if _form(found, "{}") else _statement(target.id, found)
         return [After(stmt, cast, rank=Rank.AUTOCAST)] if cast else []
-    tuples = [t.exact for t in found if isinstance(t, Seq) and t.exact is not None]
+    tuples = [t.exact for t in only(found, Seq) if t.exact is not None]
     if not isinstance(target, ast.Tuple) or not found or len(tuples) != len(found):
         return []
     names = only(target.elts, ast.Name)
