@@ -20,19 +20,19 @@ def missing_attributes(
     new: Script, source: Source, hunks: Sequence[Hunk]
 ) -> Iterator[tuple[Hunk, str]]:
     """The hunks of a file that make such a container, each with what is missing."""
-    for read in new.each(ast.Attribute):
-        lacking = [t for t in new.values(read.value) if is_read(read) and _lacks(t, read.attr)]
-        for node in (t.node for t in lacking if t.node is not None):
+    for read in filter(is_read, new.each(ast.Attribute)):
+        for node in filter(None, (_maker(t, read.attr) for t in new.values(read.value))):
             for hunk in hunks:
                 here = source_of(node).path == source.path
                 if here and hunk.new[0] <= line_of(node) - 1 < hunk.new[1]:
                     yield hunk, f"{at(read)} reads `{read.attr}`, which a plain container has not"
 
 
-def _lacks(thing: Thing, name: str) -> bool:
+def _maker(thing: Thing, name: str) -> ast.AST | None:
+    """What makes a container, if those of its kind have no attribute of this name."""
     match thing:
-        case Seq(names=()):
-            return thing.kind in KINDS and not hasattr(KINDS[thing.kind], name)
+        case Seq(names=(), kind="tuple" | "list" | "set"):
+            return None if hasattr(KINDS[thing.kind], name) else thing.node
         case Dict(node=ast.Dict()):
-            return not hasattr(dict, name)
-    return False
+            return None if hasattr(dict, name) else thing.node
+    return None
