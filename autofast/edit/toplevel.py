@@ -13,7 +13,7 @@ from pathlib import Path
 from autofast.edit.edits import Helper, Import
 from autofast.flow.imports import Binding, bindings, parsed
 from autofast.model import disk
-from autofast.model.several import any_of, surely
+from autofast.model.several import any_of, only, surely
 from autofast.model.source import Source, block_of, nodes_in, parent_of, source_of
 from autofast.model.syntax import DEFINITIONS, is_docstring, is_read
 
@@ -325,7 +325,7 @@ def must_stay_above(statement: ast.stmt) -> ast.stmt | None:
         parent_of(statement), (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     )
     top = [s for s in block[:1] if is_documented and is_docstring(s)]
-    top += [s for s in block if isinstance(s, ast.ImportFrom) and s.module == "__future__"]
+    top += [s for s in only(block, ast.ImportFrom) if s.module == "__future__"]
     return top[-1] if statement in top else None
 
 

@@ -26,7 +26,7 @@ from autofast.model.events import (
     inside,
 )
 from autofast.model.script import Script, Step
-from autofast.model.several import surely
+from autofast.model.several import only, surely
 from autofast.model.source import function_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES
 from autofast.model.values import Arg, Const, Inst, any_of, const, one
@@ -77,10 +77,8 @@ class Off:
     def is_needed(self, stack: Stack) -> bool:
         """Whether the script comes this way only where the option is given."""
         return any(
-            isinstance(f, BranchFrame)
-            and (known := self._default(f)) is not None
-            and known != f.arm
-            for f in stack
+            (known := self._default(f)) is not None and known != f.arm
+            for f in only(stack, BranchFrame)
         )
 
     def _default(self, frame: BranchFrame) -> bool | None:
@@ -126,7 +124,7 @@ def not_by_default(script: Script, ways: Iterable[Stack]) -> str:
     found = ""
     for stack in ways:
         found = _past(script, stack)
-        makers = (_made(script, f) for f in stack if isinstance(f, CallFrame) and not found)
+        makers = (_made(script, f) for f in only(stack, CallFrame) if not found)
         for made in makers:  # a method of objects that are made only where an option asks for them
             tests = [_past(script, way) for way in made]
             found = found or (tests[0] if all(tests) and tests else "")
@@ -136,7 +134,7 @@ def not_by_default(script: Script, ways: Iterable[Stack]) -> str:
 
 
 def _past(script: Script, stack: Stack) -> str:
-    tests = (f for f in stack if isinstance(f, BranchFrame) and not f.known)
+    tests = (f for f in only(stack, BranchFrame) if not f.known)
     past = (f for f in tests if _by_default(script, f) not in (None, f.arm))
     return next((ast.unparse(test) for f in past if (test := _test(f)) is not None), "")
 
@@ -153,7 +151,7 @@ def _made(script: Script, frame: CallFrame) -> list[Stack]:
 
 def is_taken(script: Script, frames: Iterable[Frame]) -> bool:
     """Whether conditions lead this way wherever options have their defaults."""
-    tests = [f for f in frames if isinstance(f, BranchFrame) and not f.known]
+    tests = [f for f in only(frames, BranchFrame) if not f.known]
     return all(_by_default(script, f) is f.arm for f in tests)
 
 
@@ -245,9 +243,7 @@ def _given(script: Script, expr: ast.expr) -> list[ast.expr | None]:
 
 def options_within(script: Script, loops: Iterable[ast.AST]) -> list[Off]:
     """The options with a default that decide what happens within ``loops``."""
-    stacks = [
-        s for s in script.stacks if any(isinstance(f, BranchFrame) and not f.known for f in s)
-    ]
+    stacks = [s for s in script.stacks if any(not f.known for f in only(s, BranchFrame))]
     within = [s for s in stacks if any(inside(s, loop) for loop in loops)]
     return _options(script, stacks, [f for s in within for f in s])
 

@@ -27,7 +27,7 @@ from autofast.model.calls import root_of
 from autofast.model.events import Occurrence, Site, loops
 from autofast.model.names import LEGACY_TENSORS
 from autofast.model.script import Dataset, Loader, Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import any_in, surely, wordset
 from autofast.model.source import at, holds, is_switched, live, live_block, parent_of, source_of
 from autofast.model.syntax import SEQUENCES, is_attribute, is_stored
 from autofast.model.values import (
@@ -363,7 +363,7 @@ def _images(
             return f"{at(site)} changes the dataset"
     for node in script.nodes:
         if isinstance(node, ast.Attribute) and node.attr in STORED:
-            if any(t in things for t in script.values(node.value)):
+            if any_in(script.values(node.value), things):
                 return f"{at(node)} takes its `{node.attr}`, which may be changed there"
     readers: dict[ast.AST, ast.expr] = {}
     for loader in loaders:

@@ -100,7 +100,7 @@ def _possible(script: Script, expr: ast.expr, depth: int) -> frozenset[Dimension
             ways = _of_call(script, expr, depth)
     if ways - {UNKNOWN}:
         return frozenset(ways)
-    batch = any(isinstance(t, Tensor) and t.batch for t in script.values(expr))
+    batch = any(t.batch for t in only(script.values(expr), Tensor))
     return frozenset({Dimensions(1) if batch else UNKNOWN})
 
 

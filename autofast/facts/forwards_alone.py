@@ -9,6 +9,7 @@ import ast
 from autofast.facts.forwards import Region
 from autofast.flow.positions import nodes_of
 from autofast.model.calls import arguments_of
+from autofast.model.several import any_in
 from autofast.model.source import parent_of, statement_of
 from autofast.model.syntax import SIMPLE
 
@@ -108,4 +109,4 @@ def _is_plain(expr: ast.AST, calls: list[ast.Call]) -> bool:
 
 def _holds_one_of(expr: ast.expr, calls: list[ast.Call]) -> bool:
     inside = nodes_of([expr])
-    return any(c in inside for c in calls)
+    return any_in(calls, inside)

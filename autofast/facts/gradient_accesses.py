@@ -19,7 +19,7 @@ from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import only, surely, wordset
 from autofast.model.source import ancestors, at, enclosing, function_of, holds, parent_of
 from autofast.model.syntax import DEFS, VARIABLES, is_attribute, is_constant, is_stored, is_text
 from autofast.model.values import (
@@ -345,7 +345,7 @@ def _gives_parameters(script: Script, node: ast.AST) -> bool:
     if isinstance(node, ast.Subscript):
         return bool(script.constant(node.slice) == "params")
     found = opened(script.values(node)) if isinstance(node, VARIABLES) else ()
-    return any(isinstance(t, Tensor) and t.param == "param" for t in found)
+    return any(t.param == "param" for t in only(found, Tensor))
 
 
 def free_parameters(script: Script) -> set[str]:
@@ -371,7 +371,7 @@ def _aliases(script: Script, node: ast.expr, strict: bool) -> list[ast.Name]:
     for holder in holders.ever(node) if strict else ():
         if holds(holder.node, ast.Attribute):
             raise Refusal(f"{at(node)} keeps gradients in `{ast.unparse(holder.node)}`")
-    return [n for n in holders.mentions(node) if isinstance(n, ast.Name) and not _only_asks(n)]
+    return [n for n in only(holders.mentions(node), ast.Name) if not _only_asks(n)]
 
 
 def _only_asks(name: ast.Name) -> bool:

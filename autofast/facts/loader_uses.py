@@ -10,7 +10,7 @@ from collections.abc import Callable
 from autofast.flow.usage import Act, Usage, usage_of
 from autofast.flow.valueflow import expressions
 from autofast.model.script import Loader, Script
-from autofast.model.several import surely
+from autofast.model.several import any_in, surely
 from autofast.model.values import Bound, Cls, Ext, Func, Inst, Ref, Values, is_named
 
 # Functions that go through a loader, ask how long it is, or which object it is.
@@ -24,7 +24,7 @@ KEEPING |= {"itertools.cycle"}
 
 def uses(script: Script, loader: Loader) -> list[Usage]:
     """Where something of a loader is asked for, and then where it is an argument."""
-    return _asked_or_given(script, lambda found: any(t in loader.things for t in found))
+    return _asked_or_given(script, lambda found: any_in(found, loader.things))
 
 
 def uses_of_iterators(script: Script, loader: Loader) -> list[Usage]:

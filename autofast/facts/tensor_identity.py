@@ -15,7 +15,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import is_method, is_name, parts_of, unstarred
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Loader, Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import only, surely, wordset
 from autofast.model.source import ancestors, nodes_in, parent_of, statement_of
 from autofast.model.syntax import ASSIGNMENTS, IDENTITY, SEQUENCES, is_attribute, is_stored
 from autofast.model.values import (
@@ -30,8 +30,8 @@ from autofast.model.values import (
     Unknown,
     Values,
     any_of,
-    is_named,
     library_names,
+    surely_named,
 )
 from autofast.ops import is_in_place, may_share, op, reshapes
 
@@ -209,7 +209,7 @@ class Plainness:
 
     def _is_stacked(self, expr: ast.expr) -> bool:
         called = self.script.called(expr)
-        return surely(is_named(t, Ref, STACKS) for t in called)
+        return surely_named(called, Ref, STACKS)
 
     def _is_given_new(self, name: ast.Name) -> bool:
         statement = parent_of(name)
@@ -414,7 +414,7 @@ class Plainness:
         )
 
     def _may_be_tensor(self, expr: ast.expr) -> bool:
-        return any(isinstance(t, Tensor) and _is_clean(t) for t in self.script.values(expr))
+        return any(_is_clean(t) for t in only(self.script.values(expr), Tensor))
 
     def _stored_has_graph(self, target: ast.AST) -> bool:
         for outer in ancestors(target):
@@ -442,9 +442,7 @@ def _may_share(one: Values, other: Values) -> bool:
     """Whether two values may be the same tensor: they are alike in all that is known of them, or of
     one nothing is known.
     """
-    return bool(one & other) or any(
-        isinstance(t, Unknown) and t.reason is not Reason.UNDEFINED for t in other
-    )
+    return bool(one & other) or any(t.reason is not Reason.UNDEFINED for t in only(other, Unknown))
 
 
 def _is_clean(tensor: Tensor) -> bool:

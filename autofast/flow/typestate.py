@@ -27,6 +27,7 @@ from autofast.flow.scopes import own_nodes
 from autofast.flow.solve import Problem, solve
 from autofast.model.limits import MOST_STATES
 from autofast.model.script import Script
+from autofast.model.several import any_in
 from autofast.model.source import ancestors, at, function_of, walk
 from autofast.model.syntax import DEFINITIONS, DEFS, FUNCTIONS, is_read
 from autofast.model.values import any_of
@@ -335,7 +336,7 @@ class _Walk(Generic[S, E]):
             self.visited.add(node)
             states = self.happen(event, states)
         functions = self.calls.entered(node)
-        if states and any(f in self.functions for f in functions):
+        if states and any_in(functions, self.functions):
             return frozenset().union(*(self.function(f, states) for f in functions))
         return states
 

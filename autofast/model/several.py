@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import TypeVar
+from collections.abc import Collection, Container, Iterable
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -31,6 +31,11 @@ def any_of(found: Iterable[object], *kinds: Kinds) -> bool:
 def all_of(found: Iterable[object], *kinds: Kinds) -> bool:
     """Whether all are of these kinds, if there are any."""
     return all(isinstance(one, kinds) for one in found)
+
+
+def any_in(found: Iterable[object], among: Container[Any]) -> bool:
+    """Whether one of them is among those."""
+    return any(one in among for one in found)
 
 
 def surely(answers: Iterable[object]) -> bool:

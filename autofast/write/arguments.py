@@ -37,7 +37,7 @@ from autofast.model.values import (
     Func,
     Given,
     Ref,
-    is_named,
+    any_named,
     only,
 )
 from autofast.rule import Effect, Finding, Need
@@ -147,7 +147,7 @@ def others_may_give(script: Script, call: ast.AST) -> str:
     if isinstance(function, (ast.Module, ast.Lambda)) or not spread:
         return ""
     graph, importers = script.analysis(CallGraph), script.analysis(Importers)
-    comes_in = any(isinstance(s, ast.Name) and is_parameter(function, s.id) for s in spread)
+    comes_in = any(is_parameter(function, s.id) for s in only(spread, ast.Name))
     todo: list[ast.AST] = [function]
     seen: set[object] = set()
     while todo:
@@ -230,10 +230,7 @@ def _flows(
         case ast.Call() if use in parent.args:
             if is_method(parent, "update"):
                 return _dicts(script, parent.func.value) or None
-            if any(
-                is_named(t, Ref, DICTS | {"copy.copy", "copy.deepcopy"})
-                for t in script.values(parent.func)
-            ):
+            if any_named(script.values(parent.func), Ref, DICTS | {"copy.copy", "copy.deepcopy"}):
                 return _dicts(script, parent)
             return [] if _enters(script, parent) else None
         case ast.Dict():
@@ -274,7 +271,7 @@ def _spread(script: Script, call: ast.Call, name: str) -> list[Dict] | None:
     parameter of that name.
     """
     made = _dicts(script, call)
-    if any(is_named(t, Ref, DICTS) for t in script.values(call.func)):
+    if any_named(script.values(call.func), Ref, DICTS):
         return made
     callees = [c.function for c in script.analysis(CallGraph).callees(call)]
     if script.analysis(CallGraph).may_run_others(call) or any(

@@ -18,7 +18,7 @@ from autofast.model.events import CallFrame, LoopFrame, Stack
 from autofast.model.kinds import is_module, is_optimizer, is_wrapper
 from autofast.model.names import DDP
 from autofast.model.script import Model, Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import only, surely, wordset
 from autofast.model.source import (
     ancestors,
     at,
@@ -72,7 +72,7 @@ def place_of(script: Script, model: Model) -> Place | str:
 
 
 def _in_loop(stack: Stack) -> bool:
-    return any(isinstance(f, LoopFrame) and isinstance(f.node, LOOPS) for f in stack)
+    return any(isinstance(f.node, LOOPS) for f in only(stack, LoopFrame))
 
 
 class _Search:

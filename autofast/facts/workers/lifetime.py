@@ -12,7 +12,7 @@ from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import holder_of
 from autofast.flow.scopes import defaults, parameters
 from autofast.model.calls import is_method, is_name, unstarred
-from autofast.model.several import wordset
+from autofast.model.several import only, wordset
 from autofast.model.source import function_of, live, parent_of
 from autofast.model.syntax import SEQUENCES, has_star
 from autofast.model.values import (
@@ -240,9 +240,7 @@ class Lifetime:
 
 
 def draws(found: Values) -> bool:
-    return any(
-        isinstance(t, Ext) and ("andom" in t.name or t.name.startswith("logging.")) for t in found
-    )
+    return any("andom" in t.name or t.name.startswith("logging.") for t in only(found, Ext))
 
 
 def _place_of(node: ast.AST, value: ast.expr) -> int | None:

@@ -35,6 +35,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_named,
     is_const,
     is_named,
     joined,
@@ -87,7 +88,7 @@ class Calls(Entering):
                 return found
         if is_namespace(node) and _is_only_read(node):
             return values(Unknown("the variables of a scope as a dict"))
-        if any(is_named(t, Ref, ("builtins.exec", "builtins.globals")) for t in callee):
+        if any_named(callee, Ref, ("builtins.exec", "builtins.globals")):
             self.changes += not env.module.opaque
             if not env.module.opaque:
                 CLOCK.shake()

@@ -101,7 +101,7 @@ def networks_in(several: Values) -> Values:
     """The classes of networks, where one of several is called."""
     if len(several) < 2:
         return NOTHING
-    found = frozenset(t for t in several if isinstance(t, Cls) and t.external & MODULE_BASES)
+    found = frozenset(t for t in only(several, Cls) if t.external & MODULE_BASES)
     return found if len(found) > 1 else NOTHING
 
 

@@ -30,9 +30,9 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_named,
     const,
     is_const,
-    is_named,
     only,
     ordered,
 )
@@ -233,7 +233,7 @@ def batch_of(interp: Core, loader: Thing) -> Values:
         sample = sample_of(interp, *args.get(0, "dataset"))
         alone = const(args.get(1, "batch_size")) is None and not args.get(4, "batch_sampler")
         collate = [t for t in args.get(6, "collate_fn") if t != Const(None)]
-        if any(is_named(t, Unknown, GRAPHS) for t in collate):
+        if any_named(collate, Unknown, GRAPHS):
             made = values(Tensor(rank="?"))
         elif collate:
             given = sample if alone else values(Seq(None, None, sample))

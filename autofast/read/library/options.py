@@ -31,6 +31,7 @@ from autofast.model.values import (
     Unknown,
     Values,
     all_of,
+    any_named,
     any_of,
     const,
     is_const,
@@ -118,7 +119,7 @@ def enlist(interp: Core, written: ast.expr, found: Values) -> bool:
     ``app = typer.Typer()``, which runs what it is put on when it is called.
     """
     func = written.func if isinstance(written, ast.Call) else written
-    if any(is_named(t, Ref, GROUPS) for t in interp.at.get(func, NOTHING)):
+    if any_named(interp.at.get(func, NOTHING), Ref, GROUPS):
         _open_group(interp, found)
     if not isinstance(func, ast.Attribute) or func.attr not in ("command", "group", "callback"):
         return False
@@ -153,7 +154,7 @@ def of_field(cls: Cls, name: str, default: Values, node: ast.AST | None) -> Arg 
     if not isinstance(node, ast.Call) or not all_of(default, Const):
         return None
     written = (s for base in (cls, *cls.ancestors()) for s in base.node.body)
-    said = (s.value for s in written if isinstance(s, ast.AnnAssign) and is_name(s.target, name))
+    said = (s.value for s in only(written, ast.AnnAssign) if is_name(s.target, name))
     expr = next(said, None)
     return Arg(name, default, node, "", expr if isinstance(expr, ast.Constant) else None)
 
@@ -255,7 +256,7 @@ def chosen(
 def _is_action(thing: Thing) -> bool:
     if isinstance(thing, Ext):  # type("Choose", (argparse.Action,), {...})
         bases = thing.args.get(1, "bases") if thing.name == "builtins.type" else NOTHING
-        return any(isinstance(t, Seq) and Ref(ACTION) in t.any() for t in bases)
+        return any(Ref(ACTION) in t.any() for t in only(bases, Seq))
     return isinstance(thing, Cls) and ACTION in thing.external
 
 
@@ -346,9 +347,8 @@ def of_command(interp: Core, func: Func, parameter: str) -> Values:
 
 
 def _is_option(interp: Core, written: ast.Call) -> bool:
-    return any(
-        is_named(t, Ref, ("click.option", "click.decorators.option"))
-        for t in interp.at.get(written.func, NOTHING)
+    return any_named(
+        interp.at.get(written.func, NOTHING), Ref, ("click.option", "click.decorators.option")
     )
 
 

@@ -11,7 +11,7 @@ from autofast.flow.scopes import is_local, parameters
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack, inside
 from autofast.model.kinds import gradient_modes, is_module
 from autofast.model.script import Evaluation, Script
-from autofast.model.several import wordset
+from autofast.model.several import any_in, wordset
 from autofast.model.source import ancestors, function_of, nodes_in, statement_of
 from autofast.model.syntax import DEFS, LOOPS
 from autofast.model.tensors import tensors_in, things_in
@@ -153,7 +153,7 @@ def evaluations(script: Script) -> list[Evaluation]:
                 evaluation.forwards.append(site)
     whole = {e.node for e in found.values() if e.kind == "function"}
     for key, evaluation in list(found.items()):
-        if evaluation.context is None and any(a in whole for a in ancestors(evaluation.node)):
+        if evaluation.context is None and any_in(ancestors(evaluation.node), whole):
             del found[key]  # the whole function is one evaluation
     for key, evaluation in list(found.items()):
         region = region_of(script, evaluation)

@@ -28,9 +28,9 @@ from autofast.model.values import (
     Seq,
     Tensor,
     Thing,
+    any_named,
     begins,
     is_const,
-    is_named,
     only,
 )
 from autofast.ops import draws, is_in_place
@@ -71,7 +71,7 @@ def _orders(script: Script) -> None:
     """The order of a set of strings is another one in every process."""
     for site in script.log.of("iterate", *ORDERED):
         for expr in _gone_over(site.node):
-            sets = [t for t in script.values(expr) if isinstance(t, Seq) and _is_set(script, t)]
+            sets = [t for t in only(script.values(expr), Seq) if _is_set(script, t)]
             if any(not _are_numbers(t) for t in sets) and not _is_sorted(script, site.node):
                 raise Refusal(
                     f"the order of the set on {at(expr)} is another one in every process: sort it"
@@ -80,7 +80,7 @@ def _orders(script: Script) -> None:
 
 def _is_set(script: Script, made: Seq) -> bool:
     if called := script.called(made.node):
-        return any(is_named(t, Ref, ("builtins.set", "builtins.frozenset")) for t in called)
+        return any_named(called, Ref, ("builtins.set", "builtins.frozenset"))
     return made.kind == "set" or isinstance(made.node, (ast.Set, ast.SetComp))
 
 

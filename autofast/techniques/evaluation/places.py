@@ -214,7 +214,7 @@ def evaluating_turns(script: Script) -> Iterator[tuple[ast.expr, str]]:
 
 def _gates(script: Script, step: Step, stack: Stack) -> list[BranchFrame]:
     frames = below(stack, step.loop) if inside(stack, step.loop) else ()
-    return [f for f in frames if isinstance(f, BranchFrame) and _is_of_loop(script, f, step.loop)]
+    return [f for f in only(frames, BranchFrame) if _is_of_loop(script, f, step.loop)]
 
 
 def _is_in(gate: BranchFrame, others: list[BranchFrame]) -> bool:

@@ -15,11 +15,11 @@ from autofast.model.contents import unwrapped
 from autofast.model.events import CallFrame, Site, inside
 from autofast.model.kinds import is_module, is_wrapper
 from autofast.model.script import Model, Script, Transfer
-from autofast.model.several import wordset
+from autofast.model.several import any_in, wordset
 from autofast.model.source import function_of, nodes_in, parent_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES, has_star, is_read
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Cls, Ext, Inst, Ref, Unknown, is_named
+from autofast.model.values import Cls, Ext, Inst, Ref, Unknown, any_named
 from autofast.rule import Effect, Finding
 from autofast.techniques.layout.reshapes import reshapes
 from autofast.write.spelling import torch_in
@@ -181,7 +181,7 @@ def place_of(script: Script, model: Model) -> ast.expr | None:
 
 def _is_wrapped_before(model: Model, move: Site) -> bool:
     wraps = {w.node for w in model.wraps}
-    return bool(wraps) and any(n in wraps for n in ast.walk(move.node))
+    return bool(wraps) and any_in(ast.walk(move.node), wraps)
 
 
 def conversions(
@@ -357,8 +357,8 @@ def _passed_on(script: Script, expr: ast.expr) -> ast.expr | None:
             method in KEEPING
         ):
             return inner
-        case ast.Call(func=func, args=[inner]) if any(
-            is_named(t, Ref, "torch.autograd.Variable") for t in script.values(func)
+        case ast.Call(func=func, args=[inner]) if any_named(
+            script.values(func), Ref, "torch.autograd.Variable"
         ):
             return inner
     return None

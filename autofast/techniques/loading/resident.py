@@ -10,7 +10,7 @@ from autofast.facts.augmentations import Augmentation
 from autofast.facts.datasets import indexed, is_imported
 from autofast.facts.host_batches import needs_host, rounds, shared_copies
 from autofast.facts.loader_uses import ITERATING, is_known, uses, uses_of_iterators
-from autofast.facts.loaders import DEVICE_DEFAULTS, SAMPLERS, counts, given
+from autofast.facts.loaders import DEVICE_DEFAULTS, SAMPLERS, again, counts, given
 from autofast.facts.several_processes import several_processes
 from autofast.model.device_loader import CLASS, IMAGES_CLASS, NAME
 from autofast.model.events import LoopFrame
@@ -223,7 +223,7 @@ def _lie_in_memory(loader: Loader) -> bool:
 def _plan(script: Script, loader: Loader, drawn: bool) -> Plan:
     for why in (
         _of_script(script, loader),
-        _of_loader(loader),
+        _of_loader(script, loader),
         _of_uses(script, loader),
         may_vary(script, loader, drawn),
     ):
@@ -273,12 +273,12 @@ def _of_script(script: Script, loader: Loader) -> str:
     return ""
 
 
-def _of_loader(loader: Loader) -> str:
+def _of_loader(script: Script, loader: Loader) -> str:
     if not all_of(loader.things, Ext):
         return "the loader is of a class of its own"
     if loader.args.open:
         return f"its arguments are not all known: {loader.args.open}"
-    if loader.loop is not None:
+    if loader.loop is not None and not again(script, loader):
         return "it is made anew in a loop, and the data would be copied each time: make it above"
     for name in OWN:
         if (value := given(loader, name)) is not None and const(value.values) is not None:

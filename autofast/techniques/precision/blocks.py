@@ -81,6 +81,12 @@ def cast_of(script: Script, call: ast.Call, maybe: bool = False) -> str:
     return _form(found, "{}")
 
 
+def is_cast_whole(script: Script, half: Half, call: ast.Call) -> bool:
+    """Whether all that a call gives can be fp32 at once, in the call or below it."""
+    below = isinstance(put_into(call), ast.Name) and casts_below(script, half, call)
+    return bool(cast_of(script, call) or below)
+
+
 def casts_below(script: Script, half: Half, call: ast.Call) -> list[Edit]:
     """``a = a.float()`` below ``a, b = model(x)`` for each part that must not be 16-bit; empty
     where one is not known to hold tensors. Or below ``a = model(x)``, where the model gives a
@@ -92,7 +98,7 @@ def casts_below(script: Script, half: Half, call: ast.Call) -> list[Edit]:
             return []
         cast = "" if _form(found, "{}") else _statement(target.id, found)
         return [After(stmt, cast, rank=Rank.AUTOCAST)] if cast else []
-    tuples = [t.exact for t in found if isinstance(t, Seq) and t.exact is not None]
+    tuples = [t.exact for t in only(found, Seq) if t.exact is not None]
     if not isinstance(target, ast.Tuple) or not found or len(tuples) != len(found):
         return []
     names = only(target.elts, ast.Name)
@@ -136,6 +142,8 @@ def _form(found: Values, what: str) -> str:
         return ""
     is_none = any(NONE in p for ps in parts for p in ps or ())
     part = f"{PART} if {PART} is None else {PART}.float()" if is_none else f"{PART}.float()"
+    if any(isinstance(t, Seq) and t.names for t in found):  # of its own class, with fields
+        return f"{what}._make({part} for {PART} in {what})" if what.isidentifier() else ""
     match kinds.pop():
         case "dict":
             return f"dict((name, {part}) for name, {PART} in {what}.items())"

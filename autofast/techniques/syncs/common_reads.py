@@ -16,6 +16,7 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import declared, loaded_in, mentions
 from autofast.model.calls import is_path, short_name
 from autofast.model.script import Script
+from autofast.model.several import only
 from autofast.model.source import Source, function_of, source_of, within
 from autofast.model.syntax import is_read
 from autofast.model.values import Const, Dict, Seq, Tensor, all_of
@@ -224,9 +225,7 @@ def several_gpus(script: Script) -> bool:
     for site in script.log.of("move", "move_model", "torch.device"):
         for occurrence in site:
             for given in occurrence.args.every if occurrence.args is not None else ():
-                named |= {
-                    t.value for t in given.values if isinstance(t, Const) and _names_gpu(t.value)
-                }
+                named |= {t.value for t in only(given.values, Const) if _names_gpu(t.value)}
     return len(named) > 1
 
 

@@ -21,7 +21,7 @@ from autofast.model.calls import (
 )
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import any_in, surely, wordset
 from autofast.model.source import (
     Source,
     first_line,
@@ -347,7 +347,7 @@ class _Collector:
 
     def is_settled(self, expr: ast.expr) -> bool:
         """Neither a read nor what is put off is in it: it can be computed in its turn."""
-        return self.live.isdisjoint(names_in(expr)) and not any(n in self.reads for n in walk(expr))
+        return self.live.isdisjoint(names_in(expr)) and not any_in(walk(expr), self.reads)
 
     def is_same_later(self, expr: ast.expr) -> bool:
         match expr:

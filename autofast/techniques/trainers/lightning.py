@@ -6,9 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from autofast.facts.cost.host import FROM_ARGUMENTS, old_lightning
-from autofast.facts.input_shapes import CONVOLUTIONS, FLAG, varies
+from autofast.facts.input_shapes import FLAG, varies
 from autofast.facts.loaders import managed, told
 from autofast.model.calls import short_name, targets_of
+from autofast.model.names import CONVOLVE
 from autofast.model.script import Script, Trainer
 from autofast.model.several import wordset
 from autofast.model.source import at
@@ -247,7 +248,7 @@ def _manual(thing: Thing) -> str:
 
 
 def _convolves(script: Script) -> bool:
-    return any(layer.startswith(CONVOLUTIONS) for m in script.models for layer in m.layers)
+    return any(layer.startswith(CONVOLVE) for m in script.models for layer in m.layers)
 
 
 def _of_shapes(script: Script, deterministic: bool) -> str:

@@ -14,7 +14,7 @@ from autofast.model.calls import call_of, is_name, is_path, keyword_of, names_in
 from autofast.model.events import Site
 from autofast.model.names import FACTORIES, last_part
 from autofast.model.script import Script, Transfer
-from autofast.model.several import surely, wordset
+from autofast.model.several import only, surely, wordset
 from autofast.model.source import function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES, is_attribute
 from autofast.model.tensors import is_dtype
@@ -325,7 +325,7 @@ def _effect(script: Script, short: str, call: ast.Call) -> Effect:
         return Effect.SAMPLING
     whole = all(
         isinstance(const(found := script.values(a)), int)
-        or any(isinstance(t, Num) and not t.pattern for t in found)
+        or any(not t.pattern for t in only(found, Num))
         or (bool(found) and all(_is_integer(script, t) for t in found))
         for a in call.args
     )
