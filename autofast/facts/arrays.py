@@ -19,6 +19,7 @@ from autofast.model.source import parent_of, statement_of
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import (
     Const,
+    Ext,
     Inst,
     Ref,
     Seq,
@@ -30,6 +31,7 @@ from autofast.model.values import (
     begins,
     certainly,
     const,
+    is_named,
     library_name,
     one,
 )
@@ -179,10 +181,10 @@ def _is_frame(found: Values) -> bool:
 
 
 def held_under(script: Script, thing: Thing, name: str) -> list[ast.expr | None]:
-    """What is put under the name of an attribute of an object of the project; None for what is not
-    an expression.
+    """What is put under the name of an attribute of an object of the project, or of the options;
+    None for what is not an expression.
     """
-    if not isinstance(thing, Inst):
+    if not isinstance(thing, Inst) and not is_named(thing, Ext, "argparse.Namespace"):
         return [None]
     return [
         _value(site.node)

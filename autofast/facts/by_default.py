@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from autofast.facts.arrays import held_under
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.frequency import arms_around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_parameter, scope_of, variables_of
 from autofast.model.events import (
@@ -23,7 +26,7 @@ from autofast.model.events import (
     inside,
 )
 from autofast.model.script import Script, Step
-from autofast.model.several import only
+from autofast.model.several import only, surely
 from autofast.model.source import function_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES
 from autofast.model.values import Arg, Const, Inst, any_of, const, one
@@ -160,49 +163,82 @@ def _test(frame: BranchFrame) -> ast.expr | None:
 def _by_default(script: Script, frame: BranchFrame) -> bool | None:
     """What a test is while options have their defaults, where that decides it."""
     test = _test(frame)
-    found = _truth(script, test) if test is not None else ...
+    found = truth(script, test) if test is not None else ...
     return None if found is ... else found
 
 
-def _truth(script: Script, test: ast.expr) -> Any:
+def truth(script: Script, test: ast.expr) -> Any:
     """Whether a test holds while options have their defaults; ``...`` where that is not known."""
     match test:
         case ast.BoolOp(op=op, values=parts):
-            found = [_truth(script, part) for part in parts]
+            found = [truth(script, part) for part in parts]
             settles = isinstance(op, ast.Or)
             return settles if settles in found else ... if ... in found else not settles
         case ast.UnaryOp(op=ast.Not(), operand=part):
-            asked = _truth(script, part)
+            asked = truth(script, part)
             return ... if asked is ... else not asked
-    found = _value(script, test)
+    found = value_by_default(script, test)
     return ... if found is ... else bool(found)
 
 
-def _value(script: Script, expr: ast.expr) -> Any:
+def value_by_default(script: Script, expr: ast.expr) -> Any:
     """What an expression is while options have their defaults; ``...`` where that is not known."""
     match expr:
         case ast.BoolOp(op=op, values=parts):
-            found = [_value(script, part) for part in parts]
+            found = [value_by_default(script, part) for part in parts]
             first = (v for v in found if bool(v) is isinstance(op, ast.Or))
             return ... if ... in found else next(first, found[-1])
         case ast.UnaryOp(op=ast.Not()):
-            return _truth(script, expr)
+            return truth(script, expr)
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in COMPARES:
-            sides = _value(script, left), _value(script, right)
+            sides = value_by_default(script, left), value_by_default(script, right)
             try:
                 return ... if ... in sides else COMPARES[type(op)](*sides)
             except TypeError:  # of a string and a number
                 return ...
-        case ast.BinOp(op=ast.Mod(), right=every) if _value(script, every) == 1:
+        case ast.IfExp(test=test, body=then, orelse=other):
+            asked = truth(script, test)
+            return ... if asked is ... else value_by_default(script, then if asked else other)
+        case ast.Call(args=[kind]) if script.is_call(expr, "torch.device"):
+            return value_by_default(script, kind)
+        case ast.BinOp(op=ast.Mod(), right=every) if value_by_default(script, every) == 1:
             return 0
         case ast.Call(func=ast.Attribute(value=of, attr="lower" | "upper" as case), args=[]):
-            text = _value(script, of)
+            text = value_by_default(script, of)
             return getattr(text, case)() if isinstance(text, str) else ...
         case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
-            items = [_value(script, part) for part in parts]
+            items = [value_by_default(script, part) for part in parts]
             return ... if ... in items else items
-    option = _option(script, expr)
-    return script.constant(expr) if option is None else const(option.default)
+    option, asked = _option(script, expr), script.analysis(_asked_for)
+    found = script.constant(expr) if option is None else const(option.default)
+    if found is ... and expr not in asked:
+        asked.add(expr)
+        given = [value_by_default(script, e) if e else ... for e in _given(script, expr)]
+        asked.remove(expr)
+        if surely(value == given[0] for value in given):
+            return given[0]
+    return found
+
+
+def _asked_for(script: Script) -> set[ast.expr]:
+    """The variables whose values are being followed."""
+    return set()
+
+
+def _given(script: Script, expr: ast.expr) -> list[ast.expr | None]:
+    """What a variable or an attribute is given where options at their defaults may lead."""
+    given: list[ast.expr | None] = []
+    if isinstance(expr, ast.Name):
+        calls = script.analysis(CallGraph)
+        given = [e for d in script.analysis(Flow).reaching(expr) for e in calls.gives(d)]
+    elif isinstance(expr, ast.Attribute) and not any_of(script.values(expr), Arg):
+        owners = script.values(expr.value)
+        given = [e for thing in owners for e in held_under(script, thing, expr.attr)]
+    return [
+        e
+        for e in given
+        if e is None or all(truth(script, f.test) in (..., arm) for f, arm in arms_around(e, None))
+    ]
 
 
 def options_within(script: Script, loops: Iterable[ast.AST]) -> list[Off]:
@@ -263,10 +299,10 @@ def _asked(script: Script, test: ast.expr) -> Asked | None:
         case ast.UnaryOp(op=ast.Not(), operand=ask):
             pass
         case ast.Compare(left=ask, ops=[op], comparators=[other]):
-            about = type(op).__name__, repr(_value(script, other))
+            about = type(op).__name__, repr(value_by_default(script, other))
         case ask:
             pass
-    option, default = _option(script, ask), _truth(script, test)
+    option, default = _option(script, ask), truth(script, test)
     if option is None or default is ...:
         return None
     return Asked(option, ask, about, test, default)

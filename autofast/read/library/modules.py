@@ -184,7 +184,7 @@ def _output(
         # equal results for one original are one object, so that loops come to rest
         same = ("output", thing, items, elem, head)
         if same not in interp.things:
-            interp.things[same] = Seq(thing.node, items, elem, thing.kind, head=head)
+            interp.things[same] = replace(thing, items=items, elem=elem, head=head)
         done[id(thing)] = interp.things[same]
         return done[id(thing)]
     if isinstance(thing, Dict):

@@ -42,7 +42,7 @@ from autofast.model.several import any_in, surely
 from autofast.model.source import at, nodes_in
 from autofast.model.tensors import tensors_in
 from autofast.rule import Options
-from autofast.techniques.precision.blocks import Block, block_edits, cast_of, joined
+from autofast.techniques.precision.blocks import Block, block_edits, is_cast_whole, joined
 from autofast.techniques.precision.forms import DTYPE_SINCE, Precision, shared
 from autofast.techniques.precision.scaling import (
     Scaling,
@@ -116,7 +116,7 @@ def _alone(
     passes = [c for c in region.outputs if c not in losses]
     if set(region.forwards) - losses != set(passes):
         return []
-    if not all(half.misuse(c) and cast_of(script, c) for c in passes):
+    if not all(half.misuse(c) and is_cast_whole(script, half, c) for c in passes):
         return []
     things = [t for t in region.things if half.networks.get(id(t), True)]
     short = replace(region, forwards=passes, outputs=passes, things=things)

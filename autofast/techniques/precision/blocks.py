@@ -80,6 +80,12 @@ def cast_of(script: Script, call: ast.Call, maybe: bool = False) -> str:
     return _form(found, "{}")
 
 
+def is_cast_whole(script: Script, half: Half, call: ast.Call) -> bool:
+    """Whether all that a call gives can be fp32 at once, in the call or below it."""
+    below = isinstance(put_into(call), ast.Name) and casts_below(script, half, call)
+    return bool(cast_of(script, call) or below)
+
+
 def casts_below(script: Script, half: Half, call: ast.Call) -> list[Edit]:
     """``a = a.float()`` below ``a, b = model(x)`` for each part that must not be 16-bit; empty
     where one is not known to hold tensors. Or below ``a = model(x)``, where the model gives a
@@ -135,6 +141,8 @@ def _form(found: Values, what: str) -> str:
         return ""
     is_none = any(NONE in p for ps in parts for p in ps or ())
     part = f"{PART} if {PART} is None else {PART}.float()" if is_none else f"{PART}.float()"
+    if any(isinstance(t, Seq) and t.names for t in found):  # of its own class, with fields
+        return f"{what}._make({part} for {PART} in {what})" if what.isidentifier() else ""
     match kinds.pop():
         case "dict":
             return f"dict((name, {part}) for name, {PART} in {what}.items())"

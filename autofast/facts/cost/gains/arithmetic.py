@@ -17,6 +17,7 @@ from autofast.facts.cost.gains.asking import (
     Findings,
     code_once,
     is_remade,
+    of_device,
     of_its_rule,
     touched,
     waits_for_data,
@@ -44,6 +45,7 @@ NARROW = Gain(
 )
 
 
+@of_device
 def half(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of 16 bits: half of products, convolutions and memory, and casts of each parameter."""
     measures = any(s.node is finding.node for e in script.evaluations for s in e.forwards)
@@ -57,6 +59,7 @@ def half(script: Script, options: Options, finding: Finding, beside: Findings) -
     return gain if gain.known or not is_narrow(script) else NARROW
 
 
+@of_device
 def tensor_cores(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of TF32, for products of matrices alone: convolutions use it unless told otherwise."""
     if why := _by_launches(script, options):
@@ -77,6 +80,7 @@ def _by_launches(script: Script, options: Options) -> Gain | None:
     return Gain(0.0, f"bound by launches: {few}") if few else None
 
 
+@of_device
 def layout(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of channels_last, for convolutions; of an evaluation's images, that they come in order."""
     cost = script.analysis(Cost)
@@ -129,6 +133,7 @@ def _is_depthwise(script: Script) -> bool:
     return bool(alone) and 5 * len(alone) >= len(layers)
 
 
+@of_device
 def algorithms(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of cuDNN's choice by measurement, for convolutions."""
     if not convolves(script):
@@ -138,6 +143,7 @@ def algorithms(script: Script, options: Options, finding: Finding, beside: Findi
     return _of_arithmetic(script, options, beside, 0.05, convolutions=machine.BENCHMARK)
 
 
+@of_device
 def launches(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of an update in a few kernels: next to nothing beside hundreds of passes through cells."""
     beside_it, place = script.analysis(Cells).kernels
