@@ -295,10 +295,10 @@ def thing_of(
         if len(parsed) > MOST_NODES:
             return values(Num())
         parts = [thing_of(interp, p, file, (*key, n), node) for n, p in enumerate(parsed)]
-        seq: Seq = interp.intern(Seq, key, lambda: Seq(None, None, made=tuple(interp.stack)))
+        seq = interp.intern(Seq, key, lambda: Seq(None, None, made=tuple(interp.stack)))
         seq.elem |= NOTHING.union(*parts) or values(Num())
         return values(seq)
-    made: Dict = interp.intern(Dict, key, lambda: Dict(None, made=tuple(interp.stack)))
+    made = interp.intern(Dict, key, lambda: Dict(None, made=tuple(interp.stack)))
     if not made.open:
         made.open = file + SETTINGS
         for name, part in parsed.items():

@@ -184,7 +184,7 @@ def _partial(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
     first = first_of(args)
     loose = None if args.loose is None else max(args.loose - 1, 0)
     kept = Arguments(node, args.positional[1:], dict(args.named), args.dicts, args.open, loose)
-    partial: Partial = interp.intern(Partial, (node, first), lambda: Partial(first, kept))
+    partial = interp.intern(Partial, (node, first), lambda: Partial(first, kept))
     partial.args = joined([partial.args, kept]) if partial.args is not kept else kept
     return values(partial)
 
