@@ -4,9 +4,12 @@ a fix would no longer wait for.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.onerule import apply
+from tests.test_worth import rewritten, said
 from tests.test_worth_kinds import MODES, SCALED
 
 LITTLE = 0.01
@@ -141,7 +144,6 @@ trainer.fit(Net(), DataLoader(data, batch_size=512, num_workers=4))
     ("hook", "given", "stays"),
     [
         ("training_epoch_end", "max_epochs=20", True),
-        ("training_epoch_end", "max_epochs=20, gpus=0", True),
         ("other", "max_epochs=20, progress_bar_refresh_rate=0", True),
         ("other", "max_epochs=20", False),  # 2.x takes the GPU that is there
         ("training_epoch_end", "max_epochs=20, gpus=1", False),
@@ -357,3 +359,11 @@ DENSE = "nn.Flatten(), nn.Linear(128, 10)"
 def test_images_of_one_channel_in_fp32(channels: int, head: str, rules: str, worth: bool) -> None:
     found = apply(rules, IMAGES.format(channels=channels, head=head), min_gain=LITTLE)
     assert any("channels_last" in line for line in found.lines) is worth
+
+
+def test_what_most_are_left_out_for_is_said(tmp_path: Path) -> None:
+    result = rewritten(tmp_path, chosen(NONE, IF.format("args.gpu")))
+    line = next(line for line in said(result).splitlines() if "--exhaustive" in line)
+    assert line.endswith(
+        "shows them); most since the default trains on the CPU: line 14 leaves it there."
+    )
