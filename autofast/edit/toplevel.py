@@ -13,7 +13,7 @@ from pathlib import Path
 from autofast.edit.edits import Helper, Import
 from autofast.flow.imports import Binding, bindings, parsed
 from autofast.model import disk
-from autofast.model.several import any_of, only, surely
+from autofast.model.several import any_of, grouped, only, surely
 from autofast.model.source import Source, block_of, nodes_in, parent_of, source_of
 from autofast.model.syntax import DEFINITIONS, is_docstring, is_read
 
@@ -79,11 +79,10 @@ def _together(
     new: list[Binding], places: dict[Binding, int]
 ) -> Iterator[tuple[str, list[Binding]]]:
     """``from m import a`` and ``from m import b`` make one statement."""
-    groups: dict[tuple[object, ...], list[Binding]] = {}
-    for binding in new:
-        groups.setdefault(
-            (binding.module, places[binding]) if binding.is_from else (binding,), []
-        ).append(binding)
+    groups = grouped(
+        ((binding.module, places[binding]) if binding.is_from else (binding,), binding)
+        for binding in new
+    )
     for members in groups.values():
         first = members[0].code
         rest = [member.code.split(" import ", 1)[1] for member in members[1:]]

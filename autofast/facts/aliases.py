@@ -384,9 +384,7 @@ def _is_own(
     memory = script.analysis(Memory).made_by(root(written))
     if memory is not None and _made_later(script, memory, made):
         return True
-    if not isinstance(home, ast.FunctionDef):
-        return False
-    if _waits(home):
+    if not isinstance(home, ast.FunctionDef) or _waits(home):
         return False
     runs = any(isinstance(f, CallFrame) and f.func.node is home for o in made for f in o.stack)
     if runs or home in {*ancestors(expr)}:

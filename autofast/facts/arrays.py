@@ -216,8 +216,7 @@ def _taken(script: Script, base: Array, index: ast.expr) -> int | None:
 # -------------------------------------------------------------------------------------------- lists
 def _of_list(script: Script, expr: ast.List | ast.ListComp) -> Array | None:
     """A list whose elements are all arrays of one kind, or all numbers."""
-    things = script.values(expr)
-    elements = list(_elements(script, expr, things))
+    elements = list(_elements(script, expr, script.values(expr)))
     if not elements or None in elements:
         return None
     if all(e is not None and _is_whole(script, e) for e in elements):
@@ -259,8 +258,7 @@ def _is_whole(script: Script, expr: ast.expr) -> bool:
     match expr:
         case ast.Call(func=func):
             return script.library_name(func) in ("builtins.int", "builtins.len")
-    found = script.values(expr)
-    return surely(isinstance(t, Const) and type(t.value) is int for t in found)
+    return surely(isinstance(t, Const) and type(t.value) is int for t in script.values(expr))
 
 
 # --------------------------------------------------------------------------------------- operations

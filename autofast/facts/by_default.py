@@ -209,20 +209,39 @@ def value_by_default(script: Script, expr: ast.expr) -> Any:
         case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
             items = [value_by_default(script, part) for part in parts]
             return ... if ... in items else items
-    option, asked = _option(script, expr), script.analysis(_asked_for)
+    option = _option(script, expr)
     found = script.constant(expr) if option is None else const(option.default)
-    if found is ... and expr not in asked:
-        asked.add(expr)
-        given = [value_by_default(script, e) if e else ... for e in _given(script, expr)]
-        asked.remove(expr)
-        if surely(value == given[0] for value in given):
-            return given[0]
-    return found
+    return script.analysis(_Followed).value(expr) if found is ... else found
 
 
-def _asked_for(script: Script) -> set[ast.expr]:
-    """The variables whose values are being followed."""
-    return set()
+class _Followed:
+    """``script.analysis(_Followed)``: the values of variables by what they are given.
+
+    Attributes:
+        cuts: how often a variable was met that was being followed.
+    """
+
+    def __init__(self, script: Script):
+        self.script = script
+        self.asked: set[ast.expr] = set()
+        self.known: dict[ast.expr, Any] = {}
+        self.cuts = 0
+
+    def value(self, expr: ast.expr) -> Any:
+        if expr in self.known:
+            return self.known[expr]
+        if expr in self.asked:
+            self.cuts += 1
+            return ...
+        before = self.cuts
+        self.asked.add(expr)
+        made = _given(self.script, expr)
+        given = [value_by_default(self.script, e) if e else ... for e in made]
+        self.asked.remove(expr)
+        found = given[0] if surely(value == given[0] for value in given) else ...
+        if self.cuts == before or not self.asked:
+            self.known[expr] = found
+        return found
 
 
 def _given(script: Script, expr: ast.expr) -> list[ast.expr | None]:

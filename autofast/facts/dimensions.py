@@ -106,8 +106,7 @@ def _possible(script: Script, expr: ast.expr, depth: int) -> frozenset[Dimension
 
 def _operand(script: Script, expr: ast.expr, depth: int) -> frozenset[Dimensions]:
     """The same for one side of an operation, where a number has no dimensions."""
-    found = script.values(expr)
-    if certainly(found, Num, Const):
+    if certainly(script.values(expr), Num, Const):
         return frozenset({Dimensions(0, 0)})
     return _possible(script, expr, depth + 1)
 

@@ -278,8 +278,7 @@ def _makes_tensor(script: Script, statement: ast.stmt) -> bool:
     """
     if not isinstance(statement, ASSIGNMENTS) or statement.value is None:
         return True
-    found = script.values(statement.value)
-    return any(t.models and t.grad for t in only(found, Tensor))
+    return any(t.models and t.grad for t in only(script.values(statement.value), Tensor))
 
 
 # --------------------------------------------------------------------------------------- evaluation

@@ -11,6 +11,7 @@ from autofast.facts.optimizers import fused_with_momentum
 from autofast.facts.parts import parts_of
 from autofast.facts.scaler import Event, is_none_test
 from autofast.flow.callgraph import CallGraph
+from autofast.flow.defuse import taken_by
 from autofast.flow.holders import ADDERS, Holders
 from autofast.flow.program import Flow
 from autofast.model.calls import arguments_of, is_name, short_name, unstarred
@@ -21,7 +22,16 @@ from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import only, surely, wordset
 from autofast.model.source import ancestors, at, enclosing, function_of, holds, parent_of
-from autofast.model.syntax import DEFS, VARIABLES, is_attribute, is_constant, is_stored, is_text
+from autofast.model.syntax import (
+    DEFS,
+    SIMPLE,
+    TAKERS,
+    VARIABLES,
+    is_attribute,
+    is_constant,
+    is_stored,
+    is_text,
+)
 from autofast.model.values import (
     Bound,
     Cls,
@@ -306,18 +316,9 @@ def _loops_for(script: Script, name: ast.Name) -> list[ast.expr]:
     """What the loops and comprehensions go over that gave a variable its value; none where
     something else may have.
     """
-    loops = [_loop_of(d.node) for d in script.analysis(Flow).reaching(name)]
-    return [loop.iter for loop in loops if loop is not None] if None not in loops else []
-
-
-def _loop_of(target: ast.AST) -> ast.For | ast.AsyncFor | ast.comprehension | None:
-    """The loop that binds a variable of its target."""
-    here, parent = target, parent_of(target)
-    while isinstance(parent, (ast.Tuple, ast.List, ast.Starred)):
-        here, parent = parent, parent_of(parent)
-    if isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)) and parent.target is here:
-        return parent
-    return None
+    takers = [taken_by(d.node)[0] for d in script.analysis(Flow).reaching(name)]
+    loops = [taker.iter for taker in takers if isinstance(taker, TAKERS)]
+    return loops if len(loops) == len(takers) else []
 
 
 def _loop_over_parameters(script: Script, node: ast.AST) -> ast.stmt | None:
@@ -330,7 +331,7 @@ def _loop_over_parameters(script: Script, node: ast.AST) -> ast.stmt | None:
             if not any(_gives_parameters(script, n) for n in ast.walk(outer.iter)):
                 break
             found = outer
-        elif not isinstance(outer, (ast.If, ast.Expr, ast.Assign, ast.expr)):
+        elif not isinstance(outer, (ast.If, *SIMPLE, ast.expr)):
             break
     return found
 
@@ -390,8 +391,7 @@ def _foreign(script: Script, call: ast.Call) -> Event | None:
         return None
     ids: set[int] = set()
     for given in arguments_of(call):
-        value = unstarred(given)
-        for thing in opened(script.values(value)):
+        for thing in opened(script.values(unstarred(given))):
             for optimizer in script.optimizers:
                 if thing in optimizer.things:
                     if any_of(callees, Unknown):

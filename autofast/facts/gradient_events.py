@@ -151,5 +151,4 @@ PASSING = frozenset(f"builtins.{n}" for n in ("list", "tuple", "filter", "iter",
 
 def _only_passes(script: Script, func: ast.expr) -> bool:
     """Whether a function gives nothing but what it is given."""
-    found = script.values(func)
-    return surely_named(found, Ref, PASSING)
+    return surely_named(script.values(func), Ref, PASSING)

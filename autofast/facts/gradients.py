@@ -30,7 +30,7 @@ from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Backward, Script, Step
 from autofast.model.several import only
 from autofast.model.source import at, holds, nodes_in, walk
-from autofast.model.syntax import is_stored
+from autofast.model.syntax import TURN_ENDS, is_stored
 from autofast.model.values import Cls, Dict, Inst, Ref, Seq, Tensor, Thing, Unknown, all_of, any_of
 from autofast.rule import Refusal
 
@@ -190,7 +190,7 @@ def _varies(script: Script, cls: ast.ClassDef) -> str:
                 script, cls, method, node.test
             ):
                 inside_it = set(walk(node))
-                leaves = holds(node, ast.Return, ast.Continue, ast.Break)
+                leaves = holds(node, ast.Return, *TURN_ENDS)
                 if any(c in inside_it or (leaves and graph.may_follow(c, node)) for c in calls):
                     return at(node)
         for call in calls:

@@ -17,7 +17,7 @@ from autofast.model.names import COLLATES, last_part
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.several import any_in, only, surely, wordset
 from autofast.model.source import at, holds, nodes_in
-from autofast.model.syntax import SEQUENCES
+from autofast.model.syntax import SEQUENCES, TURN_ENDS
 from autofast.model.values import (
     Arg,
     Cls,
@@ -90,8 +90,7 @@ def _cut_to_size(script: Script, node: ast.Subscript, changing: Container[str]) 
     ends = [end for p in parts if isinstance(p, ast.Slice) for end in _ends(p)]
     if not any(_changes(end, changing) for end in ends):
         return False
-    found = script.values(node.value)
-    return any(t.batch and not t.models for t in only(found, Tensor))
+    return any(t.batch and not t.models for t in only(script.values(node.value), Tensor))
 
 
 def _ends(cut: ast.Slice) -> list[ast.expr]:
@@ -239,7 +238,7 @@ def _is_stack(script: Script, function: ast.FunctionDef, expr: ast.expr) -> bool
                 ]
                 if any(ast.unparse(f) == ast.unparse(given) for f in filled):
                     own = stored_in(statement).union(*map(names_in, filled))
-                    whole = not holds(statement, ast.Continue, ast.Break, ast.If)
+                    whole = not holds(statement, *TURN_ENDS, ast.If)
                     return whole and _of_one_each(script, body, own)
     return False
 

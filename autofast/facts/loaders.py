@@ -150,8 +150,7 @@ def own_order(loader: Loader) -> str:
     for name in ("sampler", "batch_sampler"):
         argument = given(loader, name)
         for thing in argument.values if argument is not None else ():
-            known = is_named(thing, Ext, SAMPLERS | OF_RANKS)
-            if thing != Const(None) and not known:
+            if thing != Const(None) and not is_named(thing, Ext, SAMPLERS | OF_RANKS):
                 return f"the loader has a {name} of its own"
     return ""
 

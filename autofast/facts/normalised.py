@@ -177,7 +177,7 @@ class _Uses:
         display = parent_of(made) if made is not None else None
         if not isinstance(display, SEQUENCES):
             return False
-        place = next(n for n, e in enumerate(display.elts) if e is made)
+        place = display.elts.index(made)  # type: ignore[arg-type]
         behind = display.elts[place + 1] if place + 1 < len(display.elts) else None
         if behind is None or not _are_norms(self.script.values(behind)):
             return False

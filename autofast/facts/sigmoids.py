@@ -70,8 +70,7 @@ class Group:
     @property
     def written(self) -> list[ast.Call]:
         """Where the losses are named: where they are made, else where they are computed."""
-        made = only(self.made, ast.Call)
-        return made or [loss for loss, _ in self.losses]
+        return only(self.made, ast.Call) or [loss for loss, _ in self.losses]
 
 
 def sigmoids(script: Script) -> list[Group]:

@@ -134,8 +134,7 @@ class Plainness:
             case ast.Subscript(value=value):
                 return value is use
             case ast.Call(func=func, args=args) if use in args:
-                called = self.script.values(func)
-                return surely(self._keeps_nothing(t) for t in called)
+                return surely(self._keeps_nothing(t) for t in self.script.values(func))
         return False
 
     def _keeps_nothing(self, called: Thing) -> bool:
@@ -182,7 +181,7 @@ class Plainness:
         tuple_ = parent_of(name)
         if not isinstance(tuple_, ast.Tuple) or parent_of(tuple_) is not statement_of(name):
             return False
-        place = next(n for n, e in enumerate(tuple_.elts) if e is name)
+        place = tuple_.elts.index(name)
         functions = [t.node for t in collate.values if isinstance(t, Func)]
         results = [r for f in functions for r in self.script.analysis(CallGraph).results(f)]
         return len(functions) == len(collate.values) > 0 < len(results) and all(
@@ -196,8 +195,7 @@ class Plainness:
         """``torch.stack(images)``, or a name that gets nothing else and is handed on at once."""
         if not isinstance(expr, ast.Name):
             return self._is_factory(expr) or self._is_stacked(expr)
-        made = self.script.analysis(Flow).reaching(expr)
-        values = [(d.node, bound_to(d.node)) for d in made]
+        values = [(d.node, bound_to(d.node)) for d in self.script.analysis(Flow).reaching(expr)]
         return surely(
             isinstance(node, ast.Name)
             and whole
@@ -208,16 +206,14 @@ class Plainness:
         )
 
     def _is_stacked(self, expr: ast.expr) -> bool:
-        called = self.script.called(expr)
-        return surely_named(called, Ref, STACKS)
+        return surely_named(self.script.called(expr), Ref, STACKS)
 
     def _is_given_new(self, name: ast.Name) -> bool:
         statement = parent_of(name)
         if not isinstance(statement, ast.Assign):
             return False
         value = statement.value
-        called = self.script.called(value)
-        return self.is_new(value) or called == {Ref(VARIABLE)}
+        return self.is_new(value) or self.script.called(value) == {Ref(VARIABLE)}
 
     # ------------------------------------------------------------------------------- one expression
     def is_new(self, expr: ast.expr) -> bool:

@@ -11,7 +11,7 @@ from autofast.model.kinds import is_module
 from autofast.model.names import last_part
 from autofast.model.several import wordset
 from autofast.model.source import at, children, holds, nodes_in, walk
-from autofast.model.syntax import is_stored
+from autofast.model.syntax import TURN_ENDS, is_stored
 from autofast.model.values import (
     Const,
     Dict,
@@ -190,7 +190,7 @@ class Slice:
                     self.take_each(over)
             case ast.Expr() | ast.Assert() | ast.Pass():
                 pass
-            case ast.If() if not self.has_layers(stmt) and not holds(stmt, ast.Continue, ast.Break):
+            case ast.If() if not self.has_layers(stmt) and not holds(stmt, *TURN_ENDS):
                 pass
             case _:
                 raise Refusal(f"{at(stmt)} may leave a layer out")

@@ -149,8 +149,7 @@ class Memory:
         return False
 
     def _is_one_of(self, func: ast.expr, names: frozenset[str]) -> bool:
-        found = self.script.values(func)
-        return surely_named(found, Ref, names)
+        return surely_named(self.script.values(func), Ref, names)
 
     def made_by(self, expr: ast.expr) -> frozenset[ast.AST] | None:
         """The expressions that made the memory of what ``expr`` holds, all of them new

@@ -86,8 +86,7 @@ def written_out(script: Script, nodes: Iterable[ast.AST]) -> ast.AST | None:
 
 def _is_whole(node: ast.expr) -> bool:
     """Not a part of a longer sum."""
-    outer = parent_of(node)
-    return not is_operation(outer, ast.Add, ast.Sub)
+    return not is_operation(parent_of(node), ast.Add, ast.Sub)
 
 
 def _cancels(script: Script, terms: list[tuple[ast.expr, int]]) -> bool:

@@ -433,8 +433,7 @@ def clears(script: Script, zero: Event, step: Event) -> bool:
     if any(is_optimizer(t) for t in zero.things):
         return any_in(zero.things, step.things)
     cleared = {x for t in zero.things if is_module(t) for x in (t, *unwrapped(t))}
-    owners = _owners(script, step)
-    return surely(any_in((p, *unwrapped(p)), cleared) for p in owners)
+    return surely(any_in((p, *unwrapped(p)), cleared) for p in _owners(script, step))
 
 
 def _owners(script: Script, step: Event) -> list[Thing]:

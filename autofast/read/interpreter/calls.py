@@ -237,7 +237,7 @@ class Calls(Entering):
 
     def apply_function(self, cls: Cls, args: Arguments, node: ast.AST | None) -> None:
         """What ``Clip.apply(x)`` runs: ``forward``, whose result is given another graph."""
-        context: Ext = self.intern(
+        context = self.intern(
             Ext, ("context", cls), lambda: Ext(CONTEXT, cls.node, Arguments(None))
         )
         if not cls.find("setup_context"):
@@ -275,7 +275,7 @@ class Calls(Entering):
             self.made.append(inst)
             return inst
 
-        inst: Inst = self.intern(Inst, (node, cls), make)
+        inst = self.intern(Inst, (node, cls), make)
         for name, found in inst.attrs.items():  # of the objects made here before
             inst.past[name] = join(inst.past.get(name, NOTHING), found)
         inst.args = args if inst.args is None else joined([inst.args, args])

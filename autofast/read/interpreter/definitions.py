@@ -79,7 +79,7 @@ class Definitions(Binding):
         written = {name: d for name, d in defaults(node).items() if d is not None}
         given = {name: self.expr(default, env) for name, default in written.items()}
         home.captured = True
-        made: Func = self.intern(
+        made = self.intern(
             Func,
             (node, home, owner),
             lambda: Func(node, home, owner, decorators, Watched(given)),
@@ -199,7 +199,7 @@ class Definitions(Binding):
         home = env.outer if env.kind == "class" and env.outer is not None else env
         home.captured = True
         key = (node, env, tuple(bases), frozenset(external))
-        cls: Cls = self.intern(Cls, key, lambda: Cls(node, home, tuple(bases)))
+        cls = self.intern(Cls, key, lambda: Cls(node, home, tuple(bases)))
         cls.external |= external
         inner = Env("class", {}, home, None, owner=cls)
         self.block(node.body, inner)

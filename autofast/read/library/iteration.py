@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from autofast.model.changes import CLOCK
@@ -289,7 +290,7 @@ def sample_of(interp: Core, *datasets: Thing) -> Values:
                 base = interp.intern(
                     Ext,
                     ("base", id(thing)),
-                    lambda n=library, t=thing: Ext(n, t.node, t.args or Arguments(None)),
+                    partial(Ext, library, thing.node, thing.args or Arguments(None)),
                 )
                 found |= _library_sample(interp, base)
             else:

@@ -178,7 +178,7 @@ def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST
             interp.emit("sync", node, this, args, how=name)
             return values(Num())
         tensors = tensors_in(*(g.values for g in args.positional))
-        if tensors and any(t.batch or t.models for t in tensors):
+        if any(t.batch or t.models for t in tensors):
             return values(
                 mixed(
                     tensors,
@@ -238,7 +238,7 @@ def super_method(
         return dict_objects.method(interp, inst, held, name, args, node)
     if name == "__init__":
         if isinstance(inst, Inst) and LOADER in inst.cls.external:
-            made: Ext = interp.intern(
+            made = interp.intern(
                 Ext,
                 (node, "loader", inst),
                 lambda: Ext(LOADER, node, args, {}, tuple(interp.stack)),
@@ -253,7 +253,7 @@ def super_method(
             module_parts.keep_parts(interp, inst, args)
         return values(Const(None))
     if name == "__iter__" and is_loader(inst):
-        batches: Seq = interp.intern(
+        batches = interp.intern(
             Seq, (node, "batches", inst), lambda: Seq(node, None, NOTHING, "generator")
         )
         batches.elem |= batch_of(interp, inst)

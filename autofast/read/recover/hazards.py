@@ -173,8 +173,7 @@ def _shared_objects(script: Script, region: Region) -> str:
                 thing.name.startswith(SHOWS) or is_module(thing) or "over" in thing.attrs
             ):
                 continue
-            given = [g.values for g in occurrence.args.every]
-            if not tensors_in(*given):
+            if not tensors_in(*[g.values for g in occurrence.args.every]):
                 continue
             if isinstance(thing, Ref):
                 return f"{at(site)} gives a tensor to {thing.name}(), which is not known"

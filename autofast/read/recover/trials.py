@@ -82,6 +82,5 @@ def _is_unused(script: Script, target: ast.Name, seen: set[ast.AST]) -> bool:
 
 
 def _only_computes(script: Script, call: ast.Call) -> bool:
-    callees = script.values(call.func)
-    outside = any(not t.name.startswith("torch.") for t in only(callees, Ref))
+    outside = any(not t.name.startswith("torch.") for t in only(script.values(call.func), Ref))
     return not outside and script.must_be(call, Tensor, Num)

@@ -17,7 +17,7 @@ from autofast.model.events import Occurrence
 from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import at, enclosing, nodes_in, parent_of, statement_of, within_statement
-from autofast.model.syntax import COMPREHENSIONS, is_attribute, is_read, is_stored
+from autofast.model.syntax import COMPREHENSIONS, TAKERS, is_attribute, is_read, is_stored
 from autofast.model.values import (
     Const,
     Ext,
@@ -85,7 +85,7 @@ def _is_set(script: Script, made: Seq) -> bool:
 
 
 def _gone_over(node: ast.AST) -> list[ast.expr]:
-    if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
+    if isinstance(node, TAKERS):
         return [node.iter]
     if isinstance(node, COMPREHENSIONS):
         return [g.iter for g in node.generators]
@@ -93,8 +93,7 @@ def _gone_over(node: ast.AST) -> list[ast.expr]:
 
 
 def _are_numbers(made: Seq) -> bool:
-    found = made.any()
-    return surely(is_const(t, int, float) for t in found)
+    return surely(is_const(t, int, float) for t in made.any())
 
 
 def _is_sorted(script: Script, node: ast.AST) -> bool:

@@ -15,7 +15,7 @@ from autofast.model.contents import unwrapped
 from autofast.model.events import CallFrame, Site, inside
 from autofast.model.kinds import is_module, is_wrapper
 from autofast.model.script import Model, Script, Transfer
-from autofast.model.several import any_in, wordset
+from autofast.model.several import any_in, grouped, wordset
 from autofast.model.source import function_of, nodes_in, parent_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES, has_star, is_read
 from autofast.model.tensors import tensors_in
@@ -276,10 +276,11 @@ def images(
     """
     keys = {id(model): key for model, key in converted}
     eating = [model for model, _ in converted if takes_image(script, model)]
-    done: dict[int, list[Transfer]] = {}
-    for transfer in script.transfers:
-        if _is_copy(transfer) and _is_image(script, transfer, eating):
-            done.setdefault(transfer.node.lineno, []).append(transfer)
+    done = grouped(
+        (transfer.node.lineno, transfer)
+        for transfer in script.transfers
+        if _is_copy(transfer) and _is_image(script, transfer, eating)
+    )
     for transfers in done.values():
         for transfer in transfers:
             torch, needed = torch_in(source_of(transfer.node))
@@ -380,7 +381,7 @@ def _target(node: ast.expr) -> ast.expr | None:
     parent = parent_of(node)
     value, position = node, None
     if isinstance(parent, ast.Tuple):
-        position = next(n for n, e in enumerate(parent.elts) if e is node)
+        position = parent.elts.index(node)
         value = parent
     target = put_into(value)
     if position is not None:

@@ -17,13 +17,13 @@ from autofast.facts.precision.between import both_modes
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.half_values import Half
 from autofast.flow.callgraph import CallGraph, code_of
-from autofast.flow.defuse import bound_to
+from autofast.flow.defuse import bound_to, taken_by
 from autofast.flow.program import Flow
 from autofast.model.calls import put_into
 from autofast.model.contents import unwrapped
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import parent_of, source_of, statement_of
+from autofast.model.source import source_of, statement_of
 from autofast.model.syntax import has_star
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Const, Dict, Seq, Tensor, Thing, Values, only
@@ -58,10 +58,9 @@ def _returned(
             for expr in parts or [result]:
                 yield expr
                 for d in flow.reaching(expr) if deeper and isinstance(expr, ast.Name) else ():
-                    made, around = bound_to(d.node)[0], parent_of(d.node)
-                    if isinstance(made, ast.Call) and isinstance(around, ast.Tuple):
-                        place = next(n for n, e in enumerate(around.elts) if e is d.node)
-                        yield from _returned(script, made, place, deeper - 1)
+                    made, way = bound_to(d.node)[0], taken_by(d.node)[1]
+                    if isinstance(made, ast.Call) and len(way) == 1:
+                        yield from _returned(script, made, way[0], deeper - 1)
 
 
 PART = "part"  # of what a model returns

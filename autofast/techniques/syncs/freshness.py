@@ -107,8 +107,7 @@ def _runs_without(script: Script, made: ast.expr) -> bool:
 
 
 def _is_detach(script: Script, value: ast.expr) -> bool:
-    callees = script.called(value)
-    return surely_named(callees, Method, "detach")
+    return surely_named(script.called(value), Method, "detach")
 
 
 def _graphs(script: Script) -> bool:

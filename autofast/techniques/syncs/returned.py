@@ -17,7 +17,7 @@ from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
 from autofast.model.several import only
 from autofast.model.source import at, function_of, nodes_in, parent_of, statement_of
-from autofast.model.syntax import VARIABLES, is_read
+from autofast.model.syntax import VARIABLES, WITHS, is_read
 from autofast.model.values import Bound, Func
 from autofast.rule import Refusal
 from autofast.techniques.syncs.deferred import put_off
@@ -64,7 +64,7 @@ def _is_at_end(result: ast.Return, function: ast.FunctionDef) -> bool:
         outer = parent_of(here)
         if outer is function:
             return True
-        if not isinstance(outer, (ast.With, ast.AsyncWith)):
+        if not isinstance(outer, WITHS):
             return False
         here = outer
     return False

@@ -27,7 +27,15 @@ from autofast.model.events import BranchFrame, CallFrame, Occurrence, loops
 from autofast.model.script import Loader, Script
 from autofast.model.several import only, surely
 from autofast.model.source import ancestors, function_of, nodes_in, statement_of, within
-from autofast.model.syntax import FUNCTIONS, LOOPS, SIMPLE, is_attribute, is_constant, is_read
+from autofast.model.syntax import (
+    FUNCTIONS,
+    LOOPS,
+    SIMPLE,
+    WITHS,
+    is_attribute,
+    is_constant,
+    is_read,
+)
 from autofast.model.values import Cls, Func, Inst, Ref, Unknown
 from autofast.techniques.syncs.sinks import Sink
 
@@ -123,7 +131,7 @@ def catchers(
             return
         if is_try(outer) and (outer.handlers or outer.finalbody) and here in outer.body:
             yield outer
-        if isinstance(outer, (ast.With, ast.AsyncWith)) and here in outer.body:
+        if isinstance(outer, WITHS) and here in outer.body:
             if any(_sees(script, item.context_expr) for item in outer.items):
                 yield outer
         here = outer

@@ -116,8 +116,7 @@ def _is_number(script: Script, part: ast.expr) -> bool:
     """A number of Python's, computed in each turn as before: no text, no read of its own that is
     left, no array.
     """
-    values = script.values(part)
-    return is_number(script, part) and not any(is_const(t, str) for t in values)
+    return is_number(script, part) and not any(is_const(t, str) for t in script.values(part))
 
 
 def begins_as(script: Script, sink: Sink) -> frozenset[str]:

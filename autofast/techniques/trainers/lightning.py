@@ -149,8 +149,7 @@ def _decided(spot: Spot) -> bool:
 
 def _is_full(found: Values) -> bool:
     """32 bits, as an option's default has it."""
-    value = const(found)
-    return bool(value in (None, 32, "32", "32-true"))
+    return bool(const(found) in (None, 32, "32", "32-true"))
 
 
 def _on_cpu(spot: Spot) -> bool:

@@ -143,8 +143,7 @@ def _of_library(script: Script, items: Items) -> None:
     calls = {c.func for c in items.calls}
     handling = _Handling(script, makers, ("",))
     for node in expressions(script, bool):
-        found = script.values(node)
-        inside = list(opened(found, elements))
+        inside = list(opened(script.values(node), elements))
         if any_in(inside, items.transforms) and node not in calls:
             if isinstance(why := handling.judge(usage_of(node)), str):
                 raise Refusal(f"{at(node)} {why}, a transform")

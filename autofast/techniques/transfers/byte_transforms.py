@@ -301,8 +301,7 @@ def is_picture(script: Script, expr: ast.expr, depth: int = 0) -> bool:
 
 
 def _is_of_pil(script: Script, expr: ast.expr) -> bool:
-    found = script.values(expr)
-    return surely(begins(t, Unknown, "PIL.") for t in found)
+    return surely(begins(t, Unknown, "PIL.") for t in script.values(expr))
 
 
 def _transformed(script: Script, getitem: ast.FunctionDef) -> tuple[Key, ast.Call] | None:

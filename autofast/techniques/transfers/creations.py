@@ -248,8 +248,7 @@ def without_gpu(script: Script) -> str:
 def _device_asked(script: Script, test: ast.expr) -> str:
     """``x.device`` for the condition ``x.is_cuda`` of a tensor; empty for any other."""
     if is_attribute(test, "is_cuda"):
-        found = script.values(test.value)
-        if any_of(found, Tensor):
+        if any_of(script.values(test.value), Tensor):
             return f"{source_of(test).segment(test.value)}.device"
     return ""
 
