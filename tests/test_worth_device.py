@@ -4,9 +4,12 @@ a fix would no longer wait for.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.onerule import apply
+from tests.test_worth import rewritten, said
 from tests.test_worth_kinds import MODES, SCALED
 
 LITTLE = 0.01
@@ -141,7 +144,6 @@ trainer.fit(Net(), DataLoader(data, batch_size=512, num_workers=4))
     ("hook", "given", "stays"),
     [
         ("training_epoch_end", "max_epochs=20", True),
-        ("training_epoch_end", "max_epochs=20, gpus=0", True),
         ("other", "max_epochs=20, progress_bar_refresh_rate=0", True),
         ("other", "max_epochs=20", False),  # 2.x takes the GPU that is there
         ("training_epoch_end", "max_epochs=20, gpus=1", False),
@@ -258,3 +260,110 @@ def test_a_shorter_line_beside_many_waits_that_stay(made: str, written: str) -> 
     text = MODES.replace("{call}", "train()").replace("            optimizer.step()\n", more)
     found = apply("device-creation", text, min_gain=LITTLE)
     assert [line for line in found.lines if line.startswith("w =")] == [written][: bool(written)]
+
+
+# --------------------------------------------------------------------------- few batches, few sizes
+BROKEN_OFF = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from torchvision.datasets import ImageFolder
+
+device = torch.device("cuda")
+data = ImageFolder("photos", lambda image: image.resize((64, 64)))
+loader = DataLoader(data, batch_size=64, shuffle=True)
+model = nn.Linear(6400, 10).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(90):
+    for i, (images, labels) in enumerate(loader):
+        if i == {last}:
+            break
+        loss = nn.functional.cross_entropy(model(images.to(device)), labels.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("last", "worth"), [(5, False), (500, True)])
+def test_passes_that_are_broken_off_after_a_few_batches(last: int, worth: bool) -> None:
+    found = apply("num-workers pin-memory", BROKEN_OFF.format(last=last), min_gain=LITTLE)
+    assert bool(found.fixes) is worth
+
+
+CRITIC = """
+import torch
+from torch import nn
+from torchvision import datasets, transforms
+
+device = torch.device("cuda")
+data = datasets.CIFAR10("data", download=True, transform=transforms.ToTensor())
+loader = torch.utils.data.DataLoader(data, batch_size=64, shuffle=True, num_workers={workers})
+critic = nn.Sequential(nn.Flatten(), nn.Linear(3072, 1)).to(device)
+maker = nn.Linear(128, 3072).to(device)
+first = torch.optim.Adam(critic.parameters())
+second = torch.optim.Adam(maker.parameters())
+for epoch in range(200):
+    for images, _ in loader:
+        images = images.to(device)
+        for _ in range({turns}):
+            noise = torch.randn(64, 128, device=device)
+            loss = critic(maker(noise).view(64, 3, 32, 32)).mean() - critic(images).mean()
+            first.zero_grad()
+            loss.backward()
+            first.step()
+        loss = -critic(maker(torch.randn(64, 128, device=device)).view(64, 3, 32, 32)).mean()
+        second.zero_grad()
+        loss.backward()
+        second.step()
+"""
+
+
+@pytest.mark.parametrize(("workers", "turns", "worth"), [(1, 5, False), (0, 5, True), (1, 1, True)])
+def test_a_batch_for_many_updates(workers: int, turns: int, worth: bool) -> None:
+    found = apply("gpu-data", CRITIC.format(workers=workers, turns=turns), min_gain=LITTLE)
+    assert bool(found.fixes) is worth
+
+
+IMAGES = """
+import torch
+from lib import Images
+from torch import nn
+from torch.utils.data import DataLoader
+
+device = torch.device("cuda")
+loader = DataLoader(Images(), batch_size=64, shuffle=True, num_workers=8)
+model = nn.Sequential(
+    nn.Conv2d({channels}, 64, 5), nn.ReLU(), nn.Conv2d(64, 128, 5), nn.AdaptiveAvgPool2d(1), {head}
+).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(90):
+    for images, labels in loader:
+        loss = nn.functional.cross_entropy(model(images.to(device)), labels.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+DENSE = "nn.Flatten(), nn.Linear(128, 10)"
+
+
+@pytest.mark.parametrize(
+    ("channels", "head", "rules", "worth"),
+    [
+        (1, DENSE, "channels-last", False),
+        (3, DENSE, "channels-last", True),
+        (1, "nn.Conv2d(128, 10, 1)", "channels-last", True),
+        (1, DENSE, "channels-last autocast grad-scaler", True),
+    ],
+)
+def test_images_of_one_channel_in_fp32(channels: int, head: str, rules: str, worth: bool) -> None:
+    found = apply(rules, IMAGES.format(channels=channels, head=head), min_gain=LITTLE)
+    assert any("channels_last" in line for line in found.lines) is worth
+
+
+def test_what_most_are_left_out_for_is_said(tmp_path: Path) -> None:
+    result = rewritten(tmp_path, chosen(NONE, IF.format("args.gpu")))
+    line = next(line for line in said(result).splitlines() if "--exhaustive" in line)
+    assert line.endswith(
+        "shows them); most since the default trains on the CPU: line 14 leaves it there."
+    )

@@ -12,7 +12,6 @@ from autofast.model.events import Occurrence, Site
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import at
-from autofast.model.syntax import is_read
 from autofast.model.values import Arg, Given, only
 from autofast.read.requirements import rules_out
 
@@ -66,14 +65,10 @@ def _stays(script: Script, move: Occurrence) -> bool:
 
 def _names_no_device(script: Script, site: Site) -> bool:
     """Whether nothing says which device a Trainer of Lightning 1.x takes: the CPU, then."""
-    given = [k.value for k in script.each(ast.keyword) if k.arg in CHOOSES]
     words = {n.value for n in script.each(ast.Constant) if isinstance(n.value, str)}
-    words |= {n.attr for n in script.each(ast.Attribute) if not is_read(n)}
-    return (
-        all(name for name in _given(site))
-        and CHOOSES.isdisjoint(word.lstrip("-") for word in words)
-        and all(value_by_default(script, e) in (None, 0) for e in given)
-    )
+    words |= {n.attr for n in script.each(ast.Attribute)}
+    words |= {str(n.arg) for n in script.each(ast.keyword)}
+    return all(_given(site)) and CHOOSES.isdisjoint(word.lstrip("-") for word in words)
 
 
 def _given(site: Site) -> list[str | None]:

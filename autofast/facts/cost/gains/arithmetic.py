@@ -36,6 +36,7 @@ from autofast.rule import Finding, Gain, Options
 CONVOLVES = re.compile(r"torch\.nn\.Conv")
 FEW_CHANNELS = 32  # of all convolutions: they are bound by launches and memory
 SMALL = Gain(0.0, f"its convolutions have {FEW_CHANNELS} channels at the most")
+ONE_CHANNEL = Gain(0.0, "in fp32, from images of one channel to numbers")
 MOST_RESHAPES = (
     2  # statements that channels_last may touch, beside the one that converts the network
 )
@@ -90,7 +91,8 @@ def layout(script: Script, options: Options, finding: Finding, beside: Findings)
         return Gain(0.002, "images of an evaluation, which its first layer would convert")
     if only_embeds(script):
         return Gain(0.0, "only patches are convolved, and all the rest multiplies matrices")
-    if _is_depthwise(script) and not any(f.asks is half and f.edits for f in beside):
+    half_wide = any(f.asks is half and f.edits for f in beside)
+    if _is_depthwise(script) and not half_wide:
         return Gain(0.0, "its depthwise convolutions are slower in that order in fp32")
     if _has_few_channels(script):
         return SMALL
@@ -98,7 +100,9 @@ def layout(script: Script, options: Options, finding: Finding, beside: Findings)
     others = {statement_of(p) for p in touched(finding) if isinstance(p, ast.expr)} - {own}
     if len(others) > MOST_RESHAPES:
         return Gain(0.0, f"{len(others)} statements would have to reshape for it")
-    return _of_arithmetic(script, options, beside, 0.1, convolutions=machine.CHANNELS_LAST)
+    gain = _of_arithmetic(script, options, beside, 0.1, convolutions=machine.CHANNELS_LAST)
+    wide = half_wide or any(step.autocast for step in script.steps)
+    return gain if gain.known or wide or not _takes_one_channel(script) else ONE_CHANNEL
 
 
 def _layers(script: Script) -> list[Ext]:
@@ -118,6 +122,13 @@ def _has_few_channels(script: Script) -> bool:
     dense = any(x.name == "torch.nn.Linear" for x in layers)
     few = surely(n is not None and n <= FEW_CHANNELS for n in sizes)
     return whole and dense and few
+
+
+def _takes_one_channel(script: Script) -> bool:
+    """Whether a convolution takes one channel, in front of dense layers: a network for digits."""
+    names = {x.name for x in _layers(script)}
+    given = {number(x.args.get(0, "in_channels")) for x in _layers(script) if "Conv" in x.name}
+    return 1 in given and "torch.nn.Linear" in names
 
 
 def _is_depthwise(script: Script) -> bool:

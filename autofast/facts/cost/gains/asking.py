@@ -19,6 +19,7 @@ from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame, CallFrame, Stack, below, inside, loops
 from autofast.model.kinds import is_scaler
 from autofast.model.script import Loader, Script
+from autofast.model.several import surely
 from autofast.model.source import block_of, function_of, outwards, statement_of, walk
 from autofast.model.syntax import DEFS, SIMPLE
 from autofast.model.values import Ext
@@ -92,6 +93,8 @@ def loader_once(script: Script, finding: Finding, rarely: bool = True) -> Gain |
     cost, mine = script.analysis(Cost), loaders_of(script, finding.node)
     uses = [use for x in mine for use in x.uses]
     purposes = {purpose for x in mine for purpose in cost.purposes(x)}
+    if surely(cost.ends_early(use.node) for use in uses):
+        return Gain(0.0, "each pass over it is broken off after a few batches")
     if purposes and purposes <= {"test", "predict"}:
         return _small(cost)
     if not uses or "training" in purposes:

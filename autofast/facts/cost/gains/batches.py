@@ -64,8 +64,11 @@ def together(share: float, reason: str, copied: bool = False) -> Question:
         loaders = loaders_of(script, finding.node)
         if all(d.kind == "tensors" for x in loaders for d in x.datasets) and is_pretrained(script):
             return Gain(NOISE, "rows of numbers of words, collated beside steps of a transformer")
-        waiting = measured.waiting(script, loaders)
+        waiting, cost = measured.waiting(script, loaders), script.analysis(Cost)
         if waiting is None:
+            each = min((cost.updates_of(x) for x in loaders if not has_no_workers(x)), default=0)
+            if each >= FEW:
+                return Gain(NOISE, f"{each} updates by one batch, while workers make the next one")
             if loaders and not any(
                 trains(script, f) for f in of_its_rule(finding, beside) if f.edits
             ):
