@@ -291,6 +291,15 @@ def test_passes_that_are_broken_off_after_a_few_batches(last: int, worth: bool) 
     assert bool(found.fixes) is worth
 
 
+@pytest.mark.parametrize(
+    ("most", "worth"), [("5", False), ("500", True), ("0.1", True), ("None", True)]
+)
+def test_passes_that_a_library_breaks_off(most: str, worth: bool) -> None:
+    given = f"max_epochs=20, limit_train_batches={most}"
+    text = LIGHTNING.format(hook="other", given=given)
+    assert bool(apply("pin-memory", text, min_gain=LITTLE).fixes) is worth
+
+
 CRITIC = """
 import torch
 from torch import nn
