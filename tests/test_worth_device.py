@@ -213,6 +213,44 @@ def test_a_read_in_front_of_a_copy_of_what_no_loader_gives(copy: str, worth: boo
     assert bool(found.fixes) is worth
 
 
+TEXTS = """
+import lib
+import torch
+from torch import nn
+
+model = nn.Embedding(99, 100).cuda()
+optimizer = torch.optim.Adam(model.parameters())
+
+
+def train(batches):
+    total = 0
+    for n, batch in enumerate(batches):
+        text = {copy}
+        found = model(text)
+        loss = nn.functional.nll_loss(found, torch.zeros(9, dtype=torch.long, device="cuda"))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.data.item()
+        if n % 100 == 0 and n != 0:
+            total = total / 100
+            print(total)
+            total = 0
+
+
+for epoch in range(9):
+    train(lib.batches())
+"""
+
+
+@pytest.mark.parametrize(
+    ("copy", "worth"), [("batch.text.cuda()", False), ("batch.text.cuda(non_blocking=True)", True)]
+)
+def test_a_read_in_front_of_a_copy_of_what_is_not_known(copy: str, worth: bool) -> None:
+    found = apply("loss-item-sync", TEXTS.format(copy=copy), min_gain=LITTLE)
+    assert bool(found.fixes) is worth
+
+
 DECODED = """
 import torch
 from torch import nn

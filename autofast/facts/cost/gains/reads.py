@@ -66,6 +66,8 @@ def reads(script: Script, options: Options, finding: Finding, beside: Findings) 
     moved = [t for t in script.transfers if _waits(t) or (ready and waits_there(script, t))]
     moved = [t for t in moved if t.node not in changed]
     stays += [t.node for t in moved if statement_of(t.node) not in small]  # else it could go
+    unknown = script.methods("cuda") if ready else []  # of what nothing is known of
+    stays += [s.node for s in unknown if not getattr(s.node, "keywords", ())]
     if loop is not None:
         stays += [n for n in walk(loop) if _may_read(script, n) and n not in changed]
     if loop is not None and (node := in_every_turn(script, loop, stays)) is not None:
