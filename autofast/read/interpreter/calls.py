@@ -304,8 +304,7 @@ class Calls(Entering):
         another loader does not do.
         """
         self.called |= {f.node for v in cls.members.values() for f in v if isinstance(f, Func)}
-        given = replace(args, named={k: g for k, g in args.named.items() if k != "device"})
-        made = torchlib.call(self, Ref(LOADER), given, node)
+        made = torchlib.call(self, Ref(LOADER), args, node)
         for thing in made:
             if isinstance(thing, Ext):
                 thing.attrs[MARK] = values(Const(True))

@@ -5,31 +5,64 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, replace
 
-from autofast.edit.edits import Edit, Helper, Keyword, Rewrite
+from autofast.edit.edits import Before, DropKeyword, Edit, Helper, Keyword, Rewrite, literal
 from autofast.facts.augmentations import Augmentation
-from autofast.facts.datasets import indexed, is_imported
+from autofast.facts.datasets import (
+    held,
+    in_order,
+    indexed,
+    is_imported,
+    most_numbers,
+)
 from autofast.facts.host_batches import needs_host, rounds, shared_copies
-from autofast.facts.loader_uses import ITERATING, is_known, uses, uses_of_iterators
-from autofast.facts.loaders import DEVICE_DEFAULTS, SAMPLERS, counts, given
+from autofast.facts.loader_uses import ITERATING, uses_of_iterators
+from autofast.facts.loaders import DEVICE_DEFAULTS, counts, given, own_order
 from autofast.facts.several_processes import several_processes
-from autofast.model.device_loader import CLASS, IMAGES_CLASS, NAME
+from autofast.flow.program import Flow
+from autofast.flow.scopes import variables_of
+from autofast.model.device_loader import CLASS, NAME
 from autofast.model.events import LoopFrame
 from autofast.model.script import Loader, Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import Source, at, parent_of, source_of, statement_of
-from autofast.model.syntax import is_stored
-from autofast.model.values import Const, Ext, Ref, Thing, all_of, const
+from autofast.model.source import at, parent_of, source_of, statement_of
+from autofast.model.syntax import SEQUENCES, VARIABLES
+from autofast.model.values import Const, Ref, Thing, const
 from autofast.rule import Effect, Options, Refusal
-from autofast.techniques.loading.batched import is_batched
-from autofast.techniques.loading.image_batches import function_text, name_of
-from autofast.techniques.loading.resident_batches import Batches, batches_of, loader_class, method
-from autofast.techniques.loading.resident_items import ITEMS, PADDED, all_items, augmented, may_vary
+from autofast.techniques.loading.batched import (
+    NAMELESS,
+    against_a_sampler,
+    beside,
+    in_batches,
+    is_batched,
+    looked_at,
+    spelled_beside,
+)
+from autofast.techniques.loading.image_batches import PADDED, function_text, name_of
+from autofast.techniques.loading.resident_batches import Batches, batches_of, method, stored
+from autofast.techniques.loading.resident_items import (
+    ITEMS,
+    ROWS,
+    all_items,
+    augmented,
+    may_vary,
+)
 from autofast.write.device_at import device_at
 from autofast.write.spelling import chooses_devices_late, chooses_gpu_late, torch_in, uses_gpu
 
-OWN = ("collate_fn", "batch_sampler", "generator")
 # What the class keeps of a DataLoader.
-KEPT = wordset("dataset batch_size sampler batch_sampler drop_last num_workers")
+KEPT = wordset("batch_size sampler batch_sampler drop_last")
+# Arguments that say nothing where no batch is made on the host.
+OF_WORKERS = wordset("""num_workers pin_memory pin_memory_device persistent_workers prefetch_factor timeout worker_init_fn
+    multiprocessing_context""")
+ROOM = """\
+def {name}(tensors, device):
+    \"\"\"A dataset of them, on the device where they leave half of its free memory.\"\"\"
+    size = sum(t.numel() * t.element_size() for t in tensors)
+    if {torch}.device(device).type == "cuda" and size < {torch}.cuda.mem_get_info(device)[0] / 2:
+        tensors = [t.to(device) for t in tensors]
+    return {dataset}(*tensors)
+"""
+SMALL = 10**8  # numbers, of eight bytes at the most: every GPU has room for them
 
 
 @dataclass(frozen=True)
@@ -45,10 +78,12 @@ class Augmented:
 
 @dataclass(frozen=True)
 class Plan:
-    """A loader that can be one of the class: how all its items are made, and where its batches go.
+    """A loader whose data can lie on the device: how all its items are made, and where its batches
+    go.
 
-    ``made``: of images of a file in which some are cropped or flipped, how; ``padded``: some of
-    them have a border.
+    ``items``: an expression for all, or the function that makes all images.
+    ``plain``: it stays a loader of torch's class, which takes whole batches.
+    ``made``: how images are cropped and flipped; ``padded``: some images of the file have a border.
     ``batches``: a method of the dataset makes them at once, how.
     """
 
@@ -57,14 +92,10 @@ class Plan:
     device: str
     imports: tuple[Edit, ...]
     effect: Effect
+    plain: bool
     made: Augmentation | None = None
     padded: bool = False
     batches: Batches | None = None
-
-    @property
-    def draws(self) -> bool:
-        """Whether its images are cropped or flipped at random."""
-        return self.made is not None and self.made.draws
 
 
 def plans(script: Script, options: Options) -> list[tuple[Loader, Plan | str]]:
@@ -77,7 +108,6 @@ def plans(script: Script, options: Options) -> list[tuple[Loader, Plan | str]]:
     return found
 
 
-BESIDE = "its batches are made in another way than those of the loader that trains, beside it"
 SEVERAL = "several processes are to train, and each would keep all the data"
 
 
@@ -96,13 +126,13 @@ def left(script: Script, options: Options) -> list[Loader]:
 
 
 def made_resident(script: Script, options: Options) -> list[tuple[Loader, Plan]]:
-    """The loaders that become one of the class, as far as the rules are on that decide
+    """The loaders whose data come to lie on the device, as far as the rules are on that decide
     :class:`Kept` and :class:`Augmented`.
     """
     return [
         (x, plan)
         for x, plan in plans(script, options)
-        if isinstance(plan, Plan) and options.decides(Augmented if plan.draws else Kept)
+        if isinstance(plan, Plan) and options.decides(Augmented if plan.made else Kept)
     ]
 
 
@@ -127,56 +157,19 @@ class _Plans:
             except Refusal as why:
                 self.found.append((loader, str(why)))
         self._only_beside_training()
-        self._one_class_a_file()
+        bordered = {source_of(x.node) for x, p in self.found if _border(p)}
+        for n, (loader, plan) in enumerate(self.found):
+            if isinstance(plan, Plan) and source_of(loader.node) in bordered:
+                self.found[n] = loader, replace(plan, padded=True)
 
     def _only_beside_training(self) -> None:
         """A loader for evaluation alone is not worth the class."""
         if not any(isinstance(p, Plan) and x.trains for x, p in self.found):
             self.found = [(x, p) for x, p in self.found if isinstance(p, str) and x.trains]
 
-    def _one_class_a_file(self) -> None:
-        """All loaders of a file get one class, which knows the ways to make items of each."""
-        files: dict[Source, list[Plan]] = {}
-        for loader, plan in self.found:
-            if isinstance(plan, Plan):
-                files.setdefault(source_of(loader.node), []).append(plan)
-        for n, (loader, plan) in enumerate(self.found):
-            if isinstance(plan, Plan):
-                together = files[source_of(loader.node)]
-                if any(p.batches is not None for p in together):
-                    self.found[n] = loader, self._of_batches(plan, together)
-                elif drawing := [p for p in together if p.draws]:
-                    self.found[n] = loader, self._of_images(plan, drawing[0], together)
-                elif len({p.items for p in together}) > 1:
-                    self.found[n] = loader, replace(plan, items=ITEMS)
 
-    def _of_batches(self, plan: Plan, together: list[Plan]) -> Plan | str:
-        """A plan for the class that makes batches by a method of the dataset, where the training's
-        loader is one; or why it cannot be of that class.
-        """
-        leader = next((p for p in together if p.loader.trains), plan)
-        if leader.batches is None or plan.batches is None:
-            return plan if leader.batches is plan.batches else BESIDE
-        if leader.batches.getitem is not plan.batches.getitem:
-            return BESIDE
-        ours = [p.batches for p in together if p.batches is not None]
-        part = frozenset().union(*(b.part for b in ours if b.getitem is plan.batches.getitem))
-        return replace(plan, batches=replace(plan.batches, part=part))
-
-    def _of_images(self, plan: Plan, drawing: Plan, together: list[Plan]) -> Plan | str:
-        """A plan for the class that crops and flips; or why it cannot be of that class."""
-        items, made = plan.items, plan.made
-        if made is None:
-            try:
-                items, made = augmented(self.script, plan.loader)
-            except Refusal as why:
-                return str(why)
-        if items != drawing.items:
-            return "its images are made in another way than those that are cropped and flipped beside it"
-        if made.draws and made != drawing.made:
-            return "images of another loader of the file are cropped and flipped in another way"
-        padded = any(p.made is not None and p.made.padding for p in together)
-        return replace(plan, items=items, made=made, padded=padded)
+def _border(plan: Plan | str) -> int:
+    return plan.made.padding if isinstance(plan, Plan) and plan.made is not None else 0
 
 
 def _drawn(script: Script) -> _Plans:
@@ -184,38 +177,122 @@ def _drawn(script: Script) -> _Plans:
 
 
 def edits(script: Script, plan: Plan) -> tuple[Edit, ...]:
-    """The class, and the call that makes one of it."""
-    call, source = plan.loader.node, source_of(plan.loader.node)
+    """The data on the device, and the loader that takes whole batches of them."""
+    call = plan.loader.node
+    source, statement, dataset = source_of(call), statement_of(call), _dataset(plan.loader)
     torch, imports = torch_in(source)
-    name = source.fresh(NAME)
+    match statement:
+        case ast.Assign(targets=[target], value=value) if value is call:
+            pass
+        case _:
+            target = dataset
+    holes = {"data": dataset}
+    data, lines = source.segment(dataset), ""
+    if not isinstance(dataset, VARIABLES):
+        data = "{data}" if plan.items == ROWS else beside(target, "dataset")
+        lines = f"{data} = {{data}}\n" * (plan.items != ROWS)
+    found: list[Edit] = [*imports, *plan.imports]
     if plan.batches is not None:
-        code, more = loader_class(plan.loader, plan.batches, name, plan.batches.part)
-        made = (Rewrite(call.func, name), Keyword(call, "device", plan.device))
-        return (*more, *plan.imports, Helper(source, name, code), *method(plan.batches), *made)
-    code = (IMAGES_CLASS if plan.made is not None else CLASS).format(
-        name=name,
-        base=source.segment(call.func),
-        torch=torch,
-        padding="padding=0, " if plan.padded else "",
-        items=plan.items.format(torch=torch, padded=PADDED.format(torch=torch) * plan.padded),
-    )
-    own = [Keyword(call, "device", plan.device)]
-    helpers = [Helper(source, name, code)]
-    if plan.made is not None and plan.draws:
-        function = source.fresh(name_of(plan.made))
-        helpers.append(Helper(source, function, function_text(plan.made, function, torch)))
-        if plan.made.padding:
-            own.append(Keyword(call, "padding", str(plan.made.padding)))
-        own.append(Keyword(call, "augment", function))
-    return (*imports, *plan.imports, *helpers, Rewrite(call.func, name), *own)
+        items, collate, more = stored(plan.loader, plan.batches, data)
+        found += [*more, *method(plan.batches), Keyword(call, "collate_fn", collate)]
+    elif plan.items == ITEMS:
+        spelled, more = spelled_beside(call, "default_collate")
+        items = ITEMS.format(collate=spelled, data=data)
+        found += more
+    elif plan.items == ROWS:
+        holes |= _parts(script, dataset)
+        parts = [f"{{{name}}}" for name in holes if name != "data"]
+        items = f"[{', '.join(parts)}]" if parts else f"{data}[:]"
+    else:
+        name = source.fresh("as_tensors")
+        given = (", padding=0", PADDED.format(torch=torch)) if plan.padded else ("", "")
+        code = plan.items.format(name=name, torch=torch, parameter=given[0], padded=given[1])
+        found.append(Helper(source, name, code))
+        items = f"{name}({data}{f', padding={border}' if (border := _border(plan)) else ''})"
+    if plan.made is not None:
+        name = source.fresh(name_of(plan.made))
+        found.append(Helper(source, name, function_text(plan.made, name, torch)))
+        found.append(Keyword(call, "collate_fn", name))
+    name = beside(target, "data", "tensors")
+    made, more = _on_device(script, plan, items)
+    found += [*more, Before(statement, f"{lines}{name} = {made}", holes), Rewrite(dataset, name)]
+    spread = [k for k in call.keywords if k.arg is None]
+    if plan.plain:
+        found += [
+            *in_batches(script, plan.loader, name),
+            *(DropKeyword(call, "**") for _ in spread),
+        ]
+    else:
+        name = source.fresh(NAME)
+        code = CLASS.format(name=name, base=source.segment(call.func), torch=torch)
+        found += [Helper(source, name, code), Rewrite(call.func, name)]
+    if plan.plain or not spread:
+        found += [DropKeyword(call, k.arg) for k in call.keywords if k.arg in OF_WORKERS]
+    return tuple(found)
+
+
+def _dataset(loader: Loader) -> ast.expr:
+    value = given(loader, "dataset")
+    if value is None or value.expr is None or value.via:
+        raise Refusal("its dataset comes through a dict")
+    return value.expr
+
+
+def _parts(script: Script, dataset: ast.expr) -> dict[str, ast.expr]:
+    """The tensors of a ``TensorDataset(...)`` that is made in this place."""
+    if not script.is_call(dataset, "torch.utils.data.TensorDataset"):
+        return {}
+    plain = not any(isinstance(a, ast.Starred) for a in dataset.args)
+    return {f"part_{n}": part for n, part in enumerate(dataset.args) if plain}
+
+
+def _on_device(script: Script, plan: Plan, items: str) -> tuple[str, tuple[Edit, ...]]:
+    """A dataset of the items on the device; where they may be large, if it has room for them."""
+    loader, source = plan.loader, source_of(plan.loader.node)
+    dataset, imports = spelled_beside(loader.node, "TensorDataset")
+    kept = [expr for d in loader.datasets for expr, _ in held(script, d)] * (plan.items == ROWS)
+    laid_out = all(expr is not None and in_order(script, expr) for expr in kept)
+    move = f".to({literal(plan.device)}){'' if laid_out else '.contiguous()'}"
+    if _is_small(script, loader) and items.startswith("[{"):
+        return f"{dataset}({items[1:-1].replace('}', '}' + move)})", imports
+    if _is_small(script, loader):
+        return f"{dataset}(*(t{move} for t in {items}))", imports
+    torch, _ = torch_in(source)
+    name = source.fresh("on_device")
+    code = ROOM.format(name=name, torch=torch, dataset=dataset)
+    items = items if laid_out else f"[t.contiguous() for t in {items}]"
+    return f"{name}({items}, {literal(plan.device)})", (*imports, Helper(source, name, code))
+
+
+def _is_small(script: Script, loader: Loader) -> bool:
+    """Whether every GPU has room for all items, as far as the script says how large they are."""
+    kept = [e for d in loader.datasets if d.kind != "library" for e, _ in held(script, d)]
+    # the sets of torchvision that lie in memory are small, in their own size
+    return sum(most_numbers(script, expr) for expr in kept) < SMALL
+
+
+def spread_for_nobody(script: Script, loaders: list[Loader]) -> dict[ast.Assign, list[Loader]]:
+    """The dicts of arguments on workers that only these loaders were given, each with its
+    loaders.
+    """
+    spread = {k.value: x for x in loaders for k in x.node.keywords if k.arg is None}
+    found: dict[ast.Assign, list[Loader]] = {}
+    for name, loader in spread.items():
+        value = script.analysis(Flow).value(name) if isinstance(name, ast.Name) else None
+        made, table = value and parent_of(value), variables_of(name)
+        variable = table.of(name)
+        if isinstance(made, ast.Assign) and made.value is value and variable is not None:
+            if all(n in spread for n in table.loads(variable)):
+                found.setdefault(made, []).append(loader)
+    return found
 
 
 # -------------------------------------------------------------------------------------------- which
 def _lie_in_memory(loader: Loader) -> bool:
-    """Where an expert would think of it: nothing but memory is read."""
+    """Where an expert would think of it: nothing but memory is read, and that is the host's."""
     return surely(
-        d.kind == "tensors"
-        or (d.in_memory and not d.iterable and not d.reads & {"file"} and not d.on_device)
+        not d.on_device
+        and (d.kind == "tensors" or (d.in_memory and not d.iterable and not d.reads & {"file"}))
         for d in loader.datasets
     )
 
@@ -234,17 +311,39 @@ def _plan(script: Script, loader: Loader, drawn: bool) -> Plan:
     if _of_project(loader):
         batches = batches_of(script, loader)
     elif any(d.random for d in loader.datasets):
-        items, made = augmented(script, loader)
+        items, made = augmented(loader)
     else:
         items = all_items(script, loader)
     device, imports = device_at(script, loader)
+    _find_name(loader)
     if why := needs_host(script, loader) or shared_copies(script, loader):
         raise Refusal(why)
+    against = against_a_sampler(script, loader) or _more_spread(loader)
+    if against and (batches or made):
+        raise Refusal(against)
     drawn = made is not None or (batches is not None and batches.form.draws)
     effect = Effect.SAMPLING if drawn else _effect(loader)
     if rounds(script, loader) or (batches is not None and batches.form.computes):
         effect = max(effect, Effect.ROUNDING)
-    return Plan(loader, items, device, imports, effect, made, batches=batches)
+    return Plan(loader, items, device, imports, effect, not against, made, batches=batches)
+
+
+def _find_name(loader: Loader) -> None:
+    """Refuses where its data on the device cannot get a name in a statement above it."""
+    node, statement = parent_of(loader.node), statement_of(loader.node)
+    while isinstance(node, (*SEQUENCES, ast.Dict, ast.Call, ast.keyword)):
+        node = parent_of(node)
+    if node is not statement or not isinstance(node, (ast.Assign, ast.Return, ast.Expr)):
+        raise Refusal("it is made in the middle of a statement: give it a name above")
+    if not isinstance(_dataset(loader), VARIABLES) and parent_of(loader.node) is not statement:
+        raise Refusal(NAMELESS)
+
+
+def _more_spread(loader: Loader) -> str:
+    """Whether dicts give it more than arguments on workers."""
+    several = sum(k.arg is None for k in loader.node.keywords) > 1
+    others = {n for n, g in loader.args.named.items() if g.via} - OF_WORKERS
+    return "its arguments come through dicts" if several or others else ""
 
 
 def _of_project(loader: Loader) -> bool:
@@ -274,27 +373,17 @@ def _of_script(script: Script, loader: Loader) -> str:
 
 
 def _of_loader(loader: Loader) -> str:
-    if not all_of(loader.things, Ext):
-        return "the loader is of a class of its own"
-    if loader.args.open:
-        return f"its arguments are not all known: {loader.args.open}"
+    if why := own_order(loader):
+        return why
     if loader.loop is not None:
         return "it is made anew in a loop, and the data would be copied each time: make it above"
-    for name in OWN:
-        if (value := given(loader, name)) is not None and const(value.values) is not None:
-            return f"it has a {name} of its own"
+    collate, size = given(loader, "collate_fn"), given(loader, "batch_size")
+    if collate is not None and const(collate.values) is not None:
+        return "the loader has a collate_fn of its own"
     if not is_imported(loader.node):
         return "its class is not imported at the top of the file"
-    size, sampler = given(loader, "batch_size"), given(loader, "sampler")
     if size is None or Const(None) in size.values or const(size.values) == 1:
         return "its batches may be single items"
-    for thing in sampler.values if sampler is not None else ():
-        if thing == Const(None):
-            continue
-        if not isinstance(thing, Ext) or thing.name not in SAMPLERS:
-            return "its sampler is not one of torch that draws all indices of an epoch at once"
-        if thing.args.open or (thing.args.get(-1, "generator") or {Const(None)}) != {Const(None)}:
-            return "its sampler has a generator of its own"
     return ""
 
 
@@ -306,14 +395,7 @@ def _of_uses(script: Script, loader: Loader) -> str:
                 return f"{at(use)} uses `{attr}` of its iterator"
             case ast.Call(func=func) if Ref("builtins.len") in script.values(func):
                 return f"{at(use)} asks for the length of its iterator"
-    for use in uses(script, loader):
-        match use.node:
-            case ast.Attribute(attr=attr) as part:
-                if attr not in KEPT or is_stored(part) or is_stored(parent_of(part) or part):
-                    return f"{at(use)} uses its `{attr}`"
-            case ast.Call() as call if not is_known(script, call, ITERATING):
-                return f"{at(call)} hands it to code that is not known"
-    return ""
+    return looked_at(script, loader, KEPT, ITERATING)
 
 
 def _effect(loader: Loader) -> Effect:

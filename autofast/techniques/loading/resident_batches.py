@@ -1,17 +1,17 @@
 """Data in memory whose items the project's own code makes: the method of the dataset that makes
-whole batches, and the class that calls it.
+whole batches.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autofast.edit.edits import After, Edit, literal
 from autofast.facts.aliases import learned, written_after
 from autofast.flow.provenance import assigned
-from autofast.model.device_loader import BATCH_CLASS, FIXED, METHOD, OF_ROWS
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import source_of
 from autofast.model.values import Ext, Inst, Thing, is_named
@@ -23,13 +23,7 @@ from autofast.write.spelling import torch_in
 
 # Classes that a dataset may derive from, which make no batches.
 PLAIN = ("torch.utils.data.", "builtins.object", "abc.", "typing.")
-ROWS = "[rows]"
-DIRECT = "        self.data = self.dataset"
-PART = "        self.data, rows = self.dataset.dataset, self.dataset.indices"
-EITHER = """\
-        self.data, rows = self.dataset, slice(None)
-        if isinstance(self.data, {torch}.utils.data.Subset):
-            self.data, rows = self.data.dataset, self.data.indices"""
+METHOD = "batch"
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +34,7 @@ class Batches:
 
     getitem: ast.FunctionDef
     form: Form
-    part: frozenset[bool]
+    part: bool
 
 
 def batches_of(script: Script, loader: Loader) -> Batches:
@@ -68,15 +62,12 @@ def batches_of(script: Script, loader: Loader) -> Batches:
     parts = {_is_part(t, loader.datasets) for t in loader.args.get(0, "dataset")}
     if None in parts or not parts:
         raise Refusal("the dataset is wrapped in something that is not known")
-    source = source_of(getitem)
-    form = form_of(script, getitem, torch_in(source)[0], METHOD)
-    if not all(code.startswith("self.") for code in form.fixed) and source is not source_of(
-        loader.node
-    ):
-        raise Refusal(f"{form.fixed[0]} is of another file than the loader")
+    if len(parts) > 1:
+        raise Refusal("its dataset may be the whole or a part")
+    form = form_of(script, getitem, torch_in(source_of(getitem))[0], METHOD)
     for attr in (s.attr for s in form.stored if s.array.tensor):
         _written(script, [d.thing for d in loader.datasets], attr)
-    return Batches(getitem, form, frozenset(p for p in parts if p is not None))
+    return Batches(getitem, form, bool(parts.pop()))
 
 
 def _written(script: Script, things: Sequence[Thing], attr: str) -> None:
@@ -102,50 +93,30 @@ def _is_part(thing: Thing, datasets: Sequence[Dataset]) -> bool | None:
     return None
 
 
-def loader_class(
-    loader: Loader, batches: Batches, name: str, part: frozenset[bool]
-) -> tuple[str, tuple[Edit, ...]]:
-    """The class that keeps what is stored on the device, and the imports that it needs."""
-    call, source = loader.node, source_of(loader.node)
+def stored(loader: Loader, batches: Batches, data: str) -> tuple[str, str, tuple[Edit, ...]]:
+    """What is stored of the dataset ``data``, as tensors, the method that makes batches of them,
+    and the imports that this needs.
+    """
+    source = source_of(loader.node)
     torch, imports = torch_in(source)
     arrays = batches.form.stored
     numpy = ""
-    more: tuple[Edit, ...] = ()
     if not all(s.array.tensor for s in arrays):
         numpy, more = module_in(source, "numpy")
-    rows = ROWS if True in part else ""
-    where = EITHER if len(part) > 1 else PART if True in part else DIRECT
+        imports = (*imports, *more)
+    rows = f"[{data}.indices]" if batches.part else ""
+    whole = f"{data}.dataset" if batches.part else data
     kept = [
         f"x{rows}" if s.array.tensor else f"{torch}.as_tensor({numpy}.ascontiguousarray(x){rows})"
         for s in arrays
     ]
-    if len(set(kept)) == 1:
-        every = ", ".join(f"self.data.{s.attr}" for s in arrays)
-        every = f"({every})" if len(arrays) > 1 else f"[{every}]"
-        tensors = f"        tensors = [{kept[0]} for x in {every}]"
+    of = [f"{whole}.{s.attr}" for s in arrays]
+    if len(arrays) > 1 and len(set(kept)) == 1:
+        text = f"[{kept[0]} for x in ({', '.join(of)})]"
     else:
-        lines = [
-            f"            {code.replace('(x)', f'(self.data.{s.attr})') if 'x)' in code else f'self.data.{s.attr}{rows}'},"
-            for code, s in zip(kept, arrays, strict=True)
-        ]
-        tensors = "\n".join(["        tensors = [", *lines, "        ]"])
-    fixed = ", ".join(
-        f"self.data.{code.removeprefix('self.')}" if code.startswith("self.") else code
-        for code in batches.form.fixed
-    )
-    if fixed:
-        several = len(batches.form.fixed) > 1
-        each = f"{torch}.as_tensor({'x' if several else fixed}, dtype={torch}.float32).to(device)"
-        fixed = f"        self.fixed = [{each}{f' for x in ({fixed})' * several}]\n"
-    text = BATCH_CLASS.format(
-        name=name,
-        base=source.segment(call.func),
-        torch=torch,
-        items=f"{where.format(torch=torch)}\n{tensors}",
-        fixed=fixed,
-        given=OF_ROWS + FIXED * bool(batches.form.fixed),
-    )
-    return text, (*imports, *more)
+        each = (re.sub(r"\bx\b", x, code) for code, x in zip(kept, of, strict=True))
+        text = f"[{', '.join(each)}]"
+    return text, f"{whole}.{METHOD}", imports
 
 
 def method(batches: Batches) -> tuple[Edit, ...]:
