@@ -47,7 +47,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         needs = ((Augmented, None),) if plan.made is not None else ()
         made = edits(script, plan)
         yield Finding(node, MESSAGE, edits=made, effect=plan.effect, needs=needs, key=node)
-        gone += [loader] * plan.plain
+        gone.append(loader)
     for statement, loaders in spread_for_nobody(script, gone).items():
         only = tuple((None, x.node) for x in loaders)
         yield Finding(statement, SPREAD, edits=(Remove(statement),), needs=only)

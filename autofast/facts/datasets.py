@@ -20,17 +20,15 @@ from autofast.facts.loaders import DEVICE_DEFAULTS, again, given
 from autofast.facts.transforms import pipeline, short_name
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
-from autofast.flow.imports import bindings
 from autofast.flow.memory import FACTORIES
 from autofast.flow.program import Flow, function_around
 from autofast.flow.provenance import assigned
-from autofast.model.calls import root_of
 from autofast.model.calls import short_name as called_as
 from autofast.model.events import Occurrence, Site, loops
 from autofast.model.names import LEGACY_TENSORS, last_part
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import at, holds, is_switched, live, live_block, parent_of, source_of
+from autofast.model.source import at, holds, is_switched, live, live_block, parent_of
 from autofast.model.syntax import SEQUENCES, is_attribute, is_stored
 from autofast.model.values import (
     Arguments,
@@ -461,8 +459,8 @@ def _readers(arguments: Arguments, things: list[Ext]) -> list[ast.expr] | None:
 
 
 def to_tensor(thing: Ext) -> int | None:
-    """How many ``Normalize`` follow ``ToTensor`` in the transform of an image set; None for anything
-    else.
+    """How many ``Normalize`` follow ``ToTensor`` in the transform of an image set; None for what is
+    anything else.
     """
     single = one(thing.args.get(2, "transform"))
     if short_name(single, v2=False) == "ToTensor":
@@ -470,14 +468,6 @@ def to_tensor(thing: Ext) -> int | None:
     names = [short_name(part, v2=False) for part in pipeline(single)]
     composed = short_name(single, v2=False) == "Compose" and names[:1] == ["ToTensor"]
     return len(names) - 1 if composed and set(names[1:]) <= {"Normalize"} else None
-
-
-def is_imported(call: ast.Call) -> bool:
-    """The class is spelled with a name that an import at the top of the file binds."""
-    root = root_of(call.func)
-    return isinstance(root, ast.Name) and any(
-        b.bound == root.id for stmt in source_of(call).tree.body for b in bindings(stmt)
-    )
 
 
 def _is_given(thing: Ext, index: int, name: str) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 
 from autofast.model import names
-from autofast.model.device_loader import MARK
 from autofast.model.events import CallFrame, GuardFrame, LoopFrame, Stack, inside, loops
 from autofast.model.kinds import is_loader
 from autofast.model.script import Loader, Script, Use
+from autofast.model.several import surely
 from autofast.model.syntax import LOOPS
 from autofast.model.values import (
     NOTHING,
@@ -51,9 +51,8 @@ def _loader(
     )
     collate = collating(interp, args.get(6, "collate_fn"))
     loader.collate_random, loader.collate_on_device = frozenset(collate.random), collate.device
-    marked = all(isinstance(t, Ext) and MARK in t.attrs for t in things)
-    there = all(d.on_device for d in loader.datasets) and loader.datasets
-    loader.kept = marked or bool(there and const(args.get(1, "batch_size")) is None)
+    there = surely(d.on_device for d in loader.datasets)
+    loader.kept = there and const(args.get(1, "batch_size")) is None
     starts = {site.node for site in script.processes}
     for thing, _ in group:
         begin = max(

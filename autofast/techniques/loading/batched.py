@@ -41,6 +41,7 @@ MOVED = ("batch_size", "shuffle", "sampler", "drop_last")  # what the sampler of
 
 
 BY_POSITION = ("dataset", "batch_size", "shuffle")
+SIZES = ("batch_size", "drop_last")
 
 
 SAMPLERS = frozenset(
@@ -76,30 +77,30 @@ def against(script: Script, loader: Loader) -> str:
         return "a framework gets the loader and looks at its batch_size"
     if loader.args.open:
         return f"its arguments are not all known: {loader.args.open}"
-    if not all(_passes_lists(t, loader.datasets) for t in loader.args.get(0, "dataset")):
+    # The indices of a split are whole numbers of Python.
+    if not all(reads(t, loader.datasets, {SPLIT}) for t in loader.args.get(0, "dataset")):
         return "the dataset is wrapped in something that takes one index at a time"
-    return against_a_sampler(script, loader)
+    return arguments(loader) or looked_at(script, loader, ("dataset",), ITERATING | KEEPING)
 
 
-def against_a_sampler(script: Script, loader: Loader) -> str:
-    """Why the loader cannot get a sampler of batches; empty where it can."""
-    return _arguments(loader) or looked_at(script, loader, ("dataset",), ITERATING | KEEPING)
-
-
-def _passes_lists(thing: Thing, datasets: list[Dataset]) -> bool:
-    """The dataset itself, or a random split of it, whose indices are whole numbers."""
-    if is_named(thing, Ext, SPLIT):
-        return all(_passes_lists(t, datasets) for t in thing.args.get(0, "dataset"))
+def reads(thing: Thing, datasets: list[Dataset], parts: Collection[str]) -> bool:
+    """One of the datasets itself, or a part of it as these make them."""
+    if is_named(thing, Ext, parts):
+        return all(reads(t, datasets, parts) for t in thing.args.get(0, "dataset"))
     return any(thing is d.thing for d in datasets)
 
 
-def _arguments(loader: Loader) -> str:
+def arguments(loader: Loader, spread: str = "") -> str:
+    """Why its arguments cannot be those of a sampler of batches; ``spread``: the variable whose
+    dict may be read.
+    """
     for name in OWN:
         if (value := given(loader, name)) is not None and const(value.values) is not None:
             return f"it has a {name} of its own"
     for name in ("dataset", *MOVED, "generator"):
         value = given(loader, name)
-        if value is not None and (value.via or value.expr is None or not value.sure):
+        read = spread and (name == "shuffle" or name in SIZES and value is not None and value.sure)
+        if value is not None and not read and (value.via or value.expr is None or not value.sure):
             return f"`{name}` comes through a dict"
         if value is not None and name not in (*BY_POSITION, *loader.args.named):
             return f"`{name}` is given by its position"
@@ -154,7 +155,7 @@ def sampler_of_batches(script: Script, loader: Loader) -> tuple[Edit, ...] | str
         statement = statement_of(call)
         if not isinstance(statement, ast.Assign) or statement.value is not call:
             return NAMELESS
-        data = beside(statement.targets[0], "dataset")
+        data = beside(call, value.expr, "dataset")
         edits += [
             Before(statement, f"{data} = {{data}}", {"data": value.expr}),
             Rewrite(value.expr, data),
@@ -166,15 +167,17 @@ def sampler_of_batches(script: Script, loader: Loader) -> tuple[Edit, ...] | str
     return (*edits, *in_batches(script, loader, data))
 
 
-def in_batches(script: Script, loader: Loader, data: str) -> list[Edit]:
-    """The arguments of a loader that has a sampler of batches of ``data``."""
+def in_batches(script: Script, loader: Loader, data: str, spread: str = "") -> list[Edit]:
+    """The arguments of a loader that has a sampler of batches of ``data``; ``spread``: the variable
+    whose dict gives it some.
+    """
     call, source, edits = loader.node, source_of(loader.node), list[Edit]()
-    expr = {
-        name: value.expr
-        for name in (*MOVED, "generator")
-        if (value := given(loader, name)) is not None and value.expr is not None
-    }
+    every = {name: given(loader, name) for name in (*MOVED, "generator")}
+    expr = {n: value.expr for n, value in every.items() if value and value.expr is not None}
     code = {name: source.segment(value) for name, value in expr.items()}
+    for name, value in every.items():
+        if value is not None and value.via:
+            code[name] = f'{spread}["{name}"]' if value.sure else f'{spread}.get("{name}")'
 
     def made(name: str, *arguments: str) -> str:
         spelled, imports = spelled_beside(call, name)
@@ -182,7 +185,8 @@ def in_batches(script: Script, loader: Loader, data: str) -> list[Edit]:
         return f"{spelled}({', '.join(arguments)})"
 
     drawn = data, *(f"generator={code[n]}" for n in ("generator",) if n in code)
-    shuffle = script.constant(expr["shuffle"]) if "shuffle" in expr else False
+    asked = every["shuffle"]
+    shuffle = asked is not None and (const(asked.values) if asked.sure else ...)
     if "sampler" in expr and script.constant(expr["sampler"]) is not None:
         order = code["sampler"]
     elif shuffle is ...:
@@ -207,16 +211,16 @@ def in_batches(script: Script, loader: Loader, data: str) -> list[Edit]:
     return edits
 
 
-def beside(target: ast.expr, *words: str) -> str:
-    """A name for the data of the loader: ``train_dataset`` for ``train_loader``."""
-    name = short_name(target) or "loader"
-    every = [
-        name.replace("dataloader", word).replace("loader", word)
-        if "loader" in name
-        else f"{name}_{word}"
-        for word in words
-    ]
-    return source_of(target).fresh(*every)
+def beside(call: ast.Call, data: ast.expr, *words: str) -> str:
+    """A name for the data of a loader: ``train_dataset`` for ``train_loader``."""
+    match statement_of(call):
+        case ast.Assign(targets=[target], value=value) if value is call:
+            name = short_name(target)
+        case _:
+            name = short_name(data)
+    head = name.replace("dataloader", "loader").removesuffix("loader")
+    ends = {"": "", name: "_"}.get(head, "")
+    return source_of(call).fresh(*(f"{head}{ends}{word}" for word in words))
 
 
 def spelled_beside(call: ast.Call, name: str) -> tuple[str, tuple[Edit, ...]]:

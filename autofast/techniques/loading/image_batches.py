@@ -8,12 +8,12 @@ from autofast.facts.augmentations import Augmentation
 from autofast.facts.datasets import COLOUR, GREY
 
 AS_TENSORS = """\
-def {{name}}(dataset{{parameter}}):
+def {{name}}(dataset):
     \"\"\"All images and labels at once, as its transforms make them one by one.\"\"\"
     images = {images}.float() / 255
-{{padded}}{normalized}    return images{laid_out}, {{torch}}.as_tensor(dataset.{labels})
+{padded}{normalized}    return images{laid_out}, {{torch}}.as_tensor(dataset.{labels})
 """
-PADDED = "    images = {torch}.nn.functional.pad(images, [padding] * 4)  # black\n"
+PADDED = "    images = {{torch}}.nn.functional.pad(images, [{n}] * 4)  # black\n"
 NORMALIZED = """\
     for transform in dataset.transform.transforms[-{n}:]:  # after ToTensor
         images = transform(images)
@@ -40,13 +40,14 @@ WHOLE = """\
 NAMES = {"columns": "RandomHorizontalFlip", "rows": "RandomVerticalFlip"}
 
 
-def as_tensors(short: str, normalized: int) -> str:
+def as_tensors(short: str, normalized: int, padding: int = 0) -> str:
     """The function for a set that torchvision calls so, of which the last transforms normalize."""
     array = "{torch}.from_numpy(dataset.data)"
     return AS_TENSORS.format(
         images="dataset.data.unsqueeze(1)"
         if short in GREY
         else array + ".permute(0, 3, 1, 2)" * (short in COLOUR),
+        padded=PADDED.format(n=padding) if padding else "",
         normalized=NORMALIZED.format(n=normalized) if normalized else "",
         laid_out=".contiguous()" * (short in COLOUR),
         labels="labels" if short == "SVHN" else "targets",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from autofast.edit.edits import Before, DropKeyword, Edit, Helper, Keyword, Rewrite, literal
 from autofast.facts.augmentations import Augmentation
@@ -11,7 +11,6 @@ from autofast.facts.datasets import (
     held,
     in_order,
     indexed,
-    is_imported,
     most_numbers,
 )
 from autofast.facts.host_batches import needs_host, rounds, shared_copies
@@ -20,7 +19,7 @@ from autofast.facts.loaders import DEVICE_DEFAULTS, counts, given, own_order
 from autofast.facts.several_processes import several_processes
 from autofast.flow.program import Flow
 from autofast.flow.scopes import variables_of
-from autofast.model.device_loader import CLASS, NAME
+from autofast.model.calls import variable_name
 from autofast.model.events import LoopFrame
 from autofast.model.script import Loader, Script
 from autofast.model.several import surely, wordset
@@ -30,14 +29,15 @@ from autofast.model.values import Const, Ref, Thing, const
 from autofast.rule import Effect, Options, Refusal
 from autofast.techniques.loading.batched import (
     NAMELESS,
-    against_a_sampler,
+    SIZES,
+    arguments,
     beside,
     in_batches,
     is_batched,
     looked_at,
     spelled_beside,
 )
-from autofast.techniques.loading.image_batches import PADDED, function_text, name_of
+from autofast.techniques.loading.image_batches import function_text, name_of
 from autofast.techniques.loading.resident_batches import Batches, batches_of, method, stored
 from autofast.techniques.loading.resident_items import (
     ITEMS,
@@ -49,8 +49,6 @@ from autofast.techniques.loading.resident_items import (
 from autofast.write.device_at import device_at
 from autofast.write.spelling import chooses_devices_late, chooses_gpu_late, torch_in, uses_gpu
 
-# What the class keeps of a DataLoader.
-KEPT = wordset("batch_size sampler batch_sampler drop_last")
 # Arguments that say nothing where no batch is made on the host.
 OF_WORKERS = wordset("""num_workers pin_memory pin_memory_device persistent_workers prefetch_factor timeout worker_init_fn
     multiprocessing_context""")
@@ -82,19 +80,17 @@ class Plan:
     go.
 
     ``items``: an expression for all, or the function that makes all images.
-    ``plain``: it stays a loader of torch's class, which takes whole batches.
-    ``made``: how images are cropped and flipped; ``padded``: some images of the file have a border.
+    ``made``: how images are cropped and flipped.
     ``batches``: a method of the dataset makes them at once, how.
     """
 
     loader: Loader
+    dataset: ast.expr
     items: str
     device: str
     imports: tuple[Edit, ...]
     effect: Effect
-    plain: bool
     made: Augmentation | None = None
-    padded: bool = False
     batches: Batches | None = None
 
 
@@ -157,19 +153,11 @@ class _Plans:
             except Refusal as why:
                 self.found.append((loader, str(why)))
         self._only_beside_training()
-        bordered = {source_of(x.node) for x, p in self.found if _border(p)}
-        for n, (loader, plan) in enumerate(self.found):
-            if isinstance(plan, Plan) and source_of(loader.node) in bordered:
-                self.found[n] = loader, replace(plan, padded=True)
 
     def _only_beside_training(self) -> None:
-        """A loader for evaluation alone is not worth the class."""
+        """A loader for evaluation alone is not worth its lines."""
         if not any(isinstance(p, Plan) and x.trains for x, p in self.found):
             self.found = [(x, p) for x, p in self.found if isinstance(p, str) and x.trains]
-
-
-def _border(plan: Plan | str) -> int:
-    return plan.made.padding if isinstance(plan, Plan) and plan.made is not None else 0
 
 
 def _drawn(script: Script) -> _Plans:
@@ -179,17 +167,12 @@ def _drawn(script: Script) -> _Plans:
 def edits(script: Script, plan: Plan) -> tuple[Edit, ...]:
     """The data on the device, and the loader that takes whole batches of them."""
     call = plan.loader.node
-    source, statement, dataset = source_of(call), statement_of(call), _dataset(plan.loader)
+    source, statement, dataset = source_of(call), statement_of(call), plan.dataset
     torch, imports = torch_in(source)
-    match statement:
-        case ast.Assign(targets=[target], value=value) if value is call:
-            pass
-        case _:
-            target = dataset
     holes = {"data": dataset}
     data, lines = source.segment(dataset), ""
     if not isinstance(dataset, VARIABLES):
-        data = "{data}" if plan.items == ROWS else beside(target, "dataset")
+        data = "{data}" if plan.items == ROWS else beside(call, dataset, "dataset")
         lines = f"{data} = {{data}}\n" * (plan.items != ROWS)
     found: list[Edit] = [*imports, *plan.imports]
     if plan.batches is not None:
@@ -204,38 +187,20 @@ def edits(script: Script, plan: Plan) -> tuple[Edit, ...]:
         parts = [f"{{{name}}}" for name in holes if name != "data"]
         items = f"[{', '.join(parts)}]" if parts else f"{data}[:]"
     else:
-        name = source.fresh("as_tensors")
-        given = (", padding=0", PADDED.format(torch=torch)) if plan.padded else ("", "")
-        code = plan.items.format(name=name, torch=torch, parameter=given[0], padded=given[1])
-        found.append(Helper(source, name, code))
-        items = f"{name}({data}{f', padding={border}' if (border := _border(plan)) else ''})"
+        padded = plan.made is not None and plan.made.padding
+        name = source.fresh("padded_tensors" if padded else "as_tensors")
+        found.append(Helper(source, name, plan.items.format(name=name, torch=torch)))
+        items = f"{name}({data})"
     if plan.made is not None:
         name = source.fresh(name_of(plan.made))
         found.append(Helper(source, name, function_text(plan.made, name, torch)))
         found.append(Keyword(call, "collate_fn", name))
-    name = beside(target, "data", "tensors")
+    name = beside(call, dataset, "data", "tensors")
     made, more = _on_device(script, plan, items)
     found += [*more, Before(statement, f"{lines}{name} = {made}", holes), Rewrite(dataset, name)]
-    spread = [k for k in call.keywords if k.arg is None]
-    if plan.plain:
-        found += [
-            *in_batches(script, plan.loader, name),
-            *(DropKeyword(call, "**") for _ in spread),
-        ]
-    else:
-        name = source.fresh(NAME)
-        code = CLASS.format(name=name, base=source.segment(call.func), torch=torch)
-        found += [Helper(source, name, code), Rewrite(call.func, name)]
-    if plan.plain or not spread:
-        found += [DropKeyword(call, k.arg) for k in call.keywords if k.arg in OF_WORKERS]
-    return tuple(found)
-
-
-def _dataset(loader: Loader) -> ast.expr:
-    value = given(loader, "dataset")
-    if value is None or value.expr is None or value.via:
-        raise Refusal("its dataset comes through a dict")
-    return value.expr
+    found += in_batches(script, plan.loader, name, _spread(plan.loader))
+    gone = (k.arg or "**" for k in call.keywords if k.arg is None or k.arg in OF_WORKERS)
+    return (*found, *(DropKeyword(call, word) for word in gone))
 
 
 def _parts(script: Script, dataset: ast.expr) -> dict[str, ast.expr]:
@@ -250,12 +215,14 @@ def _on_device(script: Script, plan: Plan, items: str) -> tuple[str, tuple[Edit,
     """A dataset of the items on the device; where they may be large, if it has room for them."""
     loader, source = plan.loader, source_of(plan.loader.node)
     dataset, imports = spelled_beside(loader.node, "TensorDataset")
-    kept = [expr for d in loader.datasets for expr, _ in held(script, d)] * (plan.items == ROWS)
-    laid_out = all(expr is not None and in_order(script, expr) for expr in kept)
+    kept = [e for d in loader.datasets if d.kind != "library" for e, _ in held(script, d)]
+    laid_out = plan.items != ROWS or all(e is not None and in_order(script, e) for e in kept)
+    # the sets of torchvision that lie in memory are small, in their own size
+    small = sum(most_numbers(script, e) for e in kept) < SMALL
     move = f".to({literal(plan.device)}){'' if laid_out else '.contiguous()'}"
-    if _is_small(script, loader) and items.startswith("[{"):
+    if small and items.startswith("[{"):
         return f"{dataset}({items[1:-1].replace('}', '}' + move)})", imports
-    if _is_small(script, loader):
+    if small:
         return f"{dataset}(*(t{move} for t in {items}))", imports
     torch, _ = torch_in(source)
     name = source.fresh("on_device")
@@ -264,18 +231,12 @@ def _on_device(script: Script, plan: Plan, items: str) -> tuple[str, tuple[Edit,
     return f"{name}({items}, {literal(plan.device)})", (*imports, Helper(source, name, code))
 
 
-def _is_small(script: Script, loader: Loader) -> bool:
-    """Whether every GPU has room for all items, as far as the script says how large they are."""
-    kept = [e for d in loader.datasets if d.kind != "library" for e, _ in held(script, d)]
-    # the sets of torchvision that lie in memory are small, in their own size
-    return sum(most_numbers(script, expr) for expr in kept) < SMALL
-
-
 def spread_for_nobody(script: Script, loaders: list[Loader]) -> dict[ast.Assign, list[Loader]]:
     """The dicts of arguments on workers that only these loaders were given, each with its
     loaders.
     """
-    spread = {k.value: x for x in loaders for k in x.node.keywords if k.arg is None}
+    plain = [x for x in loaders if not _spread(x)]
+    spread = {k.value: x for x in plain for k in x.node.keywords if k.arg is None}
     found: dict[ast.Assign, list[Loader]] = {}
     for name, loader in spread.items():
         value = script.analysis(Flow).value(name) if isinstance(name, ast.Name) else None
@@ -315,35 +276,40 @@ def _plan(script: Script, loader: Loader, drawn: bool) -> Plan:
     else:
         items = all_items(script, loader)
     device, imports = device_at(script, loader)
-    _find_name(loader)
+    dataset = _named(loader)
     if why := needs_host(script, loader) or shared_copies(script, loader):
         raise Refusal(why)
-    against = against_a_sampler(script, loader) or _more_spread(loader)
-    if against and (batches or made):
-        raise Refusal(against)
+    if why := arguments(loader, _spread(loader)):
+        raise Refusal(why)
     drawn = made is not None or (batches is not None and batches.form.draws)
     effect = Effect.SAMPLING if drawn else _effect(loader)
     if rounds(script, loader) or (batches is not None and batches.form.computes):
         effect = max(effect, Effect.ROUNDING)
-    return Plan(loader, items, device, imports, effect, not against, made, batches=batches)
+    return Plan(loader, dataset, items, device, imports, effect, made, batches=batches)
 
 
-def _find_name(loader: Loader) -> None:
-    """Refuses where its data on the device cannot get a name in a statement above it."""
+def _named(loader: Loader) -> ast.expr:
+    """Its dataset; refuses where the data on the device cannot get a name in a statement above."""
     node, statement = parent_of(loader.node), statement_of(loader.node)
     while isinstance(node, (*SEQUENCES, ast.Dict, ast.Call, ast.keyword)):
         node = parent_of(node)
     if node is not statement or not isinstance(node, (ast.Assign, ast.Return, ast.Expr)):
         raise Refusal("it is made in the middle of a statement: give it a name above")
-    if not isinstance(_dataset(loader), VARIABLES) and parent_of(loader.node) is not statement:
+    dataset = given(loader, "dataset")
+    if dataset is None or dataset.expr is None:
+        raise Refusal("its dataset is not known")
+    if not isinstance(dataset.expr, VARIABLES) and parent_of(loader.node) is not statement:
         raise Refusal(NAMELESS)
+    return dataset.expr
 
 
-def _more_spread(loader: Loader) -> str:
-    """Whether dicts give it more than arguments on workers."""
-    several = sum(k.arg is None for k in loader.node.keywords) > 1
-    others = {n for n, g in loader.args.named.items() if g.via} - OF_WORKERS
-    return "its arguments come through dicts" if several or others else ""
+def _spread(loader: Loader) -> str:
+    """The variable whose dict gives it arguments that it goes on to have."""
+    spread = [k.value for k in loader.node.keywords if k.arg is None]
+    through = {n for n, g in loader.args.named.items() if g.via} - OF_WORKERS
+    if len(spread) > 1 or through - {"shuffle", *SIZES}:
+        raise Refusal("its arguments come through dicts")
+    return variable_name(spread[0]) if through else ""
 
 
 def _of_project(loader: Loader) -> bool:
@@ -380,22 +346,20 @@ def _of_loader(loader: Loader) -> str:
     collate, size = given(loader, "collate_fn"), given(loader, "batch_size")
     if collate is not None and const(collate.values) is not None:
         return "the loader has a collate_fn of its own"
-    if not is_imported(loader.node):
-        return "its class is not imported at the top of the file"
     if size is None or Const(None) in size.values or const(size.values) == 1:
         return "its batches may be single items"
     return ""
 
 
 def _of_uses(script: Script, loader: Loader) -> str:
-    """A place that uses more of the loader than the class keeps, or hands it to code that may."""
+    """A place that uses more of the loader than its length, or hands it to code that may."""
     for use in uses_of_iterators(script, loader):
         match use.node:
             case ast.Attribute(attr=attr):
                 return f"{at(use)} uses `{attr}` of its iterator"
             case ast.Call(func=func) if Ref("builtins.len") in script.values(func):
                 return f"{at(use)} asks for the length of its iterator"
-    return looked_at(script, loader, KEPT, ITERATING)
+    return looked_at(script, loader, (), ITERATING)
 
 
 def _effect(loader: Loader) -> Effect:

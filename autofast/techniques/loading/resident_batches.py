@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from autofast.edit.edits import After, Edit, literal
 from autofast.facts.aliases import learned, written_after
 from autofast.flow.provenance import assigned
-from autofast.model.script import Dataset, Loader, Script
+from autofast.model.script import Loader, Script
+from autofast.model.several import surely
 from autofast.model.source import source_of
 from autofast.model.values import Ext, Inst, Thing, is_named
 from autofast.rule import Refusal
@@ -59,15 +60,19 @@ def batches_of(script: Script, loader: Loader) -> Batches:
         if dataset.thing.cls.find(METHOD) or METHOD in dataset.thing.attrs:
             raise Refusal(f"{dataset.name}: it has a `{METHOD}` of its own")
     assert getitem is not None
-    parts = {_is_part(t, loader.datasets) for t in loader.args.get(0, "dataset")}
-    if None in parts or not parts:
+    given = loader.args.get(0, "dataset")
+    part = any(is_named(t, Ext, SUBSETS) for t in given)
+    whole = [
+        x for t in given for x in (t.args.get(0, "dataset") if is_named(t, Ext, SUBSETS) else {t})
+    ]
+    if not surely(any(x is d.thing for d in loader.datasets) for x in whole):
         raise Refusal("the dataset is wrapped in something that is not known")
-    if len(parts) > 1:
+    if part and not all(is_named(t, Ext, SUBSETS) for t in given):
         raise Refusal("its dataset may be the whole or a part")
     form = form_of(script, getitem, torch_in(source_of(getitem))[0], METHOD)
     for attr in (s.attr for s in form.stored if s.array.tensor):
         _written(script, [d.thing for d in loader.datasets], attr)
-    return Batches(getitem, form, bool(parts.pop()))
+    return Batches(getitem, form, part)
 
 
 def _written(script: Script, things: Sequence[Thing], attr: str) -> None:
@@ -81,16 +86,6 @@ def _written(script: Script, things: Sequence[Thing], attr: str) -> None:
             raise Refusal(f"`{ast.unparse(expr)}` {why}")
         if expr is not None and (why := written_after(script, expr, made)):
             raise Refusal(why)
-
-
-def _is_part(thing: Thing, datasets: Sequence[Dataset]) -> bool | None:
-    """Whether it is a part of the dataset, by indices; None where it is something else."""
-    if any(thing is d.thing for d in datasets):
-        return False
-    if is_named(thing, Ext, SUBSETS):
-        inner = {_is_part(t, datasets) for t in thing.args.get(0, "dataset")}
-        return True if inner == {False} else None
-    return None
 
 
 def stored(loader: Loader, batches: Batches, data: str) -> tuple[str, str, tuple[Edit, ...]]:

@@ -10,8 +10,9 @@ from autofast.facts.workers.shared_state import changed_ever, changed_since_made
 from autofast.model.names import last_part
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.source import first_line
-from autofast.model.values import Ext, Thing, const, is_named
+from autofast.model.values import Ext, const
 from autofast.rule import Refusal
+from autofast.techniques.loading.batched import reads
 from autofast.techniques.loading.image_batches import as_tensors
 
 SUBSETS = (SPLIT, "torch.utils.data.Subset")
@@ -63,7 +64,7 @@ def all_items(script: Script, loader: Loader) -> str:
     """An expression for all items, or the function that makes images; raises Refusal."""
     given = loader.args.get(0, "dataset")
     direct = all(any(t is d.thing for d in loader.datasets) for t in given)
-    if not direct and not all(_is_part(t, loader.datasets) for t in given):
+    if not direct and not all(reads(t, loader.datasets, SUBSETS) for t in given):
         raise Refusal("the dataset is wrapped in something that is not known")
     if not _images(loader) and not any(indexed(d) for d in loader.datasets):
         return ROWS
@@ -78,13 +79,6 @@ def all_items(script: Script, loader: Loader) -> str:
 
 def _images(loader: Loader) -> bool:
     return any(d.kind == "library" for d in loader.datasets)
-
-
-def _is_part(thing: Thing, datasets: list[Dataset]) -> bool:
-    """The dataset itself, or a part of it by a list of indices."""
-    if is_named(thing, Ext, SUBSETS):
-        return all(_is_part(t, datasets) for t in thing.args.get(0, "dataset"))
-    return any(thing is d.thing for d in datasets)
 
 
 def augmented(loader: Loader) -> tuple[str, Augmentation]:
@@ -119,4 +113,4 @@ def _images_of(dataset: Dataset, made: Augmentation | None = None) -> str:
     normalized = to_tensor(thing) if made is None else made.normalized
     if normalized is None:
         raise Refusal(f"the transforms of {dataset.name} are not just ToTensor and Normalize")
-    return as_tensors(short, normalized)
+    return as_tensors(short, normalized, 0 if made is None else made.padding)
