@@ -72,7 +72,7 @@ KEEP_ORDER = EXACT_METHODS | wordset(
 
 # The arguments of these say how large a tensor or array is, by a tuple or one by one.
 BY_SIDES = wordset("zeros ones empty rand randn random randperm eye")
-MADE = BY_SIDES | wordset("full randint integers normal uniform standard_normal")
+MADE = BY_SIDES | wordset("arange full randint integers normal uniform standard_normal")
 TAKEN = wordset("torch.from_numpy torch.as_tensor torch.FloatTensor torch.LongTensor")
 KEEP_SIZE = KEEP_ORDER - {"repeat"} | wordset(
     "astype copy numpy permute transpose t clone cpu cuda"
@@ -273,8 +273,8 @@ def most_numbers(script: Script, expr: ast.expr | None, depth: int = 0) -> int:
                 return sum(most_numbers(script, part, depth + 1) for part in args[0].elts)
             if name in TAKEN or is_pointwise(name):
                 parts = args
-            if isinstance(func, ast.Attribute) and (parts or short in KEEP_SIZE):
-                parts = [func.value, *parts] if name[0] == "." else parts
+            if isinstance(func, ast.Attribute) and (name[0] == "."):
+                parts = [func.value, *parts] if short in KEEP_SIZE or is_pointwise(name) else []
         case ast.Name() | ast.Attribute():
             if are_numbers(script.values(expr)):
                 return 1
@@ -294,7 +294,8 @@ def _sides(call: ast.Call, short: str) -> list[ast.expr]:
     """The lengths of the sides of a tensor or array that a call makes, as far as it shows them."""
     named = [k.value for k in call.keywords if k.arg in ("size", "shape")]
     tuples = [a for a in (*named, *call.args) if isinstance(a, SEQUENCES)]
-    return tuples[0].elts if tuples else named or call.args * (short in BY_SIDES)
+    plain = short in BY_SIDES or len(call.args) == 1
+    return tuples[0].elts if tuples else named or call.args * plain
 
 
 def _values_of(script: Script, definition: Definition) -> list[ast.expr | None]:

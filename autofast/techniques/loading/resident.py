@@ -38,7 +38,15 @@ from autofast.techniques.loading.batched import (
     spelled_beside,
 )
 from autofast.techniques.loading.image_batches import function_text, name_of
-from autofast.techniques.loading.resident_batches import Batches, batches_of, method, stored
+from autofast.techniques.loading.resident_batches import (
+    METHOD,
+    Batches,
+    Edits,
+    batches_of,
+    method,
+    stored,
+    whole,
+)
 from autofast.techniques.loading.resident_items import (
     ITEMS,
     ROWS,
@@ -175,17 +183,20 @@ def edits(script: Script, plan: Plan) -> tuple[Edit, ...]:
         data = "{data}" if plan.items == ROWS else beside(call, dataset, "dataset")
         lines = f"{data} = {{data}}\n" * (plan.items != ROWS)
     found: list[Edit] = [*imports, *plan.imports]
+    parts = ["t"]
     if plan.batches is not None:
-        items, collate, more = stored(plan.loader, plan.batches, data)
+        parts, items, more = stored(plan.loader, plan.batches, data)
+        collate = f"{whole(plan.batches, data)}.{METHOD}"
         found += [*more, *method(plan.batches), Keyword(call, "collate_fn", collate)]
     elif plan.items == ITEMS:
         spelled, more = spelled_beside(call, "default_collate")
         items = ITEMS.format(collate=spelled, data=data)
         found += more
     elif plan.items == ROWS:
-        holes |= _parts(script, dataset)
-        parts = [f"{{{name}}}" for name in holes if name != "data"]
-        items = f"[{', '.join(parts)}]" if parts else f"{data}[:]"
+        tensors = _tensors(script, dataset)
+        holes |= tensors
+        parts = [f"{{{name}}}" for name in tensors] or parts
+        items = f"{data}[:]" * (not tensors)
     else:
         padded = plan.made is not None and plan.made.padding
         name = source.fresh("padded_tensors" if padded else "as_tensors")
@@ -196,14 +207,14 @@ def edits(script: Script, plan: Plan) -> tuple[Edit, ...]:
         found.append(Helper(source, name, function_text(plan.made, name, torch)))
         found.append(Keyword(call, "collate_fn", name))
     name = beside(call, dataset, "data", "tensors")
-    made, more = _on_device(script, plan, items)
+    made, more = _on_device(script, plan, parts, items)
     found += [*more, Before(statement, f"{lines}{name} = {made}", holes), Rewrite(dataset, name)]
     found += in_batches(script, plan.loader, name, _spread(plan.loader))
     gone = (k.arg or "**" for k in call.keywords if k.arg is None or k.arg in OF_WORKERS)
     return (*found, *(DropKeyword(call, word) for word in gone))
 
 
-def _parts(script: Script, dataset: ast.expr) -> dict[str, ast.expr]:
+def _tensors(script: Script, dataset: ast.expr) -> dict[str, ast.expr]:
     """The tensors of a ``TensorDataset(...)`` that is made in this place."""
     if not script.is_call(dataset, "torch.utils.data.TensorDataset"):
         return {}
@@ -211,24 +222,26 @@ def _parts(script: Script, dataset: ast.expr) -> dict[str, ast.expr]:
     return {f"part_{n}": part for n, part in enumerate(dataset.args) if plain}
 
 
-def _on_device(script: Script, plan: Plan, items: str) -> tuple[str, tuple[Edit, ...]]:
-    """A dataset of the items on the device; where they may be large, if it has room for them."""
+def _on_device(script: Script, plan: Plan, parts: list[str], items: str) -> tuple[str, Edits]:
+    """A dataset on the device, of these tensors or of one for each ``t`` of the items; where they
+    may be large, if it has room for them.
+    """
     loader, source = plan.loader, source_of(plan.loader.node)
     dataset, imports = spelled_beside(loader.node, "TensorDataset")
     kept = [e for d in loader.datasets if d.kind != "library" for e, _ in held(script, d)]
     laid_out = plan.items != ROWS or all(e is not None and in_order(script, e) for e in kept)
     # the sets of torchvision that lie in memory are small, in their own size
     small = sum(most_numbers(script, e) for e in kept) < SMALL
-    move = f".to({literal(plan.device)}){'' if laid_out else '.contiguous()'}"
-    if small and items.startswith("[{"):
-        return f"{dataset}({items[1:-1].replace('}', '}' + move)})", imports
+    device = literal(plan.device)
+    move = f".to({device})" * small + ".contiguous()" * (not laid_out)
+    made = ", ".join(part + move for part in parts)
     if small:
-        return f"{dataset}(*(t{move} for t in {items}))", imports
+        return f"{dataset}({f'*({made} for t in {items})' if items else made})", imports
     torch, _ = torch_in(source)
     name = source.fresh("on_device")
     code = ROOM.format(name=name, torch=torch, dataset=dataset)
-    items = items if laid_out else f"[t.contiguous() for t in {items}]"
-    return f"{name}({items}, {literal(plan.device)})", (*imports, Helper(source, name, code))
+    made = items if made == "t" else f"[{f'{made} for t in {items}' if items else made}]"
+    return f"{name}({made}, {device})", (*imports, Helper(source, name, code))
 
 
 def spread_for_nobody(script: Script, loaders: list[Loader]) -> dict[ast.Assign, list[Loader]]:

@@ -5,9 +5,9 @@ whole batches.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from autofast.edit.edits import After, Edit, literal
 from autofast.facts.aliases import learned, written_after
@@ -25,6 +25,7 @@ from autofast.write.spelling import torch_in
 # Classes that a dataset may derive from, which make no batches.
 PLAIN = ("torch.utils.data.", "builtins.object", "abc.", "typing.")
 METHOD = "batch"
+Edits: TypeAlias = tuple[Edit, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,9 +89,9 @@ def _written(script: Script, things: Sequence[Thing], attr: str) -> None:
             raise Refusal(why)
 
 
-def stored(loader: Loader, batches: Batches, data: str) -> tuple[str, str, tuple[Edit, ...]]:
-    """What is stored of the dataset ``data``, as tensors, the method that makes batches of them,
-    and the imports that this needs.
+def stored(loader: Loader, batches: Batches, data: str) -> tuple[list[str], str, Edits]:
+    """What is stored of the dataset ``data``, as tensors: one expression for each, or one of ``t``
+    for all that are given then; and the imports that this needs.
     """
     source = source_of(loader.node)
     torch, imports = torch_in(source)
@@ -100,18 +101,21 @@ def stored(loader: Loader, batches: Batches, data: str) -> tuple[str, str, tuple
         numpy, more = module_in(source, "numpy")
         imports = (*imports, *more)
     rows = f"[{data}.indices]" if batches.part else ""
-    whole = f"{data}.dataset" if batches.part else data
     kept = [
-        f"x{rows}" if s.array.tensor else f"{torch}.as_tensor({numpy}.ascontiguousarray(x){rows})"
+        "{}" + rows
+        if s.array.tensor
+        else f"{torch}.as_tensor({numpy}.ascontiguousarray({{}}){rows})"
         for s in arrays
     ]
-    of = [f"{whole}.{s.attr}" for s in arrays]
+    of = [f"{whole(batches, data)}.{s.attr}" for s in arrays]
     if len(arrays) > 1 and len(set(kept)) == 1:
-        text = f"[{kept[0]} for x in ({', '.join(of)})]"
-    else:
-        each = (re.sub(r"\bx\b", x, code) for code, x in zip(kept, of, strict=True))
-        text = f"[{', '.join(each)}]"
-    return text, f"{whole}.{METHOD}", imports
+        return [kept[0].format("t")], f"({', '.join(of)})", imports
+    return [code.format(x) for code, x in zip(kept, of, strict=True)], "", imports
+
+
+def whole(batches: Batches, data: str) -> str:
+    """The dataset that has the method."""
+    return f"{data}.dataset" if batches.part else data
 
 
 def method(batches: Batches) -> tuple[Edit, ...]:
