@@ -126,8 +126,9 @@ def test_a_dataset_that_is_made_in_the_call() -> None:
     setup = "x = torch.randn(30, 4)\nloader = DataLoader(TensorDataset(x, (x.sum(1) > 0).long()), batch_size=8, shuffle=True)"
     found = checked(setup)
     assert "data = TensorDataset(x.to(device), (x.sum(1) > 0).long().to(device))" in found.lines
-    other = checked(setup.replace("TensorDataset(x,", "TensorDataset(2 * x.T.clone().T,"))
-    assert "data = TensorDataset((2 * x.T.clone().T).to(device).contiguous()," in other.text
+    other = checked(setup.replace("TensorDataset(x,", "TensorDataset(2 * x.t().clone().t(),"))
+    made = " ".join(other.text.split()).replace("( ", "(")
+    assert "data = TensorDataset((2 * x.t().clone().t()).to(device).contiguous()," in made
     large = checked(setup.replace("randn(30, 4)", "randn(3, 4).repeat(10, 1)"))
     assert "data = on_device([x, (x.sum(1) > 0).long()], device)" in large.lines
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from autofast.facts.arrays import held_under
 from autofast.facts.loader_uses import uses
-from autofast.facts.loaders import DEVICE_DEFAULTS, again, given
+from autofast.facts.loaders import DEVICE_DEFAULTS, again, own_argument
 from autofast.facts.transforms import pipeline, short_name
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
@@ -39,7 +40,6 @@ from autofast.model.values import (
     Tensor,
     Thing,
     Values,
-    all_of,
     are_numbers,
     begins,
     certainly,
@@ -249,9 +249,7 @@ def _given_to(script: Script, expr: ast.Name | ast.Attribute) -> list[ast.expr |
         # `x += 1` leaves the strides of x, and its size, as they are
         made = script.analysis(Flow).definitions(expr).origins(expr)
         return [v for d in made if not d.is_augmented for v in _values_of(script, d)]
-    owners = script.values(expr.value)
-    sites = [s for s in script.log.of("set_attribute") for t in owners if _sets(s, t, expr.attr)]
-    return [assigned(s.node) for s in sites] if all_of(owners, Inst) else []
+    return [e for t in script.values(expr.value) for e in held_under(script, t, expr.attr)]
 
 
 def most_numbers(script: Script, expr: ast.expr | None, depth: int = 0) -> int:
@@ -336,9 +334,11 @@ def _is_of_module(script: Script, expr: ast.expr) -> bool:
     return surely(isinstance(t, Tensor) and t.param == "param" for t in found)
 
 
-def held(script: Script, dataset: Dataset) -> list[tuple[ast.expr | None, list[Occurrence]]]:
+def held(
+    script: Script, dataset: Dataset, under: Collection[str] | None = None
+) -> list[tuple[ast.expr | None, list[Occurrence]]]:
     """The expressions of all tensors that items are rows of, with the ways the script comes there;
-    None for one that is not found.
+    None for one that is not found. ``under``: of these attributes of the project's object.
     """
     thing = dataset.thing
     if isinstance(thing, Ext):
@@ -349,6 +349,8 @@ def held(script: Script, dataset: Dataset) -> list[tuple[ast.expr | None, list[O
     found: list[tuple[ast.expr | None, list[Occurrence]]] = []
     for node in live(dataset.getitem) if dataset.getitem is not None else ():
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute):
+            if under is not None and node.value.attr not in under:
+                continue
             sites = [s for s in script.log.of("set_attribute") if _sets(s, thing, node.value.attr)]
             found += [(assigned(s.node), list(s)) for s in sites] or [(None, [])]
     return found
@@ -423,9 +425,8 @@ def _images(
                 return f"{at(node)} takes its `{node.attr}`, which may be changed there"
     readers: dict[ast.AST, ast.expr] = {}
     for loader in loaders:
-        for argument in ("collate_fn", "batch_sampler"):
-            if (value := given(loader, argument)) is not None and const(value.values) is not None:
-                return f"the loader of {at(loader)} has a {argument} of its own"
+        if own := own_argument(loader, "collate_fn", "batch_sampler"):
+            return f"the loader of {at(loader)} has a {own} of its own"
         for use in uses(script, loader):
             if is_attribute(use.node, "dataset") and not is_measured(script, use.node):
                 return f"{at(use)} takes the dataset of a loader, which would be another"

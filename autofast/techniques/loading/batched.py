@@ -9,13 +9,13 @@ from autofast.edit.edits import Before, DropKeyword, Edit, Helper, Keyword, Rewr
 from autofast.facts.aliases import learned, written_after
 from autofast.facts.datasets import SPLIT, Images, held, in_order, is_measured
 from autofast.facts.loader_uses import ITERATING, KEEPING, is_known, uses
-from autofast.facts.loaders import given, managed
+from autofast.facts.loaders import given, managed, own_argument
 from autofast.flow.memory import Memory
 from autofast.model.calls import receiver_of, short_name, taker_of
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.several import surely
-from autofast.model.source import at, first_line, function_of, parent_of, source_of, statement_of
-from autofast.model.syntax import VARIABLES, is_stored
+from autofast.model.source import at, first_line, function_of, source_of, statement_of
+from autofast.model.syntax import VARIABLES
 from autofast.model.values import (
     Const,
     Ext,
@@ -32,8 +32,6 @@ from autofast.write.imports import imported
 from autofast.write.share_helper import is_share
 from autofast.write.spelling import torch_in
 
-# With one of these, the loader is not a plain one.
-OWN = ("collate_fn", "batch_sampler")
 NAMELESS = "its dataset has no name: put it into a variable first"
 
 
@@ -94,9 +92,8 @@ def arguments(loader: Loader, spread: str = "") -> str:
     """Why its arguments cannot be those of a sampler of batches; ``spread``: the variable whose
     dict may be read.
     """
-    for name in OWN:
-        if (value := given(loader, name)) is not None and const(value.values) is not None:
-            return f"it has a {name} of its own"
+    if own := own_argument(loader, "collate_fn", "batch_sampler"):
+        return f"it has a {own} of its own"
     for name in ("dataset", *MOVED, "generator"):
         value = given(loader, name)
         read = spread and (name == "shuffle" or name in SIZES and value is not None and value.sure)
@@ -104,7 +101,8 @@ def arguments(loader: Loader, spread: str = "") -> str:
             return f"`{name}` comes through a dict"
         if value is not None and name not in (*BY_POSITION, *loader.args.named):
             return f"`{name}` is given by its position"
-        if name == "generator" and value and not isinstance(value.expr, VARIABLES):
+        unnamed = value is not None and not isinstance(value.expr, VARIABLES)
+        if name == "generator" and unnamed and value and const(value.values) is not None:
             return "its generator has no name"
     sampler = given(loader, "sampler")
     if sampler is not None and len(sampler.values) > 1 and Const(None) in sampler.values:
@@ -133,9 +131,7 @@ def looked_at(
     for use in uses(script, loader):
         match use.node:
             case ast.Attribute(attr=attr) as node:
-                stored = is_stored(node) or is_stored(parent_of(node) or node)
-                asked = attr in kept or is_measured(script, node) or is_share(function_of(node))
-                if stored or not asked:
+                if not (attr in kept or is_measured(script, node) or is_share(function_of(node))):
                     return f"{at(node)} uses its `{attr}`"
             case ast.Call() as call if not is_known(script, call, functions):
                 return f"{at(call)} hands it to code that is not known"
@@ -164,19 +160,18 @@ def sampler_of_batches(script: Script, loader: Loader) -> tuple[Edit, ...] | str
         if isinstance(wrapped := _contiguous(script, dataset), str):
             return wrapped
         edits += wrapped
-    return (*edits, *in_batches(script, loader, data))
+    return (*edits, *in_batches(loader, data))
 
 
-def in_batches(script: Script, loader: Loader, data: str, spread: str = "") -> list[Edit]:
+def in_batches(loader: Loader, data: str, spread: str = "") -> list[Edit]:
     """The arguments of a loader that has a sampler of batches of ``data``; ``spread``: the variable
     whose dict gives it some.
     """
-    call, source, edits = loader.node, source_of(loader.node), list[Edit]()
-    every = {name: given(loader, name) for name in (*MOVED, "generator")}
-    expr = {n: value.expr for n, value in every.items() if value and value.expr is not None}
-    code = {name: source.segment(value) for name, value in expr.items()}
+    call, edits, code = loader.node, list[Edit](), dict[str, str]()
+    every = {n: value for n in (*MOVED, "generator") if (value := given(loader, n)) is not None}
     for name, value in every.items():
-        if value is not None and value.via:
+        code[name] = source_of(call).segment(value.expr) if value.expr is not None else ""
+        if value.via:
             code[name] = f'{spread}["{name}"]' if value.sure else f'{spread}.get("{name}")'
 
     def made(name: str, *arguments: str) -> str:
@@ -184,30 +179,23 @@ def in_batches(script: Script, loader: Loader, data: str, spread: str = "") -> l
         edits.extend(imports)
         return f"{spelled}({', '.join(arguments)})"
 
-    drawn = data, *(f"generator={code[n]}" for n in ("generator",) if n in code)
-    asked = every["shuffle"]
-    shuffle = asked is not None and (const(asked.values) if asked.sure else ...)
-    if "sampler" in expr and script.constant(expr["sampler"]) is not None:
+    own = [f"generator={code['generator']}"] if "generator" in code else []
+    shuffle = const(every["shuffle"].values) if "shuffle" in every else False
+    if "sampler" in every and const(every["sampler"].values) is not None:
         order = code["sampler"]
-    elif shuffle is ...:
-        order = f"{made('RandomSampler', *drawn)} if {code['shuffle']} else {made('SequentialSampler', data)}"
+    elif shuffle is ... or (shuffle and not every["shuffle"].sure):
+        order = f"{made('RandomSampler', data, *own)} if {code['shuffle']} else {made('SequentialSampler', data)}"
     else:
-        order = made("RandomSampler", *drawn) if shuffle else made("SequentialSampler", data)
+        order = made("RandomSampler", data, *own) if shuffle else made("SequentialSampler", data)
     sizes = f"batch_size={code['batch_size']}", f"drop_last={code.get('drop_last', 'False')}"
     edits.append(Keyword(call, "sampler", made("BatchSampler", order, *sizes)))
-    edits.append(
-        Keyword(call, "batch_size", "None")
-        if "batch_size" in loader.args.named
-        else Rewrite(expr["batch_size"], "None")
-    )
-    if "shuffle" in expr:
-        edits.append(
-            DropKeyword(call, "shuffle")
-            if "shuffle" in loader.args.named
-            else Rewrite(expr["shuffle"], "None")
-        )
-    if "drop_last" in expr:
-        edits.append(DropKeyword(call, "drop_last"))
+    for name, value in every.items():
+        if name not in loader.args.named and value.expr is not None:
+            edits.append(Rewrite(value.expr, "None"))
+        elif name == "batch_size":
+            edits.append(Keyword(call, name, "None"))
+        elif name in ("shuffle", "drop_last"):
+            edits.append(DropKeyword(call, name))
     return edits
 
 

@@ -39,13 +39,11 @@ from autofast.techniques.loading.batched import (
 )
 from autofast.techniques.loading.image_batches import function_text, name_of
 from autofast.techniques.loading.resident_batches import (
-    METHOD,
     Batches,
     Edits,
     batches_of,
     method,
     stored,
-    whole,
 )
 from autofast.techniques.loading.resident_items import (
     ITEMS,
@@ -185,8 +183,7 @@ def edits(script: Script, plan: Plan) -> tuple[Edit, ...]:
     found: list[Edit] = [*imports, *plan.imports]
     parts = ["t"]
     if plan.batches is not None:
-        parts, items, more = stored(plan.loader, plan.batches, data)
-        collate = f"{whole(plan.batches, data)}.{METHOD}"
+        parts, items, collate, more = stored(plan.loader, plan.batches, data)
         found += [*more, *method(plan.batches), Keyword(call, "collate_fn", collate)]
     elif plan.items == ITEMS:
         spelled, more = spelled_beside(call, "default_collate")
@@ -209,7 +206,7 @@ def edits(script: Script, plan: Plan) -> tuple[Edit, ...]:
     name = beside(call, dataset, "data", "tensors")
     made, more = _on_device(script, plan, parts, items)
     found += [*more, Before(statement, f"{lines}{name} = {made}", holes), Rewrite(dataset, name)]
-    found += in_batches(script, plan.loader, name, _spread(plan.loader))
+    found += in_batches(plan.loader, name, _spread(plan.loader))
     gone = (k.arg or "**" for k in call.keywords if k.arg is None or k.arg in OF_WORKERS)
     return (*found, *(DropKeyword(call, word) for word in gone))
 
@@ -275,6 +272,7 @@ def _plan(script: Script, loader: Loader, drawn: bool) -> Plan:
     for why in (
         _of_script(script, loader),
         _of_loader(loader),
+        arguments(loader, _spread(loader)),
         _of_uses(script, loader),
         may_vary(script, loader, drawn),
     ):
@@ -289,11 +287,9 @@ def _plan(script: Script, loader: Loader, drawn: bool) -> Plan:
     else:
         items = all_items(script, loader)
     device, imports = device_at(script, loader)
-    dataset = _named(loader)
     if why := needs_host(script, loader) or shared_copies(script, loader):
         raise Refusal(why)
-    if why := arguments(loader, _spread(loader)):
-        raise Refusal(why)
+    dataset = _named(loader)
     drawn = made is not None or (batches is not None and batches.form.draws)
     effect = Effect.SAMPLING if drawn else _effect(loader)
     if rounds(script, loader) or (batches is not None and batches.form.computes):
@@ -309,8 +305,7 @@ def _named(loader: Loader) -> ast.expr:
     if node is not statement or not isinstance(node, (ast.Assign, ast.Return, ast.Expr)):
         raise Refusal("it is made in the middle of a statement: give it a name above")
     dataset = given(loader, "dataset")
-    if dataset is None or dataset.expr is None:
-        raise Refusal("its dataset is not known")
+    assert dataset is not None and dataset.expr is not None  # see arguments()
     if not isinstance(dataset.expr, VARIABLES) and parent_of(loader.node) is not statement:
         raise Refusal(NAMELESS)
     return dataset.expr
@@ -356,9 +351,7 @@ def _of_loader(loader: Loader) -> str:
         return why
     if loader.loop is not None:
         return "it is made anew in a loop, and the data would be copied each time: make it above"
-    collate, size = given(loader, "collate_fn"), given(loader, "batch_size")
-    if collate is not None and const(collate.values) is not None:
-        return "the loader has a collate_fn of its own"
+    size = given(loader, "batch_size")
     if size is None or Const(None) in size.values or const(size.values) == 1:
         return "its batches may be single items"
     return ""

@@ -5,20 +5,17 @@ whole batches.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from autofast.edit.edits import After, Edit, literal
-from autofast.facts.aliases import learned, written_after
-from autofast.flow.provenance import assigned
 from autofast.model.script import Loader, Script
 from autofast.model.several import surely
 from autofast.model.source import source_of
-from autofast.model.values import Ext, Inst, Thing, is_named
+from autofast.model.values import Ext, Inst, is_named
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_code import Form, form_of
-from autofast.techniques.loading.resident_items import SUBSETS
+from autofast.techniques.loading.resident_items import SUBSETS, rows_change
 from autofast.write.imports import module_in
 from autofast.write.spelling import torch_in
 
@@ -71,27 +68,16 @@ def batches_of(script: Script, loader: Loader) -> Batches:
     if part and not all(is_named(t, Ext, SUBSETS) for t in given):
         raise Refusal("its dataset may be the whole or a part")
     form = form_of(script, getitem, torch_in(source_of(getitem))[0], METHOD)
-    for attr in (s.attr for s in form.stored if s.array.tensor):
-        _written(script, [d.thing for d in loader.datasets], attr)
+    tensors = {s.attr for s in form.stored if s.array.tensor}
+    for dataset in loader.datasets:
+        if why := rows_change(script, dataset, tensors):
+            raise Refusal(why)
     return Batches(getitem, form, part)
 
 
-def _written(script: Script, things: Sequence[Thing], attr: str) -> None:
-    """Raises :class:`Refusal` for a tensor that is perhaps written to after the copy."""
-    for site in script.log.of("set_attribute"):
-        made = [o for o in site if o.data["name"] == attr and o.this in things]
-        expr = assigned(site.node) if made else None
-        if made and expr is None:
-            raise Refusal(f"where the tensors under `{attr}` come from is not known")
-        if expr is not None and (why := learned(script, expr)):
-            raise Refusal(f"`{ast.unparse(expr)}` {why}")
-        if expr is not None and (why := written_after(script, expr, made)):
-            raise Refusal(why)
-
-
-def stored(loader: Loader, batches: Batches, data: str) -> tuple[list[str], str, Edits]:
+def stored(loader: Loader, batches: Batches, data: str) -> tuple[list[str], str, str, Edits]:
     """What is stored of the dataset ``data``, as tensors: one expression for each, or one of ``t``
-    for all that are given then; and the imports that this needs.
+    for all that are given then; the method; and the imports that this needs.
     """
     source = source_of(loader.node)
     torch, imports = torch_in(source)
@@ -107,15 +93,11 @@ def stored(loader: Loader, batches: Batches, data: str) -> tuple[list[str], str,
         else f"{torch}.as_tensor({numpy}.ascontiguousarray({{}}){rows})"
         for s in arrays
     ]
-    of = [f"{whole(batches, data)}.{s.attr}" for s in arrays]
+    whole = f"{data}.dataset" if batches.part else data
+    of, collate = [f"{whole}.{s.attr}" for s in arrays], f"{whole}.{METHOD}"
     if len(arrays) > 1 and len(set(kept)) == 1:
-        return [kept[0].format("t")], f"({', '.join(of)})", imports
-    return [code.format(x) for code, x in zip(kept, of, strict=True)], "", imports
-
-
-def whole(batches: Batches, data: str) -> str:
-    """The dataset that has the method."""
-    return f"{data}.dataset" if batches.part else data
+        return [kept[0].format("t")], f"({', '.join(of)})", collate, imports
+    return [code.format(x) for code, x in zip(kept, of, strict=True)], "", collate, imports
 
 
 def method(batches: Batches) -> tuple[Edit, ...]:

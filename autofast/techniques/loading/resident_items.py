@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from autofast.facts.aliases import learned, written_after
 from autofast.facts.augmentations import Augmentation, augmentation
 from autofast.facts.datasets import COLOUR, GREY, SPLIT, held, indexed, returns_tuple, to_tensor
@@ -50,7 +52,12 @@ def _of_dataset(script: Script, dataset: Dataset, drawn: bool) -> str:
         return "" if dataset.kind == "project" else f"{dataset.name}: {why}"
     if not returns_tuple(dataset):
         return f"items of {dataset.name} are no tuples"
-    for expr, made in held(script, dataset):
+    return rows_change(script, dataset)
+
+
+def rows_change(script: Script, dataset: Dataset, under: Collection[str] | None = None) -> str:
+    """Why the tensors that items are rows of may change after a copy."""
+    for expr, made in held(script, dataset, under):
         if expr is None:
             return f"where the tensors of {dataset.name} come from is not known"
         if why := learned(script, expr):
