@@ -256,7 +256,7 @@ def most_numbers(script: Script, expr: ast.expr | None, depth: int = 0) -> int:
     """How many numbers a tensor or array holds at the most, as far as the script says how large it
     is made; else :data:`MANY`.
     """
-    if expr is None or depth == 8:
+    if expr is None or depth == 16:
         return MANY
     parts: list[ast.expr] = []
     match expr:

@@ -225,13 +225,17 @@ def _on_device(script: Script, plan: Plan, parts: list[str], items: str) -> tupl
     """
     loader, source = plan.loader, source_of(plan.loader.node)
     dataset, imports = spelled_beside(loader.node, "TensorDataset")
-    kept = [e for d in loader.datasets if d.kind != "library" for e, _ in held(script, d)]
-    laid_out = plan.items != ROWS or all(e is not None and in_order(script, e) for e in kept)
-    # the sets of torchvision that lie in memory are small, in their own size
+    # The sets of torchvision that lie in memory are small, in their own size.
+    own = [d for d in loader.datasets if d.kind != "library"]
+    kept = [e for d in own for e, _ in held(script, d) or [(None, [])]]
     small = sum(most_numbers(script, e) for e in kept) < SMALL
+    laid_out = [plan.items != ROWS or (e is not None and in_order(script, e)) for e in kept]
+    each = [all(laid_out)] * len(parts) if items else laid_out
     device = literal(plan.device)
-    move = f".to({device})" * small + ".contiguous()" * (not laid_out)
-    made = ", ".join(part + move for part in parts)
+    move = f".to({device})" * small
+    made = ", ".join(
+        part + move + ".contiguous()" * (not plain) for part, plain in zip(parts, each, strict=True)
+    )
     if small:
         return f"{dataset}({f'*({made} for t in {items})' if items else made})", imports
     torch, _ = torch_in(source)
