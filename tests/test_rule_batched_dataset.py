@@ -54,17 +54,17 @@ def checked(setup: str, dataset: str = "") -> Applied:
 @pytest.mark.parametrize(
     ("loader", "expected"),
     [
-        ("DataLoader(data, batch_size=8, shuffle=True)", "BatchSampler(RandomSampler(data), batch_size=8, drop_last=False)"),
-        ("DataLoader(data, batch_size=8)", "BatchSampler(SequentialSampler(data), batch_size=8, drop_last=False)"),
-        ("DataLoader(data, 8, True, drop_last=True)", "BatchSampler(RandomSampler(data), batch_size=8, drop_last=True)"),
-        ("DataLoader(data, 8, shuffle=False)", "BatchSampler(SequentialSampler(data), batch_size=8, drop_last=False)"),
-        ("DataLoader(dataset=data, batch_size=2 * 4)", "BatchSampler(SequentialSampler(data), batch_size=2 * 4, drop_last=False)"),
-        ("DataLoader(data, batch_size=8, sampler=RandomSampler(data))", "BatchSampler(RandomSampler(data), batch_size=8, drop_last=False)"),
+        ("DataLoader(data, batch_size=8, shuffle=True)", "BatchSampler(RandomSampler(data), 8, drop_last=False)"),
+        ("DataLoader(data, batch_size=8)", "BatchSampler(SequentialSampler(data), 8, drop_last=False)"),
+        ("DataLoader(data, 8, True, drop_last=True)", "BatchSampler(RandomSampler(data), 8, drop_last=True)"),
+        ("DataLoader(data, 8, shuffle=False)", "BatchSampler(SequentialSampler(data), 8, drop_last=False)"),
+        ("DataLoader(dataset=data, batch_size=2 * 4)", "BatchSampler(SequentialSampler(data), 2 * 4, drop_last=False)"),
+        ("DataLoader(data, batch_size=8, sampler=RandomSampler(data))", "BatchSampler(RandomSampler(data), 8, drop_last=False)"),
         (
             "DataLoader(data, batch_size=8, sampler=WeightedRandomSampler(torch.ones(30), 30))",
-            "BatchSampler(WeightedRandomSampler(torch.ones(30), 30), batch_size=8, drop_last=False)",
+            "BatchSampler(WeightedRandomSampler(torch.ones(30), 30), 8, drop_last=False)",
         ),
-        ("DataLoader(data, batch_size=8, shuffle=True, num_workers=2)", "BatchSampler(RandomSampler(data), batch_size=8, drop_last=False)"),
+        ("DataLoader(data, batch_size=8, shuffle=True, num_workers=2)", "BatchSampler(RandomSampler(data), 8, drop_last=False)"),
     ],
 )  # fmt: skip
 def test_a_sampler_of_batches(loader: str, expected: str) -> None:
@@ -89,7 +89,7 @@ def test_a_dataset_without_a_name_gets_one() -> None:
     )
     assert "    dataset = TensorDataset(x)\n" in found.text
     assert (
-        "sampler=BatchSampler(RandomSampler(dataset), batch_size=8, drop_last=False)" in found.text
+        "sampler=BatchSampler(RandomSampler(dataset), 8, drop_last=False)" in found.text
     )
 
 
@@ -211,7 +211,7 @@ else:
     order = RandomSampler(data)
 loader = DataLoader(data, batch_size=8, sampler=order)"""
     text = " ".join(checked(setup).text.split())
-    assert "sampler=BatchSampler(order, batch_size=8, drop_last=False)" in text
+    assert "sampler=BatchSampler(order, 8, drop_last=False)" in text
 
 
 def test_clipping_writes_to_gradients_alone() -> None:

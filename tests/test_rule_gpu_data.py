@@ -136,8 +136,8 @@ def test_a_dataset_that_is_made_in_the_call() -> None:
 @pytest.mark.parametrize(
     ("options", "written"),
     [
-        ("{'batch_size': 8, 'shuffle': True}", 'BatchSampler(RandomSampler(tensors), batch_size=options["batch_size"], drop_last=False)'),
-        ("{'batch_size': 8, 'drop_last': True}", 'BatchSampler(SequentialSampler(tensors), batch_size=options["batch_size"], drop_last=options["drop_last"])'),
+        ("{'batch_size': 8, 'shuffle': True}", 'batches = BatchSampler(RandomSampler(tensors), options["batch_size"], drop_last=False)'),
+        ("{'batch_size': 8, 'drop_last': True}", 'batches = BatchSampler(SequentialSampler(tensors), options["batch_size"], drop_last=options["drop_last"])'),
         ("{'batch_size': 8}\nif torch.rand(1) < 2:\n    options.update({'shuffle': True, 'num_workers': 1})", 'RandomSampler(tensors) if options.get("shuffle") else SequentialSampler(tensors)'),
         ("{'batch_size': 8}\nif torch.rand(1) > 2:\n    options.update({'shuffle': True, 'num_workers': 1})", 'RandomSampler(tensors) if options.get("shuffle") else SequentialSampler(tensors)'),
     ],

@@ -160,12 +160,13 @@ def sampler_of_batches(script: Script, loader: Loader) -> tuple[Edit, ...] | str
         if isinstance(wrapped := _contiguous(script, dataset), str):
             return wrapped
         edits += wrapped
-    return (*edits, *in_batches(loader, data))
+    sampler, more = batches(loader, data)
+    return (*edits, *more, Keyword(call, "sampler", sampler))
 
 
-def in_batches(loader: Loader, data: str, spread: str = "") -> list[Edit]:
-    """The arguments of a loader that has a sampler of batches of ``data``; ``spread``: the variable
-    whose dict gives it some.
+def batches(loader: Loader, data: str, spread: str = "") -> tuple[str, list[Edit]]:
+    """A sampler of batches of ``data``, and the other arguments of a loader that has it;
+    ``spread``: the variable whose dict gives it some.
     """
     call, edits, code = loader.node, list[Edit](), dict[str, str]()
     every = {n: value for n in (*MOVED, "generator") if (value := given(loader, n)) is not None}
@@ -187,8 +188,8 @@ def in_batches(loader: Loader, data: str, spread: str = "") -> list[Edit]:
         order = f"{made('RandomSampler', data, *own)} if {code['shuffle']} else {made('SequentialSampler', data)}"
     else:
         order = made("RandomSampler", data, *own) if shuffle else made("SequentialSampler", data)
-    sizes = f"batch_size={code['batch_size']}", f"drop_last={code.get('drop_last', 'False')}"
-    edits.append(Keyword(call, "sampler", made("BatchSampler", order, *sizes)))
+    drop = f"drop_last={code.get('drop_last', 'False')}"
+    sampler = made("BatchSampler", order, code["batch_size"], drop)
     for name, value in every.items():
         if name not in loader.args.named and value.expr is not None:
             edits.append(Rewrite(value.expr, "None"))
@@ -196,7 +197,7 @@ def in_batches(loader: Loader, data: str, spread: str = "") -> list[Edit]:
             edits.append(Keyword(call, name, "None"))
         elif name in ("shuffle", "drop_last"):
             edits.append(DropKeyword(call, name))
-    return edits
+    return sampler, edits
 
 
 def beside(call: ast.Call, data: ast.expr, *words: str) -> str:
@@ -212,8 +213,8 @@ def beside(call: ast.Call, data: ast.expr, *words: str) -> str:
 
 
 def spelled_beside(call: ast.Call, name: str) -> tuple[str, tuple[Edit, ...]]:
-    """A class of torch.utils.data, written as the call writes ``DataLoader``."""
-    if (package := receiver_of(call)) is not None:
+    """A class of torch.utils.data, written as the call writes ``DataLoader``, if that is short."""
+    if isinstance(package := receiver_of(call), ast.Name):
         return f"{source_of(call).segment(package)}.{name}", ()
     return imported(source_of(call), "torch.utils.data", name)
 

@@ -31,8 +31,8 @@ from autofast.techniques.loading.batched import (
     NAMELESS,
     SIZES,
     arguments,
+    batches,
     beside,
-    in_batches,
     is_batched,
     looked_at,
     spelled_beside,
@@ -205,8 +205,11 @@ def edits(script: Script, plan: Plan) -> tuple[Edit, ...]:
         found.append(Keyword(call, "collate_fn", name))
     name = beside(call, dataset, "data", "tensors")
     made, more = _on_device(script, plan, parts, items)
-    found += [*more, Before(statement, f"{lines}{name} = {made}", holes), Rewrite(dataset, name)]
-    found += in_batches(plan.loader, name, _spread(plan.loader))
+    order, others = batches(plan.loader, name, _spread(plan.loader))
+    sampler = beside(call, dataset, "batches", "sampler")
+    lines = f"{lines}{name} = {made}\n{sampler} = {literal(order)}"
+    found += [*more, *others, Before(statement, lines, holes), Rewrite(dataset, name)]
+    found.append(Keyword(call, "sampler", sampler))
     gone = (k.arg or "**" for k in call.keywords if k.arg is None or k.arg in OF_WORKERS)
     return (*found, *(DropKeyword(call, word) for word in gone))
 
