@@ -19,6 +19,7 @@ from autofast.facts.arrays import held_under
 from autofast.facts.loader_uses import uses
 from autofast.facts.loaders import DEVICE_DEFAULTS, again, own_argument
 from autofast.facts.transforms import pipeline, short_name
+from autofast.facts.workers.shared_state import changed_ever
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.memory import FACTORIES
@@ -56,7 +57,6 @@ from autofast.read.recover.item_code import short_name_of
 GREY = wordset("MNIST FashionMNIST KMNIST")
 # `data` is an array (n, 32, 32, 3) of bytes, `targets` a list.
 COLOUR = wordset("CIFAR10 CIFAR100")
-STORED = wordset("data targets train_data train_labels test_data test_labels")
 KINDS = frozenset(f"torchvision.datasets.{name}" for name in GREY | COLOUR)
 SPLIT = "torch.utils.data.random_split"
 EXACT_METHODS = wordset("float double long int half bool byte clone contiguous abs neg")
@@ -416,15 +416,10 @@ def _images(
         return "which dataset it is depends on the run"
     if sites := script.calls(*DEVICE_DEFAULTS, "torch.set_default_dtype"):
         return f"{at(sites[0])} changes what new tensors are"
-    for site in script.log.of("set_attribute"):
-        if any(o.this in things for o in site):
-            return f"{at(site)} changes the dataset"
-    for node in script.nodes:
-        if isinstance(node, ast.Attribute) and node.attr in STORED:
-            if any(t in things for t in script.values(node.value)):
-                return f"{at(node)} takes its `{node.attr}`, which may be changed there"
     readers: dict[ast.AST, ast.expr] = {}
     for loader in loaders:
+        if why := changed_ever(script, loader):
+            return f"{why}, of which items are made"
         if own := own_argument(loader, "collate_fn", "batch_sampler"):
             return f"the loader of {at(loader)} has a {own} of its own"
         for use in uses(script, loader):

@@ -233,11 +233,13 @@ def _on_device(script: Script, plan: Plan, parts: list[str], items: str) -> tupl
     kept = [e for d in own for e, _ in held(script, d) or [(None, [])]]
     small = sum(most_numbers(script, e) for e in kept) < SMALL
     laid_out = [plan.items != ROWS or (e is not None and in_order(script, e)) for e in kept]
-    each = [all(laid_out)] * len(parts) if items else laid_out
+    if len(laid_out) != len(parts):
+        laid_out = [all(laid_out)] * len(parts)
     device = literal(plan.device)
     move = f".to({device})" * small
     made = ", ".join(
-        part + move + ".contiguous()" * (not plain) for part, plain in zip(parts, each, strict=True)
+        part + move + ".contiguous()" * (not plain)
+        for part, plain in zip(parts, laid_out, strict=True)
     )
     if small:
         return f"{dataset}({f'*({made} for t in {items})' if items else made})", imports
