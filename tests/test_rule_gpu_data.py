@@ -92,6 +92,7 @@ def checked(
         "DataLoader(data, batch_size=8, shuffle=True, num_workers=2, pin_memory=True, timeout=9, prefetch_factor=3)",
         "DataLoader(data, batch_size=7, shuffle=a.sum().item() < 9, drop_last=len(data) > 3)",
         "DataLoader(data, batch_size=40, shuffle=True)",
+        "DataLoader(data, batch_size=8)\nassert len(iter(loader)) == len(loader) == 4",
     ],
 )
 def test_tensors(loader: str) -> None:
@@ -475,7 +476,6 @@ def test_images_that_stay(setup: str, reason: str) -> None:
         (f"torch.set_default_dtype(torch.float64)\n{PLAIN}", "changes where new tensors are"),
         (f"{PLAIN}\nif torch.cuda.is_available():\n    torch.cuda.set_device(0)", "chooses the GPUs, perhaps after"),
         (f"for k in range(3):\n    {PLAIN}", "made anew in a loop"),
-        (f"{PLAIN}\nn = len(iter(loader))", "the length of its iterator"),
         (f"{PART}\nrest.append(3)", "changes `rest`, of which"),
         (f"{PART}\nrandom.Random(0).shuffle(rest)", "changes `rest`, of which"),
         (f"{PART}\nnumpy.random.default_rng(0).shuffle(rest)", "changes `rest`, of which"),

@@ -95,14 +95,15 @@ def arguments(loader: Loader, spread: str = "") -> str:
     if own := own_argument(loader, "collate_fn", "batch_sampler"):
         return f"it has a {own} of its own"
     for name in ("dataset", *MOVED, "generator"):
-        value = given(loader, name)
-        read = spread and (name == "shuffle" or name in SIZES and value is not None and value.sure)
-        if value is not None and not read and (value.via or value.expr is None or not value.sure):
+        if (value := given(loader, name)) is None:
+            continue
+        read = spread and (name == "shuffle" or (name in SIZES and value.sure))
+        if not read and (value.via or value.expr is None or not value.sure):
             return f"`{name}` comes through a dict"
-        if value is not None and name not in (*BY_POSITION, *loader.args.named):
+        if name not in (*BY_POSITION, *loader.args.named):
             return f"`{name}` is given by its position"
-        unnamed = value is not None and not isinstance(value.expr, VARIABLES)
-        if name == "generator" and unnamed and value and const(value.values) is not None:
+        unnamed = not isinstance(value.expr, VARIABLES) and const(value.values) is not None
+        if name == "generator" and unnamed:
             return "its generator has no name"
     sampler = given(loader, "sampler")
     if sampler is not None and len(sampler.values) > 1 and Const(None) in sampler.values:

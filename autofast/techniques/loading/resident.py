@@ -14,18 +14,17 @@ from autofast.facts.datasets import (
     most_numbers,
 )
 from autofast.facts.host_batches import needs_host, rounds, shared_copies
-from autofast.facts.loader_uses import ITERATING, uses_of_iterators
+from autofast.facts.loader_uses import ITERATING
 from autofast.facts.loaders import DEVICE_DEFAULTS, counts, given, own_order
 from autofast.facts.several_processes import several_processes
 from autofast.flow.program import Flow
-from autofast.flow.scopes import variables_of
 from autofast.model.calls import variable_name
 from autofast.model.events import LoopFrame
 from autofast.model.script import Loader, Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import at, parent_of, source_of, statement_of
 from autofast.model.syntax import SEQUENCES, VARIABLES
-from autofast.model.values import Const, Ref, Thing, const
+from autofast.model.values import Const, Thing, const
 from autofast.rule import Effect, Options, Refusal
 from autofast.techniques.loading.batched import (
     NAMELESS,
@@ -190,10 +189,11 @@ def edits(script: Script, plan: Plan) -> tuple[Edit, ...]:
         items = ITEMS.format(collate=spelled, data=data)
         found += more
     elif plan.items == ROWS:
-        tensors = _tensors(script, dataset)
-        holes |= tensors
-        parts = [f"{{{name}}}" for name in tensors] or parts
-        items = f"{data}[:]" * (not tensors)
+        items = f"{data}[:]"
+        if script.is_call(dataset, "torch.utils.data.TensorDataset"):
+            if not any(isinstance(a, ast.Starred) for a in dataset.args):
+                holes |= {f"part_{n}": part for n, part in enumerate(dataset.args)}
+                parts, items = [f"{{part_{n}}}" for n in range(len(dataset.args))], ""
     else:
         padded = plan.made is not None and plan.made.padding
         name = source.fresh("padded_tensors" if padded else "as_tensors")
@@ -214,14 +214,6 @@ def edits(script: Script, plan: Plan) -> tuple[Edit, ...]:
     return (*found, *(DropKeyword(call, word) for word in gone))
 
 
-def _tensors(script: Script, dataset: ast.expr) -> dict[str, ast.expr]:
-    """The tensors of a ``TensorDataset(...)`` that is made in this place."""
-    if not script.is_call(dataset, "torch.utils.data.TensorDataset"):
-        return {}
-    plain = not any(isinstance(a, ast.Starred) for a in dataset.args)
-    return {f"part_{n}": part for n, part in enumerate(dataset.args) if plain}
-
-
 def _on_device(script: Script, plan: Plan, parts: list[str], items: str) -> tuple[str, Edits]:
     """A dataset on the device, of these tensors or of one for each ``t`` of the items; where they
     may be large, if it has room for them.
@@ -229,8 +221,12 @@ def _on_device(script: Script, plan: Plan, parts: list[str], items: str) -> tupl
     loader, source = plan.loader, source_of(plan.loader.node)
     dataset, imports = spelled_beside(loader.node, "TensorDataset")
     # The sets of torchvision that lie in memory are small, in their own size.
-    own = [d for d in loader.datasets if d.kind != "library"]
-    kept = [e for d in own for e, _ in held(script, d) or [(None, [])]]
+    kept = [
+        expr
+        for d in loader.datasets
+        if d.kind != "library"
+        for expr, _ in held(script, d) or [(None, [])]
+    ]
     small = sum(most_numbers(script, e) for e in kept) < SMALL
     laid_out = [plan.items != ROWS or (e is not None and in_order(script, e)) for e in kept]
     if len(laid_out) != len(parts):
@@ -256,14 +252,13 @@ def spread_for_nobody(script: Script, loaders: list[Loader]) -> dict[ast.Assign,
     """
     plain = [x for x in loaders if not _spread(x)]
     spread = {k.value: x for x in plain for k in x.node.keywords if k.arg is None}
-    found: dict[ast.Assign, list[Loader]] = {}
+    flow, found = script.analysis(Flow), dict[ast.Assign, list[Loader]]()
     for name, loader in spread.items():
-        value = script.analysis(Flow).value(name) if isinstance(name, ast.Name) else None
-        made, table = value and parent_of(value), variables_of(name)
-        variable = table.of(name)
-        if isinstance(made, ast.Assign) and made.value is value and variable is not None:
-            if all(n in spread for n in table.loads(variable)):
-                found.setdefault(made, []).append(loader)
+        made = flow.definition(name)
+        statement = made and statement_of(made.node)
+        if made is not None and all(n in spread for n in flow.definitions(name).uses(made)):
+            if isinstance(statement, ast.Assign) and statement.targets == [made.node]:
+                found.setdefault(statement, []).append(loader)
     return found
 
 
@@ -282,7 +277,7 @@ def _plan(script: Script, loader: Loader, drawn: bool) -> Plan:
         _of_script(script, loader),
         _of_loader(loader),
         arguments(loader, _spread(loader)),
-        _of_uses(script, loader),
+        looked_at(script, loader, (), ITERATING),
         may_vary(script, loader, drawn),
     ):
         if why:
@@ -364,17 +359,6 @@ def _of_loader(loader: Loader) -> str:
     if size is None or Const(None) in size.values or const(size.values) == 1:
         return "its batches may be single items"
     return ""
-
-
-def _of_uses(script: Script, loader: Loader) -> str:
-    """A place that uses more of the loader than its length, or hands it to code that may."""
-    for use in uses_of_iterators(script, loader):
-        match use.node:
-            case ast.Attribute(attr=attr):
-                return f"{at(use)} uses `{attr}` of its iterator"
-            case ast.Call(func=func) if Ref("builtins.len") in script.values(func):
-                return f"{at(use)} asks for the length of its iterator"
-    return looked_at(script, loader, (), ITERATING)
 
 
 def _effect(loader: Loader) -> Effect:

@@ -59,20 +59,20 @@ def batches_of(script: Script, loader: Loader) -> Batches:
             raise Refusal(f"{dataset.name}: it has a `{METHOD}` of its own")
     assert getitem is not None
     given = loader.args.get(0, "dataset")
-    part = any(is_named(t, Ext, SUBSETS) for t in given)
+    parts = {is_named(t, Ext, SUBSETS) for t in given}
     whole = [
         x for t in given for x in (t.args.get(0, "dataset") if is_named(t, Ext, SUBSETS) else {t})
     ]
     if not surely(any(x is d.thing for d in loader.datasets) for x in whole):
         raise Refusal("the dataset is wrapped in something that is not known")
-    if part and not all(is_named(t, Ext, SUBSETS) for t in given):
+    if len(parts) > 1:
         raise Refusal("its dataset may be the whole or a part")
     form = form_of(script, getitem, torch_in(source_of(getitem))[0], METHOD)
     tensors = {s.attr for s in form.stored if s.array.tensor}
     for dataset in loader.datasets:
         if why := rows_change(script, dataset, tensors):
             raise Refusal(why)
-    return Batches(getitem, form, part)
+    return Batches(getitem, form, True in parts)
 
 
 def stored(loader: Loader, batches: Batches, data: str) -> tuple[list[str], str, str, Edits]:
