@@ -7,11 +7,13 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Before
 from autofast.facts.cost import gains
-from autofast.facts.input_shapes import CONVOLUTIONS, FLAG, varying
+from autofast.facts.input_shapes import FLAG, varying
 from autofast.facts.parts import not_known, trained_models
 from autofast.facts.sent_by_value import against_backends
 from autofast.model.events import BranchFrame, Site, Stack, inside
+from autofast.model.names import CONVOLVE
 from autofast.model.script import Script
+from autofast.model.several import only
 from autofast.model.source import at, block_of, parent_of, source_of, statement_of
 from autofast.model.values import Const
 from autofast.rule import Effect, Finding, Options, rule
@@ -77,7 +79,7 @@ def _convolves(script: Script) -> bool:
     """Whether what trains has convolutions: layers, or functions that are called with weights."""
     layers = {layer for m in trained_models(script) for layer in m.layers}
     kinds = [f"torch.nn.functional.{n}{d}d" for n in ("conv", "conv_transpose") for d in (1, 2, 3)]
-    return any(layer.startswith(CONVOLUTIONS) for layer in layers) or any(
+    return any(layer.startswith(CONVOLVE) for layer in layers) or any(
         inside(o.stack, step.loop) for s in script.calls(*kinds) for o in s for step in script.steps
     )
 
@@ -150,7 +152,7 @@ _ASKING = ("set_flag", "torch.use_deterministic_algorithms")
 
 
 def _certain(stack: Stack) -> bool:
-    return not any(isinstance(f, BranchFrame) and not f.known for f in stack)
+    return not any(not f.known for f in only(stack, BranchFrame))
 
 
 def _before(script: Script, site: Site, place: ast.stmt) -> bool:

@@ -9,6 +9,7 @@ from autofast.edit.edits import Replace
 from autofast.facts.cost import gains
 from autofast.facts.one_by_one import one_by_one
 from autofast.facts.parameter_loops import (
+    SHARDED,
     ParameterLoop,
     are_alike,
     has_parameters,
@@ -20,6 +21,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import is_method
 from autofast.model.contents import unwrapped
 from autofast.model.script import Script
+from autofast.model.several import any_in
 from autofast.model.source import at, function_of, parent_of, source_of
 from autofast.model.syntax import is_attribute
 from autofast.rule import Effect, Finding, Options, Refusal, rule
@@ -27,11 +29,6 @@ from autofast.techniques.optimizer.foreach import Op, Writer, is_symmetric, oper
 from autofast.write.spelling import torch_in, uses_gpu
 
 SINCE = (2, 0)  # _foreach_lerp_
-SHARDED = (
-    "torch.distributed.fsdp.FullyShardedDataParallel",
-    "torch.distributed.fsdp.fully_shard",
-    "deepspeed.initialize",
-)
 TAKES = ("load_state_dict", "save", "deepcopy")  # what keeps no tensor of a state_dict
 
 
@@ -139,7 +136,7 @@ def _cast(script: Script, loop: ParameterLoop) -> str:
     for site in script.log.of("move_model", ".half", ".bfloat16", ".double", ".float"):
         for o in site:
             cast = site.kind != "move_model" or o.data.get("dtype")
-            if cast and o.this is not None and any(t in mine for t in unwrapped(o.this)):
+            if cast and o.this is not None and any_in(unwrapped(o.this), mine):
                 return at(site)
     return ""
 

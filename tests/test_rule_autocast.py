@@ -1039,6 +1039,11 @@ model = Net()""",
     assert AUTO in done.lines, done.refusals
 
 
+def test_where_a_part_ends_is_no_number_of_a_tensor() -> None:
+    done = amp(changed("torch.relu(self.a(x))", "torch.relu(self.a(x))[0 : 0 + 65536]"))
+    assert "scaler.scale(loss).backward()" in done.lines, done.refusals
+
+
 @pytest.mark.parametrize("value", ["-1e9", "1e-12", "float('-inf')", "1e-3"])
 def test_numbers_that_fp16_cannot_hold(value: str):
     done = amp(
@@ -2165,3 +2170,40 @@ def test_of_two_trainings_both_or_neither() -> None:
     done = apply(AMP, COMPARED.format(params="parameters()"))
     assert not done.fixes and "no call of a model is seen" in done.refusals
     assert apply(AMP, COMPARED.format(params="positions")).fixes
+
+
+BOXES = """
+import torch
+import torchvision
+from data import loader
+
+device = torch.device("cuda")
+model = torchvision.models.detection.{network}(weights="DEFAULT")
+model.to(device)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+for images, targets in loader:
+    images = [image.to(device) for image in images]
+    targets = [{{k: v.to(device) for k, v in t.items()}} for t in targets]
+    {found}
+    loss = sum(loss for loss in losses.values())
+    print(loss.item())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("network", "found", "is_known"),
+    [
+        ("fasterrcnn_resnet50_fpn", "losses = model(images, targets)", True),
+        ("ssd300_vgg16", "losses = model(images, targets=targets)", True),
+        ("retinanet_resnet50_fpn", "losses = model(images, targets)", True),
+        ("fasterrcnn_resnet50_fpn", "losses = model(images)[0]", False),
+        ("secret_net", "losses = model(images, targets)", False),
+    ],
+)
+def test_losses_by_their_names(network: str, found: str, is_known: bool) -> None:
+    """Networks of torchvision that find boxes compute their losses in fp32."""
+    done = amp(BOXES.format(network=network, found=found))
+    assert ("with torch.autocast(" in done.text) is is_known, done.refusals

@@ -88,9 +88,7 @@ def test_a_dataset_without_a_name_gets_one() -> None:
         "x = torch.randn(30, 4)\nloader = DataLoader(TensorDataset(x), batch_size=8, shuffle=True)"
     )
     assert "    dataset = TensorDataset(x)\n" in found.text
-    assert (
-        "sampler=BatchSampler(RandomSampler(dataset), 8, drop_last=False)" in found.text
-    )
+    assert "sampler=BatchSampler(RandomSampler(dataset), 8, drop_last=False)" in found.text
 
 
 def test_a_random_split() -> None:

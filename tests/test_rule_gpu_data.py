@@ -613,3 +613,43 @@ def test_the_device_of_an_object_that_is_made_later(where: str, told: str) -> No
 def test_an_object_that_may_have_another_device(where: str, more: str) -> None:
     found = apply(RULE, HEAD + TRAINER.format(where=where, more=more))
     assert not found.fixes and "may be another one" in found.refusals
+
+
+FOLDS = """
+def main():
+    torch.manual_seed(0)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    a, b = torch.randn(30, 4), torch.randint(0, 2, (30,))
+    for fold in range(3):
+        mine = torch.arange(30) % 3 != fold
+        {first}
+        model = nn.Linear(4, 2).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for epoch in range({epochs}):
+            {second}
+            for x, y in loader:
+                x, y = x.to(device), y.to(device)
+                optimizer.zero_grad()
+                loss = nn.functional.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                seen.append((x, y, torch.rand(1), torch.get_rng_state()))
+                losses.append(loss.item())
+
+if __name__ == "__main__":
+    seen, losses = [], []
+    main()
+"""
+OF_FOLD = "loader = DataLoader(TensorDataset(a[mine], b[mine]), batch_size=8, shuffle=True)"
+
+
+def test_the_data_of_one_fold_stay_for_its_epochs() -> None:
+    text = HEAD + FOLDS.format(first=OF_FOLD, second="pass", epochs=4)
+    found = apply(RULE, text)
+    assert found.fixes, found.refusals
+    same_runs(text, found.text)
+
+
+def test_data_that_would_be_copied_in_each_epoch() -> None:
+    found = apply(RULE, HEAD + FOLDS.format(first="pass", second=OF_FOLD, epochs=4))
+    assert not found.fixes and "made anew in a loop" in found.refusals

@@ -244,6 +244,49 @@ def test_a_sum_that_nothing_reads_is_left_and_says_so() -> None:
     assert not done.fixes and "the statement can go" in done.refusals
 
 
+def test_a_meter_that_nothing_reads() -> None:
+    text = """
+import torch
+
+
+class Meter:
+    def __init__(self):
+        self.sum = self.count = self.average = 0
+
+    def update(self, value, n=1):
+        self.sum += value * n
+        self.count += n
+        self.average = self.sum / self.count
+
+
+device = torch.device("cuda")
+model = torch.nn.Linear(4, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def validate(loader):
+    losses, errors = Meter(), Meter()
+    with torch.no_grad():
+        for x, y in loader:
+            output = model(x.to(device))
+            losses.update(torch.nn.functional.mse_loss(output, y.to(device)).item(), len(x))
+            errors.update((output - y.to(device)).abs().mean().item(), len(x))
+    return errors.average
+
+
+data = [(torch.randn(8, 4), torch.randn(8, 1)) for _ in range(3)]
+for epoch in range(2):
+    for x, y in data:
+        loss = torch.nn.functional.mse_loss(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(validate(data))
+"""
+    found = apply("loss-item-sync", text)
+    assert "the statement can go" in found.refusals and "internal error" not in found.refusals
+
+
 UNREAD = """\
 def train(epochs, seen=None):
     {declared}
@@ -2196,7 +2239,7 @@ for x, y in loader:
 @pytest.mark.parametrize(
     ("step", "lines"),
     [
-        ("accuracies.append(hits.item())", ["accuracies.append(hits.detach())", "accuracies = [value.item() for value in accuracies]"]),
+        ("accuracies.append(hits.item())", ["accuracies.append(hits.detach())", "accuracies = torch.stack(accuracies).tolist() if accuracies else []"]),
         ("accuracies.append(float(hits))", ["accuracy_values.append(hits.detach())"]),
         ("total += hits.item()", ["total += hits.detach().double()"]),
         ("named[f'head{k}'] = hits.item()", ["named[index] = value.item()"]),
@@ -2208,6 +2251,53 @@ def test_an_inner_loop_of_a_step_reads_behind_its_last_turn(step: str, lines: li
     text = HEAD + HEADS.replace("{step}", step)
     done = same(text, *lines) if lines else apply("loss-item-sync", text)
     assert lines or not done.fixes, done.lines
+
+
+GRAD_NORM = """
+def grad_norm(model):
+    total = 0.0
+    for p in model.parameters():
+        if p.grad is not None:
+            {line}
+    return total ** 0.5
+
+
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "total += p.grad.data.norm(2).item() ** 2",
+        "total += torch.norm(p.grad, 2).item() ** 2",
+        "total += float(p.grad.norm()) ** 2 / 3",
+        "norm = p.grad.norm()\n            total += norm.item() ** 2",
+    ],
+)
+def test_norms_of_all_parameters_are_read_at_once(line: str) -> None:
+    norms = GRAD_NORM.format(line=line)
+    end = "print(repr(grad_norm(model)))"
+    same(HEAD + norms + training(end), "in torch.stack(values).tolist() if values else []:")
+    frozen = "for p in model.parameters():\n    p.requires_grad_(False)\n"
+    done = apply("loss-item-sync", HEAD + norms + training("print(grad_norm(model))"))
+    none = done.text.replace("for epoch", f"{frozen}print(grad_norm(model))\nfor epoch", 1)
+    assert "0.0" in output(none.partition("for epoch")[0])  # no gradient at all: an empty list
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("\noptimizer", '\nmodel[0].to("cpu")\noptimizer'),  # not all on one device
+        (".to(device)\nopt", "\nopt"),
+        ("p.grad.norm(2)", "p.grad.norm(2, 0).max()"),  # not of the whole
+        ("p.grad.norm(2)", "p.grad[0].norm(2)"),
+    ],
+)
+def test_other_norms_stay(old: str, new: str) -> None:
+    text = HEAD + GRAD_NORM.format(line="total += p.grad.norm(2).item() ** 2")
+    text += training("print(repr(grad_norm(model)))")
+    assert old in text
+    untouched(text.replace(old, new))
 
 
 EITHER = """

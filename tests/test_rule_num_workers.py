@@ -19,6 +19,8 @@ from click.testing import CliRunner
 from autofast.cli import cli
 from autofast.commands.rewriting import rewrite
 from autofast.config import Config
+from autofast.facts.cost import items
+from autofast.model.script import Script
 from autofast.rule import Effect
 from tests.loaders import FILES
 from tests.loaders import script as bare
@@ -1589,3 +1591,54 @@ def test_workers_that_a_comment_counts_stay() -> None:
     told = apply(RULE, script(f"{two}  # 8 workers may work faster"))
     assert not told.fixes and "a comment there speaks of their number" in told.refusals
     assert apply(RULE, script(f"{two}  # number of workers")).fixes
+
+
+WORDS = """
+from transformers import AutoTokenizer
+class Files(Dataset):
+    def __init__(self):
+        self.texts = ["a b c"] * 8
+        self.tokenizer = AutoTokenizer.from_pretrained("bert-base-uncased")
+    def __len__(self):
+        return len(self.texts)
+    def __getitem__(self, index):
+        words = self.tokenizer(self.texts[index], truncation=True{more})
+        return torch.tensor(words["input_ids"]).float(), 1.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "size", "worth"),
+    [
+        ("", 32, False),
+        (", max_length=256", 32, True),  # half of it is filled: 0.2 ms an item
+        (", max_length=256", 8, False),
+        (", max_length=32", 32, False),
+        (", max_length=len(self.texts[0])", 32, False),
+    ],
+)
+def test_what_texts_cost_that_are_cut_into_words(more: str, size: int, worth: bool) -> None:
+    text = script(f"DataLoader(Files(), batch_size={size})", dataset=WORDS.format(more=more))
+    found = apply(RULE, text)
+    assert [f.status for f in found.findings] == ["fix" if worth else "refused"], found.refusals
+    assert worth or "has to be measured" in found.refusals
+
+
+def test_a_function_of_the_items_is_asked_for_its_time_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[ast.AST] = []
+    real = items._once
+
+    def counted(script: Script, node: ast.AST, *rest: Any) -> float:
+        asked.append(node)
+        return real(script, node, *rest)
+
+    monkeypatch.setattr(items, "_once", counted)
+    each = "".join(
+        f"def part{n}(x):\n    return {' + '.join([f'part{n + 1}(x)'] * 8)}\n" for n in range(6)
+    )
+    dataset = each + "def part6(x):\n    return numpy.pad(x, 1)\n"
+    dataset += SCENES.format(more="part0(scene)")
+    apply(RULE, "import numpy\n" + script("DataLoader(Files(), batch_size=64)", dataset=dataset))
+    assert 40 < len(asked) <= 2 * len(set(asked)), len(asked)  # for memory and for files

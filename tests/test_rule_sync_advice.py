@@ -102,7 +102,7 @@ def test_a_number_that_is_read_already_is_no_further_wait() -> None:
     assert found.findings and "torch's function" not in found.advice
 
 
-@pytest.mark.parametrize("norm", ["math.pow(p.grad.norm(), 2)", "p.grad.data.norm(2).item() ** 2"])
+@pytest.mark.parametrize("norm", ["math.pow(p.grad.norm(), 2)", "p.grad.norm(dim=0).max().item()"])
 def test_norms_one_by_one_get_one_answer(norm: str) -> None:
     body = f"norm = 0\nfor p in model.parameters():\n    norm += {norm}\nfound.append(norm)"
     found = made(f"{ITEM} foreach-update", body)

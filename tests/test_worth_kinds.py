@@ -374,6 +374,13 @@ def test_workers_stay_for_short_epochs(made: str, default: str, about: str, wort
     assert all("an epoch" in r for r in reasons) and bool(reasons) is not worth
 
 
+@pytest.mark.parametrize("network", ["resnet50", "googlenet"])
+def test_networks_of_torchvision_convolve(network: str) -> None:
+    made = "datasets.CIFAR10(args.data, part == 'train', turned)"
+    text = PHOTOS.format(made=made, default="/data", about="").replace("resnet50", network)
+    assert apply("cudnn-benchmark", text, min_gain=0.01).fixes
+
+
 FILES = """
 import numpy as np
 import torch

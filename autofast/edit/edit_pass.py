@@ -63,7 +63,7 @@ from autofast.edit.locate import Places, children
 from autofast.edit.merge import anchors, holes_of, identity, keeps_anchor
 from autofast.edit.parens import bare, fitted, parenthesised
 from autofast.edit.toplevel import BEFORE_ALL, Addition, additions, must_stay_above
-from autofast.model.several import only
+from autofast.model.several import any_in, only
 from autofast.model.source import ancestors
 
 WRAPPED = re.compile(r"(?i:\b(?:wrap|convert|turn|make|transform|put|to)\b).*\bVariables?\b")
@@ -202,9 +202,7 @@ class EditPass(cst.CSTTransformer):
         all edits there may be in that.
         """
         within = set(anchors(edit))
-        at_home = all(
-            any(n in within for n in (hole, *ancestors(hole))) for hole in holes_of(edit).values()
-        )
+        at_home = all(any_in((hole, *ancestors(hole)), within) for hole in holes_of(edit).values())
         return self.ground.token(_wish(edit) if at_home else (_wish(edit), self.everything))
 
     def _statements(self, edit: Edit, code: str) -> list[cst.BaseStatement]:
@@ -228,8 +226,8 @@ class EditPass(cst.CSTTransformer):
         {node}`` before and ``x`` there.
         """
         return any(
-            isinstance(e, Rewrite) and not keeps_anchor(e) and e.rule == edit.rule
-            for e in self.inner.get(id(node), ())
+            not keeps_anchor(e) and e.rule == edit.rule
+            for e in only(self.inner.get(id(node), ()), Rewrite)
         )
 
     def _before_rewrite(self, node: cst.CSTNode) -> cst.CSTNode:

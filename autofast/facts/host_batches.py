@@ -15,7 +15,7 @@ from autofast.flow.program import Flow
 from autofast.flow.usage import Act, Usage, is_identity
 from autofast.flow.valueflow import Answer, Verdict, expressions, first_bad
 from autofast.model.script import Loader, Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import any_in, surely, wordset
 from autofast.model.source import at, first_line, parent_of
 from autofast.model.syntax import is_stored
 from autofast.model.tensors import NOT_CUDA, tensors_in
@@ -93,7 +93,7 @@ def _is_copy(thing: Thing | None, loader: Loader) -> bool:
         isinstance(thing, Tensor)
         and thing.device == "dev"
         and not thing.models
-        and any(x in loader.things for x in thing.batch)
+        and any_in(thing.batch, loader.things)
     )
 
 
@@ -129,9 +129,7 @@ class _Needs:
         condition is for machines without one.
         """
         things = self.loader.things
-        tensors = [
-            t for t in tensors_in(found) if not t.models and any(x in things for x in t.batch)
-        ]
+        tensors = [t for t in tensors_in(found) if not t.models and any_in(t.batch, things)]
         return bool(tensors) and not any(t.device == "dev" for t in tensors)
 
     def judge(self, use: Usage) -> Answer:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from autofast.model.calls import stands_alone
 from autofast.model.script import Script
-from autofast.model.several import wordset
+from autofast.model.several import any_in, wordset
 from autofast.model.syntax import is_text
 from autofast.model.values import (
     Bound,
@@ -246,7 +246,7 @@ def _opened(script: Script, call: ast.Call, name: str) -> str:
     modes = [t.value for t in given if isinstance(t, Const)]
     if len(modes) != len(given) or not all_of(modes, str):
         return "unknown"
-    writes = {any(c in m for c in "wax+") for m in modes}
+    writes = {any_in("wax+", m) for m in modes}
     if name == "h5py.File" and True in writes:
         return "unknown"
     return "unknown" if len(writes) > 1 else "file" if True in writes else "read"

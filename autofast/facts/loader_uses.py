@@ -9,7 +9,7 @@ import ast
 from autofast.flow.usage import Act, Usage, usage_of
 from autofast.flow.valueflow import expressions
 from autofast.model.script import Loader, Script
-from autofast.model.several import surely
+from autofast.model.several import any_in, surely
 from autofast.model.values import Bound, Cls, Func, Inst, Ref, is_named
 
 # Functions that go through a loader, ask how long it is, or which object it is.
@@ -23,7 +23,7 @@ KEEPING |= {"itertools.cycle"}
 
 def uses(script: Script, loader: Loader) -> list[Usage]:
     """Where something of a loader is asked for, and then where it is an argument."""
-    every = expressions(script, lambda found: any(t in loader.things for t in found))
+    every = expressions(script, lambda found: any_in(found, loader.things))
     found = [usage_of(e) for e in every]
     return [u for act in (Act.ASKED, Act.GIVEN) for u in found if u.act is act]
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from autofast.facts.parts import parts_of, trained_models
 from autofast.flow.program import Flow
-from autofast.model.calls import names_in
+from autofast.model.calls import is_method, names_in
 from autofast.model.contents import opened, unwrapped
-from autofast.model.events import Occurrence
+from autofast.model.events import Occurrence, Site
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
-from autofast.model.several import surely
-from autofast.model.source import source_of
+from autofast.model.several import surely, wordset
+from autofast.model.source import source_of, within
 from autofast.model.syntax import is_attribute
 from autofast.model.values import (
     Arguments,
@@ -32,6 +32,12 @@ from autofast.model.values import (
 )
 
 GIVES = ("parameters", "named_parameters")
+NORMS = wordset("torch.norm torch.linalg.norm torch.linalg.vector_norm")
+SHARDED = (
+    "torch.distributed.fsdp.FullyShardedDataParallel",
+    "torch.distributed.fsdp.fully_shard",
+    "deepspeed.initialize",
+)
 PLAIN = ("data", "detach")  # what gives the same memory, without a gradient
 
 
@@ -67,8 +73,7 @@ class ParameterLoop:
 
     def mentions(self, expr: ast.AST) -> bool:
         """Whether a variable of the loop occurs in ``expr``."""
-        mine = names_in(self.node.target)
-        return bool(names_in(expr) & mine)
+        return bool(names_in(expr) & names_in(self.node.target))
 
 
 def parameter_loops(script: Script) -> Iterator[ParameterLoop]:
@@ -107,6 +112,41 @@ def _given(call: ast.Call) -> bool:
     return bool(call.args or call.keywords)
 
 
+def norms(script: Script) -> set[ast.AST]:
+    """Norms of whole parameters or of their gradients in such loops, if all are on one device:
+    their modules are moved to one, and no part of them by itself.
+    """
+    of = [o.this for site in script.log.of("move_model") for o in site if o.this is not None]
+    moved = [parts_of(*unwrapped(t)) for t in of]
+    return {
+        site.node
+        for loop in ([] if script.calls(*SHARDED) else parameter_loops(script))
+        if all(
+            surely(
+                any(id(m) in parts for parts in moved)
+                and all(id(m) in parts or parts.keys().isdisjoint(parts_of(m)) for parts in moved)
+                for m in modules(script, call)
+            )
+            for call in loop.lists.values()
+        )
+        for site in script.log.of(*NORMS, ".norm")
+        if within(site.node, loop.node) and _is_of_whole(loop, site)
+    }
+
+
+def _is_of_whole(loop: ParameterLoop, site: Site) -> bool:
+    call = site.node
+    assert isinstance(call, ast.Call)
+    given = [call.func.value] if is_method(call) and site.kind == ".norm" else []
+    given += call.args
+    return not call.keywords and len(given) < 3 and loop.element(given[0]) is not None
+
+
+def is_norm(script: Script, expr: ast.expr) -> bool:
+    """Whether it is one of these, or a variable that holds one."""
+    return not script.analysis(norms).isdisjoint({expr, script.analysis(Flow).value(expr)})
+
+
 def modules(script: Script, call: ast.Call) -> list[Thing]:
     """The modules whose parameters ``call`` gives, without what is wrapped around them; none where
     some are not known.
@@ -121,8 +161,7 @@ def has_parameters(script: Script, call: ast.Call) -> bool:
     owners: list[Thing] = [m.thing for m in trained_models(script)]
     owners += [t for o in script.optimizers for t in o.params]
     mine = parts_of(*(x for t in owners for x in unwrapped(t)))
-    found = modules(script, call)
-    return surely(id(t) in mine for t in found)
+    return surely(id(t) in mine for t in modules(script, call))
 
 
 # ------------------------------------------------------------------------------ the same parameters

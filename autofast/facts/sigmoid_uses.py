@@ -220,8 +220,7 @@ class Uses:
         if adds and len(adds) == len(found):
             self.gathered |= {id(t) for t in adds if isinstance(t, Seq)}
             return True
-        callees = self.calls.callees(call)
-        if not callees and call in self.mine:
+        if not self.calls.callees(call) and call in self.mine:
             raise Refusal(f"{at(call)} stands between the sigmoid and the loss")
         return not self._leads(call)
 

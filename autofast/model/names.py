@@ -221,6 +221,7 @@ def makes_module(name: str) -> bool:
 # Networks of images among the layers of a model: ``torchvision.models.resnet18``,
 # ``timm.models.resnet18`` for ``timm.create_model("resnet18")``.
 VISION, TIMM = "torchvision.models.", "timm.models."
+CONVOLVE = ("Conv", "LazyConv", VISION, TIMM)  # how the names of layers that convolve begin
 BY_ARCHITECTURE = wordset("timm.create_model geffnet.create_model")
 # Libraries of image models, all of layers of torch, and timm's own layers.
 _MODELS = re.compile(

@@ -17,7 +17,7 @@ from autofast.model.calls import receiver_of
 from autofast.model.events import Log, LoopFrame, Occurrence, Site, Stack
 from autofast.model.limits import WORK
 from autofast.model.measured import Facts
-from autofast.model.several import Kinds
+from autofast.model.several import Kinds, any_in
 from autofast.model.source import Source, walk
 from autofast.model.torch_age import TorchAge
 from autofast.model.values import (
@@ -534,7 +534,7 @@ class Script:
 
     def reached(self, node: ast.AST) -> bool:
         """Whether the script comes to this expression (or to an expression of this statement)."""
-        return any(n in self.at for n in walk(node))
+        return any_in(walk(node), self.at)
 
     @cached_property
     def stacks(self) -> list[Stack]:

@@ -19,7 +19,7 @@ from itertools import chain, pairwise, takewhile
 from pathlib import Path
 from typing import Protocol, TypeGuard, TypeVar
 
-from autofast.model.several import any_of, one
+from autofast.model.several import any_of, grouped, one
 from autofast.model.syntax import DEFINITIONS, is_stored
 
 N = TypeVar("N", bound=ast.AST)
@@ -115,10 +115,7 @@ class Source:
 
     @cached_property
     def _by_kind(self) -> dict[type, list[ast.AST]]:
-        found: dict[type, list[ast.AST]] = {}
-        for node in self.nodes:
-            found.setdefault(type(node), []).append(node)
-        return found
+        return grouped((type(node), node) for node in self.nodes)
 
     def stored_in(self, statement: ast.AST) -> frozenset[str]:
         """The names that get a value anywhere in a statement of this file."""

@@ -145,8 +145,7 @@ def _is_one_number(script: Script, expr: ast.expr, around: frozenset[Definition]
     """Whether it certainly has no dimensions: a loss, and sums of losses that begin with a
     number.
     """
-    found = script.values(expr)
-    if surely(isinstance(t, Tensor) and t.rank == "0d" for t in found):
+    if surely(isinstance(t, Tensor) and t.rank == "0d" for t in script.values(expr)):
         return True
     match expr:
         case ast.Constant(value=int() | float()):
@@ -179,8 +178,7 @@ def _is_comparison(script: Script, expr: ast.expr, depth: int) -> bool:
 
 
 def _is_tensor(script: Script, expr: ast.expr) -> bool:
-    found = script.values(expr)
-    return certainly(found, Tensor)
+    return certainly(script.values(expr), Tensor)
 
 
 def _all(script: Script, name: ast.Name, question: Question, depth: int) -> bool:

@@ -16,6 +16,7 @@ from autofast.facts.cost.often import SHORT, is_each_turn
 from autofast.facts.parts import trained_models
 from autofast.model.calls import names_in
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack, below, inside
+from autofast.model.names import CONVOLVE, TIMM, VISION
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, nodes_in, statement_of
 from autofast.model.values import Ext, Tensor, any_of
@@ -23,7 +24,7 @@ from autofast.ops import op
 from autofast.ops.families import CELLS, RECURRENT
 
 # Layers whose work may outweigh all launches.
-LARGE = ("Conv2d", "Conv3d", "ConvTranspose", "Transformer", "MultiheadAttention")
+LARGE = ("Conv2d", "Conv3d", "ConvTranspose", "Transformer", "MultiheadAttention", VISION, TIMM)
 BOTH_WAYS = 3  # kernels of an operation: one forwards, two backwards
 
 
@@ -43,7 +44,7 @@ class Cells:
         layers = {layer for m in models for layer in m.layers}
         if any(m.unknown for m in models) or any(layer.startswith(LARGE) for layer in layers):
             return ""
-        found, beside = "", any(layer.startswith("Conv") for layer in layers)
+        found, beside = "", any(layer.startswith(CONVOLVE) for layer in layers)
         by_cell = ""
         for site in self.script.log.of("forward"):
             for occurrence in site:

@@ -15,7 +15,7 @@ from autofast.facts.parts import parts_of, trained_models
 from autofast.model.contents import elements, members, opened
 from autofast.model.events import CallFrame, loops
 from autofast.model.kinds import is_module
-from autofast.model.names import CONTAINERS, WRAPPERS, last_part
+from autofast.model.names import CONTAINERS, CONVOLVE, WRAPPERS, last_part
 from autofast.model.script import Model, Script
 from autofast.model.several import wordset
 from autofast.model.source import function_of, parent_of
@@ -105,7 +105,7 @@ def convolves(script: Script) -> bool:
     models = _usual_models(script)
     layers = {layer for m in models for layer in m.layers}
     unknown = not models or any(m.unknown for m in models)
-    return unknown or any(layer.startswith("Conv") for layer in layers)
+    return unknown or any(layer.startswith(CONVOLVE) for layer in layers)
 
 
 def takes_words(script: Script) -> bool:

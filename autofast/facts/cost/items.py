@@ -50,7 +50,7 @@ OPERATION = 10e-9  # of Python, on numbers: 120 us for 1,024 turns with six of t
 DRAWN = 2.5e-9  # a number of a generator of NumPy
 DRAWS = wordset("normal uniform rand randn random random_sample standard_normal")
 TEXT = 20e-6  # of a fast tokenizer of transformers 5, for eight words
-DEEP = 6
+WORD = 0.7e-6  # of what texts are cut to, half of which they fill: 1.4 us a word were measured
 COMPUTES = (ast.Call, ast.BinOp, ast.Compare, ast.Subscript)
 PHOTO = 4e-3
 FILES = {
@@ -74,7 +74,7 @@ def worth_a_worker(script: Script, loader: Loader) -> bool:
 
 def least(script: Script, dataset: Dataset) -> float:
     """Seconds that one item takes at the least; calls under conditions count as well."""
-    return _time(script, dataset.getitem, 0, _least) if dataset.getitem is not None else 0.0
+    return _time(script, dataset.getitem, _least) if dataset.getitem is not None else 0.0
 
 
 def _least(name: str) -> float:
@@ -101,27 +101,39 @@ def _of_files(script: Script, dataset: Dataset) -> float:
     thing = dataset.thing
     if isinstance(thing, Ext) and inputs.library_name_of(thing) in inputs.FOLDERS:
         given = thing.args.get(-1, "transform")
-        return PHOTO + min((_of(script, t, 0, _of_file) for t in given), default=0.0)
+        return PHOTO + min((_of(script, t, _of_file) for t in given), default=0.0)
     if dataset.getitem is None or "file" not in dataset.reads:
         return 0.0
-    return _time(script, dataset.getitem, 0, _of_file)
+    return _time(script, dataset.getitem, _of_file)
 
 
 def _of_file(name: str) -> float:
     return FILES.get(name, 0.0)
 
 
-def _time(script: Script, function: ast.AST, depth: int, figure: Figure) -> float:
-    nodes = [n for n in live(function) if isinstance(n, COMPUTES)] if depth < DEEP else []
-    times = ((_once(script, n, depth, figure), n) for n in nodes)
-    return sum(time * _turns(script, n, function) for time, n in times if time)
+class _Times(dict[tuple[ast.AST, Figure], float]):
+    """``script.analysis(_Times)``: what functions take; nothing while they are followed."""
+
+    def __init__(self, script: Script):
+        super().__init__()
 
 
-def _once(script: Script, node: ast.AST, depth: int, figure: Figure) -> float:
+def _time(script: Script, function: ast.AST, figure: Figure) -> float:
+    known, key = script.analysis(_Times), (function, figure)
+    if key not in known:
+        known[key] = 0.0
+        times = ((_once(script, n, figure), n) for n in live(function) if isinstance(n, COMPUTES))
+        known[key] = sum(time * _turns(script, n, function) for time, n in times if time)
+    return known[key]
+
+
+def _once(script: Script, node: ast.AST, figure: Figure) -> float:
     match node:
         case ast.Call(func=func):
-            found = [_of(script, t, depth, figure) for t in script.values(func)]
-            return min(found, default=0.0) + (figure is _least) * DRAWN * _drawn(script, node)
+            found = [_of(script, t, figure) for t in script.values(func)]
+            length = (figure is _least) * WORD * _cut_to(script, node)
+            more = length + (figure is _least) * DRAWN * _drawn(script, node)
+            return min(found, default=0.0) + more
         case ast.Subscript(value=held) if script.must_be(held, Tensor):
             return METHOD if figure is _least else 0.0
     return OPERATION if figure is _least else 0.0
@@ -139,6 +151,21 @@ def _drawn(script: Script, call: ast.Call) -> int:
     return math.prod(n for n in sizes if n is not None) if len(sizes) > 1 else 0
 
 
+def _cut_to(script: Script, call: ast.Call) -> int:
+    """How many words ``tokenizer(text, truncation=True, max_length=n)`` leaves at most; 0 of other
+    calls.
+    """
+    if not surely(names.is_tokenizer(_owner(t)) for t in script.values(call.func)):
+        return 0
+    given = (k.value for k in call.keywords if k.arg == "max_length")
+    return next((inputs.number(script.values(e)) or 0 for e in given), 0)
+
+
+def _owner(callee: Thing) -> str:
+    thing = callee.this if isinstance(callee, Method) else callee
+    return thing.name if isinstance(thing, Ext) else ""
+
+
 def _turns(script: Script, node: ast.AST, function: ast.AST) -> int:
     """How often it runs in a function, by the loops over ranges there."""
     found = 1
@@ -149,20 +176,18 @@ def _turns(script: Script, node: ast.AST, function: ast.AST) -> int:
     return found
 
 
-def _of(script: Script, callee: Thing, depth: int, figure: Figure) -> float:
+def _of(script: Script, callee: Thing, figure: Figure) -> float:
     match callee:
         case Ref(name=name):
             return figure(name)
         case Ext() if figure is _of_file:
             return sum(TURNS.get(kind_of(t), 0.0) for t in steps_of(callee))
-        case Ext(name=name) if names.is_tokenizer(name):
-            return TEXT
-        case Method(this=Ext(name=name)) if names.is_tokenizer(name):
+        case Ext() | Method() if names.is_tokenizer(_owner(callee)):
             return TEXT
         case Method(this=this) if not isinstance(this, (Seq, DictValue)):
             library = this.name.partition(".")[0] if isinstance(this, Unknown) else ""
             return SECONDS.get(library, METHOD)
-    return sum(_time(script, node, depth + 1, figure) for node in _functions(callee))
+    return sum(_time(script, node, figure) for node in _functions(callee))
 
 
 def _functions(callee: Thing) -> Iterator[ast.AST]:

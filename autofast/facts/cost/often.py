@@ -189,6 +189,11 @@ class Often:
     def _each(self, loop: LoopFrame) -> int:
         return 1 if loop.unrolled else turns(self.script, loop.node) or SHORT
 
+    def updates_of(self, loader: Loader) -> int:
+        """Updates for each batch of a loader, where its turns have a loop of these."""
+        made = {u.node for step in self.training for u in step.updates}
+        return max((sum(self.times(n, u.node, ()) for n in made) for u in loader.uses), default=0)
+
     def is_in_training(self, node: ast.AST) -> bool:
         """Whether the script comes to a place in a training step."""
         steps = [step.loop for step in self.training]

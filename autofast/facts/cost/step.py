@@ -28,7 +28,7 @@ from autofast.model.events import (
     below,
     loops,
 )
-from autofast.model.names import last_part
+from autofast.model.names import CONVOLVE, last_part
 from autofast.model.script import Loader, Script, Step
 from autofast.model.several import wordset
 from autofast.model.source import Source, at
@@ -341,7 +341,7 @@ def _may_convolve(thing: Thing | None) -> bool:
     if thing is None:
         return False
     layers, unknown, _ = layers_of(thing)
-    return bool(unknown) or any(layer.startswith("Conv") for layer in layers)
+    return bool(unknown) or any(layer.startswith(CONVOLVE) for layer in layers)
 
 
 def _products(source: Source) -> Iterator[ast.BinOp]:

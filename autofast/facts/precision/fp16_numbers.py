@@ -12,8 +12,8 @@ from autofast.facts.precision.full_outputs import FullOutputs
 from autofast.model.calls import receiver_of, taker_of
 from autofast.model.names import last_part
 from autofast.model.several import surely
-from autofast.model.source import at, parent_of, source_of, walk
-from autofast.model.values import Cls, Ext, Ref, Thing, begins
+from autofast.model.source import ancestors, at, parent_of, source_of, walk
+from autofast.model.values import Cls, Ext, Ref, Thing, any_of, begins
 from autofast.rule import Refusal
 
 FP16_MOST = 65504.0
@@ -53,6 +53,8 @@ def _constant(code: Code, node: ast.expr) -> float | None:
     norm, which compute in fp32.
     """
     parent = parent_of(node)
+    if any_of(ancestors(node), ast.Slice):
+        return None  # `rows[i : i + 65536]`
     if (call := taker_of(node)) is not None:
         if any(_keeps_fp32(t) for t in code.script.values(call.func)):
             return None
@@ -88,8 +90,7 @@ def _constant(code: Code, node: ast.expr) -> float | None:
 
 def _tensor_of(code: Code, call: ast.Call) -> ast.expr | None:
     """What a method or a function of torch computes with."""
-    found = code.script.values(call.func)
-    if surely(begins(t, Ref, "torch.") for t in found):
+    if surely(begins(t, Ref, "torch.") for t in code.script.values(call.func)):
         return call.args[0] if call.args else None
     return receiver_of(call)
 

@@ -15,7 +15,7 @@ from autofast.flow.scratch import is_scratch
 from autofast.model.calls import is_method, keyword_of
 from autofast.model.several import surely, wordset
 from autofast.model.source import function_of, live, source_of
-from autofast.model.syntax import VARIABLES
+from autofast.model.syntax import TAKERS, VARIABLES
 from autofast.model.values import Const, Ext, Num, Ref, Seq, Values, begins, is_const
 
 PLACES = (
@@ -68,7 +68,7 @@ class Changes:
                 if isinstance(node, ast.Call):
                     if why := self.advances(node):
                         yield node, why
-                elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension, ast.YieldFrom)):
+                elif isinstance(node, (*TAKERS, ast.YieldFrom)):
                     over = node.value if isinstance(node, ast.YieldFrom) else node.iter
                     if (
                         isinstance(over, VARIABLES)

@@ -51,8 +51,7 @@ def _each_epoch(script: Script, loader: Loader) -> bool:
 
 def _only_below(use: Use, epochs: ast.AST) -> bool:
     """The loop over epochs is all that is around this use of a loader."""
-    outer = [f.node for f in loops(use.stack) if f.node is not use.node]
-    return outer == [epochs]
+    return [f.node for f in loops(use.stack) if f.node is not use.node] == [epochs]
 
 
 def against(script: Script, loader: Loader) -> str:

@@ -34,6 +34,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_named,
     is_const,
     is_named,
     joined,
@@ -86,7 +87,7 @@ class Calls(Entering):
                 return found
         if is_namespace(node) and _is_only_read(node):
             return values(Unknown("the variables of a scope as a dict"))
-        if any(is_named(t, Ref, ("builtins.exec", "builtins.globals")) for t in callee):
+        if any_named(callee, Ref, ("builtins.exec", "builtins.globals")):
             self.changes += not env.module.opaque
             if not env.module.opaque:
                 CLOCK.shake()
@@ -235,7 +236,7 @@ class Calls(Entering):
 
     def apply_function(self, cls: Cls, args: Arguments, node: ast.AST | None) -> None:
         """What ``Clip.apply(x)`` runs: ``forward``, whose result is given another graph."""
-        context: Ext = self.intern(
+        context = self.intern(
             Ext, ("context", cls), lambda: Ext(CONTEXT, cls.node, Arguments(None))
         )
         if not cls.find("setup_context"):
@@ -271,7 +272,7 @@ class Calls(Entering):
             self.made.append(inst)
             return inst
 
-        inst: Inst = self.intern(Inst, (node, cls), make)
+        inst = self.intern(Inst, (node, cls), make)
         for name, found in inst.attrs.items():  # of the objects made here before
             inst.past[name] = join(inst.past.get(name, NOTHING), found)
         inst.args = args if inst.args is None else joined([inst.args, args])

@@ -5,16 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
-from autofast.model.calls import is_method, is_name
-from autofast.model.changes import Watched
-from autofast.model.events import BranchFrame, LoopFrame, WithFrame
-from autofast.model.limits import FEW, MOST_ITEMS, WORK
+from autofast.model.events import BranchFrame, WithFrame
+from autofast.model.limits import MOST_ITEMS, WORK
 from autofast.model.several import surely
-from autofast.model.source import children, parent_of, walk
+from autofast.model.source import children, walk
 from autofast.model.syntax import is_read
 from autofast.model.tensors import binary
 from autofast.model.values import (
@@ -42,17 +38,17 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.model.values import things as values
-from autofast.read.interpreter.binding import Binding
+from autofast.read.interpreter.comprehensions import Comprehensions
 from autofast.read.interpreter.named import by_key, is_namespace
 from autofast.read.library import loaded_settings, module_parts
 from autofast.read.library.containers import begun, revive
-from autofast.read.library.iteration import element, iterate, loaders_in
+from autofast.read.library.iteration import element, iterate
 from autofast.read.library.protocols import operate
-from autofast.read.state.core import NotYet, TooDeep, join, merge
+from autofast.read.state.core import TooDeep, join, merge
 
 
-class Expressions(Binding):
-    """One method for each kind of expression but calls."""
+class Expressions(Comprehensions):
+    """One method for each kind of expression but calls, comprehensions and lambdas."""
 
     def expr(self, node: ast.expr, env: Env) -> Values:
         self.steps += 1
@@ -136,9 +132,7 @@ class Expressions(Binding):
         if isinstance(node, ast.Tuple) and known and items and all(v is not ... for v in plain):
             return values(Const(tuple(plain)))
         kind = type(node).__name__.lower()
-        seq: Seq = self.intern(
-            Seq, (node,), lambda: Seq(node, (), NOTHING, kind, tuple(self.stack))
-        )
+        seq = self.intern(Seq, (node,), lambda: Seq(node, (), NOTHING, kind, tuple(self.stack)))
         if not known:
             seq.items, seq.elem = None, join(seq.elem, seq.any(), rest, *items)
         else:
@@ -311,7 +305,7 @@ class Expressions(Binding):
                 every |= {thing}
         kind = next((t.kind for t in (*left, *right) if isinstance(t, Seq)), "tuple")
         a, b = one(left), one(right)
-        seq: Seq = self.intern(
+        seq = self.intern(
             Seq, (node, left, right), lambda: Seq(node, None, NOTHING, kind, tuple(self.stack))
         )
         if (
@@ -356,24 +350,6 @@ class Expressions(Binding):
             return binary(left, join(*rights), "Compare")
         return values(Num())
 
-    def expr_Lambda(self, node: ast.Lambda, env: Env) -> Values:
-        spec = node.args
-        positional = [*spec.posonlyargs, *spec.args]
-        given = [
-            *zip(positional[len(positional) - len(spec.defaults) :], spec.defaults, strict=True)
-        ]
-        given += [
-            (p, d) for p, d in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if d is not None
-        ]
-        defaults = {param.arg: self.expr(default, env) for param, default in given}
-        env.captured = True
-        func: Func = self.intern(
-            Func, (id(node), id(env)), lambda: Func(node, env, defaults=Watched(defaults))
-        )
-        for name, found in defaults.items():
-            func.defaults[name] = join(func.defaults.get(name, NOTHING), found)
-        return values(func)
-
     def expr_Await(self, node: ast.Await, env: Env) -> Values:
         return self.expr(node.value, env)
 
@@ -390,112 +366,6 @@ class Expressions(Binding):
         record.is_generator = True
         record.yields = join(record.yields, iterate(self, self.expr(node.value, env), node))
         return values(Unknown("what a generator returns"))
-
-    def comprehension(
-        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp, env: Env
-    ) -> Env:
-        inner = Env("comprehension", {}, env, None)
-        for generator in node.generators:
-            over = self.expr(generator.iter, inner)
-            self.stack.append(LoopFrame(node, over, loaders_in(over)))
-            self.assign(generator.target, iterate(self, over, node), inner, None)
-            for test in generator.ifs:
-                self.expr(test, inner)
-        return inner
-
-    def expr_ListComp(
-        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, env: Env
-    ) -> Values:
-        inner, depth = self.comprehension(node, env), len(self.stack)
-        frame, loop = self.stack[-1], node.generators[0]
-        assert isinstance(frame, LoopFrame)
-        alone = len(node.generators) == 1 and not loop.ifs and _is_for_once(node)
-        few = self.few(loop.iter, frame.over, env) if alone else ()
-        found: list[Values] = []
-        for turn, item in enumerate(few or (NOTHING,)):
-            if few:
-                self.stack[-1] = replace(frame, turn=turn, unrolled=True)
-                self.assign(loop.target, item, inner, None)
-            with suppress(NotYet):
-                found.append(self.expr(node.elt, inner))
-            del self.stack[depth:]
-        del self.stack[depth - len(node.generators) :]
-        kind = {"ListComp": "list", "SetComp": "set"}.get(type(node).__name__, "lazy")
-        seq = self.intern(Seq, (node,), lambda: Seq(node, () if few else None, NOTHING, kind))
-        if few and len(found) == len(few):
-            self.fill(seq, tuple(found))
-        else:
-            seq.items, seq.elem = None, join(seq.any(), *found)
-        return values(seq)
-
-    expr_SetComp = expr_ListComp
-    expr_GeneratorExp = expr_ListComp
-
-    def expr_DictComp(self, node: ast.DictComp, env: Env) -> Values:
-        made, past = begun(self, node)
-        plain = len(node.generators) == 1 and not node.generators[0].ifs
-        rows = self.rows_in(node.generators[0].iter, env) if plain else []
-        inner = self.comprehension(node, env)
-        if not rows:
-            self.expr(node.key, inner)
-            made.rest = join(made.rest, self.expr(node.value, inner))
-            made.open = "its keys are computed"
-        for row, sure in rows:
-            self.assign(node.generators[0].target, row, inner, None)
-            self.dict_item(made, self.expr(node.key, inner), node, inner, sure)
-        del self.stack[len(self.stack) - len(node.generators) :]
-        revive(made, past)
-        return values(made)
-
-    def rows_in(self, over: ast.expr, env: Env) -> list[tuple[Values, bool]]:
-        """What a loop takes from a dict whose keys are known, or its ``items()``, and whether it
-        certainly does.
-        """
-        func = over.func if is_method(over, "items", "keys", "values") and not over.args else None
-        of = over if func is None else func.value
-        table = one(self.expr(of, env)) if isinstance(of, (ast.Name, ast.Attribute)) else None
-        if not isinstance(table, Dict) or table.rest or table.open:
-            return []
-        if not 0 < len(table.entries) <= MOST_ITEMS:
-            return []
-        rows = {k: (values(Const(k)), table.get(k)) for k in table.entries}
-        if func is not None and func.attr == "items":
-            return [(self.tuple_of(over, row, k), table.holds(k)) for k, row in rows.items()]
-        by = func is not None and func.attr == "values"
-        return [(row[by], table.holds(k)) for k, row in rows.items()]
-
-    def few(self, over: ast.expr, found: Values, env: Env) -> tuple[Values, ...]:
-        """What a loop over ``found`` goes through, where that is known one by one, and little."""
-        row = one(found)
-        if is_const(row, tuple):
-            items = tuple(values(Const(v)) for v in row.value)
-        elif isinstance(row, Seq) and row.kind in ("list", "tuple", "lazy"):
-            items = row.exact or ()
-        else:
-            rows = self.rows_in(over, env)
-            items = tuple(item for item, _ in rows) if all(sure for _, sure in rows) else ()
-        return items if len(items) <= FEW else ()
-
-    def dict_item(
-        self, made: Dict, keys: Values, node: ast.DictComp, inner: Env, sure: bool
-    ) -> None:
-        key, found = const(keys), self.expr(node.value, inner)
-        if isinstance(key, (str, int)):
-            made.entries[key] = [Entry(found, None, node, sure)]
-            self.keep(found, made, key)
-        else:
-            made.rest = join(made.rest, found)
-            made.open = "its keys are computed"
-
-    # ---------------------------------------------------------------------------------------- calls
-
-
-def _is_for_once(node: ast.expr) -> bool:
-    """A comprehension makes a list, or goes through its items where it stands, and is used up."""
-    around = parent_of(node)
-    func = around.func if isinstance(around, ast.Call) else None
-    used = isinstance(func, ast.Call) or is_name(func, "tuple", "list", "dict")
-    return not isinstance(node, ast.GeneratorExp) or used or isinstance(around, ast.Starred)
 
 
 def _head(thing: Thing | None) -> tuple[Values, ...]:

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from itertools import product
-from math import prod
 from typing import Any
 
 from autofast.model.calls import is_name
-from autofast.model.changes import Watched
 from autofast.model.events import BranchFrame, GuardFrame, TryFrame, WithFrame
 from autofast.model.kinds import entered
-from autofast.model.limits import MOST_CALLEES
-from autofast.model.names import NAMED_TUPLE, last_part
-from autofast.model.several import surely, wordset
-from autofast.model.source import children, nodes_in, walk
-from autofast.model.syntax import LOOPS
+from autofast.model.source import children, walk
+from autofast.model.syntax import LOOPS, TURN_ENDS
 from autofast.model.tensors import binary
 from autofast.model.values import (
     NOTHING,
     Arguments,
-    Bound,
     Cls,
     Const,
     Dict,
@@ -32,8 +25,6 @@ from autofast.model.values import (
     Inst,
     Method,
     Num,
-    Partial,
-    Ref,
     Seq,
     Tensor,
     Thing,
@@ -42,22 +33,20 @@ from autofast.model.values import (
     any_of,
     const,
     is_named,
-    only,
     ordered,
 )
 from autofast.model.values import things as values
-from autofast.read.interpreter.binding import Binding
-from autofast.read.library import loaded_settings, model_zoo
-from autofast.read.library.containers import extend, field_names, shuffle
+from autofast.read.interpreter.definitions import Definitions
+from autofast.read.library import loaded_settings
+from autofast.read.library.containers import extend, shuffle
 from autofast.read.library.module_parts import displaced, is_container
-from autofast.read.library.options import enlist
 from autofast.read.library.protocols import drop, operate, unwound
-from autofast.read.state.core import TOO_MANY, NotYet, NoValue, join, merge
+from autofast.read.state.core import NotYet, NoValue, join, merge
 from autofast.read.state.type_tests import is_one_of, is_possible, kinds, tested
 
 
-class Statements(Binding):
-    """Everything but imports and loops."""
+class Statements(Definitions):
+    """Everything but definitions, imports and loops."""
 
     def block(self, body: Iterable[ast.stmt], env: Env) -> bool:
         """Interpret statements; True where the end is not reached (return, raise, break,
@@ -162,156 +151,6 @@ class Statements(Binding):
 
     def stmt_Nonlocal(self, node: ast.Nonlocal, env: Env) -> None:
         env.nonlocals.update(node.names)
-
-    def stmt_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef, env: Env) -> None:
-        decorators = tuple(self.expr(d, env) for d in node.decorator_list)
-        spec = node.args
-        positional = [*spec.posonlyargs, *spec.args]
-        defaults: dict[str, Values] = {}
-        for param, default in zip(
-            positional[len(positional) - len(spec.defaults) :], spec.defaults, strict=True
-        ):
-            defaults[param.arg] = self.expr(default, env)
-        for param, kw_default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
-            if kw_default is not None:
-                defaults[param.arg] = self.expr(kw_default, env)
-        home = env.outer if env.kind == "class" and env.outer is not None else env
-        home.captured = True
-        func: Func = self.intern(
-            Func,
-            (node, home, env.owner),
-            lambda: Func(node, home, env.owner, decorators, Watched(defaults)),
-        )
-        for name, default_values in defaults.items():
-            func.defaults[name] = join(func.defaults.get(name, NOTHING), default_values)
-        of_property = {t.name for d in decorators for t in d if isinstance(t, Method)}
-        name = node.name + next((f".{n}" for n in ("setter", "deleter") if n in of_property), "")
-        self.bind(name, self.decorated(values(func), node, decorators), env)
-
-    stmt_AsyncFunctionDef = stmt_FunctionDef
-
-    def decorated(
-        self,
-        found: Values,
-        node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef,
-        decorators: tuple[Values, ...],
-    ) -> Values:
-        """A function or class after its decorators of the project; those of libraries leave it as
-        it is.
-        """
-        for decorator, written in reversed(list(zip(decorators, node.decorator_list, strict=True))):
-            if enlist(self, written, found):
-                continue
-            own = frozenset(
-                t for t in decorator if isinstance(t, (Func, Bound, Partial, Cls, Inst))
-            )
-            if surely(self.only_registers(t) for t in own):
-                continue
-            if own:
-                made = self.call_values(own, Arguments(None, [Given(found, None)]), written)
-                found = made if len(own) == len(decorator) and made else made | found
-            if any(is_named(t, Ref, model_zoo.REGISTERS) for t in decorator):
-                model_zoo.register(self, node.name, found)
-            if any_of(decorator, Unknown) and isinstance(node, ast.FunctionDef):
-                found |= values(
-                    Unknown(f"`{node.name}` is decorated by something that is not known")
-                )
-        return found
-
-    def only_registers(self, decorator: Thing) -> bool:
-        """Whether a decorator returns what it is given and has been followed often enough: what it
-        fills is unknown from then on.
-        """
-        func = decorator.func if isinstance(decorator, Bound) else decorator
-        if not isinstance(func, Func) or not isinstance(func.node, ast.FunctionDef):
-            return False
-        parameters = func.node.args.args
-        returns = [n.value for n in nodes_in(func.node, ast.Return)]
-        if not parameters or not all(is_name(r, parameters[-1].arg) for r in returns):
-            return False
-        held = [t for found in func.env.vars.values() for t in found]
-        held += [decorator.this] if isinstance(decorator, Bound) else []
-        owners = only(held, Inst)  # the registry
-        key = (func.node, *owners)
-        self.registered[key] = self.registered.get(key, 0) + 1
-        if self.registered[key] <= MOST_CALLEES:
-            return False
-        around = [func.env.module.vars, func.env.vars, *(t.attrs for t in owners)]
-        for thing in (t for names in around for found in names.values() for t in found):
-            if isinstance(thing, Dict) and TOO_MANY not in thing.rest:
-                thing.widen(TOO_MANY.why)
-            elif isinstance(thing, Seq) and TOO_MANY not in thing.elem:
-                thing.elem |= {TOO_MANY}
-        return True
-
-    def stmt_ClassDef(self, node: ast.ClassDef, env: Env) -> None:
-        """One class for each choice of bases, as ``class Data(SETS[name], SAMPLERS[task])`` has
-        several.
-        """
-        given = [ordered(self.expr(e, env)) for e in node.bases]
-        decorators = tuple(self.expr(d, env) for d in node.decorator_list)
-        is_dataclass = any(
-            isinstance(t, Ref) and last_part(t.name) in DATACLASSES
-            for d in node.decorator_list
-            for t in self.at.get(d.func if isinstance(d, ast.Call) else d, NOTHING)
-        )
-        has_metaclass = [
-            k.arg
-            for k in node.keywords
-            if self.expr(k.value, env) - PLAIN_METACLASSES and k.arg == "metaclass"
-        ]
-        choices: Iterable[tuple[Thing, ...]] = product(*filter(None, given))
-        if prod(map(len, filter(None, given))) > MOST_CALLEES:
-            choices = [(TOO_MANY,)]
-        found = NOTHING
-        for bases in choices:
-            cls = self.define_class(node, bases, env)
-            cls.external |= {"dataclass"} if is_dataclass else frozenset()
-            cls.external |= frozenset(has_metaclass)
-            self.announce(cls, env)
-            found |= values(cls)
-        self.bind(node.name, self.decorated(found, node, decorators), env)
-
-    def announce(self, cls: Cls, env: Env) -> None:
-        """``__init_subclass__`` of its bases, as registries have it."""
-        hooks = NOTHING.union(*(base.find("__init_subclass__") or NOTHING for base in cls.bases))
-        for hook in ordered(hooks):
-            given = {
-                k.arg: Given(self.expr(k.value, env), k.value) for k in cls.node.keywords if k.arg
-            }
-            given.pop("metaclass", None)
-            this = Bound(hook, cls) if isinstance(hook, Func) else hook
-            self.call_thing(this, Arguments(None, [], given), cls.node.bases[0])
-
-    def define_class(self, node: ast.ClassDef, given: Iterable[Thing], env: Env) -> Cls:
-        bases: list[Cls] = []
-        external: set[str] = set()
-        fields: tuple[str, ...] = ()
-        for thing in given:
-            if isinstance(thing, Cls):
-                bases.append(thing)
-                external |= thing.external
-            elif isinstance(thing, Ref):
-                external.add(thing.name)
-            elif isinstance(thing, Unknown):
-                external.add("?")
-            elif is_named(thing, Ext, "collections.namedtuple"):
-                external.add(NAMED_TUPLE)
-                fields = field_names(self, thing)
-        home = env.outer if env.kind == "class" and env.outer is not None else env
-        home.captured = True
-        key = (node, env, tuple(bases), frozenset(external))
-        cls: Cls = self.intern(Cls, key, lambda: Cls(node, home, tuple(bases)))
-        cls.external |= external
-        inner = Env("class", {}, home, None, owner=cls)
-        self.block(node.body, inner)
-        if fields:
-            cls.members["_fields"] = values(Const(fields))
-        for name, found in inner.vars.items():
-            cls.members[name] = found | (
-                cls.members.get(name, NOTHING) if self.in_loop() else NOTHING
-            )
-        return cls
 
     def stmt_Return(self, node: ast.Return, env: Env) -> bool:
         found = self.expr(node.value, env) if node.value is not None else values(Const(None))
@@ -543,12 +382,7 @@ class Statements(Binding):
             self.stack.pop()
         env.vars = merge(ends)
 
-    # ----------------------------------------------------------------------------------- assignment
 
-
-# These make objects as `type` does.
-PLAIN_METACLASSES = values(Ref("abc.ABCMeta"), Ref("builtins.type"))
-DATACLASSES = wordset("dataclass define attrs frozen mutable s")
 _WAYS_OUT: dict[type[ast.stmt], str] = {
     ast.Return: "return",
     ast.Break: "loop",
@@ -566,9 +400,7 @@ def ways_out(stmt: ast.stmt) -> list[str]:
             node, in_loop = todo.pop()
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.expr)):
                 continue
-            if isinstance(node, ast.Return) or (
-                isinstance(node, (ast.Break, ast.Continue)) and not in_loop
-            ):
+            if isinstance(node, ast.Return) or (isinstance(node, TURN_ENDS) and not in_loop):
                 found.add(_WAYS_OUT[type(node)])
             inner = in_loop or isinstance(node, LOOPS)
             todo.extend((child, inner) for child in children(node))

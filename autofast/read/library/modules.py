@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
@@ -44,6 +45,10 @@ from autofast.read.library import module_parts
 from autofast.read.library.iteration import submodules
 from autofast.read.state.core import Core
 
+# Of torchvision: with targets, they give their losses.
+DETECTION = re.compile(
+    r"torchvision\.models\.(?:\w+\.)*(?:faster|mask|keypoint)_?rcnn|torchvision\.models\.(?:\w+\.)*(?:retinanet|fcos|ssd)"
+)
 SAME = wordset(
     "train eval float requires_grad_ share_memory apply compile to_empty type"
 )  # methods that return the module
@@ -94,8 +99,7 @@ def _reduces(thing: Thing, args: Arguments) -> bool:
 
 
 def forward(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> Values:
-    given = [g.values for g in args.every]
-    tensors = tensors_in(*given)
+    tensors = tensors_in(*[g.values for g in args.every])
     depth = interp.__dict__.setdefault("_forwards", [])
     if not depth and tensors and is_named(thing, Ext, names.ACTIVATIONS):
         plain = mixed(tensors)  # no model, but a function of what a model gave
@@ -180,7 +184,7 @@ def _output(
         # equal results for one original are one object, so that loops come to rest
         same = ("output", thing, items, elem, head)
         if same not in interp.things:
-            interp.things[same] = Seq(thing.node, items, elem, thing.kind, head=head)
+            interp.things[same] = replace(thing, items=items, elem=elem, head=head)
         done[id(thing)] = interp.things[same]
         return done[id(thing)]
     if isinstance(thing, Dict):
@@ -244,6 +248,11 @@ def _forward(
         if short in PAIRED:
             second = base if short in ("RNN", "GRU") else base.but(rank="?")  # or a pair, or None
             return interp.tuple_of(None, (values(base), values(second)), "rnn", node)
+        if DETECTION.match(thing.name) and args.get(1, "targets") and interp.grad_on():
+            # losses by their names; what it finds in images where it evaluates
+            one = values(base.but(dtype="f32", loss=True, rank="0d", prob=None))
+            made = interp.intern(Dict, ("losses", thing, node), lambda: Dict(node, rest=one))
+            return values(made)
         if short == "Identity" or short.startswith("Dropout"):
             return values(base)
         kept = base.dtype != "int" or short in ("Flatten", "Unflatten", "ZeroPad2d", "Upsample")

@@ -17,6 +17,7 @@ from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.limits import SCRIPT, WORK, TooLarge
 from autofast.model.names import last_part
 from autofast.model.script import Optimizer, Script, Sync, Transfer
+from autofast.model.several import only
 from autofast.model.source import Endless, Source, Told, nested_too_deeply
 from autofast.model.values import Cls, Ext, Inst, Seq, Tensor, Thing, Unknown, any_of, joined
 from autofast.read.interpreter.interpreter import Again, Interpreter, TooDeep
@@ -273,7 +274,7 @@ def _syncs(script: Script) -> list[Sync]:
             loop = around[-1].node
             trains = loop in training
             rest = below(occurrence.stack, loop)
-            gated |= any(isinstance(f, BranchFrame) and not f.known and _gates(f) for f in rest)
+            gated |= any(not f.known and _gates(f) for f in only(rest, BranchFrame))
         tensors = [o.this for o in site if isinstance(o.this, Tensor)]
         how = site.occurrences[-1].data.get("how", "item")
         read, unknown = list(dict.fromkeys(tensors)), any(isinstance(o.this, Unknown) for o in site)

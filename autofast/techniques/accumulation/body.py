@@ -22,6 +22,7 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import Variable, loaded_in, mentions, stored_in
 from autofast.model.calls import receiver_of
 from autofast.model.script import Backward, Script
+from autofast.model.several import any_in
 from autofast.model.source import (
     at,
     function_of,
@@ -189,7 +190,7 @@ class Body:
         last = -1
         steps = self._steps_after(start)
         for unit in ends:
-            if any(e in steps for e in unit.events):
+            if any_in(unit.events, steps):
                 top = self._holder(here, unit)
                 if top <= place:
                     raise Refusal(

@@ -15,7 +15,7 @@ from autofast.facts.datasets import (
 )
 from autofast.facts.host_batches import needs_host, rounds, shared_copies
 from autofast.facts.loader_uses import ITERATING
-from autofast.facts.loaders import DEVICE_DEFAULTS, counts, given, own_order
+from autofast.facts.loaders import DEVICE_DEFAULTS, again, counts, given, own_order
 from autofast.facts.several_processes import several_processes
 from autofast.flow.program import Flow
 from autofast.model.calls import variable_name
@@ -275,7 +275,7 @@ def _lie_in_memory(loader: Loader) -> bool:
 def _plan(script: Script, loader: Loader, drawn: bool) -> Plan:
     for why in (
         _of_script(script, loader),
-        _of_loader(loader),
+        _of_loader(script, loader),
         arguments(loader, _spread(loader)),
         looked_at(script, loader, (), ITERATING),
         may_vary(script, loader, drawn),
@@ -350,10 +350,10 @@ def _of_script(script: Script, loader: Loader) -> str:
     return ""
 
 
-def _of_loader(loader: Loader) -> str:
+def _of_loader(script: Script, loader: Loader) -> str:
     if why := own_order(loader):
         return why
-    if loader.loop is not None:
+    if loader.loop is not None and not again(script, loader):
         return "it is made anew in a loop, and the data would be copied each time: make it above"
     size = given(loader, "batch_size")
     if size is None or Const(None) in size.values or const(size.values) == 1:

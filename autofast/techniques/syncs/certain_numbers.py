@@ -143,9 +143,7 @@ def kind_of(script: Script, core: ast.expr) -> str:
 
 def holds_floats(script: Script, expr: ast.expr, depth: int = 0) -> bool:
     """Whether ``expr`` is certainly a tensor of real floats."""
-    if depth > DEEP or any(
-        isinstance(t, Tensor) and t.dtype == "complex" for t in script.values(expr)
-    ):
+    if depth > DEEP or any(t.dtype == "complex" for t in only(script.values(expr), Tensor)):
         return False
     match expr:
         case ast.Call() if (name := _called(script, expr)) in REAL | MEANS:

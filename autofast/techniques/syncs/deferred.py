@@ -8,7 +8,9 @@ that prints)
     for value in torch.stack(losses).tolist():
         total += value / n
 
-or one by one, with ``value.item()``, where the list may be empty or its tensors of several kinds.
+or one by one, with ``value.item()``, where the list may be empty or its tensors of several kinds
+(in a loop within a step, over parameters say, an empty list is asked for: ``... if losses else
+[]``).
 
 The very same Python arithmetic runs in the same order on the very numbers that ``item()`` would
 have given, so every result is the same to the last bit, on every device. Python's ``sum`` is not,
@@ -25,6 +27,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import After, Before, Edit, Remove, Replace, Rewrite, literal
 from autofast.edit.order import Rank
+from autofast.facts.parameter_loops import is_norm
 from autofast.flow.filled_lists import is_only_filled
 from autofast.flow.loops import Loop
 from autofast.flow.positions import block, index, place_in
@@ -32,7 +35,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import root_of, short_name
 from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
-from autofast.model.several import wordset
+from autofast.model.several import any_in, wordset
 from autofast.model.source import function_of, parent_of, source_of, within
 from autofast.model.syntax import is_attribute
 from autofast.model.values import Seq, Tensor, one
@@ -44,7 +47,7 @@ from autofast.techniques.syncs.freshness import kept
 from autofast.techniques.syncs.liveness import Needs
 from autofast.techniques.syncs.reads import Read, gives_the_same
 from autofast.techniques.syncs.sinks import Sink
-from autofast.techniques.syncs.steps import first_in, runs_at_all
+from autofast.techniques.syncs.steps import first_in, is_step, runs_at_all
 from autofast.techniques.syncs.summable import own_uses
 from autofast.techniques.syncs.swapping import swapped
 from autofast.write.spelling import is_taken, torch_in
@@ -86,7 +89,9 @@ def off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs, rounds: boo
     values = _value_names(sinks, payload, tensors)
     main = next((s for s in sinks if s.kind != "passed"), sinks[0])
     lists = Kept(script, sinks, payload[:tensors], payload[tensors:], values, rounds=rounds)
-    lists.at_once = lists.may_be_stacked() and _is_filled(script, sinks[0], loop, needs)
+    is_full = _is_filled(script, sinks[0], loop, needs)
+    lists.may_be_empty = not is_full and not (needs.gates or is_step(script, loop))
+    lists.at_once = lists.may_be_stacked() and (is_full or lists.may_be_empty)
     if len(sinks) == 1 and not needs.gates and not needs.moves:
         if (itself := lists.in_place_of(sinks[0], loop)) is not None:
             read, numbers = itself
@@ -221,6 +226,7 @@ class Kept:
     Attributes:
         name: the list.
         at_once: its tensors are read by one copy.
+        may_be_empty: there may be none, which ``torch.stack`` does not take.
         rounds: sums of floats may be made by ``sum()``, which rounds less than ``+=`` from Python
             3.12 on.
         begin: the 0 that such a sum begins as, where the list takes its place.
@@ -233,6 +239,7 @@ class Kept:
     values: list[str]
     name: str = ""
     at_once: bool = False
+    may_be_empty: bool = False
     rounds: bool = False
     begin: ast.stmt | None = None
 
@@ -240,13 +247,16 @@ class Kept:
         """Whether the tensors of a list that is not empty can be read at once, and are then the
         numbers that they were: of one kind, without dimensions, on one device.
         """
-        found = self.script.values(self.tensors[0])
+        core = self.tensors[0]
+        alike = kind_of(self.script, core) != "" and all(
+            isinstance(t, Tensor) and (t.rank, t.device) == ("0d", "dev")
+            for t in self.script.values(core)
+        )
         return (
             len(self.tensors) == 1
             and not self.weights
             and all(r.how in ("item", "float", "int") for s in self.sinks for r in s.reads)
-            and kind_of(self.script, self.tensors[0]) != ""
-            and all(isinstance(t, Tensor) and (t.rank, t.device) == ("0d", "dev") for t in found)
+            and (alike or is_norm(self.script, core))
             and not several_gpus(self.script)
         )
 
@@ -261,8 +271,9 @@ class Kept:
 
     def _all(self, each: str) -> str:
         """The numbers of the list, read at once, or ``each``."""
-        torch = torch_in(self.sinks[0].source)[0]
-        return f"{torch}.stack({self.name}).tolist()" if self.at_once else each
+        numbers = f"{torch_in(self.sinks[0].source)[0]}.stack({self.name}).tolist()"
+        numbers += f" if {self.name} else []" * self.may_be_empty
+        return numbers if self.at_once else each
 
     def in_place_of(self, sink: Sink, loop: Loop) -> tuple[ast.expr, str] | None:
         """What a loop alone fills keeps the tensors itself: what is appended, and the template of
@@ -444,4 +455,4 @@ def _thing(core: ast.expr) -> str:
     if not isinstance(core, ast.Call):
         return _last(core)
     called = ast.unparse(core.func).lower()
-    return "loss" if any(w in called for w in ("loss", "criterion", "entropy")) else ""
+    return "loss" if any_in(("loss", "criterion", "entropy"), called) else ""

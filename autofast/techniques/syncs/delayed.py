@@ -21,7 +21,7 @@ from autofast.flow.reflection import is_spelled
 from autofast.flow.scopes import mentions
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, holds, outwards, parent_of, statement_of, within
-from autofast.model.syntax import is_read
+from autofast.model.syntax import TURN_ENDS, is_read
 from autofast.rule import Refusal
 from autofast.techniques.syncs.deferred import put_off
 from autofast.techniques.syncs.freshness import kept
@@ -148,7 +148,7 @@ def _read_from(
     before = between[: next(n for n, s in enumerate(between) if within(first, s))]
     if not works_between(script, variable.statement, top) and here is block(variable.statement):
         return [], False
-    if variable.outside and any(holds(s, ast.Break, ast.Continue) for s in before):
+    if variable.outside and any(holds(s, *TURN_ENDS) for s in before):
         return [], False
     order = script.analysis(Flow).graph(first)
     loop = loop_of(variable.statement)

@@ -26,7 +26,7 @@ from autofast.model.source import (
     walk,
     within,
 )
-from autofast.model.syntax import is_attribute, is_read, is_stored
+from autofast.model.syntax import WITHS, is_attribute, is_read, is_stored
 from autofast.model.values import (
     Bound,
     Const,
@@ -199,7 +199,7 @@ def _live_when_caught(
     block.
     """
     flow = script.analysis(Flow).definitions(attempt)
-    if isinstance(attempt, (ast.With, ast.AsyncWith)):
+    if isinstance(attempt, WITHS):
         return flow.live_after(attempt)
     return frozenset().union(
         *(flow.live_before(place) for place in (*attempt.handlers, *attempt.finalbody[:1]))

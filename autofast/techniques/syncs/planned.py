@@ -10,7 +10,7 @@ from itertools import pairwise
 from autofast.edit.edits import Before, Edit
 from autofast.edit.ignores import is_spared
 from autofast.facts.cost import gains
-from autofast.facts.parameter_loops import parameter_loops
+from autofast.facts.parameter_loops import is_norm, parameter_loops
 from autofast.facts.switches import is_often
 from autofast.flow.loops import Loop, loop_of
 from autofast.flow.positions import block, index, is_always
@@ -115,14 +115,15 @@ def by_loop(script: Script, every: list[Read]) -> Iterator[tuple[Loop | None, li
     calls.
     """
     homes: dict[ast.AST, tuple[Loop | None, list[Read]]] = {}
-    parameters = {p.node for p in parameter_loops(script)}  # norms: one call gives all of them
+    parameters = {p.node for p in parameter_loops(script)}
     for read in every:
         if read.statement in moves(script):
             continue
         loop = loop_of(read.statement)
         each = is_step(script, loop) or in_each_step(script, read)
         whole = loop is None or is_step(script, loop)
-        inner = loop not in parameters and is_fresh(script, read.core)
+        inner = loop not in parameters or is_norm(script, read.core)
+        inner = inner and is_fresh(script, read.core)
         if is_often(script, read.node, loop) and each and (whole or inner):
             home = loop if loop is not None else function_of(read.node)
             homes.setdefault(home, (loop, []))[1].append(read)

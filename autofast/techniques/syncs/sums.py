@@ -85,8 +85,7 @@ def _is_plain(script: Script, sink: Sink) -> bool:
     """A variable that is a number, or one element of a dict: ``sums["loss"] += loss.item()``."""
     target = sink.statement.target if isinstance(sink.statement, ast.AugAssign) else None
     if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
-        things = script.values(sink.holder)
-        return certainly(things, Dict)
+        return certainly(script.values(sink.holder), Dict)
     return sink.kind == "number"
 
 

@@ -23,7 +23,7 @@ from autofast.model.calls import (
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Site, Stack
 from autofast.model.names import FACTORIES
 from autofast.model.script import Script, Transfer
-from autofast.model.several import surely, wordset
+from autofast.model.several import only, surely, wordset
 from autofast.model.source import (
     block_of,
     function_of,
@@ -90,7 +90,7 @@ def loops_of_steps(script: Script) -> frozenset[ast.AST]:
 
 def again_and_again(stack: Stack, hot: frozenset[ast.AST]) -> bool:
     """Whether a way runs in many steps, and not only where what is kept is missing."""
-    if any(isinstance(f, BranchFrame) and is_first_time(f) for f in stack):
+    if any(is_first_time(f) for f in only(stack, BranchFrame)):
         return False
     return any((f.func.node if isinstance(f, CallFrame) else f.node) in hot for f in stack)
 

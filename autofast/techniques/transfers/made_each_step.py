@@ -225,8 +225,7 @@ def _is_fixed(script: Script, expr: ast.expr) -> bool:
     parts = only(ast.iter_child_nodes(expr), ast.expr)
     match expr:
         case ast.Name() | ast.Attribute():
-            found = script.values(expr)
-            return certainly(found, Const, Arg, Setting, Ref, Module, Cls)
+            return certainly(script.values(expr), Const, Arg, Setting, Ref, Module, Cls)
         case ast.Call():
             name, parts = script.library_function(expr), arguments_of(expr)
             known = name in PLAIN or (name.startswith("numpy.") and not name.startswith(DRAWN))
