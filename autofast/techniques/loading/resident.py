@@ -195,8 +195,7 @@ def edits(script: Script, plan: Plan) -> tuple[Edit, ...]:
                 holes |= {f"part_{n}": part for n, part in enumerate(dataset.args)}
                 parts, items = [f"{{part_{n}}}" for n in range(len(dataset.args))], ""
     else:
-        padded = plan.made is not None and plan.made.padding
-        name = source.fresh("padded_tensors" if padded else "as_tensors")
+        name = source.fresh("padded_tensors" if ".pad(" in plan.items else "as_tensors")
         found.append(Helper(source, name, plan.items.format(name=name, torch=torch)))
         items = f"{name}({data})"
     if plan.made is not None:
