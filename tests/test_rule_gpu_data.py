@@ -475,7 +475,6 @@ def test_images_that_stay(setup: str, reason: str) -> None:
         (f"{PLAIN}\nbatches = list(loader)", "hands it to code that is not known"),
         (f"torch.set_default_dtype(torch.float64)\n{PLAIN}", "changes where new tensors are"),
         (f"{PLAIN}\nif torch.cuda.is_available():\n    torch.cuda.set_device(0)", "chooses the GPUs, perhaps after"),
-        (f"for k in range(3):\n    {PLAIN}", "made anew in a loop"),
         (f"{PART}\nrest.append(3)", "changes `rest`, of which"),
         (f"{PART}\nrandom.Random(0).shuffle(rest)", "changes `rest`, of which"),
         (f"{PART}\nnumpy.random.default_rng(0).shuffle(rest)", "changes `rest`, of which"),
