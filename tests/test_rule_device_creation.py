@@ -52,6 +52,8 @@ def made(make: str, before: str = "") -> Applied:
         ("z = torch.zeros(3, 4).to(device)", ["z = torch.zeros(3, 4, device=device)"], Effect.EXACT),
         ("z = torch.ones(3, 4).long().to(device=device).float()", ["z = torch.ones(3, 4, device=device, dtype=torch.long).float()"], Effect.EXACT),
         ("z = torch.full((3, 4), 2.0).to(device, non_blocking=True)", ["z = torch.full((3, 4), 2.0, device=device)"], Effect.EXACT),
+        ("z = torch.eye(4)[None, :3][0].to(device)", ["z = torch.eye(4, device=device)[None, :3][0]"], Effect.EXACT),
+        ("z = torch.eye(4)[None, :3, ...][0]\nif x.is_cuda:\n    z = z.cuda()", ["z = torch.eye(4, device=x.device)[None, :3, ...][0]"], Effect.EXACT),
         ("z = torch.eye(3, 4).to(device, torch.float64)", ["z = torch.eye(3, 4, device=device).to(torch.float64)"], Effect.EXACT),
         ("z = torch.zeros(3, 4).to(device, dtype=torch.float64)", ["z = torch.zeros(3, 4, device=device, dtype=torch.float64)"], Effect.EXACT),
         ("z = torch.ones(3, 4).long().to(device=device, dtype=torch.float64)", ["z = torch.ones(3, 4, device=device).long().to(torch.float64)"], Effect.EXACT),
@@ -965,3 +967,8 @@ def test_the_device_of_what_has_been_asked_whether_it_is_on_a_gpu() -> None:
     """A list that the reader takes it for as well has no ``is_cuda``."""
     mixed = "y = [x, []][step % 1]\nz = torch.zeros(3, 4)\nif y.is_cuda:\n    z = z.cuda()"
     assert made(mixed).lines == ["z = torch.zeros(3, 4, device=y.device)"]
+
+
+def test_rows_that_a_tensor_of_the_host_picks_stay() -> None:
+    found = made("rows = torch.tensor([2, 0, 1])\nz = torch.eye(4)[rows].to(device)")
+    assert "z = torch.eye(4)[rows].to(device)" in found.text

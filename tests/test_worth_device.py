@@ -213,6 +213,44 @@ def test_a_read_in_front_of_a_copy_of_what_no_loader_gives(copy: str, worth: boo
     assert bool(found.fixes) is worth
 
 
+TEXTS = """
+import lib
+import torch
+from torch import nn
+
+model = nn.Embedding(99, 100).cuda()
+optimizer = torch.optim.Adam(model.parameters())
+
+
+def train(batches):
+    total = 0
+    for n, batch in enumerate(batches):
+        text = {copy}
+        found = model(text)
+        loss = nn.functional.nll_loss(found, torch.zeros(9, dtype=torch.long, device="cuda"))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.data.item()
+        if n % 100 == 0 and n != 0:
+            total = total / 100
+            print(total)
+            total = 0
+
+
+for epoch in range(9):
+    train(lib.batches())
+"""
+
+
+@pytest.mark.parametrize(
+    ("copy", "worth"), [("batch.text.cuda()", False), ("batch.text.cuda(non_blocking=True)", True)]
+)
+def test_a_read_in_front_of_a_copy_of_what_is_not_known(copy: str, worth: bool) -> None:
+    found = apply("loss-item-sync", TEXTS.format(copy=copy), min_gain=LITTLE)
+    assert bool(found.fixes) is worth
+
+
 DECODED = """
 import torch
 from torch import nn
@@ -289,6 +327,15 @@ for epoch in range(90):
 def test_passes_that_are_broken_off_after_a_few_batches(last: int, worth: bool) -> None:
     found = apply("num-workers pin-memory", BROKEN_OFF.format(last=last), min_gain=LITTLE)
     assert bool(found.fixes) is worth
+
+
+@pytest.mark.parametrize(
+    ("most", "worth"), [("5", False), ("500", True), ("0.1", True), ("None", True)]
+)
+def test_passes_that_a_library_breaks_off(most: str, worth: bool) -> None:
+    given = f"max_epochs=20, limit_train_batches={most}"
+    text = LIGHTNING.format(hook="other", given=given)
+    assert bool(apply("pin-memory", text, min_gain=LITTLE).fixes) is worth
 
 
 CRITIC = """

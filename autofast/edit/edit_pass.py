@@ -44,11 +44,11 @@ from autofast.edit.edits import (
     Helper,
     Import,
     Keyword,
+    OfExpression,
     Parameter,
     Remove,
     Replace,
     Rewrite,
-    Wrap,
 )
 from autofast.edit.import_names import with_names
 from autofast.edit.items import (
@@ -131,7 +131,7 @@ class EditPass(cst.CSTTransformer):
                 node = self.places.expression(edit.outer)
             case DictItem():
                 node = self.places.expression(edit.display)
-            case Wrap() | Rewrite():
+            case OfExpression():
                 node = self.places.expression(edit.expr)
             case Decorator() | Parameter():
                 node = self.places.statement(edit.function)
@@ -235,7 +235,7 @@ class EditPass(cst.CSTTransformer):
         place.
         """
         edits = self.inner[id(node)]
-        self.inner[id(node)] = [e for e in edits if not isinstance(e, (Wrap, Rewrite))]
+        self.inner[id(node)] = [e for e in edits if not isinstance(e, OfExpression)]
         result = node.visit(self)
         self.inner[id(node)] = edits
         assert isinstance(result, cst.CSTNode)
@@ -318,7 +318,7 @@ class EditPass(cst.CSTTransformer):
                     place = elements.index(edit.element)
                     node = drop_element(node, place - sum(n < place for n in gone))
                     gone.append(place)
-                case ((Wrap() | Rewrite()), cst.BaseExpression()):
+                case ((OfExpression()), cst.BaseExpression()):
                     node = self._templated(edit, old, node)
                 case Decorator(), cst.FunctionDef():
                     node = self._decorated(edit, node)
@@ -330,7 +330,7 @@ class EditPass(cst.CSTTransformer):
         return node
 
     def _templated(
-        self, edit: Wrap | Rewrite, old: cst.CSTNode, node: cst.BaseExpression
+        self, edit: OfExpression, old: cst.CSTNode, node: cst.BaseExpression
     ) -> cst.BaseExpression:
         def fill(name: str) -> cst.BaseExpression:
             if name == snippet.ITSELF or holes_of(edit).get(name) is edit.expr:
@@ -446,7 +446,7 @@ def _wish(edit: Edit) -> object:
 def _innermost_first(edit: Edit) -> tuple[int, int, str]:
     """Changes of an expression, then what replaces it, then what is put around it."""
     stage = 0
-    if isinstance(edit, (Wrap, Rewrite)):
+    if isinstance(edit, OfExpression):
         stage = 2 if keeps_anchor(edit) else 1
     return stage, edit.rank, edit.rule
 

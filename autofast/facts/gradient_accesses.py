@@ -174,7 +174,7 @@ def accesses(script: Script, *, strict: bool = True) -> tuple[list[Event], list[
     return found, after
 
 
-BY_NAME = ("getattr", "setattr", "eval", "exec", "attrgetter", "methodcaller")
+BY_NAME = tuple("getattr setattr eval exec attrgetter methodcaller".split())
 
 
 def named_in_text(script: Script, attribute: str) -> ast.AST | None:

@@ -35,16 +35,11 @@ from autofast.model.values import (
 
 MOVES = wordset("to cuda")
 # What is said of a tensor, wherever it is.
-SHAPE = frozenset(
-    {"shape", "size", "dim", "ndim", "numel", "nelement", "dtype", "stride", "is_contiguous"}
-    | {"is_floating_point", "element_size", "requires_grad", "grad", "ndimension", "nbytes"}
-)
+SHAPE = wordset("""shape size dim ndim numel nelement dtype stride is_contiguous
+    is_floating_point element_size requires_grad grad ndimension nbytes""")
 CASTS = wordset("float double half bfloat16 long int bool byte")
-SAME = frozenset(
-    {"contiguous", "clone", "detach", "view", "reshape", "flatten", "squeeze", "unsqueeze"}
-    | {"permute", "transpose", "t", "expand", "narrow", "unflatten", "movedim", "swapaxes"}
-    | {"chunk", "split", "unbind", "select", "repeat"}
-)
+SAME = wordset("""contiguous clone detach view reshape flatten squeeze unsqueeze permute transpose
+    t expand narrow unflatten movedim swapaxes chunk split unbind select repeat""")
 CONTAINERS = wordset("items values keys get pop")
 PASSING = frozenset(
     {

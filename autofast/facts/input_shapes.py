@@ -43,7 +43,7 @@ from autofast.read.recover.datasets import IN_MEMORY_LIBRARY
 
 FLAG = "torch.backends.cudnn.benchmark"
 # of a stack, in all batches in the same way
-ALIKE = ("permute", "transpose", "float", "double", "half", "long", "contiguous", "div", "div_")
+ALIKE = tuple("permute transpose float double half long contiguous div div_".split())
 DEEP = 4
 # what leaves an image as large as it is
 WHOLE = wordset(

@@ -9,13 +9,13 @@ import ast
 from autofast.flow.usage import Act, Usage, usage_of
 from autofast.flow.valueflow import expressions
 from autofast.model.script import Loader, Script
-from autofast.model.several import any_in, surely
+from autofast.model.several import any_in, surely, wordset
 from autofast.model.values import Bound, Cls, Func, Inst, Ref, is_named
 
 # Functions that go through a loader, ask how long it is, or which object it is.
 ITERATING = frozenset(f"builtins.{n}" for n in ("enumerate", "iter", "len", "next", "zip"))
 ITERATING |= {"builtins.isinstance", "builtins.id", "builtins.type"}
-ITERATING |= {"tqdm.tqdm", "tqdm.auto.tqdm", "tqdm.trange", "itertools.islice", "itertools.chain"}
+ITERATING |= wordset("tqdm.tqdm tqdm.auto.tqdm tqdm.trange itertools.islice itertools.chain")
 # ... and those that keep the batches, or the loader itself.
 KEEPING = frozenset(f"builtins.{n}" for n in ("print", "list", "tuple", "dict"))
 KEEPING |= {"itertools.cycle"}

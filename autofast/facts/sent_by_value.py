@@ -16,7 +16,7 @@ from autofast.model.syntax import DEFS
 from autofast.model.values import Ext, Method, Ref, Thing, Unknown, any_of
 
 LAUNCHING = wordset("horovod ray submitit")
-SENDING = LAUNCHING | {"dask", "ignite", "joblib", "pyspark", "sparkdl"}
+SENDING = LAUNCHING | wordset("dask ignite joblib pyspark sparkdl")
 
 
 def against_backends(script: Script, place: ast.stmt) -> str:

@@ -266,7 +266,7 @@ class Uses:
                 raise Refusal(
                     f"{user} uses {name} as well, and would get what goes into the sigmoid"
                 )
-            outer = function_of(parent_of(outer) or outer)
+            outer = function_of(outer)
 
     # ------------------------------------------------------------------------- tuples, lists, dicts
     def _hands_on(self, display: ast.expr) -> bool:

@@ -15,10 +15,10 @@ from autofast.model.several import surely
 from autofast.model.syntax import is_read
 from autofast.model.values import Ref, Tensor, Unknown, certainly, consts
 
-COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
+COMPARED = tuple("eq ne lt le gt ge".split())
 MASKED = ("masked_fill", "masked_fill_", "masked_select", "masked_scatter", "masked_scatter_")
 SHAPED = tuple("unsqueeze squeeze expand expand_as view repeat t cuda contiguous".split())
-KEPT = ("float", "double", "half", "int", "long", "byte", "bool", "type", "to", "clone", "detach")
+KEPT = tuple("float double half int long byte bool type to clone detach".split())
 RANKED = ("topk",)  # which only tensors have, and torch itself
 Question = Callable[[Script, ast.expr, int], bool]
 DEEP = 12

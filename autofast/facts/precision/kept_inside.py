@@ -21,8 +21,8 @@ from autofast.model.syntax import SEQUENCES, is_stored
 from autofast.model.values import Bound, Dict, Func, Seq
 
 HOOKS = ("register_forward_hook", "register_forward_pre_hook")
-FILLS = ("append", "extend", "insert", "update", "setdefault", "appendleft")
-CASTS = ("float", "double", "int", "long", "bool", "byte", "item", "tolist", "argmax")
+FILLS = tuple("append extend insert update setdefault appendleft".split())
+CASTS = tuple("float double int long bool byte item tolist argmax".split())
 DEEP = 8
 
 

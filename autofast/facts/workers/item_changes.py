@@ -27,7 +27,8 @@ WRITERS = wordset("""torch.save numpy.save numpy.savez numpy.savez_compressed nu
     json.dump joblib.dump cv2.imwrite imageio.imwrite os.remove os.unlink os.rename os.replace
     os.rmdir shutil.move shutil.copy shutil.copyfile shutil.rmtree
     torchvision.utils.save_image os.chdir""")
-ITERATORS = ("itertools.", "builtins.iter", "builtins.zip", "builtins.map", "builtins.filter", "builtins.enumerate", "builtins.reversed")
+ITERATORS = tuple("""itertools. builtins.iter builtins.zip builtins.map builtins.filter builtins.enumerate
+    builtins.reversed""".split())
 # fmt: on
 
 A_FILE = "a file"

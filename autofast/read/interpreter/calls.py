@@ -12,6 +12,7 @@ from autofast.model.contents import dict_items
 from autofast.model.kinds import is_module
 from autofast.model.limits import MANY, SEVERAL
 from autofast.model.names import CONTEXT, DATASET_BASES
+from autofast.model.several import wordset
 from autofast.model.source import parent_of
 from autofast.model.syntax import is_read
 from autofast.model.values import (
@@ -56,7 +57,7 @@ from autofast.read.library.unfollowed import bodies, changes_others, is_one
 from autofast.read.state.core import TOO_MANY, join
 
 EVAL = values(Ref("builtins.eval"))
-READING = frozenset({"get", "items", "keys", "values", "copy"})
+READING = wordset("get items keys values copy")
 
 
 def _is_only_read(node: ast.Call) -> bool:

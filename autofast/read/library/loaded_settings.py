@@ -68,7 +68,7 @@ WRAPPERS = wordset(
     "omegaconf.OmegaConf.create ml_collections.ConfigDict attrdict.AttrDict dotmap.DotMap"
 )
 KEPT = frozenset({"resolve", "absolute", "expanduser"})
-READING = frozenset({"open", "read", "readline", "read_text", "read_bytes"})
+READING = wordset("open read readline read_text read_bytes")
 PARTS = wordset("strip lstrip rstrip readlines split rsplit splitlines partition rpartition")
 COMMENTS = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)  # beside strings
 

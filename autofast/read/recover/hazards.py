@@ -38,10 +38,8 @@ from autofast.read.recover.trials import memory_trial
 from autofast.read.recover.wanted import Wanted
 
 # fmt: off
-SHOWS = (
-    "torch.", "tqdm.", "wandb.", "tensorboard", "visdom.", "matplotlib.", "PIL.", "logging.", "builtins.", "argparse.", "time.",
-    "accelerate.", "contextlib.",
-)
+SHOWS = tuple("""torch. tqdm. wandb. tensorboard visdom. matplotlib. PIL. logging. builtins. argparse. time.
+    accelerate. contextlib.""".split())
 GRAPH = wordset("""requires_grad grad_fn is_leaf grad retains_grad retain_grad register_hook requires_grad_
     output_nr register_post_accumulate_grad_hook is_inference _version""")
 # fmt: on

@@ -41,7 +41,7 @@ from autofast.techniques.compiling.legality import class_of, events_of, jit_uses
 # second.
 WRONG_NORM = ((2, 10), (2, 14))
 MANY = ("torch.nn.Sequential", "torch.nn.Transformer")
-DETECTION = ("fasterrcnn", "maskrcnn", "keypointrcnn", "retinanet", "ssd", "fcos")
+DETECTION = tuple("fasterrcnn maskrcnn keypointrcnn retinanet ssd fcos".split())
 PADS = wordset("""pad_sequence pack_sequence pad_packed_sequence max nested_tensor
     nested_tensor_from_tensor_list""")
 WEIGHTS = tuple(

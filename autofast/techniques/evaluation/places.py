@@ -79,7 +79,7 @@ HARMLESS = (
 ASKING = wordset(
     "forward loss sync move move_model inplace tensor_write grad_read closure call_unknown call_object"
 )
-MODES = wordset("eval train format append update dataset")
+MODES = wordset("eval train format append update dataset item")
 MOVES = wordset("to cuda")
 OF_TENSORS = {".add", ".sort", ".split", ".values"}  # too
 OF_PYTHON = {f".{name}" for kind in (str, list, dict, set) for name in dir(kind)} - OF_TENSORS

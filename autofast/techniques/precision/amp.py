@@ -55,7 +55,7 @@ from autofast.techniques.precision.scaling import (
 from autofast.techniques.precision.with_logits import WithLogits, logits_of, with_logits
 from autofast.write.spelling import uses_gpu
 
-LOGARITHMS = ("torch.log", ".log", "torch.log1p", ".log1p", "torch.log2", "torch.log10")
+LOGARITHMS = tuple("torch.log .log torch.log1p .log1p torch.log2 torch.log10".split())
 
 
 # A sigmoid in 16 bits is 1 from 6 (bf16) or 8 (fp16) on, the logarithm of the rest that of 0.

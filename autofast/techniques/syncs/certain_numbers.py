@@ -33,7 +33,7 @@ from autofast.model.values import (
 
 WHOLE = ("mean", "sum", "max", "min")  # without arguments: of all elements
 # Keep the shape.
-SAME = ("detach", "clone", "float", "double", "cpu", "to", "abs", "sqrt", "exp", "log")
+SAME = tuple("detach clone float double cpu to abs sqrt exp log".split())
 CASTS = wordset("float double half bfloat16")
 KEEPS = wordset("mul mul_ div div_ add add_ sub sub_ sum reshape squeeze flatten detach clone abs")
 # Give floats, of whatever numbers: real ones, but for a mean of complex numbers.

@@ -38,7 +38,7 @@ SINCE_1_5 = wordset(
     "enable_checkpointing enable_progress_bar enable_model_summary strategy inference_mode"
 )
 OTHER = wordset("tpu mps hpu ipu xla")
-OWN_PRECISION = ("deepspeed", "fsdp", "xla", "colossalai", "bagua", "hpu", "ipu")
+OWN_PRECISION = tuple("deepspeed fsdp xla colossalai bagua hpu ipu".split())
 
 
 def old_style(script: Script) -> Iterator[Finding]:

@@ -22,7 +22,7 @@ from autofast.techniques.transfers.factories import KEEPS, Creation, again_and_a
 
 SINCE = (1, 5)  # of register_buffer(persistent=False), which leaves checkpoints as they are
 WRAPS = ("torch.nn.Parameter", "torch.autograd.Variable")
-CASTS = ("to", "half", "float", "double", "bfloat16", "type", "to_empty")
+CASTS = tuple("to half float double bfloat16 type to_empty".split())
 FORMATS = frozenset(f"torch.{n}" for n in ("channels_last", "channels_last_3d", "preserve_format"))
 # What asks whether a module has buffers, casts, saves or sends them.
 TAKES = (

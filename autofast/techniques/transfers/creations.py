@@ -42,7 +42,7 @@ COMPUTED = wordset("linspace logspace")  # each device rounds in its own way
 ALIKE = {"torch.zeros": "new_zeros", "torch.ones": "new_ones"}
 
 # Casts, each with the name of its dtype in torch.
-CASTS = ("double", "float", "half", "bfloat16", "long", "int", "short", "bool")
+CASTS = tuple("double float half bfloat16 long int short bool".split())
 
 
 def moved(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:

@@ -102,7 +102,10 @@ def factory(script: Script, expr: ast.expr) -> ast.Call | None:
     Of an old constructor it is the call that fills the tensor: ``torch.FloatTensor(n).zero_()``;
     the constructor itself where none does.
     """
-    while isinstance(expr, ast.Call):
+    while isinstance(expr, ast.Call) or (isinstance(expr, ast.Subscript) and _is_plain(expr.slice)):
+        if isinstance(expr, ast.Subscript):
+            expr = expr.value
+            continue
         found = script.values(expr.func)
         names = library_names(found)
         if listed(script, expr, "") is not None:
@@ -124,6 +127,12 @@ def factory(script: Script, expr: ast.expr) -> ast.Call | None:
         else:
             return None
     return None
+
+
+def _is_plain(index: ast.expr) -> bool:
+    """``[None, :, :]``, ``[..., 0]``: an index that takes the same part on every device."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    return all(isinstance(p, (ast.Slice, ast.Constant)) for p in parts)
 
 
 def _from_numbers(script: Script, name: str, call: ast.Call) -> bool:

@@ -93,7 +93,7 @@ def loader_once(script: Script, finding: Finding, rarely: bool = True) -> Gain |
     cost, mine = script.analysis(Cost), loaders_of(script, finding.node)
     uses = [use for x in mine for use in x.uses]
     purposes = {purpose for x in mine for purpose in cost.purposes(x)}
-    if surely(cost.ends_early(use.node) for use in uses):
+    if cost.is_cut or surely(cost.ends_early(use.node) for use in uses):
         return Gain(0.0, "each pass over it is broken off after a few batches")
     if purposes and purposes <= {"test", "predict"}:
         return _small(cost)

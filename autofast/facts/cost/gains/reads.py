@@ -41,6 +41,7 @@ READ = 0.03  # of a step, by a read that the host waits for
 read_once = of_device(usual(0.01, "one wait less in a step", code=True))
 read_at_once = nothing("one read stays, and the others find the device at rest")
 read_twice = nothing("what it does would have to stand at two places besides")
+read_again = nothing("what is kept of each step would be read behind the loop, one by one")
 read_late = nothing("it would be read in every step all the same, further down")
 elements = of_device(usual(READ, "a wait for each element", code=True))
 HOST = re.compile(r"torch\.[A-Z][a-z0-9]+Tensor")  # types of tensors of the host
@@ -66,6 +67,8 @@ def reads(script: Script, options: Options, finding: Finding, beside: Findings) 
     moved = [t for t in script.transfers if _waits(t) or (ready and waits_there(script, t))]
     moved = [t for t in moved if t.node not in changed]
     stays += [t.node for t in moved if statement_of(t.node) not in small]  # else it could go
+    unknown = script.methods("cuda") if ready else []  # of what nothing is known of
+    stays += [s.node for s in unknown if not getattr(s.node, "keywords", ())]
     if loop is not None:
         stays += [n for n in walk(loop) if _may_read(script, n) and n not in changed]
     if loop is not None and (node := in_every_turn(script, loop, stays)) is not None:
@@ -133,11 +136,3 @@ def _waits(transfer: Transfer) -> bool:
     of_host = surely(isinstance(t, Ref) and HOST.fullmatch(t.name) for t in given)
     back = transfer.kinds == {"cpu"} or (transfer.how == "type" and of_host)
     return back and there and not is_begun(transfer)
-
-
-@of_device
-def read_again(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
-    """Of statements that a loop behind the loop would carry out: too little in an evaluation."""
-    if not script.analysis(Cost).is_in_training(finding.node):
-        return Gain(EVALUATION * READ, "one read a step of an evaluation")
-    return reads(script, options, finding, beside)
