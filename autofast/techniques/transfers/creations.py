@@ -178,16 +178,7 @@ def _made_there(
             and ast.unparse(stmt.targets[0]) == ast.unparse(moved)
         )
         whole = gate if gate is not None and gate.body == [stmt] else stmt
-        around = parent_of(call)
-        kept = around if script.is_call(around, "torch.autograd.Variable") else call
-        cast_behind = _cast_behind(script, transfer.node if moved is call else kept, call)
-        if cast_behind is not None:
-            node, dtype = cast_behind
-            edits += [Keyword(call, "dtype", dtype), Rewrite(node, "{made}", {"made": kept})]
-        if alone:
-            edits.append(Remove(whole))
-        elif cast_behind is None or moved is not call:  # else the copy goes with the cast
-            edits.append(Rewrite(transfer.node, "{made}", {"made": moved}))
+        edits.append(Remove(whole) if alone else Rewrite(transfer.node, "{made}", {"made": moved}))
     elif (cast := cast_to(transfer)) is not None:
         edits += _only_cast(transfer.node, moved, call, cast, script)
     yield replace(creation, edits=tuple(edits))
@@ -203,21 +194,13 @@ def _idle(script: Script, made: ast.Call) -> Iterator[Edit]:
         if (outer := call_of(method)) is None or outer.keywords:
             return
         is_cast = whole and not call.keywords and method.attr == "long"
+        told = made is call and name in ALIKE and method.attr in CASTS and not call.keywords
+        if told and isinstance(call.func, ast.Attribute):
+            torch, is_cast = source_of(call).segment(call.func.value), True
+            yield Keyword(call, "dtype", f"{torch}.{method.attr}")
         if is_cast or (method.attr == "contiguous" and made is call):
             yield Rewrite(outer, "{made}", {"made": made})
         made = outer
-
-
-def _cast_behind(script: Script, move: ast.Call, call: ast.Call) -> tuple[ast.Call, str] | None:
-    """A cast of what is moved, ``torch.ones(n).to(device).double()``, and the dtype that the
-    factory can be given in its place."""
-    method, func = parent_of(move), call.func
-    cast = call_of(method) if is_attribute(method, *CASTS) else None
-    if not is_attribute(method) or cast is None or cast.args or cast.keywords or call.keywords:
-        return None
-    if not is_attribute(func) or script.library_function(call) not in ALIKE:
-        return None
-    return cast, f"{source_of(func).segment(func.value)}.{method.attr}"
 
 
 def _only_cast(
