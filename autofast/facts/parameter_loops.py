@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from autofast.facts.parts import parts_of, trained_models
+from autofast.facts.parts import moved_models, parts_of, trained_models
 from autofast.flow.program import Flow
 from autofast.model.calls import names_in, receiver_of
 from autofast.model.contents import opened, unwrapped
@@ -116,8 +116,7 @@ def norms(script: Script) -> set[ast.AST]:
     """Norms of whole parameters or of their gradients in such loops, if all are on one device:
     their modules are moved to one, and no part of them by itself.
     """
-    of = [o.this for site in script.log.of("move_model") for o in site if o.this is not None]
-    moved = [parts_of(*unwrapped(t)) for t in of]
+    moved = [parts_of(*unwrapped(t)) for t in moved_models(script)]
     return {
         site.node
         for loop in ([] if script.calls(*SHARDED) else parameter_loops(script))

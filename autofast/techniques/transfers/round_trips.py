@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from autofast.edit.edits import Edit, Rewrite
 from autofast.flow.program import Flow
 from autofast.model.script import Script, Transfer
-from autofast.model.source import source_of, statement_of
+from autofast.model.source import statement_of
 from autofast.model.values import Given, Tensor
 from autofast.rule import Effect
 from autofast.techniques.transfers.creations import created, only_moves
@@ -43,7 +43,9 @@ def round_trips(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
             case (
                 ast.Subscript(value=base, slice=by)
                 | ast.Call(func=ast.Attribute(value=base, attr="gather"), args=[_, by], keywords=[])
-            ) if script.may_be(base, Tensor) and COLUMN.search(_text(back)):
+            ) if script.may_be(base, Tensor) and COLUMN.search(
+                ast.unparse(statement_of(back.node))
+            ):
                 there = (Rewrite(base, f"{{base}}.to({where})", {"base": base}),)
             case ast.Call(
                 func=ast.Attribute(value=base, attr="scatter_"),
@@ -73,7 +75,3 @@ def _below(script: Script, expr: ast.expr) -> ast.expr:
         case ast.Name() if made := script.analysis(Flow).value_of_its_own(expr):
             return _below(script, made)
     return expr
-
-
-def _text(back: Transfer) -> str:
-    return source_of(back.node).segment(statement_of(back.node))
