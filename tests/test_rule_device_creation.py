@@ -1033,3 +1033,30 @@ def test_indices_stay_where_they_are(body: str, lines: list[str]) -> None:
 def test_round_trips_that_somebody_may_notice(body: str, given: str) -> None:
     found = round_trip(body, given)
     assert not found.fixes, found.lines
+
+
+@pytest.mark.parametrize(
+    ("make", "line"),
+    [
+        ("z = torch.empty(3, 4).bernoulli_(0.5).to(device)", "z = torch.empty(3, 4, device=device).bernoulli_(0.5)"),
+        ("z = torch.empty(3, x.size(1)).normal_(0, 0.1) / 2\nz = z.to(x.device)", "z = torch.empty(3, x.size(1), device=x.device).normal_(0, 0.1) / 2"),
+        ("z = torch.zeros(12).view(3, 4).uniform_().to(device)", "z = torch.zeros(12, device=device).view(3, 4).uniform_()"),
+    ],
+)  # fmt: skip
+def test_what_is_drawn_into_a_new_tensor_is_drawn_there(make: str, line: str) -> None:
+    found = made(make)
+    assert found.lines == [line]
+    assert [f.effect for f in found.fixes][:1] == [Effect.SAMPLING]
+    assert len(run(found.text)["losses"]) == 6
+
+
+@pytest.mark.parametrize(
+    ("make", "before"),
+    [
+        ("z = torch.empty(3, 4).bernoulli_(odds).to(device)", "odds = torch.rand(3, 4)"),
+        ("z = torch.empty(3, 4).normal_(generator=own).to(device)", "own = torch.Generator()"),
+        ("z = torch.empty(3, 4).normal_().to(device)", "torch.use_deterministic_algorithms(True)"),
+    ],
+)
+def test_what_the_host_draws_for_a_reason_stays(make: str, before: str) -> None:
+    assert not made(make, before).fixes

@@ -15,7 +15,7 @@ from autofast.model.events import Site
 from autofast.model.names import FACTORIES, last_part
 from autofast.model.script import Script, Transfer
 from autofast.model.several import surely, wordset
-from autofast.model.source import function_of, parent_of, source_of, statement_of
+from autofast.model.source import function_of, parent_of, source_of, statement_of, within_statement
 from autofast.model.syntax import VARIABLES, is_attribute
 from autofast.model.tensors import is_dtype
 from autofast.model.values import Arg, Num, Ref, Tensor, Thing, Unknown, all_of, any_of, const
@@ -23,13 +23,14 @@ from autofast.rule import Effect
 from autofast.techniques.transfers.composed import Parts, chain, hides, parts
 from autofast.techniques.transfers.dealt_out import against
 from autofast.techniques.transfers.factories import (
+    DRAWN,
     KEEPS,
     Creation,
-    again_and_again,
     ends_here,
     factory,
     held_by,
     is_bound_to,
+    runs_often,
 )
 from autofast.techniques.transfers.filled import constructor, made_there
 from autofast.techniques.transfers.listed import listed
@@ -53,7 +54,7 @@ def moved(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
         where = device_of(transfer)
         if moved is None or where is None:
             continue
-        if not any(again_and_again(o.stack, hot) for o in transfer.site):
+        if not runs_often(transfer.site, hot):
             continue
         call, gate = factory(script, moved), None
         if call is None and (bound := held_by(script, transfer, moved)) is not None:
@@ -266,7 +267,8 @@ def created(script: Script, call: ast.Call, where: str) -> Creation | None:
         return None
     short = last_part(site.kind)
     there = made_there(script, call, where) if old else Keyword(call, "device", where)
-    effect = Effect.EXACT if old else _effect(script, short, call)
+    drawn = any(is_attribute(n, *DRAWN) for n in within_statement(call))
+    effect = Effect.EXACT if old else _effect(script, "rand" if drawn else short, call)
     if effect is Effect.ROUNDING and _becomes_whole(script, call):
         return None  # a last digit less, and the integer is another
     if (said := listed(script, call, where)) is not None:

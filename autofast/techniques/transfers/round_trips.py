@@ -18,7 +18,7 @@ from autofast.model.source import statement_of
 from autofast.model.values import Given, Tensor
 from autofast.rule import Effect
 from autofast.techniques.transfers.creations import created, only_moves
-from autofast.techniques.transfers.factories import KEEPS, Creation, again_and_again, factory
+from autofast.techniques.transfers.factories import KEEPS, Creation, factory, runs_often
 
 # One number for each index: what is picked from has one dimension, and is short.
 COLUMN = re.compile(r"\.(?:view|reshape)\(.*(?:, 1\b|\(1,\) ?\*|\[1\] ?\*)")
@@ -58,9 +58,7 @@ def round_trips(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
                 continue
         match copies.get(_below(script, by)):
             case Transfer(how="cpu", node=host, operand=ast.expr() as index) if (
-                there
-                and flow.is_same(_below(script, index), name)
-                and any(again_and_again(o.stack, hot) for o in back.site)
+                there and flow.is_same(_below(script, index), name) and runs_often(back.site, hot)
             ):
                 here = Rewrite(host, "{index}", {"index": index})
                 idle = (Rewrite(back.node, "{made}", {"made": back.operand}),) * only_moves(back)
