@@ -53,7 +53,7 @@ def made(make: str, before: str = "") -> Applied:
         ("z = torch.ones(3, 4).long().to(device=device).float()", ["z = torch.ones(3, 4, device=device, dtype=torch.long).float()"], Effect.EXACT),
         ("z = torch.full((3, 4), 2.0).to(device, non_blocking=True)", ["z = torch.full((3, 4), 2.0, device=device)"], Effect.EXACT),
         ("z = torch.eye(3, 4).to(device, torch.float64)", ["z = torch.eye(3, 4, device=device).to(torch.float64)"], Effect.EXACT),
-        ("z = torch.zeros(3, 4).to(device, dtype=torch.float64)", ["z = torch.zeros(3, 4, device=device, dtype=torch.float64)"], Effect.EXACT),
+        ("z = torch.zeros(3, 4).to(device, dtype=torch.float64)", ["z = torch.zeros(3, 4, device=device).to(torch.float64)"], Effect.EXACT),
         ("z = torch.ones(3, 4).long().to(device=device, dtype=torch.float64)", ["z = torch.ones(3, 4, device=device, dtype=torch.long).to(torch.float64)"], Effect.EXACT),
         ("z = torch.ones(3, 4).to(device, torch.float64, copy=True)", ["z = torch.ones(3, 4, device=device).to(device, torch.float64, copy=True)"], Effect.EXACT),
         ("z = torch.arange(0, 4).view(1, 4).long().to(device).float()", ["z = torch.arange(0, 4, device=device).view(1, 4).float()"], Effect.EXACT),

@@ -181,7 +181,8 @@ def _made_there(
         whole = gate if gate is not None and gate.body == [stmt] else stmt
         edits.append(Remove(whole) if alone else Rewrite(transfer.node, "{made}", {"made": moved}))
     elif (cast := cast_to(transfer)) is not None:
-        edits += _only_cast(transfer.node, moved, call, cast, script)
+        holes = {"made": moved, "dtype": cast}
+        edits.append(Rewrite(transfer.node, "{made}.to({dtype})", holes))
     yield replace(creation, edits=tuple(edits))
 
 
@@ -202,18 +203,6 @@ def _idle(script: Script, made: ast.Call) -> Iterator[Edit]:
         if is_cast or (method.attr == "contiguous" and made is call):
             yield Rewrite(outer, "{made}", {"made": made})
         made = outer
-
-
-def _only_cast(
-    move: ast.Call, made: ast.expr, call: ast.Call, dtype: ast.expr, script: Script
-) -> tuple[Edit, ...]:
-    """What is left of ``.to(device, dtype=d)``: a factory's own argument, where that gives the
-    same, or ``.to(d)``."""
-    of_factory = made is call and keyword_of(call, "dtype") is None
-    if of_factory and script.library_function(call) in ALIKE:
-        said = source_of(dtype).segment(dtype)
-        return Keyword(call, "dtype", said), Rewrite(move, "{made}", {"made": made})
-    return (Rewrite(move, "{made}.to({dtype})", {"made": made, "dtype": dtype}),)
 
 
 def _behind(script: Script, gate: ast.If | ast.IfExp | None, where: str) -> str:
