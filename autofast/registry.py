@@ -84,8 +84,7 @@ def _check_new(point: EntryPoint, before: dict[str, Rule]) -> None:
             raise BadInput(
                 f"{who}: its rule '{name}' has the name of a rule of {whose}; rename or uninstall it"
             )
-        known = {group for rule in before.values() for group in rule.groups}
-        if name in known or name == ALL:
+        if name in {group for rule in before.values() for group in rule.groups} or name == ALL:
             raise BadInput(
                 f"{who}: its rule '{name}' has the name of a group; rename or uninstall it"
             )

@@ -10,7 +10,7 @@ from autofast.facts.copies import against_source, batch_dtypes
 from autofast.facts.cost import gains
 from autofast.model.calls import is_method
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.tensors import dtype_of
 from autofast.model.values import Const, Ref, Thing
 from autofast.ops.families import REGROUPING
@@ -37,7 +37,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         batch, template, edits = _uncast(script, cast)
         if (
             template
-            and transfer.kinds & {"cuda", "mps", "accel", "option", "xpu", "?"}
+            and transfer.kinds & wordset("cuda mps accel option xpu ?")
             and batch_dtypes(script, batch) & {"int", "?"}
         ):
             message = f"casts `{ast.unparse(batch)}` to floats on the host, and copies these to the device"

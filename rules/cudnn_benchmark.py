@@ -13,6 +13,7 @@ from autofast.facts.sent_by_value import against_backends
 from autofast.model.events import BranchFrame, Site, Stack, inside
 from autofast.model.names import CONVOLVE
 from autofast.model.script import Script
+from autofast.model.several import only
 from autofast.model.source import at, block_of, parent_of, source_of, statement_of
 from autofast.model.values import Const
 from autofast.rule import Effect, Finding, Options, rule
@@ -151,7 +152,7 @@ _ASKING = ("set_flag", "torch.use_deterministic_algorithms")
 
 
 def _certain(stack: Stack) -> bool:
-    return not any(isinstance(f, BranchFrame) and not f.known for f in stack)
+    return not any(not f.known for f in only(stack, BranchFrame))
 
 
 def _before(script: Script, site: Site, place: ast.stmt) -> bool:

@@ -11,6 +11,7 @@ from autofast.edit.edits import Edit, Keyword, Wrap
 from autofast.facts.several_processes import Replaced
 from autofast.model.calls import spreads
 from autofast.model.script import Script
+from autofast.model.several import any_in
 from autofast.model.source import at
 from autofast.rule import Effect, Finding, Options, Refusal, rule
 from autofast.techniques.accumulation.exchange import quiet
@@ -55,7 +56,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
 def _check(script: Script, call: ast.Call) -> None:
     """What it wraps is one of the models that train, spelled out."""
     made = set(script.values(call))
-    trained = [m for m in script.models if any(w in made for w in m.wraps)]
+    trained = [m for m in script.models if any_in(m.wraps, made)]
     if not trained:
         raise Refusal(f"which model DataParallel on {at(call)} is put around is not known")
     if spreads(call):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from autofast.edit.edits import Keyword
 from autofast.facts.cost import gains
 from autofast.model.script import Script
+from autofast.model.several import only
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.transfers.buffers import buffers
 from autofast.techniques.transfers.creations import moved
@@ -51,7 +52,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         if why := against(script, creation, hot):
             yield Finding(creation.call, MESSAGE, refusal=why, effect=creation.effect)
         else:
-            told = any(isinstance(e, Keyword) and e.call is creation.call for e in creation.edits)
+            told = any(e.call is creation.call for e in only(creation.edits, Keyword))
             copied = script.is_call(creation.call, "torch.tensor") and not creation.moves
             yield Finding(
                 creation.call,

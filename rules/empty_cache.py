@@ -12,6 +12,7 @@ from autofast.flow.slices import is_unused
 from autofast.model.events import Site, inside
 from autofast.model.names import CLOCKS
 from autofast.model.script import Script, Transfer
+from autofast.model.several import any_in
 from autofast.model.source import at, block_of, statement_of
 from autofast.model.values import Arguments, Const, Tensor, Thing, const
 from autofast.rule import Effect, Finding, Options, Question, rule
@@ -172,7 +173,7 @@ def _after_gradients(script: Script, site: Site) -> bool:
     before = before[: next(i for i, s in enumerate(before) if s is stmt)]
     backwards = {n for step in script.steps for b in step.backwards for n in [b.node]}
     for earlier in reversed(before):
-        if any(n in backwards for n in ast.walk(earlier)):
+        if any_in(ast.walk(earlier), backwards):
             return True
         if not isinstance(earlier, QUIET):
             return False

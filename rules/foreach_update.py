@@ -21,6 +21,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import is_method
 from autofast.model.contents import unwrapped
 from autofast.model.script import Script
+from autofast.model.several import any_in
 from autofast.model.source import at, function_of, parent_of, source_of
 from autofast.model.syntax import is_attribute
 from autofast.rule import Effect, Finding, Options, Refusal, rule
@@ -135,7 +136,7 @@ def _cast(script: Script, loop: ParameterLoop) -> str:
     for site in script.log.of("move_model", ".half", ".bfloat16", ".double", ".float"):
         for o in site:
             cast = site.kind != "move_model" or o.data.get("dtype")
-            if cast and o.this is not None and any(t in mine for t in unwrapped(o.this)):
+            if cast and o.this is not None and any_in(unwrapped(o.this), mine):
                 return at(site)
     return ""
 

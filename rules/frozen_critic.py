@@ -11,6 +11,7 @@ from autofast.edit.order import Rank
 from autofast.facts.cost import gains
 from autofast.facts.several_processes import several_processes
 from autofast.model.script import Script
+from autofast.model.several import any_in
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.compiling.legality import Compiled
 from autofast.techniques.optimizer.frozen import dropped
@@ -29,7 +30,7 @@ OWNERS = ("lightning", "accelerate", "hf-trainer", "deepspeed", "fabric")
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Compute no gradients for a model that drops them, while another one learns from it."""
-    if any(owner in script.frameworks for owner in OWNERS):
+    if any_in(OWNERS, script.frameworks):
         return
     for found, why in dropped(script):
         if options.decides(Compiled):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from autofast.facts.cost import gains
 from autofast.model.names import OWNERS
 from autofast.model.script import Script
+from autofast.model.several import any_in
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.syncs.code_motion import NAME
 from autofast.techniques.syncs.elements import by_elements
@@ -27,7 +28,7 @@ from autofast.write.spelling import uses_gpu
 @rule(NAME, Effect.EXACT, groups=("sync",), relieves={"host": 1}, asks=gains.reads)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Read losses and counts from the device when they are needed, not in every step."""
-    owned = any(owner in script.frameworks for owner in OWNERS)
+    owned = any_in(OWNERS, script.frameworks)
     if options.target == "cpu" or not (script.steps or owned) or not uses_gpu(script):
         return  # on the CPU, nothing waits for anything
     taken: set[ast.expr] = set()

@@ -9,9 +9,10 @@ from autofast.edit.edits import Around, Decorator, Edit, Rewrite
 from autofast.edit.order import Rank
 from autofast.facts.cost import gains
 from autofast.facts.forwards import is_measured, is_worth
+from autofast.facts.running_sums import keeps_graphs
 from autofast.facts.untrained import untrained
 from autofast.flow.scopes import own_nodes
-from autofast.model.events import loops
+from autofast.model.events import Site, loops
 from autofast.model.names import OWNERS
 from autofast.model.script import Evaluation, Script
 from autofast.model.several import surely
@@ -39,7 +40,6 @@ ONE_PASS = gains.nothing("one pass, outside of all loops")
 USUAL = 0.02, "no records for a backward"
 UNLESS_ONCE = gains.usual(*USUAL, code=True)
 UNLESS_BESIDE = gains.one_pass(*USUAL)
-LONG = 6  # lines to indent, which is too much for what runs once
 
 NAME = "no-grad-eval"
 UNTRAINED = "runs a network that nothing trains with gradients on: a backward computes those of its parameters, and nothing uses them"
@@ -140,12 +140,12 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     if evaluation.unknown:
         yield Finding(node, message, refusal=evaluation.unknown)
         return
-    asks = UNLESS_BESIDE if evaluation.kind == "statement" else None
+    asks = None if keeps_graphs(script, node) else UNLESS_ONCE
     if evaluation.kind == "statement":
         measured = is_measured(script, evaluation)
         if not measured and not is_worth(evaluation):
             return
-        asks = ONE_PASS if _is_one_pass(evaluation, not measured) else asks
+        asks = ONE_PASS if _is_one_pass(evaluation, not measured) else UNLESS_BESIDE
     elif evaluation.kind == "function" and _is_one_pass(evaluation, True):
         asks = ONE_PASS
     whole, told = decorated(script, evaluation)
@@ -159,8 +159,6 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
         edit = Decorator(node, mode, rank=Rank.GRAD_MODE)
     else:
         assert isinstance(node, ast.stmt)
-        if (node.end_lineno or node.lineno) - node.lineno >= LONG:
-            asks = UNLESS_ONCE if asks in (None, UNLESS_BESIDE) else asks
         edit = Around(node, node, f"with {mode}:", rank=Rank.GRAD_MODE)
     since = (DECORATOR if isinstance(edit, Decorator) else None) if only else SINCE
     yield Finding(node, message, edits=(*imports, edit), asks=asks, torch=since)
@@ -171,7 +169,15 @@ def _is_one_pass(evaluation: Evaluation, all_data: bool) -> bool:
     passes = [o for site in evaluation.forwards for o in site]
     given = [t for o in passes for t in o.data.get("inputs", ())]
     one = all_data or surely(isinstance(t, Tensor) and t.batch for t in given)
+    one = one or all(map(_takes_few, evaluation.forwards))
     return one and not any(loops(o.stack) for o in passes)
+
+
+def _takes_few(forward: Site) -> bool:
+    """``model(images[:10])``"""
+    given = getattr(forward.node, "args", ())
+    parts = [a.slice for a in given if isinstance(a, ast.Subscript)]
+    return surely(isinstance(s, ast.Slice) and isinstance(s.upper, ast.Constant) for s in parts)
 
 
 def _records(script: Script, evaluation: Evaluation) -> bool:

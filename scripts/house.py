@@ -14,7 +14,7 @@ NODES_OF_ALL = re.compile(r"for (\w+) in [\w.]*script\.sources:?\s+for \w+ in \1
 METHOD_CALL = re.compile(
     r"isinstance\((\w+), ast\.Call\)\s+and isinstance\(\1\.func, ast\.Attribute\)"
 )
-STATEMENTS = {n for n, c in vars(ast).items() if isinstance(c, type) and issubclass(c, ast.stmt)}
+STATEMENTS = {c.__name__ for c in ast.stmt.__subclasses__()}
 
 
 def files(*tops: str) -> list[Path]:

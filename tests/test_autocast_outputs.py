@@ -67,6 +67,11 @@ TWO = """out, h = model(x)
             'found = model(x)\n    loss = criterion(found["out"], y) + (found["h"] - 1).pow(2).mean()',
             "found = dict((name, part.float()) for name, part in model(x).items())",
         ),
+        (
+            'import collections\n        Both = collections.namedtuple("Both", "out h")\n        return Both(self.b(h), h)',
+            "found = model(x)\n    loss = criterion(found.out, y) + (found.h - 1).pow(2).mean()",
+            "found = found._make(part.float() for part in found)",
+        ),
     ],
 )
 def test_what_holds_tensors_becomes_fp32_part_by_part(returns: str, loss: str, line: str):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from autofast.flow.defuse import DefUse
+from autofast.flow.defuse import DefUse, bound_to
 from autofast.flow.program import function_around
 from autofast.flow.scopes import bound_by, owner, parameters
 from autofast.model.source import Source, parent_of
@@ -173,3 +173,21 @@ def test_what_reads_an_object_that_was_changed():
     assert lines == {
         n for n, line in enumerate(source.text.splitlines(), 1) if line.endswith("# after")
     }
+
+
+@pytest.mark.parametrize(
+    ("assignment", "name", "given"),
+    [
+        ("a, b = 1, 2", "b", "2"),
+        ("a, (b, c) = 1, (2, 3)", "c", "3"),
+        ("a, *b, c = 1, 2, 3, 4", "a", "1"),
+        ("a, *b, c = 1, 2, 3, 4", "b", None),
+        ("a, *b, c = 1, 2, 3, 4", "c", None),  # 4: what stands behind `*b` is counted from the end
+        ("a = [b, c] = 1, 2", "c", "2"),
+    ],
+)
+def test_what_a_part_of_a_target_is_given(assignment: str, name: str, given: str | None) -> None:
+    source = Source(Path("x.py"), "x.py", assignment.encode())
+    target = next(n for n in source.each(ast.Name) if n.id == name)
+    value, whole = bound_to(target)
+    assert value is not None and (ast.unparse(value) if whole else None) == given

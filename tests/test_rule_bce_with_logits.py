@@ -113,6 +113,20 @@ WRITTEN = {
             "seen.append(((torch.sigmoid(model(x)) > 0.5) == y).sum().item())",
         ],
     ),
+    "in a function of the module": (
+        text(
+            "self.fc = nn.Linear(6, 1)",
+            "return self.fc(x)",
+            step="loss = of_logits(model(xb), yb)",
+            measure="seen.append(torch.sigmoid(model(x)).round().sum().item())",
+            more="""
+            def of_logits(logits, y):
+                p = torch.sigmoid(logits)
+                return F.binary_cross_entropy(p, y)
+            """,
+        ),
+        ["p = logits", "return F.binary_cross_entropy_with_logits(p, y)"],
+    ),
     "views between, and a mean that is read": (
         text(
             forward="return self.main(x).squeeze(1)",

@@ -52,6 +52,8 @@ def made(make: str, before: str = "") -> Applied:
         ("z = torch.zeros(3, 4).to(device)", ["z = torch.zeros(3, 4, device=device)"], Effect.EXACT),
         ("z = torch.ones(3, 4).long().to(device=device).float()", ["z = torch.ones(3, 4, device=device, dtype=torch.long).float()"], Effect.EXACT),
         ("z = torch.full((3, 4), 2.0).to(device, non_blocking=True)", ["z = torch.full((3, 4), 2.0, device=device)"], Effect.EXACT),
+        ("z = torch.eye(4)[None, :3][0].to(device)", ["z = torch.eye(4, device=device)[None, :3][0]"], Effect.EXACT),
+        ("z = torch.eye(4)[None, :3, ...][0]\nif x.is_cuda:\n    z = z.cuda()", ["z = torch.eye(4, device=x.device)[None, :3, ...][0]"], Effect.EXACT),
         ("z = torch.eye(3, 4).to(device, torch.float64)", ["z = torch.eye(3, 4, device=device).to(torch.float64)"], Effect.EXACT),
         ("z = torch.zeros(3, 4).to(device, dtype=torch.float64)", ["z = torch.zeros(3, 4, device=device).to(torch.float64)"], Effect.EXACT),
         ("z = torch.ones(3, 4).long().to(device=device, dtype=torch.float64)", ["z = torch.ones(3, 4, device=device, dtype=torch.long).to(torch.float64)"], Effect.EXACT),
@@ -1060,3 +1062,8 @@ def test_what_is_drawn_into_a_new_tensor_is_drawn_there(make: str, line: str) ->
 )
 def test_what_the_host_draws_for_a_reason_stays(make: str, before: str) -> None:
     assert not made(make, before).fixes
+
+
+def test_rows_that_a_tensor_of_the_host_picks_stay() -> None:
+    found = made("rows = torch.tensor([2, 0, 1])\nz = torch.eye(4)[rows].to(device)")
+    assert "z = torch.eye(4)[rows].to(device)" in found.text

@@ -1660,9 +1660,11 @@ def infer(rows, scales):
 """
 
 
-def test_what_numpy_prepares_stands_below_the_decorator() -> None:
+@pytest.mark.parametrize("result", ["found", "np.sqrt(len(found) / 2).item()"])
+def test_what_numpy_prepares_stands_below_the_decorator(result: str) -> None:
     measured = "    print(infer(data.tensors[0].tolist(), [1, 2]))\n"
-    text = "import numpy as np\n" + HEAD + PREPARED.format(more="* 2") + TRAIN + measured
+    prepared = PREPARED.format(more="* 2").replace("return found\n", f"return {result}\n")
+    text = "import numpy as np\n" + HEAD + prepared + TRAIN + measured
     done = check(text, "@torch.inference_mode()")
     assert "with torch." not in done.text
 

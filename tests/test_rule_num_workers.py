@@ -19,6 +19,8 @@ from click.testing import CliRunner
 from autofast.cli import cli
 from autofast.commands.rewriting import rewrite
 from autofast.config import Config
+from autofast.facts.cost import items
+from autofast.model.script import Script
 from autofast.rule import Effect
 from tests.loaders import FILES
 from tests.loaders import script as bare
@@ -1620,3 +1622,23 @@ def test_what_texts_cost_that_are_cut_into_words(more: str, size: int, worth: bo
     found = apply(RULE, text)
     assert [f.status for f in found.findings] == ["fix" if worth else "refused"], found.refusals
     assert worth or "has to be measured" in found.refusals
+
+
+def test_a_function_of_the_items_is_asked_for_its_time_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[ast.AST] = []
+    real = items._once
+
+    def counted(script: Script, node: ast.AST, *rest: Any) -> float:
+        asked.append(node)
+        return real(script, node, *rest)
+
+    monkeypatch.setattr(items, "_once", counted)
+    each = "".join(
+        f"def part{n}(x):\n    return {' + '.join([f'part{n + 1}(x)'] * 8)}\n" for n in range(6)
+    )
+    dataset = each + "def part6(x):\n    return numpy.pad(x, 1)\n"
+    dataset += SCENES.format(more="part0(scene)")
+    apply(RULE, "import numpy\n" + script("DataLoader(Files(), batch_size=64)", dataset=dataset))
+    assert 40 < len(asked) <= 2 * len(set(asked)), len(asked)  # for memory and for files

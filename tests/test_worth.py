@@ -967,19 +967,32 @@ def test_what_turns_out_not_to_be_worth_it_decides_about_the_others(tmp_path: Pa
         assert not failed and all(f.status == "small" for f in done)
 
 
-def test_many_lines_are_not_indented_for_what_runs_once(tmp_path: Path) -> None:
-    test = FINAL.replace("with torch.no_grad():\n    correct = 0", "correct = 0").replace(
-        "\n    ", "\n"
-    )
-    test = test.replace(
-        "\nfor images, labels in test_loader:\nimages, labels = images.to(device), labels.to(device)\ncorrect",
-        "\nfor images, labels in test_loader:\n    images, labels = images.to(device), labels.to(device)\n    correct",
-    )
-    text = DIGITS + test
-    assert "no-grad-eval" in rewritten(tmp_path, text).plan.applied
-    lines = "".join(f"    shown{n} = len(images)\n" for n in range(20))
-    longer = text.replace("print(correct)", f"{lines}print(correct)")
-    assert "no-grad-eval" in small(rewritten(tmp_path, longer))
+ONE_TEST = """
+test_set = datasets.MNIST("data", train=False, transform=transform)
+test_loader = torch.utils.data.DataLoader(test_set, batch_size=64)
+outputs = []
+for images, labels in test_loader:
+    outputs.append({kept})
+print(len(outputs))
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "worth"),
+    [("model(images.to(device))", True), ("model(images.to(device)).argmax(1).tolist()", False)],
+)
+def test_an_evaluation_that_runs_once(kept: str, worth: bool, tmp_path: Path) -> None:
+    """Its graphs count where all are held at once."""
+    result = rewritten(tmp_path, DIGITS + ONE_TEST.format(kept=kept))
+    assert ("no-grad-eval" in result.plan.applied) is worth
+    assert ("no-grad-eval" in small(result)) is not worth
+
+
+@pytest.mark.parametrize(("given", "worth"), [("test_x", True), ("test_x[:10]", False)])
+def test_one_pass_behind_the_training(given: str, worth: bool, tmp_path: Path) -> None:
+    look = f"test_x = torch.randn(4096, 1, 28, 28, device=device)\nfound = model({given})\n"
+    look += "shown = torch.max(found, 1)[1].data\nprint(shown, 'predicted')\n"
+    assert ("no-grad-eval" in rewritten(tmp_path, DIGITS + look).plan.applied) is worth
 
 
 RECURRENT = """

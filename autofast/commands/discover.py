@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autofast.model.disk import MOST, NEVER
-from autofast.model.several import wordset
+from autofast.model.several import any_in, wordset
 from autofast.model.source import BadInput
 
 if TYPE_CHECKING:
@@ -281,7 +281,7 @@ class Entries:
         return self._overlay[path] if path in self._overlay else raw_of(path)
 
     def _preference(self, path: Path) -> tuple[bool, bool]:
-        named = any(word in path.stem for word in ("train", "main"))
+        named = any_in(("train", "main"), path.stem)
         return not looks_like_training(self._raw(path)), not named
 
     def _may_be_started(self, file: Path) -> bool:

@@ -19,6 +19,7 @@ from autofast.commands.sparing import without_comments
 from autofast.depth import deeply
 from autofast.edit.hunks import changes, lines_of
 from autofast.edit.plan import Plan
+from autofast.model.several import grouped
 from autofast.model.source import Source, shown_path
 from autofast.registry import all_rules
 from autofast.report.diff import Change, FileDiff
@@ -79,9 +80,9 @@ def _closed(plan: Plan, rules: set[str]) -> set[str]:
 
 def _files(plan: Plan) -> Iterable[tuple[Source, str, list[Change]]]:
     texts = plan.texts()
-    changes: dict[Source, list[Change]] = {}
-    for hunk in plan.hunks():
-        changes.setdefault(hunk.source, []).append(Change(hunk.old, hunk.new, hunk.rules))
+    changes = grouped(
+        (hunk.source, Change(hunk.old, hunk.new, hunk.rules)) for hunk in plan.hunks()
+    )
     for source, found in changes.items():
         yield source, texts[source], found
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from autofast.model.events import BranchFrame, Occurrence
 from autofast.model.script import Script
+from autofast.model.several import only
 from autofast.model.source import at
 from autofast.model.values import Arg, Ext, Values, begins, const, is_const, one
 from autofast.read import read_script
@@ -115,9 +116,7 @@ def _spelt(option: Arg) -> str:
     declared by names."""
     names = [
         word.value
-        for word in option.node.args
-        if isinstance(word, ast.Constant)
-        and isinstance(word.value, str)
-        and word.value.startswith("-")
+        for word in only(option.node.args, ast.Constant)
+        if isinstance(word.value, str) and word.value.startswith("-")
     ]
     return max(names, key=len, default="")

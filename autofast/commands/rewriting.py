@@ -33,6 +33,7 @@ from autofast.edit.recovery import stand
 from autofast.heap import growing
 from autofast.model.disk import real
 from autofast.model.script import Script
+from autofast.model.several import grouped
 from autofast.model.source import Source, shown_path, source_of
 from autofast.read import read_script
 from autofast.report.diff import Change, FileDiff
@@ -78,9 +79,9 @@ class Rewritten:
         return source.encode(self.texts[source]) if source in self.texts else source.raw
 
     def diffs(self) -> list[FileDiff]:
-        changes: dict[Source, list[Change]] = {}
-        for hunk in self.plan.hunks():
-            changes.setdefault(hunk.source, []).append(Change(hunk.old, hunk.new, hunk.rules))
+        changes = grouped(
+            (hunk.source, Change(hunk.old, hunk.new, hunk.rules)) for hunk in self.plan.hunks()
+        )
         return [FileDiff(source, self.texts[source], found) for source, found in changes.items()]
 
 

@@ -16,6 +16,7 @@ from autofast.edit.edits import TEXTS, Edit, Import
 from autofast.edit.hunks import Hunk
 from autofast.edit.interfaces import changed_interfaces
 from autofast.edit.merge import anchors, file_of
+from autofast.edit.plain_containers import missing_attributes
 from autofast.edit.unbound import Unbound, unbound_reads
 from autofast.flow.imports import Binding, bindings
 from autofast.flow.scopes import bound_by
@@ -98,6 +99,8 @@ def amendments(
                 found[key_of(finding)] = Amendment(why)
         for hunk, line in displaced(new, source, here):
             why = f"the notebook shows the expression on {source.words(line)}, which would no longer end its cell"
+            found.update((key_of(finding), Amendment(why)) for finding in hunk.findings)
+        for hunk, why in missing_attributes(new, source, here):
             found.update((key_of(finding), Amendment(why)) for finding in hunk.findings)
         for finding, why in _dated(old, new, source, here):
             found[key_of(finding)] = Amendment(why)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import io
 import re
 import tokenize
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -24,6 +23,7 @@ from autofast.edit.fold import DEFAULT_LIMIT, fold
 from autofast.edit.locate import Places, Unplaceable
 from autofast.edit.merge import Pool, file_of
 from autofast.edit.snippet import Style
+from autofast.model.several import grouped
 from autofast.model.source import Source
 
 # ---------------------------------------------------------------------------- lines below a bracket
@@ -199,9 +199,7 @@ def compose(edits: Iterable[Edit], limit: int | None = None) -> dict[Source, str
     """
     pool = Pool()
     pool.add(list(edits))
-    by_file: dict[Source, list[Edit]] = defaultdict(list)
-    for edit in pool.edits:
-        by_file[file_of(edit)].append(edit)
+    by_file = grouped((file_of(edit), edit) for edit in pool.edits)
     texts = {
         source: Document(source, limit).compose(members) for source, members in by_file.items()
     }

@@ -44,11 +44,11 @@ from autofast.edit.edits import (
     Helper,
     Import,
     Keyword,
+    OfExpression,
     Parameter,
     Remove,
     Replace,
     Rewrite,
-    Wrap,
 )
 from autofast.edit.import_names import with_names
 from autofast.edit.items import (
@@ -63,7 +63,7 @@ from autofast.edit.locate import Places, children
 from autofast.edit.merge import anchors, holes_of, identity, keeps_anchor
 from autofast.edit.parens import bare, fitted, parenthesised
 from autofast.edit.toplevel import BEFORE_ALL, Addition, additions, must_stay_above
-from autofast.model.several import only
+from autofast.model.several import any_in, only
 from autofast.model.source import ancestors
 
 WRAPPED = re.compile(r"(?i:\b(?:wrap|convert|turn|make|transform|put|to)\b).*\bVariables?\b")
@@ -131,7 +131,7 @@ class EditPass(cst.CSTTransformer):
                 node = self.places.expression(edit.outer)
             case DictItem():
                 node = self.places.expression(edit.display)
-            case Wrap() | Rewrite():
+            case OfExpression():
                 node = self.places.expression(edit.expr)
             case Decorator() | Parameter():
                 node = self.places.statement(edit.function)
@@ -202,9 +202,7 @@ class EditPass(cst.CSTTransformer):
         all edits there may be in that.
         """
         within = set(anchors(edit))
-        at_home = all(
-            any(n in within for n in (hole, *ancestors(hole))) for hole in holes_of(edit).values()
-        )
+        at_home = all(any_in((hole, *ancestors(hole)), within) for hole in holes_of(edit).values())
         return self.ground.token(_wish(edit) if at_home else (_wish(edit), self.everything))
 
     def _statements(self, edit: Edit, code: str) -> list[cst.BaseStatement]:
@@ -228,8 +226,8 @@ class EditPass(cst.CSTTransformer):
         {node}`` before and ``x`` there.
         """
         return any(
-            isinstance(e, Rewrite) and not keeps_anchor(e) and e.rule == edit.rule
-            for e in self.inner.get(id(node), ())
+            not keeps_anchor(e) and e.rule == edit.rule
+            for e in only(self.inner.get(id(node), ()), Rewrite)
         )
 
     def _before_rewrite(self, node: cst.CSTNode) -> cst.CSTNode:
@@ -237,7 +235,7 @@ class EditPass(cst.CSTTransformer):
         place.
         """
         edits = self.inner[id(node)]
-        self.inner[id(node)] = [e for e in edits if not isinstance(e, (Wrap, Rewrite))]
+        self.inner[id(node)] = [e for e in edits if not isinstance(e, OfExpression)]
         result = node.visit(self)
         self.inner[id(node)] = edits
         assert isinstance(result, cst.CSTNode)
@@ -320,7 +318,7 @@ class EditPass(cst.CSTTransformer):
                     place = elements.index(edit.element)
                     node = drop_element(node, place - sum(n < place for n in gone))
                     gone.append(place)
-                case ((Wrap() | Rewrite()), cst.BaseExpression()):
+                case ((OfExpression()), cst.BaseExpression()):
                     node = self._templated(edit, old, node)
                 case Decorator(), cst.FunctionDef():
                     node = self._decorated(edit, node)
@@ -332,7 +330,7 @@ class EditPass(cst.CSTTransformer):
         return node
 
     def _templated(
-        self, edit: Wrap | Rewrite, old: cst.CSTNode, node: cst.BaseExpression
+        self, edit: OfExpression, old: cst.CSTNode, node: cst.BaseExpression
     ) -> cst.BaseExpression:
         def fill(name: str) -> cst.BaseExpression:
             if name == snippet.ITSELF or holes_of(edit).get(name) is edit.expr:
@@ -448,7 +446,7 @@ def _wish(edit: Edit) -> object:
 def _innermost_first(edit: Edit) -> tuple[int, int, str]:
     """Changes of an expression, then what replaces it, then what is put around it."""
     stage = 0
-    if isinstance(edit, (Wrap, Rewrite)):
+    if isinstance(edit, OfExpression):
         stage = 2 if keeps_anchor(edit) else 1
     return stage, edit.rank, edit.rule
 

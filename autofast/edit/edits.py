@@ -88,45 +88,47 @@ class DictItem(Edit):
 
 
 @dataclass(frozen=True, eq=False)
-class Wrap(Edit):
+class OfExpression(Edit):
+    """What an expression becomes: a template, with holes for what is kept of it."""
+
+    expr: ast.expr
+    template: str
+    holes: Mapping[str, ast.expr] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class OfStatement(Edit):
+    """New statements at the place of a statement."""
+
+    stmt: ast.stmt
+    code: str
+    holes: Mapping[str, ast.expr] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Wrap(OfExpression):
     """Puts an expression into a template: ``scaler.scale({})``. The engine adds parentheses where
     needed.
     """
 
-    expr: ast.expr
-    template: str
-    holes: Mapping[str, ast.expr] = field(default_factory=dict)
-
 
 @dataclass(frozen=True, eq=False)
-class Rewrite(Edit):
+class Rewrite(OfExpression):
     """Replaces an expression by a template over parts of it: ``torch.zeros({size},
     device={device})``.
     """
 
-    expr: ast.expr
-    template: str
-    holes: Mapping[str, ast.expr] = field(default_factory=dict)
-
 
 @dataclass(frozen=True, eq=False)
-class Before(Edit):
+class Before(OfStatement):
     """New statements before ``stmt``; comments that stand directly above ``stmt`` stay with
     ``stmt``.
     """
 
-    stmt: ast.stmt
-    code: str
-    holes: Mapping[str, ast.expr] = field(default_factory=dict)
-
 
 @dataclass(frozen=True, eq=False)
-class After(Edit):
+class After(OfStatement):
     """New statements after ``stmt``."""
-
-    stmt: ast.stmt
-    code: str
-    holes: Mapping[str, ast.expr] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,12 +151,8 @@ class Header(Edit):
 
 
 @dataclass(frozen=True, eq=False)
-class Replace(Edit):
+class Replace(OfStatement):
     """Replaces a whole statement by new statements (its comments stay above the new code)."""
-
-    stmt: ast.stmt
-    code: str
-    holes: Mapping[str, ast.expr] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ from autofast.flow.importers import Importers, User
 from autofast.flow.positions import in_main_guard
 from autofast.flow.scopes import defaults, loaded_in, variables_of
 from autofast.model.script import Script
+from autofast.model.several import only
 from autofast.model.source import Source, parent_of, walk
 from autofast.model.syntax import DEFS
 from autofast.model.values import Seq, Tensor, Values, any_of
@@ -97,7 +98,7 @@ def _other_results(old: Script, before: Function, new: Script, after: Function) 
         tensors = [t for t in now if isinstance(t, Tensor)]
         if was and tensors and not any_of(was, Tensor):
             return "would return a tensor in the place of a number"
-        if any(isinstance(t, Tensor) and t.grad for t in was) and not any(t.grad for t in tensors):
+        if any(t.grad for t in only(was, Tensor)) and not any(t.grad for t in tensors):
             return "would return what no gradient goes through"
     return ""
 

@@ -19,7 +19,7 @@ import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from autofast.model.calls import unstarred
-from autofast.model.several import only
+from autofast.model.several import grouped, only
 from autofast.model.source import Source, ancestors
 
 Span = tuple[int, int, int, int]
@@ -175,13 +175,11 @@ class Places:
 
     @cached_property
     def _expressions(self) -> dict[Span, list[cst.BaseExpression]]:
-        found: dict[Span, list[cst.BaseExpression]] = {}
-        for node, at in self._positions.items():
-            if isinstance(node, cst.BaseExpression):
-                found.setdefault(
-                    (at.start.line, at.start.column, at.end.line, at.end.column), []
-                ).append(node)
-        return found
+        return grouped(
+            ((at.start.line, at.start.column, at.end.line, at.end.column), node)
+            for node, at in self._positions.items()
+            if isinstance(node, cst.BaseExpression)
+        )
 
     def indent_of(self, node: cst.CSTNode) -> int:
         """The column of the first character of ``node``'s first line that is not a blank."""

@@ -14,9 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 
 from autofast.edit.edits import (
-    After,
     Around,
-    Before,
     Decorator,
     DictItem,
     DropElement,
@@ -27,6 +25,8 @@ from autofast.edit.edits import (
     Helper,
     Import,
     Keyword,
+    OfExpression,
+    OfStatement,
     Parameter,
     Remove,
     Replace,
@@ -34,7 +34,7 @@ from autofast.edit.edits import (
     Wrap,
 )
 from autofast.flow.imports import parsed
-from autofast.model.several import any_of
+from autofast.model.several import any_in, any_of
 from autofast.model.source import Source, ancestors, block_of, source_of
 
 Slot = tuple[object, ...]
@@ -151,11 +151,11 @@ def anchors(edit: Edit) -> tuple[ast.expr | ast.stmt, ...]:
             return (edit.outer,)
         case DictItem():
             return (edit.display,)
-        case Wrap() | Rewrite():
+        case OfExpression():
             return (edit.expr,)
         case Around():
             return edit.first, edit.last
-        case Before() | After() | Header() | Replace() | Remove():
+        case OfStatement() | Header() | Remove():
             return (edit.stmt,)
         case Decorator() | Parameter():
             return (edit.function,)
@@ -180,7 +180,7 @@ def spelled_out(call: ast.Call | ast.Dict, name: str) -> ast.expr | None:
     return next((v for k, v in pairs if isinstance(k, ast.Constant) and k.value == name), None)
 
 
-def keeps_anchor(edit: Wrap | Rewrite) -> bool:
+def keeps_anchor(edit: OfExpression) -> bool:
     """Whether the template has a place for the anchor itself."""
     return (
         "{}" in edit.template.replace("{{", "").replace("}}", "")
@@ -265,9 +265,7 @@ def _check_form(edit: Edit) -> None:
         if any_of(ancestors(anchor), ast.JoinedStr) and _is_unfit_for_fstring(edit):
             raise EditConflict(edit, edit, "this code cannot be written inside an f-string")
         around = set(ancestors(anchor))
-        if isinstance(edit, (Wrap, Rewrite)) and any(
-            node in around for node in edit.holes.values()
-        ):
+        if isinstance(edit, OfExpression) and any_in(edit.holes.values(), around):
             raise ValueError(
                 f"{edit.rule}: a hole holds the expression that it is to be put into: {edit.template}"
             )
@@ -278,7 +276,7 @@ def _is_unfit_for_fstring(edit: Edit) -> bool:
     comment, or both kinds of quotes.
     """
     code = getattr(edit, "template", "") + getattr(edit, "value", "")
-    return any(c in code for c in "\\#\n") or ("'" in code and '"' in code)
+    return any_in("\\#\n", code) or ("'" in code and '"' in code)
 
 
 def identity(edit: Edit) -> Slot:

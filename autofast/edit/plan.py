@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,6 +18,7 @@ from autofast.edit.postcheck import Amendable
 from autofast.edit.running import LeftOut, run
 from autofast.edit.worth import NOT_WORTH, judged
 from autofast.faults import PostConditionError
+from autofast.model.several import grouped
 from autofast.model.source import Source, line_of, source_of, statement_of
 from autofast.model.torch_age import shown
 from autofast.rule import REGISTRY, Effect, Finding, Need, Options, Rule
@@ -266,9 +266,7 @@ class Plan:
     # ------------------------------------------------------------------------------------ composing
     @cached_property
     def _by_file(self) -> dict[Source, list[Edit]]:
-        files: dict[Source, list[Edit]] = defaultdict(list)
-        for edit in self._edits:
-            files[file_of(edit)].append(edit)
+        files = grouped((file_of(edit), edit) for edit in self._edits)
         return dict(sorted(files.items(), key=lambda item: item[0].rel))
 
     @cached_property

@@ -13,7 +13,7 @@ from pathlib import Path
 from autofast.edit.edits import Helper, Import
 from autofast.flow.imports import Binding, bindings, parsed
 from autofast.model import disk
-from autofast.model.several import any_of, surely
+from autofast.model.several import any_of, grouped, only, surely
 from autofast.model.source import Source, block_of, nodes_in, parent_of, source_of
 from autofast.model.syntax import DEFINITIONS, is_docstring, is_read
 
@@ -79,11 +79,10 @@ def _together(
     new: list[Binding], places: dict[Binding, int]
 ) -> Iterator[tuple[str, list[Binding]]]:
     """``from m import a`` and ``from m import b`` make one statement."""
-    groups: dict[tuple[object, ...], list[Binding]] = {}
-    for binding in new:
-        groups.setdefault(
-            (binding.module, places[binding]) if binding.is_from else (binding,), []
-        ).append(binding)
+    groups = grouped(
+        ((binding.module, places[binding]) if binding.is_from else (binding,), binding)
+        for binding in new
+    )
     for members in groups.values():
         first = members[0].code
         rest = [member.code.split(" import ", 1)[1] for member in members[1:]]
@@ -325,7 +324,7 @@ def must_stay_above(statement: ast.stmt) -> ast.stmt | None:
         parent_of(statement), (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     )
     top = [s for s in block[:1] if is_documented and is_docstring(s)]
-    top += [s for s in block if isinstance(s, ast.ImportFrom) and s.module == "__future__"]
+    top += [s for s in only(block, ast.ImportFrom) if s.module == "__future__"]
     return top[-1] if statement in top else None
 
 

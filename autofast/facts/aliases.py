@@ -23,7 +23,7 @@ from autofast.model.contents import elements
 from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import only, surely, wordset
 from autofast.model.source import ancestors, at, function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES, is_attribute, is_number, is_stored, is_text
 from autofast.model.values import (
@@ -42,11 +42,11 @@ from autofast.model.values import (
     Unknown,
     Values,
     all_of,
+    any_named,
     any_of,
     certainly,
     const,
     consts,
-    is_named,
     library_names,
 )
 from autofast.ops import is_in_place, is_view
@@ -72,7 +72,7 @@ PASSING = frozenset(f"torch.nn.{n}" for n in "Identity Flatten Unflatten Dropout
 
 def learned(script: Script, expr: ast.expr) -> str:
     """Why what ``expr`` holds may be a leaf that an optimizer updates; empty where it cannot be."""
-    if any(isinstance(t, Tensor) and (t.param or t.grad) for t in script.values(expr)):
+    if any(t.param or t.grad for t in only(script.values(expr), Tensor)):
         return "is a parameter, or needs a gradient"
     for node in script.nodes:
         match node:
@@ -133,9 +133,7 @@ def written_after(
 
 def _is_data(script: Script, expr: ast.expr) -> bool:
     """``p.data`` or ``p.detach()``: views of it look like any tensor; optimizers write to it."""
-    return any(
-        isinstance(t, Tensor) and t.param == "param" and not t.grad for t in script.values(expr)
-    )
+    return any(t.param == "param" and not t.grad for t in only(script.values(expr), Tensor))
 
 
 # ------------------------------------------------------------------------------------------- writes
@@ -290,7 +288,7 @@ def _hands_memory_on(script: Script) -> bool:
 
 def _may_share(script: Script, thing: Thing, made: set[ast.AST | None], arrays: bool) -> bool:
     if isinstance(thing, Tensor):
-        if any(is_named(m, Ext, PASSING) for m in thing.models):
+        if any_named(thing.models, Ext, PASSING):
             return True
         if thing.param or thing.grad or thing.loss or thing.models:
             return False
@@ -349,9 +347,7 @@ def _is_before(script: Script, node: ast.AST, expr: ast.expr, made: Sequence[Occ
     if loops:
         return False
     found = [
-        o
-        for o in script.everything
-        if any(isinstance(f, CallFrame) and f.func.node is there for f in o.stack)
+        o for o in script.everything if any(f.func.node is there for f in only(o.stack, CallFrame))
     ]
     return bool(found) and max(o.order for o in found) < min(o.order for o in made)
 
@@ -388,9 +384,7 @@ def _is_own(
     memory = script.analysis(Memory).made_by(root(written))
     if memory is not None and _made_later(script, memory, made):
         return True
-    if not isinstance(home, ast.FunctionDef):
-        return False
-    if _waits(home):
+    if not isinstance(home, ast.FunctionDef) or _waits(home):
         return False
     runs = any(isinstance(f, CallFrame) and f.func.node is home for o in made for f in o.stack)
     if runs or home in {*ancestors(expr)}:

@@ -19,6 +19,7 @@ from autofast.model.source import parent_of, statement_of
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import (
     Const,
+    Ext,
     Inst,
     Ref,
     Seq,
@@ -30,6 +31,7 @@ from autofast.model.values import (
     begins,
     certainly,
     const,
+    is_named,
     library_name,
     one,
 )
@@ -179,10 +181,10 @@ def _is_frame(found: Values) -> bool:
 
 
 def held_under(script: Script, thing: Thing, name: str) -> list[ast.expr | None]:
-    """What is put under the name of an attribute of an object of the project; None for what is not
-    an expression.
+    """What is put under the name of an attribute of an object of the project, or of the options;
+    None for what is not an expression.
     """
-    if not isinstance(thing, Inst):
+    if not isinstance(thing, Inst) and not is_named(thing, Ext, "argparse.Namespace"):
         return [None]
     return [
         _value(site.node)
@@ -214,8 +216,7 @@ def _taken(script: Script, base: Array, index: ast.expr) -> int | None:
 # -------------------------------------------------------------------------------------------- lists
 def _of_list(script: Script, expr: ast.List | ast.ListComp) -> Array | None:
     """A list whose elements are all arrays of one kind, or all numbers."""
-    things = script.values(expr)
-    elements = list(_elements(script, expr, things))
+    elements = list(_elements(script, expr, script.values(expr)))
     if not elements or None in elements:
         return None
     if all(e is not None and _is_whole(script, e) for e in elements):
@@ -257,8 +258,7 @@ def _is_whole(script: Script, expr: ast.expr) -> bool:
     match expr:
         case ast.Call(func=func):
             return script.library_name(func) in ("builtins.int", "builtins.len")
-    found = script.values(expr)
-    return surely(isinstance(t, Const) and type(t.value) is int for t in found)
+    return surely(isinstance(t, Const) and type(t.value) is int for t in script.values(expr))
 
 
 # --------------------------------------------------------------------------------------- operations

@@ -47,8 +47,7 @@ def lasting(script: Script, attribute: ast.Attribute) -> ast.expr | None:
                     continue
                 if _put(parent_of(node), name)[0] is not node.value and not _is_only_read(node):
                     return None
-    found = [made for made in given(script, attribute) if not is_constant(made, None)]
-    return one(found)
+    return one([made for made in given(script, attribute) if not is_constant(made, None)])
 
 
 def _owners(script: Script, attribute: ast.Attribute) -> set[int]:

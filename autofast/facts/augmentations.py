@@ -85,8 +85,7 @@ def _parts(composed: Thing | None) -> list[Thing | None]:
 
 
 def _name(part: Thing | None) -> str:
-    known = isinstance(part, Ext) and not part.args.open
-    return short_name(part, v2=False) if known else ""
+    return short_name(part, v2=False) if (isinstance(part, Ext) and not part.args.open) else ""
 
 
 def _number(part: Thing | None, index: int, name: str, default: float) -> Any:

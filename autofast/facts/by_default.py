@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from autofast.facts.arrays import held_under
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.frequency import arms_around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_parameter, scope_of, variables_of
 from autofast.model.events import (
@@ -23,6 +26,7 @@ from autofast.model.events import (
     inside,
 )
 from autofast.model.script import Script, Step
+from autofast.model.several import only, surely
 from autofast.model.source import function_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES
 from autofast.model.values import Arg, Const, Inst, any_of, const, one
@@ -73,10 +77,8 @@ class Off:
     def is_needed(self, stack: Stack) -> bool:
         """Whether the script comes this way only where the option is given."""
         return any(
-            isinstance(f, BranchFrame)
-            and (known := self._default(f)) is not None
-            and known != f.arm
-            for f in stack
+            (known := self._default(f)) is not None and known != f.arm
+            for f in only(stack, BranchFrame)
         )
 
     def _default(self, frame: BranchFrame) -> bool | None:
@@ -122,7 +124,7 @@ def not_by_default(script: Script, ways: Iterable[Stack]) -> str:
     found = ""
     for stack in ways:
         found = _past(script, stack)
-        makers = (_made(script, f) for f in stack if isinstance(f, CallFrame) and not found)
+        makers = (_made(script, f) for f in only(stack, CallFrame) if not found)
         for made in makers:  # a method of objects that are made only where an option asks for them
             tests = [_past(script, way) for way in made]
             found = found or (tests[0] if all(tests) and tests else "")
@@ -132,7 +134,7 @@ def not_by_default(script: Script, ways: Iterable[Stack]) -> str:
 
 
 def _past(script: Script, stack: Stack) -> str:
-    tests = (f for f in stack if isinstance(f, BranchFrame) and not f.known)
+    tests = (f for f in only(stack, BranchFrame) if not f.known)
     past = (f for f in tests if _by_default(script, f) not in (None, f.arm))
     return next((ast.unparse(test) for f in past if (test := _test(f)) is not None), "")
 
@@ -149,7 +151,7 @@ def _made(script: Script, frame: CallFrame) -> list[Stack]:
 
 def is_taken(script: Script, frames: Iterable[Frame]) -> bool:
     """Whether conditions lead this way wherever options have their defaults."""
-    tests = [f for f in frames if isinstance(f, BranchFrame) and not f.known]
+    tests = [f for f in only(frames, BranchFrame) if not f.known]
     return all(_by_default(script, f) is f.arm for f in tests)
 
 
@@ -161,56 +163,106 @@ def _test(frame: BranchFrame) -> ast.expr | None:
 def _by_default(script: Script, frame: BranchFrame) -> bool | None:
     """What a test is while options have their defaults, where that decides it."""
     test = _test(frame)
-    found = _truth(script, test) if test is not None else ...
+    found = truth(script, test) if test is not None else ...
     return None if found is ... else found
 
 
-def _truth(script: Script, test: ast.expr) -> Any:
+def truth(script: Script, test: ast.expr) -> Any:
     """Whether a test holds while options have their defaults; ``...`` where that is not known."""
     match test:
         case ast.BoolOp(op=op, values=parts):
-            found = [_truth(script, part) for part in parts]
+            found = [truth(script, part) for part in parts]
             settles = isinstance(op, ast.Or)
             return settles if settles in found else ... if ... in found else not settles
         case ast.UnaryOp(op=ast.Not(), operand=part):
-            asked = _truth(script, part)
+            asked = truth(script, part)
             return ... if asked is ... else not asked
-    found = _value(script, test)
+    found = value_by_default(script, test)
     return ... if found is ... else bool(found)
 
 
-def _value(script: Script, expr: ast.expr) -> Any:
+def value_by_default(script: Script, expr: ast.expr) -> Any:
     """What an expression is while options have their defaults; ``...`` where that is not known."""
     match expr:
         case ast.BoolOp(op=op, values=parts):
-            found = [_value(script, part) for part in parts]
+            found = [value_by_default(script, part) for part in parts]
             first = (v for v in found if bool(v) is isinstance(op, ast.Or))
             return ... if ... in found else next(first, found[-1])
         case ast.UnaryOp(op=ast.Not()):
-            return _truth(script, expr)
+            return truth(script, expr)
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in COMPARES:
-            sides = _value(script, left), _value(script, right)
+            sides = value_by_default(script, left), value_by_default(script, right)
             try:
                 return ... if ... in sides else COMPARES[type(op)](*sides)
             except TypeError:  # of a string and a number
                 return ...
-        case ast.BinOp(op=ast.Mod(), right=every) if _value(script, every) == 1:
+        case ast.IfExp(test=test, body=then, orelse=other):
+            asked = truth(script, test)
+            return ... if asked is ... else value_by_default(script, then if asked else other)
+        case ast.Call(args=[kind]) if script.is_call(expr, "torch.device"):
+            return value_by_default(script, kind)
+        case ast.BinOp(op=ast.Mod(), right=every) if value_by_default(script, every) == 1:
             return 0
         case ast.Call(func=ast.Attribute(value=of, attr="lower" | "upper" as case), args=[]):
-            text = _value(script, of)
+            text = value_by_default(script, of)
             return getattr(text, case)() if isinstance(text, str) else ...
         case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
-            items = [_value(script, part) for part in parts]
+            items = [value_by_default(script, part) for part in parts]
             return ... if ... in items else items
     option = _option(script, expr)
-    return script.constant(expr) if option is None else const(option.default)
+    found = script.constant(expr) if option is None else const(option.default)
+    return script.analysis(_Followed).value(expr) if found is ... else found
+
+
+class _Followed:
+    """``script.analysis(_Followed)``: the values of variables by what they are given.
+
+    Attributes:
+        cuts: how often a variable was met that was being followed.
+    """
+
+    def __init__(self, script: Script):
+        self.script = script
+        self.asked: set[ast.expr] = set()
+        self.known: dict[ast.expr, Any] = {}
+        self.cuts = 0
+
+    def value(self, expr: ast.expr) -> Any:
+        if expr in self.known:
+            return self.known[expr]
+        if expr in self.asked:
+            self.cuts += 1
+            return ...
+        before = self.cuts
+        self.asked.add(expr)
+        made = _given(self.script, expr)
+        given = [value_by_default(self.script, e) if e else ... for e in made]
+        self.asked.remove(expr)
+        found = given[0] if surely(value == given[0] for value in given) else ...
+        if self.cuts == before or not self.asked:
+            self.known[expr] = found
+        return found
+
+
+def _given(script: Script, expr: ast.expr) -> list[ast.expr | None]:
+    """What a variable or an attribute is given where options at their defaults may lead."""
+    given: list[ast.expr | None] = []
+    if isinstance(expr, ast.Name):
+        calls = script.analysis(CallGraph)
+        given = [e for d in script.analysis(Flow).reaching(expr) for e in calls.gives(d)]
+    elif isinstance(expr, ast.Attribute) and not any_of(script.values(expr), Arg):
+        owners = script.values(expr.value)
+        given = [e for thing in owners for e in held_under(script, thing, expr.attr)]
+    return [
+        e
+        for e in given
+        if e is None or all(truth(script, f.test) in (..., arm) for f, arm in arms_around(e, None))
+    ]
 
 
 def options_within(script: Script, loops: Iterable[ast.AST]) -> list[Off]:
     """The options with a default that decide what happens within ``loops``."""
-    stacks = [
-        s for s in script.stacks if any(isinstance(f, BranchFrame) and not f.known for f in s)
-    ]
+    stacks = [s for s in script.stacks if any(not f.known for f in only(s, BranchFrame))]
     within = [s for s in stacks if any(inside(s, loop) for loop in loops)]
     return _options(script, stacks, [f for s in within for f in s])
 
@@ -266,10 +318,10 @@ def _asked(script: Script, test: ast.expr) -> Asked | None:
         case ast.UnaryOp(op=ast.Not(), operand=ask):
             pass
         case ast.Compare(left=ask, ops=[op], comparators=[other]):
-            about = type(op).__name__, repr(_value(script, other))
+            about = type(op).__name__, repr(value_by_default(script, other))
         case ask:
             pass
-    option, default = _option(script, ask), _truth(script, test)
+    option, default = _option(script, ask), truth(script, test)
     if option is None or default is ...:
         return None
     return Asked(option, ask, about, test, default)

@@ -10,7 +10,7 @@ from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method
 from autofast.model.script import Script, Transfer
-from autofast.model.several import surely, wordset
+from autofast.model.several import only, surely, wordset
 from autofast.model.source import at
 from autofast.model.values import Ref, Tensor, is_named
 
@@ -92,8 +92,7 @@ def _written(script: Script, batch: ast.expr) -> ast.AST | None:
     for node in script.nodes:
         for target in memory.written(node):
             if not (isinstance(node, ast.AugAssign) and memory.begins_as_number(target)) and any(
-                isinstance(t, Tensor) and t.batch & loaders and t.device != "dev"
-                for t in script.values(target)
+                t.batch & loaders and t.device != "dev" for t in only(script.values(target), Tensor)
             ):
                 return node
     return None

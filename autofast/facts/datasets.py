@@ -23,13 +23,22 @@ from autofast.flow.imports import bindings
 from autofast.flow.memory import FACTORIES
 from autofast.flow.program import Flow, function_around
 from autofast.flow.provenance import assigned
-from autofast.model.calls import root_of
+from autofast.flow.scopes import declared
+from autofast.model.calls import only_target, root_of, variable_name
 from autofast.model.events import Occurrence, Site, loops
 from autofast.model.names import LEGACY_TENSORS
 from autofast.model.script import Dataset, Loader, Script
-from autofast.model.several import surely, wordset
-from autofast.model.source import at, holds, is_switched, live, live_block, parent_of, source_of
-from autofast.model.syntax import SEQUENCES, is_attribute, is_stored
+from autofast.model.several import any_in, surely, wordset
+from autofast.model.source import (
+    at,
+    is_generator,
+    is_switched,
+    live,
+    live_block,
+    parent_of,
+    source_of,
+)
+from autofast.model.syntax import SEQUENCES, is_attribute, is_docstring, is_stored
 from autofast.model.values import (
     Arguments,
     Ext,
@@ -96,25 +105,14 @@ def returns_tuple(dataset: Dataset) -> bool:
 def _indexing(thing: Inst, getitem: ast.FunctionDef, singly: bool) -> str:
     """Whether ``__getitem__`` does nothing but index tensors and compute number by number."""
     params = [a.arg for a in getitem.args.args]
-    body = [
-        s
-        for s in _running(getitem.body)
-        if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))
-    ]
-    unusual = holds(getitem, ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom)
-    if len(params) != 2 or unusual or getitem.decorator_list or not body:
+    body = [s for s in _running(getitem.body) if not is_docstring(s)]
+    unusual = is_generator(getitem) or declared(getitem) or getitem.decorator_list
+    if len(params) != 2 or unusual or not body:
         return "its __getitem__ is not a plain one"
     known: dict[str, bool] = {}
     for stmt in body[:-1]:
-        if isinstance(stmt, ast.Assign) and isinstance(stmt.targets[0], ast.Name):
-            name = stmt.targets[0].id
-        else:
-            name = ""
-        if (
-            not isinstance(stmt, ast.Assign)
-            or name in ("", *params)
-            or not _rows(stmt.value, thing, params, known, singly)
-        ):
+        name = variable_name(only_target(stmt))
+        if name in ("", *params) or not _rows(stmt.value, thing, params, known, singly):  # type: ignore[attr-defined]
             return f"{at(stmt)} does more than to index tensors"
         known[name] = True
     last = body[-1]
@@ -196,8 +194,7 @@ def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
             if name == "torch.tensor" and args and isinstance(args[0], (ast.List, ast.ListComp)):
                 return True  # made from numbers
             if name in OF_LISTS and args:
-                given = script.values(args[0])
-                return certainly(given, Seq)
+                return certainly(script.values(args[0]), Seq)
             if is_pointwise(name):
                 return surely(_keeps_order(script, a, depth) for a in args)
             parts = (
@@ -276,8 +273,7 @@ def _is_laid_out_anew(script: Script) -> bool:
 
 def _is_of_module(script: Script, expr: ast.expr) -> bool:
     """A parameter of a model, in every way the script comes there."""
-    found = script.values(expr)
-    return surely(isinstance(t, Tensor) and t.param == "param" for t in found)
+    return surely(isinstance(t, Tensor) and t.param == "param" for t in script.values(expr))
 
 
 def held(script: Script, dataset: Dataset) -> list[tuple[ast.expr | None, list[Occurrence]]]:
@@ -363,7 +359,7 @@ def _images(
             return f"{at(site)} changes the dataset"
     for node in script.nodes:
         if isinstance(node, ast.Attribute) and node.attr in STORED:
-            if any(t in things for t in script.values(node.value)):
+            if any_in(script.values(node.value), things):
                 return f"{at(node)} takes its `{node.attr}`, which may be changed there"
     readers: dict[ast.AST, ast.expr] = {}
     for loader in loaders:

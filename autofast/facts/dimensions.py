@@ -100,14 +100,13 @@ def _possible(script: Script, expr: ast.expr, depth: int) -> frozenset[Dimension
             ways = _of_call(script, expr, depth)
     if ways - {UNKNOWN}:
         return frozenset(ways)
-    batch = any(isinstance(t, Tensor) and t.batch for t in script.values(expr))
+    batch = any(t.batch for t in only(script.values(expr), Tensor))
     return frozenset({Dimensions(1) if batch else UNKNOWN})
 
 
 def _operand(script: Script, expr: ast.expr, depth: int) -> frozenset[Dimensions]:
     """The same for one side of an operation, where a number has no dimensions."""
-    found = script.values(expr)
-    if certainly(found, Num, Const):
+    if certainly(script.values(expr), Num, Const):
         return frozenset({Dimensions(0, 0)})
     return _possible(script, expr, depth + 1)
 

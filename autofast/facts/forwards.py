@@ -278,8 +278,7 @@ def _makes_tensor(script: Script, statement: ast.stmt) -> bool:
     """
     if not isinstance(statement, ASSIGNMENTS) or statement.value is None:
         return True
-    found = script.values(statement.value)
-    return any(isinstance(t, Tensor) and t.models and t.grad for t in found)
+    return any(t.models and t.grad for t in only(script.values(statement.value), Tensor))
 
 
 # --------------------------------------------------------------------------------------- evaluation
@@ -386,4 +385,4 @@ def _seldom(occurrence: Occurrence) -> bool:
     """Inside a training loop, but not in each of its turns: there is hardly anything to gain."""
     inner = only(occurrence.stack, LoopFrame)
     rest = occurrence.stack[occurrence.stack.index(inner[-1]) :] if inner else ()
-    return any(isinstance(f, BranchFrame) and not f.known and is_rare(f) for f in rest)
+    return any(not f.known and is_rare(f) for f in only(rest, BranchFrame))

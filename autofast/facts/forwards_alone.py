@@ -9,6 +9,7 @@ import ast
 from autofast.facts.forwards import Region
 from autofast.flow.positions import nodes_of
 from autofast.model.calls import arguments_of
+from autofast.model.several import any_in, grouped
 from autofast.model.source import parent_of, statement_of
 from autofast.model.syntax import SIMPLE
 
@@ -21,9 +22,7 @@ def forwards_alone(region: Region) -> list[Region]:
     first in its statement.
     """
     calls = [c for c in region.forwards if not _is_inside_another(c, region.forwards)]
-    statements: dict[ast.AST, list[ast.Call]] = {}
-    for call in calls:
-        statements.setdefault(statement_of(call), []).append(call)
+    statements = grouped((statement_of(call), call) for call in calls)
     found: list[Region] = []
     for together in statements.values():
         stmt = statement_of(together[0])
@@ -108,4 +107,4 @@ def _is_plain(expr: ast.AST, calls: list[ast.Call]) -> bool:
 
 def _holds_one_of(expr: ast.expr, calls: list[ast.Call]) -> bool:
     inside = nodes_of([expr])
-    return any(c in inside for c in calls)
+    return any_in(calls, inside)

@@ -11,6 +11,7 @@ from autofast.facts.optimizers import fused_with_momentum
 from autofast.facts.parts import parts_of
 from autofast.facts.scaler import Event, is_none_test
 from autofast.flow.callgraph import CallGraph
+from autofast.flow.defuse import taken_by
 from autofast.flow.holders import ADDERS, Holders
 from autofast.flow.program import Flow
 from autofast.model.calls import arguments_of, is_name, short_name, unstarred
@@ -19,9 +20,18 @@ from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import only, surely, wordset
 from autofast.model.source import ancestors, at, enclosing, function_of, holds, parent_of
-from autofast.model.syntax import DEFS, VARIABLES, is_attribute, is_constant, is_stored, is_text
+from autofast.model.syntax import (
+    DEFS,
+    SIMPLE,
+    TAKERS,
+    VARIABLES,
+    is_attribute,
+    is_constant,
+    is_stored,
+    is_text,
+)
 from autofast.model.values import (
     Bound,
     Cls,
@@ -164,7 +174,7 @@ def accesses(script: Script, *, strict: bool = True) -> tuple[list[Event], list[
     return found, after
 
 
-BY_NAME = ("getattr", "setattr", "eval", "exec", "attrgetter", "methodcaller")
+BY_NAME = tuple("getattr setattr eval exec attrgetter methodcaller".split())
 
 
 def named_in_text(script: Script, attribute: str) -> ast.AST | None:
@@ -306,18 +316,9 @@ def _loops_for(script: Script, name: ast.Name) -> list[ast.expr]:
     """What the loops and comprehensions go over that gave a variable its value; none where
     something else may have.
     """
-    loops = [_loop_of(d.node) for d in script.analysis(Flow).reaching(name)]
-    return [loop.iter for loop in loops if loop is not None] if None not in loops else []
-
-
-def _loop_of(target: ast.AST) -> ast.For | ast.AsyncFor | ast.comprehension | None:
-    """The loop that binds a variable of its target."""
-    here, parent = target, parent_of(target)
-    while isinstance(parent, (ast.Tuple, ast.List, ast.Starred)):
-        here, parent = parent, parent_of(parent)
-    if isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)) and parent.target is here:
-        return parent
-    return None
+    takers = [taken_by(d.node)[0] for d in script.analysis(Flow).reaching(name)]
+    loops = [taker.iter for taker in takers if isinstance(taker, TAKERS)]
+    return loops if len(loops) == len(takers) else []
 
 
 def _loop_over_parameters(script: Script, node: ast.AST) -> ast.stmt | None:
@@ -330,7 +331,7 @@ def _loop_over_parameters(script: Script, node: ast.AST) -> ast.stmt | None:
             if not any(_gives_parameters(script, n) for n in ast.walk(outer.iter)):
                 break
             found = outer
-        elif not isinstance(outer, (ast.If, ast.Expr, ast.Assign, ast.expr)):
+        elif not isinstance(outer, (ast.If, *SIMPLE, ast.expr)):
             break
     return found
 
@@ -345,7 +346,7 @@ def _gives_parameters(script: Script, node: ast.AST) -> bool:
     if isinstance(node, ast.Subscript):
         return bool(script.constant(node.slice) == "params")
     found = opened(script.values(node)) if isinstance(node, VARIABLES) else ()
-    return any(isinstance(t, Tensor) and t.param == "param" for t in found)
+    return any(t.param == "param" for t in only(found, Tensor))
 
 
 def free_parameters(script: Script) -> set[str]:
@@ -371,7 +372,7 @@ def _aliases(script: Script, node: ast.expr, strict: bool) -> list[ast.Name]:
     for holder in holders.ever(node) if strict else ():
         if holds(holder.node, ast.Attribute):
             raise Refusal(f"{at(node)} keeps gradients in `{ast.unparse(holder.node)}`")
-    return [n for n in holders.mentions(node) if isinstance(n, ast.Name) and not _only_asks(n)]
+    return [n for n in only(holders.mentions(node), ast.Name) if not _only_asks(n)]
 
 
 def _only_asks(name: ast.Name) -> bool:
@@ -390,8 +391,7 @@ def _foreign(script: Script, call: ast.Call) -> Event | None:
         return None
     ids: set[int] = set()
     for given in arguments_of(call):
-        value = unstarred(given)
-        for thing in opened(script.values(value)):
+        for thing in opened(script.values(unstarred(given))):
             for optimizer in script.optimizers:
                 if thing in optimizer.things:
                     if any_of(callees, Unknown):

@@ -18,7 +18,7 @@ from autofast.model.script import Script, Update
 from autofast.model.several import surely
 from autofast.model.source import at
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Ext, Inst, Ref, Thing, all_of, const, is_named
+from autofast.model.values import Ext, Inst, Ref, Thing, all_of, const, surely_named
 from autofast.read.recover.steps import CLIPS
 from autofast.rule import Refusal
 
@@ -151,5 +151,4 @@ PASSING = frozenset(f"builtins.{n}" for n in ("list", "tuple", "filter", "iter",
 
 def _only_passes(script: Script, func: ast.expr) -> bool:
     """Whether a function gives nothing but what it is given."""
-    found = script.values(func)
-    return surely(is_named(t, Ref, PASSING) for t in found)
+    return surely_named(script.values(func), Ref, PASSING)

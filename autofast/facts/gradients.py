@@ -28,8 +28,9 @@ from autofast.model.events import (
 )
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Backward, Script, Step
+from autofast.model.several import only
 from autofast.model.source import at, holds, nodes_in, walk
-from autofast.model.syntax import is_stored
+from autofast.model.syntax import TURN_ENDS, is_stored
 from autofast.model.values import Cls, Dict, Inst, Ref, Seq, Tensor, Thing, Unknown, all_of, any_of
 from autofast.rule import Refusal
 
@@ -181,7 +182,7 @@ def _is_foreign(layers: Iterable[str]) -> bool:
 
 def _varies(script: Script, cls: ast.ClassDef) -> str:
     """The line of a layer that is used under a condition which may change from step to step."""
-    for method in (n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name != "__init__"):
+    for method in (n for n in only(cls.body, ast.FunctionDef) if n.name != "__init__"):
         calls = [n for n in nodes_in(method, ast.Call) if _is_layer(script, n.func)]
         graph = script.analysis(Flow).graph(method)
         for node in walk(method) if calls else ():
@@ -189,7 +190,7 @@ def _varies(script: Script, cls: ast.ClassDef) -> str:
                 script, cls, method, node.test
             ):
                 inside_it = set(walk(node))
-                leaves = holds(node, ast.Return, ast.Continue, ast.Break)
+                leaves = holds(node, ast.Return, *TURN_ENDS)
                 if any(c in inside_it or (leaves and graph.may_follow(c, node)) for c in calls):
                     return at(node)
         for call in calls:
@@ -212,7 +213,7 @@ def _fixed(script: Script, cls: ast.ClassDef, method: ast.FunctionDef, test: ast
     names = [n for n in nodes_in(test, ast.Name) if not _is_this(method, n)]
     asked = {n.attr for n in nodes_in(test, ast.Attribute)}
     calls = list(nodes_in(test, ast.Call))
-    setters = [n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name != "__init__"]
+    setters = [n for n in only(cls.body, ast.FunctionDef) if n.name != "__init__"]
     changed = {n.attr for f in setters for n in nodes_in(f, ast.Attribute) if is_stored(n)}
     library = all(bool(found := script.values(n)) and all_of(found, Ref, Cls) for n in names)
     return (
@@ -278,6 +279,6 @@ def _is_unconditional(sites: list[Site], model: Thing | None, step: Step) -> boo
         (f.node, f.arm) for way in ways for f in way if isinstance(f, BranchFrame) and not f.known
     }
     return any(
-        all((f.node, not f.arm) in arms for f in way if isinstance(f, BranchFrame) and not f.known)
+        all((f.node, not f.arm) in arms for f in only(way, BranchFrame) if not f.known)
         for way in ways
     )

@@ -15,7 +15,7 @@ from autofast.flow.program import Flow
 from autofast.flow.usage import Act, Usage, is_identity
 from autofast.flow.valueflow import Answer, Verdict, expressions, first_bad
 from autofast.model.script import Loader, Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import any_in, surely, wordset
 from autofast.model.source import at, first_line, parent_of
 from autofast.model.syntax import is_stored
 from autofast.model.tensors import NOT_CUDA, tensors_in
@@ -35,16 +35,11 @@ from autofast.model.values import (
 
 MOVES = wordset("to cuda")
 # What is said of a tensor, wherever it is.
-SHAPE = frozenset(
-    {"shape", "size", "dim", "ndim", "numel", "nelement", "dtype", "stride", "is_contiguous"}
-    | {"is_floating_point", "element_size", "requires_grad", "grad", "ndimension", "nbytes"}
-)
+SHAPE = wordset("""shape size dim ndim numel nelement dtype stride is_contiguous
+    is_floating_point element_size requires_grad grad ndimension nbytes""")
 CASTS = wordset("float double half bfloat16 long int bool byte")
-SAME = frozenset(
-    {"contiguous", "clone", "detach", "view", "reshape", "flatten", "squeeze", "unsqueeze"}
-    | {"permute", "transpose", "t", "expand", "narrow", "unflatten", "movedim", "swapaxes"}
-    | {"chunk", "split", "unbind", "select", "repeat"}
-)
+SAME = wordset("""contiguous clone detach view reshape flatten squeeze unsqueeze permute transpose
+    t expand narrow unflatten movedim swapaxes chunk split unbind select repeat""")
 CONTAINERS = wordset("items values keys get pop")
 PASSING = frozenset(
     {
@@ -93,7 +88,7 @@ def _is_copy(thing: Thing | None, loader: Loader) -> bool:
         isinstance(thing, Tensor)
         and thing.device == "dev"
         and not thing.models
-        and any(x in loader.things for x in thing.batch)
+        and any_in(thing.batch, loader.things)
     )
 
 
@@ -129,9 +124,7 @@ class _Needs:
         condition is for machines without one.
         """
         things = self.loader.things
-        tensors = [
-            t for t in tensors_in(found) if not t.models and any(x in things for x in t.batch)
-        ]
+        tensors = [t for t in tensors_in(found) if not t.models and any_in(t.batch, things)]
         return bool(tensors) and not any(t.device == "dev" for t in tensors)
 
     def judge(self, use: Usage) -> Answer:

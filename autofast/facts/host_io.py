@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from autofast.model.calls import stands_alone
 from autofast.model.script import Script
-from autofast.model.several import wordset
+from autofast.model.several import any_in, wordset
 from autofast.model.syntax import is_text
 from autofast.model.values import (
     Bound,
@@ -40,17 +40,17 @@ from autofast.model.values import (
 
 # Nothing happens outside the process, or what happens may happen in each (reading a file, a
 # warning).
-HARMLESS = (
-    "builtins.", "torch.", "torchvision.", "torchaudio.", "numpy.", "math.", "random.", "time.", "copy.", "collections.", "itertools.",
-    "functools.", "argparse.", "re.", "string.", "datetime.", "typing.", "operator.", "warnings.", "json.", "pickle.", "csv.", "yaml.",
-    "os.path.", "os.environ.", "os.getenv", "os.getcwd", "os.listdir", "os.walk", "os.scandir", "os.getpid", "os.cpu_count", "os.stat",
-    "os.sched_getaffinity", "os.fspath", "os.get_terminal_size", "glob.", "pathlib.", "sys.", "gc.", "platform.", "socket.gethostname",
-    "contextlib.", "dataclasses.", "enum.", "abc.", "types.", "uuid.", "hashlib.", "io.", "statistics.", "fractions.", "decimal.", "heapq.",
-    "bisect.", "inspect.", "traceback.format", "logging.", "sklearn.", "scipy.", "pandas.", "PIL.", "cv2.", "skimage.", "imageio.", "h5py.",
-    "einops.", "timm.", "transformers.", "tokenizers.", "datasets.", "albumentations.", "matplotlib.", "seaborn.", "networkx.", "nltk.",
-    "tqdm.", "torchtext.", "torchmetrics.", "psutil.", "colorama.", "termcolor.", "tabulate.", "prettytable.", "multiprocessing.cpu_count",
-    "importlib.", "struct.", "textwrap.", "pprint.pformat", "nibabel.", "librosa.", "soundfile.", "gym.", "gymnasium.", "thop.", "fvcore.",
-)  # fmt: skip
+HARMLESS = tuple("""builtins. torch. torchvision. torchaudio. numpy. math. random. time. copy. collections.
+    itertools. functools. argparse. re. string. datetime. typing. operator. warnings. json.
+    pickle. csv. yaml. os.path. os.environ. os.getenv os.getcwd os.listdir os.walk os.scandir
+    os.getpid os.cpu_count os.stat os.sched_getaffinity os.fspath os.get_terminal_size glob.
+    pathlib. sys. gc. platform. socket.gethostname contextlib. dataclasses. enum. abc. types.
+    uuid. hashlib. io. statistics. fractions. decimal. heapq. bisect. inspect. traceback.format
+    logging. sklearn. scipy. pandas. PIL. cv2. skimage. imageio. h5py. einops. timm.
+    transformers. tokenizers. datasets. albumentations. matplotlib. seaborn. networkx. nltk.
+    tqdm. torchtext. torchmetrics. psutil. colorama. termcolor. tabulate. prettytable.
+    multiprocessing.cpu_count importlib. struct. textwrap. pprint.pformat nibabel. librosa.
+    soundfile. gym. gymnasium. thop. fvcore.""".split())  # fmt: skip
 
 # For one process only.
 GUARDED = re.compile(
@@ -246,7 +246,7 @@ def _opened(script: Script, call: ast.Call, name: str) -> str:
     modes = [t.value for t in given if isinstance(t, Const)]
     if len(modes) != len(given) or not all_of(modes, str):
         return "unknown"
-    writes = {any(c in m for c in "wax+") for m in modes}
+    writes = {any_in("wax+", m) for m in modes}
     if name == "h5py.File" and True in writes:
         return "unknown"
     return "unknown" if len(writes) > 1 else "file" if True in writes else "read"

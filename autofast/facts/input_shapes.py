@@ -15,9 +15,9 @@ from autofast.model.calls import is_method, is_name, names_in, short_name
 from autofast.model.events import CallFrame, inside
 from autofast.model.names import COLLATES, last_part
 from autofast.model.script import Dataset, Loader, Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import any_in, only, surely, wordset
 from autofast.model.source import at, holds, nodes_in
-from autofast.model.syntax import SEQUENCES
+from autofast.model.syntax import SEQUENCES, TURN_ENDS
 from autofast.model.values import (
     Arg,
     Cls,
@@ -43,7 +43,7 @@ from autofast.read.recover.datasets import IN_MEMORY_LIBRARY
 
 FLAG = "torch.backends.cudnn.benchmark"
 # of a stack, in all batches in the same way
-ALIKE = ("permute", "transpose", "float", "double", "half", "long", "contiguous", "div", "div_")
+ALIKE = tuple("permute transpose float double half long contiguous div div_".split())
 DEEP = 4
 # what leaves an image as large as it is
 WHOLE = wordset(
@@ -90,8 +90,7 @@ def _cut_to_size(script: Script, node: ast.Subscript, changing: Container[str]) 
     ends = [end for p in parts if isinstance(p, ast.Slice) for end in _ends(p)]
     if not any(_changes(end, changing) for end in ends):
         return False
-    found = script.values(node.value)
-    return any(isinstance(t, Tensor) and t.batch and not t.models for t in found)
+    return any(t.batch and not t.models for t in only(script.values(node.value), Tensor))
 
 
 def _ends(cut: ast.Slice) -> list[ast.expr]:
@@ -107,7 +106,7 @@ def _ends(cut: ast.Slice) -> list[ast.expr]:
 
 def _changes(size: ast.expr, changing: Container[str]) -> bool:
     """It is drawn there, or made of a variable that the loops set."""
-    return holds(size, ast.Call) or any(name in changing for name in names_in(size))
+    return holds(size, ast.Call) or any_in(names_in(size), changing)
 
 
 def varies(script: Script, loader: Loader) -> str:
@@ -239,7 +238,7 @@ def _is_stack(script: Script, function: ast.FunctionDef, expr: ast.expr) -> bool
                 ]
                 if any(ast.unparse(f) == ast.unparse(given) for f in filled):
                     own = stored_in(statement).union(*map(names_in, filled))
-                    whole = not holds(statement, ast.Continue, ast.Break, ast.If)
+                    whole = not holds(statement, *TURN_ENDS, ast.If)
                     return whole and _of_one_each(script, body, own)
     return False
 
@@ -333,6 +332,6 @@ def _word(step: Thing) -> bool | None:
     if short in ("Resize", "Scale"):
         size = step.args.get(0, "size")
         given = const(size)
-        pair = any(isinstance(t, Seq) and len(t.items or "hw") == 2 for t in size)
+        pair = any(len(t.items or "hw") == 2 for t in only(size, Seq))
         return pair or (isinstance(given, tuple) and len(given) == 2) or None
     return False if short in ("Pad", "RandomApply", "RandomChoice") else None

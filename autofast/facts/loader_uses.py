@@ -10,13 +10,13 @@ from collections.abc import Callable
 from autofast.flow.usage import Act, Usage, usage_of
 from autofast.flow.valueflow import expressions
 from autofast.model.script import Loader, Script
-from autofast.model.several import surely
+from autofast.model.several import any_in, surely, wordset
 from autofast.model.values import Bound, Cls, Ext, Func, Inst, Ref, Values, is_named
 
 # Functions that go through a loader, ask how long it is, or which object it is.
 ITERATING = frozenset(f"builtins.{n}" for n in ("enumerate", "iter", "len", "next", "zip"))
 ITERATING |= {"builtins.isinstance", "builtins.id", "builtins.type"}
-ITERATING |= {"tqdm.tqdm", "tqdm.auto.tqdm", "tqdm.trange", "itertools.islice", "itertools.chain"}
+ITERATING |= wordset("tqdm.tqdm tqdm.auto.tqdm tqdm.trange itertools.islice itertools.chain")
 # ... and those that keep the batches, or the loader itself.
 KEEPING = frozenset(f"builtins.{n}" for n in ("print", "list", "tuple", "dict"))
 KEEPING |= {"itertools.cycle"}
@@ -24,7 +24,7 @@ KEEPING |= {"itertools.cycle"}
 
 def uses(script: Script, loader: Loader) -> list[Usage]:
     """Where something of a loader is asked for, and then where it is an argument."""
-    return _asked_or_given(script, lambda found: any(t in loader.things for t in found))
+    return _asked_or_given(script, lambda found: any_in(found, loader.things))
 
 
 def uses_of_iterators(script: Script, loader: Loader) -> list[Usage]:

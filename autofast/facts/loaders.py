@@ -16,7 +16,7 @@ from autofast.model.calls import root_of
 from autofast.model.contents import opened
 from autofast.model.events import CallFrame, Occurrence, Stack, WithFrame, loops
 from autofast.model.script import Loader, Script, Use
-from autofast.model.several import surely, wordset
+from autofast.model.several import any_in, only, surely, wordset
 from autofast.model.source import parent_of, source_of
 from autofast.model.tensors import device_kinds, is_device
 from autofast.model.values import (
@@ -131,7 +131,7 @@ def _numbers(asked: Given | None) -> list[int]:
     things = asked.values if asked is not None else ()
     found = [t for thing in things for t in (thing.default if isinstance(thing, Arg) else {thing})]
     known = [t.value if isinstance(t, Const) and type(t.value) is int else -1 for t in found]
-    return [*known, *(-1 for t in things if isinstance(t, Arg) and not t.default)]
+    return [*known, *(-1 for t in only(things, Arg) if not t.default)]
 
 
 def counts(script: Script, loader: Loader) -> bool:
@@ -150,8 +150,7 @@ def own_order(loader: Loader) -> str:
     for name in ("sampler", "batch_sampler"):
         argument = given(loader, name)
         for thing in argument.values if argument is not None else ():
-            known = is_named(thing, Ext, SAMPLERS | OF_RANKS)
-            if thing != Const(None) and not known:
+            if thing != Const(None) and not is_named(thing, Ext, SAMPLERS | OF_RANKS):
                 return f"the loader has a {name} of its own"
     return ""
 
@@ -219,7 +218,7 @@ def managed(script: Script, loader: Loader) -> bool:
             name = getattr(occurrence.this, "name", "")
             if occurrence.args is not None and name.startswith(("accelerate.", "lightning.")):
                 every = (t for g in occurrence.args.every for t in opened(g.values))
-                if any(t in loader.things for t in every):
+                if any_in(every, loader.things):
                     return True
     return False
 
@@ -241,7 +240,7 @@ def _fitted(script: Script, loader: Loader) -> Iterator[tuple[str, Ext]]:
                 continue
             for purpose, (names, n) in FITTED.items():
                 given = [t for name in names for t in opened(args.get(n, name))]
-                of_it = any(t in loader.things for t in given)
+                of_it = any_in(given, loader.things)
                 if of_it and trainer.name.startswith("lightning."):
                     yield purpose, trainer
 
@@ -314,8 +313,8 @@ def _restarts(script: Script, loader: Loader) -> Iterator[Occurrence]:
         if isinstance(parent := parent_of(site.node), ast.Call) and site.node in parent.args:
             continue  # next(iter(loader)): that is not an epoch
         for occurrence in site:
-            if occurrence.args is not None and any(
-                t in loader.things for t in occurrence.args.get(0, "object")
+            if occurrence.args is not None and any_in(
+                occurrence.args.get(0, "object"), loader.things
             ):
                 yield occurrence
 

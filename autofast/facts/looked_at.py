@@ -217,7 +217,7 @@ class LookedAt:
 
 
 def _is_there(script: Script, expr: ast.expr) -> bool:
-    return any(isinstance(t, Tensor) and t.device != "cpu" for t in script.values(expr))
+    return any(t.device != "cpu" for t in only(script.values(expr), Tensor))
 
 
 def is_tensor(script: Script, expr: ast.expr) -> bool:

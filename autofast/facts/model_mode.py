@@ -12,6 +12,7 @@ from autofast.flow.scopes import own_nodes
 from autofast.model.contents import unwrapped
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence
 from autofast.model.script import Script
+from autofast.model.several import any_in, only
 from autofast.model.source import block_of, outwards, within
 from autofast.model.values import Const, Func, Inst, Thing, Values
 
@@ -30,11 +31,11 @@ def trains_at(script: Script, forward: Occurrence) -> bool | None:
         return None
     switch, mode = last
     around = {f.node for f in forward.stack}
-    if any(isinstance(f, BranchFrame) and f.node not in around for f in switch.stack):
+    if any(f.node not in around for f in only(switch.stack, BranchFrame)):
         return None
     # What the turns of a loop that the switch stands above leave behind comes to the next turn.
     shared = {f.node for f in switch.stack}
-    loops = {f.node for f in forward.stack if isinstance(f, LoopFrame) and f.node not in shared}
+    loops = {f.node for f in only(forward.stack, LoopFrame) if f.node not in shared}
     again = any(other is not mode and any(f.node in loops for f in o.stack) for o, other in every)
     return None if again else mode
 
@@ -68,7 +69,7 @@ def _switches(script: Script, forward: Occurrence) -> Iterator[tuple[Occurrence,
     mine = set(unwrapped(forward.this))
     for site in script.methods("eval", "train"):
         for o in site:
-            if o.this is not None and any(x in mine for x in unwrapped(o.this)):
+            if o.this is not None and any_in(unwrapped(o.this), mine):
                 yield o, site.kind == ".train" and not _is_false(o)
 
 

@@ -70,6 +70,5 @@ def traces(script: Script, mine: set[int]) -> list[ast.Call]:
     """``writer.add_graph(model, x)``, ``summary(model, ...)``: calls that run the model once in a
     way that a compiled one is not made for.
     """
-    calls = script.each(ast.Call)
-    named = (n for n in calls if short_name(n.func) in TRACERS)
+    named = (n for n in script.each(ast.Call) if short_name(n.func) in TRACERS)
     return [n for n in named if any(holds(script.values(a), mine) for a in arguments_of(n))]

@@ -13,10 +13,10 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.calls import is_name
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import any_in, surely
 from autofast.model.source import ancestors, at, function_of, nodes_in, outwards, parent_of, within
 from autofast.model.syntax import SEQUENCES, is_operation, is_stored
-from autofast.model.values import Const, Ext, Inst, Thing, Unknown, Values, is_named
+from autofast.model.values import Const, Ext, Inst, Thing, Unknown, Values, is_named, surely_named
 from autofast.read.library.module_parts import SEQUENTIAL, is_container, parts
 
 LAYERS = frozenset(f"torch.nn.Conv{kind}{d}d" for kind in ("", "Transpose") for d in (1, 2, 3))
@@ -122,7 +122,7 @@ def _is_asked_for(bias: ast.Attribute) -> bool:
                 str(n.value) if isinstance(n, ast.Constant) else getattr(n, "attr", "")
                 for n in ast.walk(test)
             ]
-            kinds = [w for w in words if any(o in w for o in OTHERS)]
+            kinds = [w for w in words if any_in(OTHERS, w)]
             if kinds and not any("Conv" in w for w in words) and here in getattr(outer, "body", []):
                 return True
     return False
@@ -177,7 +177,7 @@ class _Uses:
         display = parent_of(made) if made is not None else None
         if not isinstance(display, SEQUENCES):
             return False
-        place = next(n for n, e in enumerate(display.elts) if e is made)
+        place = display.elts.index(made)  # type: ignore[arg-type]
         behind = display.elts[place + 1] if place + 1 < len(display.elts) else None
         if behind is None or not _are_norms(self.script.values(behind)):
             return False
@@ -226,4 +226,4 @@ class _Uses:
 
 
 def _are_norms(found: Values) -> bool:
-    return surely(is_named(t, Ext, NORMS) for t in found)
+    return surely_named(found, Ext, NORMS)

@@ -13,9 +13,9 @@ from autofast.model.calls import is_method, names_in
 from autofast.model.contents import opened
 from autofast.model.events import Site
 from autofast.model.script import Script
-from autofast.model.several import wordset
+from autofast.model.several import only, wordset
 from autofast.model.source import nodes_in, walk
-from autofast.model.values import Ref, Tensor, Unknown, is_named
+from autofast.model.values import Ref, Tensor, Unknown, any_named
 
 LOOPS = (ast.For, ast.ListComp, ast.GeneratorExp, ast.SetComp)
 CHANGES = wordset("copy_ mul_ add_ sub_ div_ lerp_ clamp_ clamp_min_ clamp_max_ addcmul_ addcdiv_")
@@ -66,10 +66,10 @@ def _tensors(script: Script, loop: ast.AST) -> set[str]:
     names = names_in(head.target)  # type: ignore[attr-defined]
     loads = [n for n in nodes_in(loop, ast.Name) if n.id in names]
     found = opened(t for n in loads for t in script.values(n))
-    of_parameters = any(isinstance(t, Tensor) and t.param for t in found)
+    of_parameters = any(t.param for t in only(found, Tensor))
     over = head.iter  # type: ignore[attr-defined]
     of_states = any(is_method(n, "state_dict") for n in walk(over)) or any(
-        isinstance(t, Unknown) and t.why == "a state dict" for t in script.values(over)
+        t.why == "a state dict" for t in only(script.values(over), Unknown)
     )
     return names if of_parameters or of_states else set()
 
@@ -90,7 +90,7 @@ def _work(script: Script, loop: ast.AST, names: set[str]) -> tuple[str, ast.AST]
             case ast.Call(func=ast.Attribute(value=of, attr="norm")) if _mentions(of, names):
                 return NORM, node
             case ast.Call(func=func, args=[of, *_]) if _mentions(of, names):
-                if any(is_named(t, Ref, NORMS) for t in script.values(func)):
+                if any_named(script.values(func), Ref, NORMS):
                     return NORM, node
     return "", loop
 

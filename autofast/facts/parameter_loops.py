@@ -72,8 +72,7 @@ class ParameterLoop:
 
     def mentions(self, expr: ast.AST) -> bool:
         """Whether a variable of the loop occurs in ``expr``."""
-        mine = names_in(self.node.target)
-        return bool(names_in(expr) & mine)
+        return bool(names_in(expr) & names_in(self.node.target))
 
 
 def parameter_loops(script: Script) -> Iterator[ParameterLoop]:
@@ -157,8 +156,7 @@ def has_parameters(script: Script, call: ast.Call) -> bool:
     owners: list[Thing] = [m.thing for m in trained_models(script)]
     owners += [t for o in script.optimizers for t in o.params]
     mine = parts_of(*(x for t in owners for x in unwrapped(t)))
-    found = modules(script, call)
-    return surely(id(t) in mine for t in found)
+    return surely(id(t) in mine for t in modules(script, call))
 
 
 # ------------------------------------------------------------------------------ the same parameters

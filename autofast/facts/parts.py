@@ -10,6 +10,7 @@ from autofast.model.changes import remember, remembered
 from autofast.model.contents import members, opened
 from autofast.model.kinds import is_module
 from autofast.model.script import Model, Script
+from autofast.model.several import any_in
 from autofast.model.values import Arg, Const, Dict, Ext, Num, Seq, Tensor, Thing
 
 OF_MODELS = (
@@ -58,4 +59,4 @@ def moved_models(script: Script) -> list[Thing]:
 
 def trained_models(script: Script) -> list[Model]:
     sites = {site for step in script.steps for site in step.forwards}
-    return [m for m in script.models if any(site in sites for site in m.forwards)]
+    return [m for m in script.models if any_in(m.forwards, sites)]

@@ -64,6 +64,12 @@ def kept_graphs(script: Script) -> Iterator[Kept]:
                 yield Kept(kept.statement, kept.target, kept.value, script.unread)
 
 
+def keeps_graphs(script: Script, code: ast.AST) -> bool:
+    """Whether code gathers tensors with graphs: in a loop, those of all its turns."""
+    added = filter(None, map(_added, _statements(code)))
+    return any(_has_graph(script, kept) for kept in added)
+
+
 def _statements(code: ast.AST) -> Iterator[ast.stmt]:
     """The statements of a loop, or of a function without those of functions in it."""
     nodes = own_nodes(code) if isinstance(code, FUNCTIONS) else ast.walk(code)

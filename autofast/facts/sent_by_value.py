@@ -16,7 +16,7 @@ from autofast.model.syntax import DEFS
 from autofast.model.values import Ext, Method, Ref, Thing, Unknown, any_of
 
 LAUNCHING = wordset("horovod ray submitit")
-SENDING = LAUNCHING | {"dask", "ignite", "joblib", "pyspark", "sparkdl"}
+SENDING = LAUNCHING | wordset("dask ignite joblib pyspark sparkdl")
 
 
 def against_backends(script: Script, place: ast.stmt) -> str:
@@ -40,8 +40,7 @@ def _sent(script: Script) -> Iterator[tuple[Function, ast.AST]]:
     launches = _launches(script)
     for call in script.entry.each(ast.Call):
         called = script.called(call)
-        own = launches and not any_of(called, Ext, Ref)
-        if own or any(map(_sends, called)):
+        if (launches and not any_of(called, Ext, Ref)) or any(map(_sends, called)):
             for given in (*call.args, *(k.value for k in call.keywords)):
                 yield from ((c.function, call) for t in script.values(given) for c in code_of(t))
     for node in script.entry.each(ast.FunctionDef):

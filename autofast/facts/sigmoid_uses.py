@@ -220,8 +220,7 @@ class Uses:
         if adds and len(adds) == len(found):
             self.gathered |= {id(t) for t in adds if isinstance(t, Seq)}
             return True
-        callees = self.calls.callees(call)
-        if not callees and call in self.mine:
+        if not self.calls.callees(call) and call in self.mine:
             raise Refusal(f"{at(call)} stands between the sigmoid and the loss")
         return not self._leads(call)
 
@@ -267,7 +266,7 @@ class Uses:
                 raise Refusal(
                     f"{user} uses {name} as well, and would get what goes into the sigmoid"
                 )
-            outer = function_of(parent_of(outer) or outer)
+            outer = function_of(outer)
 
     # ------------------------------------------------------------------------- tuples, lists, dicts
     def _hands_on(self, display: ast.expr) -> bool:

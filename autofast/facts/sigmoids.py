@@ -28,6 +28,7 @@ from autofast.model.values import (
     Tensor,
     Thing,
     Unknown,
+    any_named,
     begins,
     is_named,
     only,
@@ -40,7 +41,7 @@ LAYER = "torch.nn.Sigmoid"
 LOSS = "torch.nn.BCELoss"
 # What keeps, or exports, a module with its code: whoever loads it would get what goes into the
 # sigmoid.
-KEEPS = ("torch.save", "torch.jit.", "torch.onnx.", "torch.export.", "pickle.", "joblib.", "dill.", "cloudpickle.")  # fmt: skip
+KEEPS = tuple("""torch.save torch.jit. torch.onnx. torch.export. pickle. joblib. dill. cloudpickle.""".split())  # fmt: skip
 MOST_READS = 6  # of the probability, with a sigmoid written at each
 
 
@@ -69,8 +70,7 @@ class Group:
     @property
     def written(self) -> list[ast.Call]:
         """Where the losses are named: where they are made, else where they are computed."""
-        made = only(self.made, ast.Call)
-        return made or [loss for loss, _ in self.losses]
+        return only(self.made, ast.Call) or [loss for loss, _ in self.losses]
 
 
 def sigmoids(script: Script) -> list[Group]:
@@ -85,7 +85,7 @@ def sigmoids(script: Script) -> list[Group]:
         given = _given(site.node)
         made = [o.this.node for o in site if isinstance(o.this, Ext) and o.this.node is not None]
         found = script.values(given) if given is not None else ()
-        origins = [t.prob for t in found if isinstance(t, Tensor) and t.prob is not None]
+        origins = [t.prob for t in only(found, Tensor) if t.prob is not None]
         one, keys = Group([(site.node, given)], made, origins), {site.node, *made, *origins}
         for n in [n for n, k in enumerate(kept) if k & keys][::-1]:
             other = groups.pop(n)
@@ -121,7 +121,7 @@ def taken_by(sigmoid: ast.Call) -> ast.expr | None:
 
 
 def makes_layer(script: Script, call: ast.Call) -> bool:
-    return any(is_named(t, Ext, LAYER) for t in script.values(call))
+    return any_named(script.values(call), Ext, LAYER)
 
 
 def idle_layers(script: Script, gone: list[ast.Call]) -> Iterator[ast.stmt]:
@@ -233,7 +233,7 @@ class _Proof:
         found = {id(t): t for m in self.script.models for t in parts_of(m.thing).values()}
         found |= {id(o.this): o.this for s in self.script.log.of("forward") for o in s if o.this}
         containers = [t for t in found.values() if isinstance(t, (Inst, Ext)) and is_container(t)]
-        behind = {id(t) for t in found.values() if isinstance(t, Ext) and t.node is place}
+        behind = {id(t) for t in only(found.values(), Ext) if t.node is place}
         for _ in containers:  # from the inside out
             more = {id(c) for c in containers if self._holds_last(c, behind, place)} - behind
             if not more:

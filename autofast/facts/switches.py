@@ -71,16 +71,15 @@ def in_every_iteration(
             if not inside(occurrence.stack, loop):
                 continue
             rest = below(occurrence.stack, loop)
-            if any(isinstance(f, TryFrame) and f.part != "body" for f in rest):
+            if any(f.part != "body" for f in only(rest, TryFrame)):
                 continue
             if any(
-                isinstance(f, BranchFrame)
-                and not f.known
+                not f.known
                 and not about_hardware(f.node)
                 and not _is_given(f)
                 and not is_usual(f)
                 and not (or_none and is_settled(script, f.node))
-                for f in rest
+                for f in only(rest, BranchFrame)
             ):
                 continue
             flow = script.analysis(Flow)

@@ -15,7 +15,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import is_method, is_name, parts_of, unstarred
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.script import Loader, Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import only, surely, wordset
 from autofast.model.source import ancestors, nodes_in, parent_of, statement_of
 from autofast.model.syntax import ASSIGNMENTS, IDENTITY, SEQUENCES, is_attribute, is_stored
 from autofast.model.values import (
@@ -30,8 +30,8 @@ from autofast.model.values import (
     Unknown,
     Values,
     any_of,
-    is_named,
     library_names,
+    surely_named,
 )
 from autofast.ops import is_in_place, may_share, op, reshapes
 
@@ -134,8 +134,7 @@ class Plainness:
             case ast.Subscript(value=value):
                 return value is use
             case ast.Call(func=func, args=args) if use in args:
-                called = self.script.values(func)
-                return surely(self._keeps_nothing(t) for t in called)
+                return surely(self._keeps_nothing(t) for t in self.script.values(func))
         return False
 
     def _keeps_nothing(self, called: Thing) -> bool:
@@ -182,7 +181,7 @@ class Plainness:
         tuple_ = parent_of(name)
         if not isinstance(tuple_, ast.Tuple) or parent_of(tuple_) is not statement_of(name):
             return False
-        place = next(n for n, e in enumerate(tuple_.elts) if e is name)
+        place = tuple_.elts.index(name)
         functions = [t.node for t in collate.values if isinstance(t, Func)]
         results = [r for f in functions for r in self.script.analysis(CallGraph).results(f)]
         return len(functions) == len(collate.values) > 0 < len(results) and all(
@@ -196,8 +195,7 @@ class Plainness:
         """``torch.stack(images)``, or a name that gets nothing else and is handed on at once."""
         if not isinstance(expr, ast.Name):
             return self._is_factory(expr) or self._is_stacked(expr)
-        made = self.script.analysis(Flow).reaching(expr)
-        values = [(d.node, bound_to(d.node)) for d in made]
+        values = [(d.node, bound_to(d.node)) for d in self.script.analysis(Flow).reaching(expr)]
         return surely(
             isinstance(node, ast.Name)
             and whole
@@ -208,16 +206,14 @@ class Plainness:
         )
 
     def _is_stacked(self, expr: ast.expr) -> bool:
-        called = self.script.called(expr)
-        return surely(is_named(t, Ref, STACKS) for t in called)
+        return surely_named(self.script.called(expr), Ref, STACKS)
 
     def _is_given_new(self, name: ast.Name) -> bool:
         statement = parent_of(name)
         if not isinstance(statement, ast.Assign):
             return False
         value = statement.value
-        called = self.script.called(value)
-        return self.is_new(value) or called == {Ref(VARIABLE)}
+        return self.is_new(value) or self.script.called(value) == {Ref(VARIABLE)}
 
     # ------------------------------------------------------------------------------- one expression
     def is_new(self, expr: ast.expr) -> bool:
@@ -414,7 +410,7 @@ class Plainness:
         )
 
     def _may_be_tensor(self, expr: ast.expr) -> bool:
-        return any(isinstance(t, Tensor) and _is_clean(t) for t in self.script.values(expr))
+        return any(_is_clean(t) for t in only(self.script.values(expr), Tensor))
 
     def _stored_has_graph(self, target: ast.AST) -> bool:
         for outer in ancestors(target):
@@ -442,9 +438,7 @@ def _may_share(one: Values, other: Values) -> bool:
     """Whether two values may be the same tensor: they are alike in all that is known of them, or of
     one nothing is known.
     """
-    return bool(one & other) or any(
-        isinstance(t, Unknown) and t.reason is not Reason.UNDEFINED for t in other
-    )
+    return bool(one & other) or any(t.reason is not Reason.UNDEFINED for t in only(other, Unknown))
 
 
 def _is_clean(tensor: Tensor) -> bool:

@@ -11,7 +11,7 @@ from autofast.model.kinds import is_module
 from autofast.model.names import last_part
 from autofast.model.several import wordset
 from autofast.model.source import at, children, holds, nodes_in, walk
-from autofast.model.syntax import is_stored
+from autofast.model.syntax import TURN_ENDS, is_stored
 from autofast.model.values import (
     Const,
     Dict,
@@ -66,7 +66,7 @@ def parameters_of(module: Thing) -> Iterator[tuple[Key, str]]:
             if any_of(part.attrs.get(MORE, ()), Unknown):
                 raise Refusal(f"what parameters {part.cls.node.name} has is not known")
             for name, found in part.attrs.items():
-                if any(isinstance(t, Tensor) and t.param == "param" for t in found):
+                if any(t.param == "param" for t in only(found, Tensor)):
                     yield (id(part), name), f"{part.cls.node.name}.{name}"
                 todo.extend(t for t in found if is_module(t) or isinstance(t, (Seq, Dict)))
         elif is_named(part, Ext, CONTAINERS):
@@ -139,9 +139,7 @@ def _of_method(this: Inst, func: Func, above: tuple[object, ...]) -> set[Key]:
             keys.add((id(this), name))
             keys |= {key for t in found for key in used_parameters(t, above)}
         elif not found:
-            methods = [
-                f for f in this.cls.find(name) or () if isinstance(f, Func) and f.node not in above
-            ]
+            methods = [f for f in only(this.cls.find(name) or (), Func) if f.node not in above]
             keys |= {key for f in methods for key in _of_method(this, f, (*above, f.node))}
     return keys
 
@@ -192,7 +190,7 @@ class Slice:
                     self.take_each(over)
             case ast.Expr() | ast.Assert() | ast.Pass():
                 pass
-            case ast.If() if not self.has_layers(stmt) and not holds(stmt, ast.Continue, ast.Break):
+            case ast.If() if not self.has_layers(stmt) and not holds(stmt, *TURN_ENDS):
                 pass
             case _:
                 raise Refusal(f"{at(stmt)} may leave a layer out")

@@ -9,7 +9,7 @@ from enum import Enum
 
 from autofast.flow.graph import Node
 from autofast.flow.scopes import bound_by, outside_parts, owner, parameters
-from autofast.model.several import wordset
+from autofast.model.several import grouped, wordset
 from autofast.model.source import children, nodes_in, parent_of, walk
 from autofast.model.syntax import is_stored
 
@@ -129,10 +129,7 @@ def _of_statement(tree: ast.AST) -> Iterator[Access]:
 def _captures(pattern: ast.pattern) -> Iterator[Access]:
     """The names that a pattern binds once it has matched; one of the arms of ``|`` does."""
     if isinstance(pattern, ast.MatchOr):
-        names: dict[str, list[ast.AST]] = {}
-        for node in walk(pattern):
-            for name in bound_by(node):
-                names.setdefault(name, []).append(node)
+        names = grouped((name, node) for node in walk(pattern) for name in bound_by(node))
         for name, nodes in names.items():
             yield Access(Kind.DEFINE, nodes[0], name)
             yield from (Access(Kind.DEFINE, n, name, sure=False) for n in nodes[1:])

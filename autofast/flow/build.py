@@ -15,9 +15,9 @@ from typing import TypeGuard
 
 from autofast.flow.graph import FlowGraph, Function, Node
 from autofast.model.calls import is_name
+from autofast.model.syntax import SILENT
 
 Target = Callable[[], Node]
-HARMLESS = (ast.Pass, ast.Break, ast.Continue, ast.Global, ast.Nonlocal)  # these raise nothing
 TRIES: tuple[type[ast.AST], ...] = (ast.Try, getattr(ast, "TryStar", ast.Try))
 
 
@@ -76,7 +76,7 @@ class Builder:
     def node(self, tree: ast.AST, part: str, ways: Ways, after: list[Node]) -> Node:
         node = self.graph.add(tree, part)
         self.link(node, after)
-        if not isinstance(tree, HARMLESS) and (target := ways.error()) is not self.graph.lost:
+        if not isinstance(tree, SILENT) and (target := ways.error()) is not self.graph.lost:
             self.graph.raises[node] = [target]
         return node
 

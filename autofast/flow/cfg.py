@@ -16,6 +16,7 @@ from autofast.flow.build import Builder
 from autofast.flow.graph import FlowGraph, Function, Node
 from autofast.flow.loops import Loop, is_caught, leaving
 from autofast.flow.solve import Problem, solve
+from autofast.model.several import any_in
 from autofast.model.source import ancestors, block_of
 
 
@@ -141,7 +142,7 @@ class Graph(FlowGraph):
         """Whether ``a`` stands in an earlier statement of the block of ``b``."""
         around = {a, *ancestors(a)}
         earlier = takewhile(lambda s: s is not b, block_of(b))
-        return any(s in around for s in earlier)
+        return any_in(earlier, around)
 
 
 def graph_of(function: Function) -> Graph:

@@ -15,6 +15,7 @@ from autofast.flow.scopes import Variable, is_parameter, variables_of
 from autofast.model.calls import is_name
 from autofast.model.contents import opened
 from autofast.model.script import Script
+from autofast.model.several import grouped
 from autofast.model.source import ancestors, at, function_of, parent_of, statement_of
 from autofast.model.syntax import FUNCTIONS, is_stored
 from autofast.model.values import Inst, Thing, only
@@ -184,9 +185,7 @@ def after_all(stores: Iterable[ast.stmt], busy: set[ast.AST]) -> list[ast.stmt]:
     of ``busy``.
     """
     found: dict[ast.AST, ast.stmt] = {}
-    by_scope: dict[ast.AST, list[ast.stmt]] = {}
-    for store in stores:
-        by_scope.setdefault(function_of(store), []).append(store)
+    by_scope = grouped((function_of(store), store) for store in stores)
     for group in by_scope.values():
         lifted = [_lifted(s, busy) for s in group]
         last = _last(lifted)

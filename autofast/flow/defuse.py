@@ -17,8 +17,8 @@ from autofast.flow.scopes import STAR, Variable, variables_of
 from autofast.flow.solve import Problem, solve
 from autofast.model.contents import each_once
 from autofast.model.source import parent_of, statement_of, walk
-from autofast.model.syntax import COMPREHENSIONS
-from autofast.model.values import InOrder, any_of
+from autofast.model.syntax import COMPREHENSIONS, SEQUENCES, TAKERS, has_star
+from autofast.model.values import InOrder
 
 
 @dataclass(frozen=True)
@@ -441,37 +441,46 @@ class DefUse:
 
 
 # ------------------------------------------------------------------------------------------- values
+def taken_by(target: ast.AST) -> tuple[ast.AST | None, list[int]]:
+    """What gives a target its value (an assignment, a loop, an item of ``with``, ``:=``), and the
+    way to its part of that: ``[1]`` for ``b`` in ``a, b = pair``, with -1 where ``*rest`` leaves a
+    place open.
+    """
+    way: list[int] = []
+    node, parent = target, parent_of(target)
+    while isinstance(parent, (*SEQUENCES, ast.Starred)):
+        if not isinstance(parent, ast.Starred):
+            place = parent.elts.index(node)  # type: ignore[arg-type]
+            way.insert(0, -1 if has_star(parent.elts[: place + 1]) else place)
+        node, parent = parent, parent_of(parent)
+    targets = [getattr(parent, name, None) for name in ("target", "optional_vars")]
+    return (parent if node in (*targets, *getattr(parent, "targets", ())) else None), way
+
+
 def bound_to(target: ast.AST) -> tuple[ast.expr | None, bool]:
     """The expression that a target gets its value from, and whether it gets the whole value.
 
     For a loop, ``with`` and an unpacked value that is the expression it gets an element of (or what
     its ``__enter__`` gives); None where there is none.
     """
-    path: list[int] = []
-    node, parent = target, parent_of(target)
-    while isinstance(parent, (ast.Tuple, ast.List, ast.Starred)):
-        path.append(
-            next((n for n, e in enumerate(parent.elts) if e is node), -1)
-            if not isinstance(parent, ast.Starred)
-            else -1
-        )
-        node, parent = parent, parent_of(parent)
-    if isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)) and parent.target is node:
-        return parent.iter, False
-    if isinstance(parent, ast.withitem) and parent.optional_vars is node:
-        return parent.context_expr, False
-    if isinstance(parent, ast.Assign) and node in parent.targets:
-        return _part_of(parent.value, path)
-    if isinstance(parent, (ast.AnnAssign, ast.NamedExpr)) and parent.target is node:
-        return parent.value, True
+    taker, way = taken_by(target)
+    if isinstance(taker, TAKERS):
+        return taker.iter, False
+    match taker:
+        case ast.withitem(context_expr=value):
+            return value, False
+        case ast.Assign(value=value):
+            return _part_of(value, way)
+        case ast.AnnAssign(value=value) | ast.NamedExpr(value=value):
+            return value, True
     return None, False
 
 
-def _part_of(value: ast.expr, path: list[int]) -> tuple[ast.expr, bool]:
-    """``x`` of ``a, b = x, y``, down a path of positions (the last first)."""
-    for place in reversed(path):
-        plain = isinstance(value, (ast.Tuple, ast.List)) and not any_of(value.elts, ast.Starred)
-        if not plain or place < 0 or place >= len(value.elts):  # type: ignore[attr-defined]
+def _part_of(value: ast.expr, way: list[int]) -> tuple[ast.expr, bool]:
+    """``x`` of ``a, b = x, y``, down a way of places."""
+    for place in way:
+        plain = isinstance(value, SEQUENCES) and not has_star(value.elts)
+        if not plain or not 0 <= place < len(value.elts):  # type: ignore[attr-defined]
             return value, False
         value = value.elts[place]  # type: ignore[attr-defined]
     return value, True

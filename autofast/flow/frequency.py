@@ -205,7 +205,7 @@ def rare_arms_around(node: ast.AST, loop: Loop | None) -> list[tuple[ast.If, boo
     """
     if loop is not None and loop not in loops_around(node):
         return []
-    return [(gate, arm) for gate, arm in _arms_around(node, loop) if rare_arm(gate) is arm]
+    return [(gate, arm) for gate, arm in arms_around(node, loop) if rare_arm(gate) is arm]
 
 
 def is_mostly_left_out(graph: Graph, node: ast.AST) -> bool:
@@ -213,11 +213,11 @@ def is_mostly_left_out(graph: Graph, node: ast.AST) -> bool:
     return any(
         rare_arm(gate) is (not arm)
         for leaving in graph.leaving_before(node)
-        for gate, arm in _arms_around(leaving, None)
+        for gate, arm in arms_around(leaving, None)
     )
 
 
-def _arms_around(node: ast.AST, end: ast.AST | None) -> Iterator[tuple[ast.If, bool]]:
+def arms_around(node: ast.AST, end: ast.AST | None) -> Iterator[tuple[ast.If, bool]]:
     """The conditions around ``node`` in ``end`` (in its function, without one), innermost first,
     each with the arm that it stands in.
     """
@@ -306,7 +306,7 @@ def _is_apart(assign: ast.Assign, gate: ast.If) -> bool:
     """Whether it runs where the object is made, or in the other arm of a condition around."""
     if getattr(function_of(assign), "name", "") == "__init__":
         return True
-    mine, theirs = dict(_arms_around(gate, None)), dict(_arms_around(assign, None))
+    mine, theirs = dict(arms_around(gate, None)), dict(arms_around(assign, None))
     return any(theirs.get(outer, arm) is not arm for outer, arm in mine.items())
 
 

@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from functools import cached_property
 
+from autofast.model.several import grouped
 from autofast.model.source import parent_of
 from autofast.model.syntax import FUNCTIONS
 
@@ -96,11 +97,9 @@ class FlowGraph:
     @cached_property
     def pred(self) -> dict[Node, list[Node]]:
         """What may run right before a node."""
-        found: dict[Node, list[Node]] = defaultdict(list)
-        for node in self.nodes:
-            for other in dict.fromkeys(self.out(node)):
-                found[other].append(node)
-        return found
+        return grouped(
+            (other, node) for node in self.nodes for other in dict.fromkeys(self.out(node))
+        )
 
     def reachable(self, starts: Iterable[Node], ends: Collection[Node] = ()) -> dict[Node, None]:
         """The nodes that may run after one of ``starts``, and not only after one of ``ends``."""

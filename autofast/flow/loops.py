@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from autofast.flow.build import catches_all, is_try
 from autofast.flow.graph import is_body
 from autofast.model.source import outwards, statement_of
-from autofast.model.syntax import FUNCTIONS, LOOPS
+from autofast.model.syntax import CALL_ENDS, FUNCTIONS, LOOPS, TURN_ENDS
 
 Loop = ast.For | ast.AsyncFor | ast.While
 
@@ -42,9 +42,7 @@ def is_repeated(part: ast.AST, loop: Loop) -> bool:
 
 def leaving(stmt: ast.AST, inner: bool = False) -> Iterator[ast.stmt]:
     """What in ``stmt`` may leave the iteration around it; ``inner``: in a loop inside that one."""
-    if isinstance(stmt, (ast.Return, ast.Raise)) or (
-        isinstance(stmt, (ast.Break, ast.Continue)) and not inner
-    ):
+    if isinstance(stmt, CALL_ENDS) or (isinstance(stmt, TURN_ENDS) and not inner):
         yield stmt
     elif isinstance(stmt, LOOPS):
         yield from (s for child in stmt.body for s in leaving(child, True))

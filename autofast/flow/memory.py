@@ -33,7 +33,7 @@ from autofast.model.values import (
     all_of,
     const,
     is_const,
-    is_named,
+    surely_named,
 )
 from autofast.ops import is_in_place, is_view, may_share, op
 
@@ -149,8 +149,7 @@ class Memory:
         return False
 
     def _is_one_of(self, func: ast.expr, names: frozenset[str]) -> bool:
-        found = self.script.values(func)
-        return surely(is_named(t, Ref, names) for t in found)
+        return surely_named(self.script.values(func), Ref, names)
 
     def made_by(self, expr: ast.expr) -> frozenset[ast.AST] | None:
         """The expressions that made the memory of what ``expr`` holds, all of them new

@@ -18,6 +18,7 @@ from autofast.model.events import LoopFrame, Stack
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import source_of
+from autofast.model.syntax import WITHS
 from autofast.model.values import Ext, Func, Inst, Thing, Unknown, any_of, is_named
 
 SWALLOWING = wordset("contextlib.suppress contextlib.ExitStack contextlib.AsyncExitStack")
@@ -138,7 +139,7 @@ def holder_of(name: ast.Name) -> Function:
 
 def _swallowing(script: Script) -> frozenset[ast.AST]:
     """The ``with`` statements that may end an exception."""
-    found = (n for n in script.nodes if isinstance(n, (ast.With, ast.AsyncWith)))
+    found = (n for n in script.nodes if isinstance(n, WITHS))
     return frozenset(
         n for n in found if any(may_swallow(script, item.context_expr) for item in n.items)
     )
@@ -155,8 +156,7 @@ def _swallows(script: Script, thing: Thing, context: ast.expr) -> bool:
         return any(not isinstance(t, Func) or _may_answer_true(t.node) for t in exits)
     # A generator function of the project.
     if is_named(thing, Ext, "contextlib.manager"):
-        made = script.called(context)
-        functions = [f.function for t in made for f in code_of(t)]
+        functions = [f.function for t in script.called(context) for f in code_of(t)]
         return not functions or any(
             is_try(n) and n.handlers for f in functions for n in own_nodes(f)
         )

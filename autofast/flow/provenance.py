@@ -24,7 +24,7 @@ from autofast.model.values import (
     Inst,
     Ref,
     Values,
-    is_named,
+    any_named,
     one,
 )
 
@@ -112,7 +112,7 @@ class Trail:
         return Origin("option", option.said, option.node, True)
 
     def _is_cast(self, func: ast.expr) -> bool:
-        return any(is_named(t, Ref, CASTS) for t in self.script.values(func))
+        return any_named(self.script.values(func), Ref, CASTS)
 
     def _name(self, expr: ast.Name, stack: Stack, depth: int) -> Origin:
         stores = _stores(expr)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
-from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -27,6 +26,7 @@ from autofast.flow.scopes import own_nodes
 from autofast.flow.solve import Problem, solve
 from autofast.model.limits import MOST_STATES
 from autofast.model.script import Script
+from autofast.model.several import any_in, grouped
 from autofast.model.source import ancestors, at, function_of, walk
 from autofast.model.syntax import DEFINITIONS, DEFS, FUNCTIONS, is_read
 from autofast.model.values import any_of
@@ -335,7 +335,7 @@ class _Walk(Generic[S, E]):
             self.visited.add(node)
             states = self.happen(event, states)
         functions = self.calls.entered(node)
-        if states and any(f in self.functions for f in functions):
+        if states and any_in(functions, self.functions):
             return frozenset().union(*(self.function(f, states) for f in functions))
         return states
 
@@ -387,9 +387,7 @@ class _Marking(Builder):
 
 
 def _by_node(events: Iterable[E]) -> dict[ast.AST, list[E]]:
-    found: dict[ast.AST, list[E]] = defaultdict(list)
-    for event in events:
-        found[event.node].append(event)
+    found = grouped((event.node, event) for event in events)
     return dict(found)
 
 

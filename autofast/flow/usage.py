@@ -8,7 +8,7 @@ from enum import Enum
 
 from autofast.model.calls import call_of
 from autofast.model.source import parent_of
-from autofast.model.syntax import COMPREHENSIONS
+from autofast.model.syntax import COMPREHENSIONS, TAKERS
 
 
 class Act(Enum):
@@ -39,7 +39,7 @@ class Act(Enum):
 ACTS: dict[type[ast.AST], Act] = {
     **dict.fromkeys((ast.Assign, ast.AnnAssign, ast.NamedExpr), Act.BOUND),
     ast.AugAssign: Act.ADDED,
-    **dict.fromkeys((ast.For, ast.AsyncFor, ast.comprehension), Act.LOOPED),
+    **dict.fromkeys(TAKERS, Act.LOOPED),
     ast.Attribute: Act.ASKED,
     ast.Call: Act.GIVEN,
     ast.Subscript: Act.INDEXES,

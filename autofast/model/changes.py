@@ -7,6 +7,8 @@ import zlib
 from collections.abc import Iterable
 from typing import Any
 
+from autofast.model.several import grouped
+
 Note = tuple[dict[Any, Any], Any, Any]  # a table, a name or key, and what stood there
 
 _serial = itertools.count(1)
@@ -137,9 +139,7 @@ class Clock:
 
 def _those_in(notes: Iterable[Note], tables: Iterable[int]) -> list[Note]:
     """The notes on some tables, and on those that stood in their places first."""
-    of: dict[int, list[Note]] = {}
-    for note in notes:
-        of.setdefault(id(note[0]), []).append(note)
+    of = grouped((id(note[0]), note) for note in notes)
     todo, found = [t for t in tables if t in of], list[Note]()
     while todo:
         mine = of.pop(todo.pop(), ())

@@ -243,4 +243,4 @@ def below(stack: Stack, node: ast.AST) -> Stack:
 
 def branches(stack: Stack) -> set[tuple[ast.AST, bool]]:
     """The conditions, and their arms, that decide whether a place is reached."""
-    return {(f.node, f.arm) for f in stack if isinstance(f, BranchFrame) and not f.known}
+    return {(f.node, f.arm) for f in only(stack, BranchFrame) if not f.known}

@@ -24,6 +24,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_named,
     any_of,
     const,
     is_named,
@@ -143,7 +144,7 @@ def grad_mode_of(contexts: Values) -> str | None:
     not set it.
     """
     modes = set()
-    if any(is_named(t, Ext, "contextlib.manager") for t in contexts):
+    if any_named(contexts, Ext, "contextlib.manager"):
         inner = NOTHING.union(
             *(
                 t.attrs["contexts"] if isinstance(t, Ext) and "contexts" in t.attrs else {t}

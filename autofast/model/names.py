@@ -63,7 +63,7 @@ def canonical(name: str) -> str:
 
 
 # Frameworks whose trainer owns the loop: `script.frameworks` names them.
-OWNERS = ("lightning", "hf-trainer", "fastai", "ignite", "mmengine", "composer")
+OWNERS = tuple("lightning hf-trainer fastai ignite mmengine composer".split())
 CLOCKS = tuple(
     "time.time time.perf_counter time.monotonic time.process_time timeit.default_timer".split()
 )

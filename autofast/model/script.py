@@ -17,7 +17,7 @@ from autofast.model.calls import receiver_of
 from autofast.model.events import Log, LoopFrame, Occurrence, Site, Stack
 from autofast.model.limits import WORK
 from autofast.model.measured import Facts
-from autofast.model.several import Kinds
+from autofast.model.several import Kinds, any_in, wordset
 from autofast.model.source import Source, walk
 from autofast.model.torch_age import TorchAge
 from autofast.model.values import (
@@ -45,6 +45,11 @@ from autofast.model.values import (
 
 T = TypeVar("T")
 N = TypeVar("N", bound=ast.AST)
+
+
+# Kinds of device (``Transfer.kinds``) that are, or may be, no host; what else a copy may be.
+GPUS = wordset("cuda mps accel option xpu")
+NO_COPIES = wordset("tensor type ?")
 
 
 @dataclass(eq=False)
@@ -170,11 +175,7 @@ class Transfer:
         """It may go to a GPU, and is certainly no copy back to the host, no cast and no copy beside
         another tensor.
         """
-        return bool(self.kinds & {"cuda", "mps", "accel", "option", "xpu"}) and not self.kinds & {
-            "tensor",
-            "type",
-            "?",
-        }
+        return bool(self.kinds & GPUS) and not self.kinds & NO_COPIES
 
 
 @dataclass(eq=False)
@@ -534,7 +535,7 @@ class Script:
 
     def reached(self, node: ast.AST) -> bool:
         """Whether the script comes to this expression (or to an expression of this statement)."""
-        return any(n in self.at for n in walk(node))
+        return any_in(walk(node), self.at)
 
     @cached_property
     def stacks(self) -> list[Stack]:
@@ -561,7 +562,7 @@ class _Asked(dict[tuple[Any, ast.AST], Any]):
         super().__init__()
 
 
-_AT_THE_EDGE = ("__repr__", "__str__", "extra_repr", "load", "save", "reset_parameters")
+_AT_THE_EDGE = tuple("__repr__ __str__ extra_repr load save reset_parameters".split())
 _ASIDE = {"backends", "jit", "onnx", "hub"}
 _MOCKS = ("unittest.mock.patch", "unittest.mock.patch.object")
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import TypeVar
+from collections import defaultdict
+from collections.abc import Collection, Container, Iterable
+from typing import Any, TypeVar
 
+K = TypeVar("K")
 T = TypeVar("T")
 D = TypeVar("D")
 Kinds = type | tuple[type, ...]  # as isinstance takes them
@@ -31,6 +33,19 @@ def any_of(found: Iterable[object], *kinds: Kinds) -> bool:
 def all_of(found: Iterable[object], *kinds: Kinds) -> bool:
     """Whether all are of these kinds, if there are any."""
     return all(isinstance(one, kinds) for one in found)
+
+
+def any_in(found: Iterable[object], among: Container[Any]) -> bool:
+    """Whether one of them is among those."""
+    return any(one in among for one in found)
+
+
+def grouped(found: Iterable[tuple[K, T]]) -> dict[K, list[T]]:
+    """What belongs to each key, in the order in which it comes; to a key that never came, none."""
+    groups: dict[K, list[T]] = defaultdict(list)
+    for key, one in found:
+        groups[key].append(one)
+    return groups
 
 
 def surely(answers: Iterable[object]) -> bool:

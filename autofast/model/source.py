@@ -13,13 +13,13 @@ import io
 import re
 import sys
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import chain, pairwise, takewhile
 from pathlib import Path
 from typing import Protocol, TypeGuard, TypeVar
 
-from autofast.model.several import any_of, one
+from autofast.model.several import any_of, grouped, one
 from autofast.model.syntax import DEFINITIONS, is_stored
 
 N = TypeVar("N", bound=ast.AST)
@@ -115,10 +115,7 @@ class Source:
 
     @cached_property
     def _by_kind(self) -> dict[type, list[ast.AST]]:
-        found: dict[type, list[ast.AST]] = {}
-        for node in self.nodes:
-            found.setdefault(type(node), []).append(node)
-        return found
+        return grouped((type(node), node) for node in self.nodes)
 
     def stored_in(self, statement: ast.AST) -> frozenset[str]:
         """The names that get a value anywhere in a statement of this file."""
@@ -438,30 +435,6 @@ def _link(tree: ast.Module, source: Source) -> None:
                 continue  # these are shared singletons
             child._af_source, child._af_parent = source, node
             todo.append(child)
-
-
-def nested_too_deeply(sources: Iterable[Source]) -> tuple[Source | None, int, BadInput]:
-    """The file whose code is nested most deeply, in how many levels, and what is said where that
-    is more than Python's own stack is: where, and what helps.
-    """
-    deepest: tuple[int, Source | None, int] = (0, None, 1)
-    for source in sources:
-        todo: list[tuple[ast.AST, int, int]] = [(source.tree, 0, 1)]
-        while todo:
-            node, depth, line = todo.pop()
-            line = getattr(node, "lineno", line)
-            if depth > deepest[0]:
-                deepest = depth, source, line
-            todo += [(child, depth + 1, line) for child in ast.iter_child_nodes(node)]
-    depth, found, line = deepest
-    return (
-        found,
-        depth,
-        BadInput(
-            f"{shown_path(found.path) if found else ''}:{line}: nested too deeply to be read ({depth} levels: a long `elif` chain or a long expression?); "
-            "split it, or put a part of it into a function"
-        ),
-    )
 
 
 # ------------------------------------------------------------------------------------ reading bytes

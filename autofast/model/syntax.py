@@ -11,8 +11,16 @@ from typing import Any, TypeGuard
 from autofast.model.several import any_of
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
+# What takes the elements of something one by one.
+TAKERS = (ast.For, ast.AsyncFor, ast.comprehension)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 DEFS = (ast.FunctionDef, ast.AsyncFunctionDef)
+WITHS = (ast.With, ast.AsyncWith)
+# What ends an iteration, and what ends a call.
+TURN_ENDS = (ast.Break, ast.Continue)
+CALL_ENDS = (ast.Return, ast.Raise)
+# What computes nothing, and so raises nothing.
+SILENT = (ast.Pass, *TURN_ENDS, ast.Global, ast.Nonlocal)
 FUNCTIONS = (*DEFS, ast.Lambda)
 DEFINITIONS = (*DEFS, ast.ClassDef)
 ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)

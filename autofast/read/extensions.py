@@ -17,7 +17,7 @@ from autofast.model.torch_age import Limit, Newest
 from autofast.read.torch_versions import CPP
 
 BUILDS = ("setup.py", "build.py", "make.py")
-CODE = ("**/*.cpp", "**/*.cc", "**/*.cu", "**/*.cuh", "**/*.h", "**/*.hpp")
+CODE = tuple("**/*.cpp **/*.cc **/*.cu **/*.cuh **/*.h **/*.hpp".split())
 DECLARED = re.compile(r"""Extension\(\s*(?:name\s*=\s*)?["']([\w.]+)["']""")
 
 

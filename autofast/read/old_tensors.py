@@ -15,10 +15,10 @@ from autofast.model.several import surely
 from autofast.model.syntax import is_read
 from autofast.model.values import Ref, Tensor, Unknown, certainly, consts
 
-COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
+COMPARED = tuple("eq ne lt le gt ge".split())
 MASKED = ("masked_fill", "masked_fill_", "masked_select", "masked_scatter", "masked_scatter_")
 SHAPED = tuple("unsqueeze squeeze expand expand_as view repeat t cuda contiguous".split())
-KEPT = ("float", "double", "half", "int", "long", "byte", "bool", "type", "to", "clone", "detach")
+KEPT = tuple("float double half int long byte bool type to clone detach".split())
 RANKED = ("topk",)  # which only tensors have, and torch itself
 Question = Callable[[Script, ast.expr, int], bool]
 DEEP = 12
@@ -145,8 +145,7 @@ def _is_one_number(script: Script, expr: ast.expr, around: frozenset[Definition]
     """Whether it certainly has no dimensions: a loss, and sums of losses that begin with a
     number.
     """
-    found = script.values(expr)
-    if surely(isinstance(t, Tensor) and t.rank == "0d" for t in found):
+    if surely(isinstance(t, Tensor) and t.rank == "0d" for t in script.values(expr)):
         return True
     match expr:
         case ast.Constant(value=int() | float()):
@@ -179,8 +178,7 @@ def _is_comparison(script: Script, expr: ast.expr, depth: int) -> bool:
 
 
 def _is_tensor(script: Script, expr: ast.expr) -> bool:
-    found = script.values(expr)
-    return certainly(found, Tensor)
+    return certainly(script.values(expr), Tensor)
 
 
 def _all(script: Script, name: ast.Name, question: Question, depth: int) -> bool:

@@ -11,6 +11,7 @@ from autofast.model.calls import is_method, keyword_of
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, Site, TryFrame
 from autofast.model.names import last_part
 from autofast.model.script import Script
+from autofast.model.several import only
 from autofast.model.source import source_of, statement_of
 from autofast.model.syntax import is_attribute
 from autofast.model.torch_age import Limit, Newest, Oldest, TorchAge, Version, shown
@@ -217,8 +218,8 @@ def _is_old_function(script: Script, node: ast.ClassDef) -> bool:
         if isinstance(thing, (Ext, Ref))
     }
     return "torch.autograd.Function" in named and any(
-        isinstance(stmt, ast.FunctionDef) and stmt.name == "forward" and not stmt.decorator_list
-        for stmt in node.body
+        stmt.name == "forward" and not stmt.decorator_list
+        for stmt in only(node.body, ast.FunctionDef)
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from autofast import __version__
 from autofast.commands.rewriting import Rewritten
 from autofast.edit.hunks import Hunk
+from autofast.model.several import grouped
 from autofast.model.source import Source, line_of, shown_path, source_of
 from autofast.registry import all_rules
 from autofast.report.record import Record
@@ -145,10 +146,7 @@ def _left_out(result: Rewritten) -> Iterator[str]:
 
 def _applied(records: Iterable[Record]) -> Iterator[Applied]:
     """The rules, what is expected to gain most first."""
-    by_rule: dict[str, list[Record]] = {}
-    for record in records:
-        if record.status == "fix":
-            by_rule.setdefault(record.rule, []).append(record)
+    by_rule = grouped((record.rule, record) for record in records if record.status == "fix")
 
     def gained(name: str) -> float:
         return max((r.gain.share for r in by_rule[name] if r.gain is not None), default=0.0)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from autofast.commands.output import STDOUT, Delivery, Destination
 from autofast.commands.rewriting import Rewritten
+from autofast.model.several import grouped
 from autofast.model.source import shown_path
 from autofast.report.record import Record
 from autofast.report.style import Style, count, expected
@@ -147,9 +148,7 @@ def _section(title: str, records: Sequence[Record], style: Style, colour: str) -
     """One line for each thing to say, however many places and rules it is said of."""
     if records:
         yield style(title + ":", colour)
-    said: dict[tuple[str, str], list[Record]] = {}
-    for record in records:
-        said.setdefault((record.path, record.reason), []).append(record)
+    said = grouped(((record.path, record.reason), record) for record in records)
     for (_, reason), places in said.items():
         rules = ", ".join(dict.fromkeys(r.rule for r in places))
         yield f"  {_places(places)}: {style(rules, 'bold')}: {reason}"

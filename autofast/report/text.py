@@ -71,7 +71,10 @@ def not_worth(records: Sequence[Record]) -> Iterator[str]:
         rules = ", ".join(sorted({r.rule for r in records}))
         places = "place is" if len(records) == 1 else "places are"
         lines = "its lines" if len(records) == 1 else "their lines"
-        yield f"{len(records)} more {places} not worth {lines}: {rules} (--exhaustive shows them)."
+        reasons = Counter(r.gain.reason for r in records if r.gain is not None)
+        shared = [why for why, n in reasons.items() if 1 < n > len(records) / 2]
+        why = "".join(f"; most since {reason}" for reason in shared)
+        yield f"{len(records)} more {places} not worth {lines}: {rules} (--exhaustive shows them){why}."
 
 
 def summary(records: Sequence[Record], listed: Sequence[Record]) -> str:

@@ -34,6 +34,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from autofast.model.several import grouped
 from autofast.verify.estimates import fmean, hodges_lehmann, median
 from autofast.verify.evidence.record import Record, Run, Step
 from autofast.verify.result import Ratio, Speed, SpeedVerdict
@@ -151,10 +152,11 @@ def window(runs: Sequence[Run], warm_up: int | None = None) -> Window:
         kind = "mean of the window"
     if kind == "mean of the window" and warm_up is None and all(map(_whole, records)):
         left_out = min(max(1, *map(_compiled, records)), count // 2)
-    by_arm: dict[str, list[float]] = {}
-    for run in runs:
-        if run.records and run.record.steps:
-            by_arm.setdefault(run.arm, []).append(_samples(run.record, left_out))
+    by_arm = grouped(
+        (run.arm, _samples(run.record, left_out))
+        for run in runs
+        if run.records and run.record.steps
+    )
     sizes = [median(v) for v in by_arm.values()]
     return Window(left_out, kind, min(sizes) > 0 and max(sizes) > 1.01 * min(sizes))
 

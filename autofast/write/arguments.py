@@ -14,7 +14,6 @@ Arguments of loaders: one finding for each place where one is to be written.
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -26,7 +25,7 @@ from autofast.flow.scopes import defaults, is_parameter, variables_of
 from autofast.model.calls import call_of, is_method
 from autofast.model.contents import each_once
 from autofast.model.script import Loader, Script
-from autofast.model.several import wordset
+from autofast.model.several import grouped, wordset
 from autofast.model.source import at, function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import DEFS, is_stored
 from autofast.model.values import (
@@ -37,7 +36,7 @@ from autofast.model.values import (
     Func,
     Given,
     Ref,
-    is_named,
+    any_named,
     only,
 )
 from autofast.rule import Effect, Finding, Need
@@ -108,8 +107,7 @@ def written(
         if given.expr is None or not isinstance(args.call, ast.Call):
             return f"`{name}` is given in a way that cannot be changed"
         return [Home(args.call, given.expr, (args.call,))]
-    homes = _entries(script, args, name, given, {id(c) for c in (args.call, *calls)})
-    return homes
+    return _entries(script, args, name, given, {id(c) for c in (args.call, *calls)})
 
 
 def room(
@@ -147,7 +145,7 @@ def others_may_give(script: Script, call: ast.AST) -> str:
     if isinstance(function, (ast.Module, ast.Lambda)) or not spread:
         return ""
     graph, importers = script.analysis(CallGraph), script.analysis(Importers)
-    comes_in = any(isinstance(s, ast.Name) and is_parameter(function, s.id) for s in spread)
+    comes_in = any(is_parameter(function, s.id) for s in only(spread, ast.Name))
     todo: list[ast.AST] = [function]
     seen: set[object] = set()
     while todo:
@@ -203,6 +201,13 @@ def reach(
     return tuple(found.values())
 
 
+# What neither looks into a dict nor changes it, but hands it on or lets it be.
+HANDS_ON = (
+    *(ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.IfExp, ast.BoolOp),
+    *(ast.Return, ast.arguments, ast.Expr),
+)
+
+
 def _flows(
     script: Script, use: ast.expr, name: str, calls: Collection[int], found: dict[int, ast.Call]
 ) -> list[Dict] | None:
@@ -230,10 +235,7 @@ def _flows(
         case ast.Call() if use in parent.args:
             if is_method(parent, "update"):
                 return _dicts(script, parent.func.value) or None
-            if any(
-                is_named(t, Ref, DICTS | {"copy.copy", "copy.deepcopy"})
-                for t in script.values(parent.func)
-            ):
+            if any_named(script.values(parent.func), Ref, DICTS | {"copy.copy", "copy.deepcopy"}):
                 return _dicts(script, parent)
             return [] if _enters(script, parent) else None
         case ast.Dict():
@@ -255,16 +257,7 @@ def _flows(
         case ast.Subscript() if parent.value is use:
             stored = is_stored(parent)
             return [] if stored or script.constant(parent.slice) not in (..., name) else None
-        case (
-            ast.Assign()
-            | ast.AnnAssign()
-            | ast.IfExp()
-            | ast.BoolOp()
-            | ast.Return()
-            | ast.NamedExpr()
-            | ast.arguments()
-            | ast.Expr()
-        ):
+        case _ if isinstance(parent, HANDS_ON):
             return []
     return None
 
@@ -274,7 +267,7 @@ def _spread(script: Script, call: ast.Call, name: str) -> list[Dict] | None:
     parameter of that name.
     """
     made = _dicts(script, call)
-    if any(is_named(t, Ref, DICTS) for t in script.values(call.func)):
+    if any_named(script.values(call.func), Ref, DICTS):
         return made
     callees = [c.function for c in script.analysis(CallGraph).callees(call)]
     if script.analysis(CallGraph).may_run_others(call) or any(
@@ -308,11 +301,11 @@ def _dicts(script: Script, expr: ast.AST) -> list[Dict]:
 
 def _uses(script: Script) -> Mapping[int, list[ast.expr]]:
     """Where each dict of the script stands, by its id: every expression that may be it."""
-    found: dict[int, list[ast.expr]] = defaultdict(list)
-    for node in (n for n in script.nodes if isinstance(n, ast.expr)):
-        for thing in _dicts(script, node):
-            found[id(thing)].append(node)
-    return found
+    return grouped(
+        (id(thing), node)
+        for node in (n for n in script.nodes if isinstance(n, ast.expr))
+        for thing in _dicts(script, node)
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,9 +10,11 @@ from autofast.flow.importers import Importers
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_parameter, own_nodes
 from autofast.model.script import Script
+from autofast.model.several import any_in
 from autofast.model.source import (
     ancestors,
     function_of,
+    nodes_in,
     parent_of,
     source_of,
     statement_of,
@@ -185,7 +187,7 @@ def _needs_cuda(script: Script, value: ast.expr) -> bool:
     if isinstance(value, ast.BoolOp) and not isinstance(value.op, ast.And):
         return False
     negated = [isinstance(p, ast.UnaryOp) and isinstance(p.op, ast.Not) for p in parts]
-    return any(p in asked for p in parts) and all(
+    return any_in(parts, asked) and all(
         n or p in asked for n, p in zip(negated, parts, strict=True)
     )
 
@@ -196,6 +198,6 @@ def _decides(script: Script, text: str) -> bool:
         for outer in ancestors(site.node):
             if isinstance(outer, (ast.If, ast.IfExp)) and ast.unparse(outer.test) == text:
                 return True
-        if any(isinstance(n, ast.IfExp) and ast.unparse(n.test) == text for n in walk(site.node)):
+        if any(ast.unparse(n.test) == text for n in nodes_in(site.node, ast.IfExp)):
             return True
     return False

@@ -18,6 +18,7 @@ from autofast.flow.scopes import (
 )
 from autofast.model.events import BranchFrame, CallFrame, Site, Stack, TryFrame
 from autofast.model.script import Loader, Script, Transfer
+from autofast.model.several import only
 from autofast.model.source import at, function_of, parent_of, source_of
 from autofast.model.syntax import is_read
 from autofast.model.values import Ext, Given, Values
@@ -206,7 +207,7 @@ def _way(scope: ast.AST, loader: Loader, stack: Stack) -> ast.AST | None:
     """
     if function_of(loader.node) is scope:
         return loader.node
-    calls = [f.node for f in stack if isinstance(f, CallFrame) and function_of(f.node) is scope]
+    calls = [f.node for f in only(stack, CallFrame) if function_of(f.node) is scope]
     return calls[-1] if calls else None
 
 

@@ -16,7 +16,7 @@ from autofast.flow.importers import Importers
 from autofast.flow.imports import bindings
 from autofast.flow.program import Flow
 from autofast.model.script import Script
-from autofast.model.several import wordset
+from autofast.model.several import any_in, wordset
 from autofast.model.source import Source, ancestors, function_of, source_of
 from autofast.write.spelling import VISIBLE, requires_cuda, torch_in
 
@@ -161,7 +161,7 @@ def _starts_processes(source: Source) -> bool:
         for b in bindings(node)
         for name in (b.module, f"{b.module}.{b.name}")
     }
-    return bool(modules & STARTS_PROCESSES) or any(word in source.text for word in FORKS)
+    return bool(modules & STARTS_PROCESSES) or any_in(FORKS, source.text)
 
 
 # ------------------------------------------------------------------------------- one for all places

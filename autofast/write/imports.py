@@ -9,6 +9,7 @@ from autofast.edit.edits import Edit, Import, Remove, Replace
 from autofast.flow.importers import Importers
 from autofast.flow.imports import bindings
 from autofast.model.script import Script
+from autofast.model.several import grouped
 from autofast.model.source import Source, parent_of
 from autofast.model.syntax import is_attribute
 
@@ -65,12 +66,12 @@ def imports_of(
     """The names that imports of a file bind to ``name`` of one of these modules, with the
     imports.
     """
-    found: dict[str, list[ast.ImportFrom]] = {}
-    for node in source.each(ast.ImportFrom):
-        for alias in node.names if node.level == 0 and node.module in modules else ():
-            if alias.name == name:
-                found.setdefault(alias.asname or alias.name, []).append(node)
-    return found
+    return grouped(
+        (alias.asname or alias.name, node)
+        for node in source.each(ast.ImportFrom)
+        for alias in (node.names if node.level == 0 and node.module in modules else ())
+        if alias.name == name
+    )
 
 
 def unimported(

@@ -18,7 +18,7 @@ from autofast.model.events import CallFrame, LoopFrame, Stack
 from autofast.model.kinds import is_module, is_optimizer, is_wrapper
 from autofast.model.names import DDP
 from autofast.model.script import Model, Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import only, surely, wordset
 from autofast.model.source import (
     ancestors,
     at,
@@ -28,7 +28,7 @@ from autofast.model.source import (
     statement_of,
     within,
 )
-from autofast.model.syntax import LOOPS, is_read
+from autofast.model.syntax import ASSIGNMENTS, CALL_ENDS, LOOPS, is_read
 from autofast.model.values import NOTHING, Ext, Thing, Values, is_named
 
 EXITS = wordset("exit sys.exit quit parser.error")
@@ -72,7 +72,7 @@ def place_of(script: Script, model: Model) -> Place | str:
 
 
 def _in_loop(stack: Stack) -> bool:
-    return any(isinstance(f, LoopFrame) and isinstance(f.node, LOOPS) for f in stack)
+    return any(isinstance(f.node, LOOPS) for f in only(stack, LoopFrame))
 
 
 class _Search:
@@ -235,7 +235,7 @@ def _stores(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 def _assigns(statement: ast.stmt, name: str) -> bool:
     """Whether a statement certainly binds the name, or leaves the function."""
-    if isinstance(statement, (ast.Assign, ast.AnnAssign)):
+    if isinstance(statement, ASSIGNMENTS):
         targets = targets_of(statement)
         parts = [e for t in targets for e in (items_of(t))]
         return any(ast.unparse(part) == name for part in parts)
@@ -243,7 +243,7 @@ def _assigns(statement: ast.stmt, name: str) -> bool:
         return bool(statement.orelse) and all(
             any(_assigns(s, name) for s in arm) for arm in (statement.body, statement.orelse)
         )
-    return isinstance(statement, (ast.Raise, ast.Return)) or (
+    return isinstance(statement, CALL_ENDS) or (
         isinstance(statement, ast.Expr) and _exits(statement.value)
     )
 
@@ -264,7 +264,7 @@ def _is_bound(statement: ast.stmt, name: str) -> bool:
     while isinstance(here, ast.stmt) and here is not scope:
         around = block(here)
         if any(
-            _assigns(s, name) and not isinstance(s, (ast.Raise, ast.Return, ast.Expr))
+            _assigns(s, name) and not isinstance(s, (*CALL_ENDS, ast.Expr))
             for s in around[: max(index(around, here), 0)]
         ):
             return True

@@ -60,7 +60,7 @@ def _above_methods(script: Script, place: ast.stmt) -> ast.stmt:
         return place
     found = dict[ast.stmt, None]()
     for way in (o.stack for site in script.log.within(place) for o in site):
-        calls = [f.node for f in way if isinstance(f, CallFrame) and isinstance(f.node, ast.Call)]
+        calls = [f.node for f in only(way, CallFrame) if isinstance(f.node, ast.Call)]
         calls = [c for c in calls if source_of(c) is script.entry and not _in_class(c)]
         guards = {f.node for f in way if isinstance(f, GuardFrame)}
         found |= {_outermost(statement_of(call), guards): None for call in calls[-1:]}

@@ -102,7 +102,7 @@ class Reach:
             self._way = self._new_way(free)
             name = [self._name(self._way, s) for s in self._scopes][-1]
         if isinstance(self._way.origin, Variable) and not any(
-            isinstance(e, Parameter) and e.function is scope for e in self._way.edits
+            e.function is scope for e in only(self._way.edits, Parameter)
         ):
             for inner in (scope, *(a for a in ancestors(scope) if isinstance(a, FUNCTIONS))):
                 if inner is self._way.origin.scope:

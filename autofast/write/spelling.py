@@ -11,7 +11,7 @@ from autofast.flow.scopes import is_parameter, loaded_in, own_nodes, stored_in
 from autofast.model.calls import is_name
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, TryFrame, inside
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import only, wordset
 from autofast.model.source import Source, at, function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import is_read
 from autofast.model.tensors import NOT_CUDA, device_kinds, target_of
@@ -26,6 +26,7 @@ from autofast.model.values import (
     const,
     is_const,
     is_named,
+    surely_named,
 )
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -58,10 +59,7 @@ def torch_in(source: Source) -> tuple[str, tuple[Import, ...]]:
 
 def _is_starred(source: Source) -> bool:
     """Nothing in the file binds ``torch`` if it is used: it comes through ``from ... import *``."""
-    stars = any(
-        isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names)
-        for n in source.tree.body
-    )
+    stars = any(any(a.name == "*" for a in n.names) for n in only(source.tree.body, ast.ImportFrom))
     uses = [n for n in source.nodes if is_name(n, "torch")]
     others = (getattr(n, field, "") for n in source.nodes for field in ("asname", "arg", "name"))
     return stars and all(is_read(n) for n in uses) and "torch" not in others
@@ -70,7 +68,7 @@ def _is_starred(source: Source) -> bool:
 # ------------------------------------------------------------------------------------------ devices
 def is_device_object(found: Values) -> bool:
     """Certainly a ``torch.device``, which has a ``.type`` (a string like "cuda:0" has not)."""
-    return surely(is_named(t, Ext, "torch.device") for t in found)
+    return surely_named(found, Ext, "torch.device")
 
 
 def requires_cuda(script: Script) -> bool:
@@ -85,7 +83,7 @@ def requires_cuda(script: Script) -> bool:
         for occurrence in site:
             if occurrence.args is None or not _certain(script, site.node, occurrence.stack):
                 continue
-            if any(isinstance(f, LoopFrame) and f.node not in around for f in occurrence.stack):
+            if any(f.node not in around for f in only(occurrence.stack, LoopFrame)):
                 continue  # a loop that may not turn
             if site.kind == "move" and not any(inside(occurrence.stack, x) for x in steps):
                 continue  # perhaps when all is trained
@@ -282,7 +280,7 @@ def _before(script: Script, place: ast.AST, fits: Callable[[Values], bool]) -> s
     definitions = script.analysis(Flow).definitions(place)
     graph, own = script.analysis(Flow).graph(place), [*own_nodes(scope)]
     for name in _device_names(script, scope, fits):
-        stores = [n for n in own if isinstance(n, ast.Name) and n.id == name and not is_read(n)]
+        stores = [n for n in only(own, ast.Name) if n.id == name and not is_read(n)]
         if stores and is_parameter(scope, name):  # device = torch.device(device)
             here = graph.place(place)
             if any(graph.place(n) is not here and graph.dominates(n, place) for n in stores):

@@ -17,7 +17,7 @@ from autofast.facts.batch.kinds import EACH, FREE, REDUCED, Kind, each, unknown,
 from autofast.facts.batch.losses_of_torch import LAYERS, loss_called
 from autofast.facts.batch.samples import Activation, Shape, is_all, is_layer, joined
 from autofast.flow.callgraph import Callee, CallGraph, code_of
-from autofast.flow.defuse import Definition
+from autofast.flow.defuse import Definition, taken_by
 from autofast.flow.graph import Function
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
@@ -27,8 +27,8 @@ from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import ONE_TENSOR, last_part
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import at, function_of, line_of, nodes_in, parent_of, statement_of
-from autofast.model.syntax import SEQUENCES, has_star, is_attribute, is_constant, is_text
+from autofast.model.source import at, function_of, line_of, nodes_in, statement_of
+from autofast.model.syntax import is_attribute, is_constant, is_text
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
     Bound,
@@ -217,39 +217,23 @@ class Losses(TorchCalls):
             if node.id in run.batch:
                 return Kind.ROWS
             raise unknown(node)
-        if isinstance(parent_of(node), ast.NamedExpr):
-            return self.shape(parent_of(node).value, run)  # type: ignore[union-attr]
-        if (
-            isinstance(statement, ast.AnnAssign)
-            and statement.value is not None
-            and statement.target is node
-        ):
-            return self.shape(statement.value, run)
-        if isinstance(statement, ast.Assign):
-            kind = self.shape(statement.value, run)
-            for target in statement.targets:
-                if target is node:
+        taker, way = taken_by(node)
+        match taker:
+            case (
+                ast.Assign(value=ast.expr() as value)
+                | ast.AnnAssign(value=ast.expr() as value)
+                | ast.NamedExpr(value=value)
+            ) if -1 not in way:
+                kind = self.shape(value, run)
+                for place in way:
+                    kind = self._part(kind, place, node)
+                return kind
+            case ast.For(iter=over):
+                kind = self.shape(over, run)
+                if isinstance(kind, tuple) and not way:
+                    return joined(list(kind), node)
+                if kind is Kind.ROWS and self._container(over) is True:
                     return kind
-                if isinstance(target, SEQUENCES) and not has_star(target.elts):
-                    for n, part in enumerate(target.elts):
-                        if part is node:
-                            return self._part(kind, n, node)
-                        if isinstance(part, ast.Tuple) and node in part.elts:
-                            return self._part(
-                                self._part(kind, n, node),
-                                next(k for k, x in enumerate(part.elts) if x is node),
-                                node,
-                            )
-        if isinstance(statement, ast.For) and node in ast.walk(statement.target):
-            kind = self.shape(statement.iter, run)
-            if isinstance(kind, tuple) and statement.target is node:
-                return joined(list(kind), node)
-            if (
-                kind is Kind.ROWS
-                and isinstance(self._container(statement.iter), bool)
-                and self._container(statement.iter)
-            ):
-                return Kind.ROWS
         raise unknown(node)
 
     def _part(self, kind: Shape, index: int, node: ast.AST) -> Shape:

@@ -51,7 +51,6 @@ DRAWN = 2.5e-9  # a number of a generator of NumPy
 DRAWS = wordset("normal uniform rand randn random random_sample standard_normal")
 TEXT = 20e-6  # of a fast tokenizer of transformers 5, for eight words
 WORD = 0.7e-6  # of what texts are cut to, half of which they fill: 1.4 us a word were measured
-DEEP = 6
 COMPUTES = (ast.Call, ast.BinOp, ast.Compare, ast.Subscript)
 PHOTO = 4e-3
 FILES = {
@@ -75,7 +74,7 @@ def worth_a_worker(script: Script, loader: Loader) -> bool:
 
 def least(script: Script, dataset: Dataset) -> float:
     """Seconds that one item takes at the least; calls under conditions count as well."""
-    return _time(script, dataset.getitem, 0, _least) if dataset.getitem is not None else 0.0
+    return _time(script, dataset.getitem, _least) if dataset.getitem is not None else 0.0
 
 
 def _least(name: str) -> float:
@@ -102,26 +101,36 @@ def _of_files(script: Script, dataset: Dataset) -> float:
     thing = dataset.thing
     if isinstance(thing, Ext) and inputs.library_name_of(thing) in inputs.FOLDERS:
         given = thing.args.get(-1, "transform")
-        return PHOTO + min((_of(script, t, 0, _of_file) for t in given), default=0.0)
+        return PHOTO + min((_of(script, t, _of_file) for t in given), default=0.0)
     if dataset.getitem is None or "file" not in dataset.reads:
         return 0.0
-    return _time(script, dataset.getitem, 0, _of_file)
+    return _time(script, dataset.getitem, _of_file)
 
 
 def _of_file(name: str) -> float:
     return FILES.get(name, 0.0)
 
 
-def _time(script: Script, function: ast.AST, depth: int, figure: Figure) -> float:
-    nodes = [n for n in live(function) if isinstance(n, COMPUTES)] if depth < DEEP else []
-    times = ((_once(script, n, depth, figure), n) for n in nodes)
-    return sum(time * _turns(script, n, function) for time, n in times if time)
+class _Times(dict[tuple[ast.AST, Figure], float]):
+    """``script.analysis(_Times)``: what functions take; nothing while they are followed."""
+
+    def __init__(self, script: Script):
+        super().__init__()
 
 
-def _once(script: Script, node: ast.AST, depth: int, figure: Figure) -> float:
+def _time(script: Script, function: ast.AST, figure: Figure) -> float:
+    known, key = script.analysis(_Times), (function, figure)
+    if key not in known:
+        known[key] = 0.0
+        times = ((_once(script, n, figure), n) for n in live(function) if isinstance(n, COMPUTES))
+        known[key] = sum(time * _turns(script, n, function) for time, n in times if time)
+    return known[key]
+
+
+def _once(script: Script, node: ast.AST, figure: Figure) -> float:
     match node:
         case ast.Call(func=func):
-            found = [_of(script, t, depth, figure) for t in script.values(func)]
+            found = [_of(script, t, figure) for t in script.values(func)]
             length = (figure is _least) * WORD * _cut_to(script, node)
             more = length + (figure is _least) * DRAWN * _drawn(script, node)
             return min(found, default=0.0) + more
@@ -167,7 +176,7 @@ def _turns(script: Script, node: ast.AST, function: ast.AST) -> int:
     return found
 
 
-def _of(script: Script, callee: Thing, depth: int, figure: Figure) -> float:
+def _of(script: Script, callee: Thing, figure: Figure) -> float:
     match callee:
         case Ref(name=name):
             return figure(name)
@@ -178,7 +187,7 @@ def _of(script: Script, callee: Thing, depth: int, figure: Figure) -> float:
         case Method(this=this) if not isinstance(this, (Seq, DictValue)):
             library = this.name.partition(".")[0] if isinstance(this, Unknown) else ""
             return SECONDS.get(library, METHOD)
-    return sum(_time(script, node, depth + 1, figure) for node in _functions(callee))
+    return sum(_time(script, node, figure) for node in _functions(callee))
 
 
 def _functions(callee: Thing) -> Iterator[ast.AST]:

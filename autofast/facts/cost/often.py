@@ -34,6 +34,7 @@ LISTS = ("list", "tuple", "zipped")  # "zipped": by `zip`, of other things than 
 # in the training sets of torchvision that are a folder of files
 PHOTOS = {"ImageNet": 1_281_167, "Places365": 1_803_460, "INaturalist": 2_686_843}
 EARLY = 10  # turns of a loop over a few batches, to look at them
+CUT = ("limit_train_batches", "train_subset_num_batches")
 SHORT = 16  # turns of a loop in a step, at the least, where their number is not known
 SELDOM = 50  # steps of which one comes to a place
 
@@ -189,6 +190,11 @@ class Often:
     def _each(self, loop: LoopFrame) -> int:
         return 1 if loop.unrolled else turns(self.script, loop.node) or SHORT
 
+    def updates_of(self, loader: Loader) -> int:
+        """Updates for each batch of a loader, where its turns have a loop of these."""
+        made = {u.node for step in self.training for u in step.updates}
+        return max((sum(self.times(n, u.node, ()) for n in made) for u in loader.uses), default=0)
+
     def is_in_training(self, node: ast.AST) -> bool:
         """Whether the script comes to a place in a training step."""
         steps = [step.loop for step in self.training]
@@ -276,6 +282,12 @@ class Often:
                     last = number(self.script.values(most))
                     return last is not None and 0 <= last <= EARLY
         return False
+
+    @cached_property
+    def is_cut(self) -> bool:
+        """Whether a library is told to take a few batches of each pass."""
+        told = (k.value for k in self.script.each(ast.keyword) if k.arg in CUT)
+        return any(0 < (number(self.script.values(e)) or 0) <= EARLY for e in told)
 
     def _every(self, gate: ast.AST) -> int:
         """The turns of a loop of which one passes a condition: 100 of ``if step % 100 == 0``; of

@@ -13,6 +13,7 @@ from autofast.model.contents import unwrapped
 from autofast.model.events import Occurrence, Site
 from autofast.model.kinds import is_autograd_function, is_module
 from autofast.model.script import Model, Script
+from autofast.model.several import only
 from autofast.model.source import nodes_in
 from autofast.model.values import Cls, Reason, Thing, Unknown, is_chosen
 
@@ -50,9 +51,7 @@ class Code:
         todo: list[ast.AST] = list(self.statements)
         for model in self.models:
             for cls in model.classes:
-                forwards = [
-                    s for s in cls.body if isinstance(s, ast.FunctionDef) and s.name == "forward"
-                ]
+                forwards = [s for s in only(cls.body, ast.FunctionDef) if s.name == "forward"]
                 found.update((f, f) for f in forwards)
                 todo += forwards
         while todo:
@@ -101,11 +100,7 @@ def applied(script: Script, func: ast.expr) -> list[Cls]:
     """The autograd Functions of the project that calling ``func`` applies: ``Clip.apply``, or
     ``clip`` after ``clip = Clip.apply``.
     """
-    names = {
-        t.name
-        for t in script.values(func)
-        if isinstance(t, Unknown) and t.reason is Reason.FUNCTION
-    }
+    names = {t.name for t in only(script.values(func), Unknown) if t.reason is Reason.FUNCTION}
     if not names:
         return []
     asked = (n for n in script.each(ast.Attribute) if n.attr == "apply")

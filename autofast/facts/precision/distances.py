@@ -26,7 +26,7 @@ from autofast.model.contents import each_once
 from autofast.model.kinds import is_module
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import only, surely, wordset
 from autofast.model.source import at, nodes_in, parent_of, walk
 from autofast.model.syntax import is_operation, is_read
 from autofast.model.values import (
@@ -86,8 +86,7 @@ def written_out(script: Script, nodes: Iterable[ast.AST]) -> ast.AST | None:
 
 def _is_whole(node: ast.expr) -> bool:
     """Not a part of a longer sum."""
-    outer = parent_of(node)
-    return not is_operation(outer, ast.Add, ast.Sub)
+    return not is_operation(parent_of(node), ast.Add, ast.Sub)
 
 
 def _cancels(script: Script, terms: list[tuple[ast.expr, int]]) -> bool:
@@ -151,7 +150,7 @@ def _added(
 def _is_taken_away(call: ast.Call) -> bool:
     """``alpha=-2``, or as it was written long ago: ``squares.addmm(1, -2, a, b)``."""
     given = [k.value for k in call.keywords if k.arg == "alpha"] or call.args[:2]
-    return any(isinstance(v, ast.UnaryOp) and isinstance(v.op, ast.USub) for v in given)
+    return any(isinstance(v.op, ast.USub) for v in only(given, ast.UnaryOp))
 
 
 def _is_product(script: Script, term: ast.expr) -> bool:

@@ -10,7 +10,7 @@ from autofast.facts.parts import not_known
 from autofast.facts.precision.activations import has_tensor
 from autofast.facts.precision.code import Code, applied
 from autofast.model.calls import short_name
-from autofast.model.several import wordset
+from autofast.model.several import only, wordset
 from autofast.model.source import at, walk
 from autofast.model.syntax import VARIABLES, is_operation
 from autofast.model.tensors import dtype_of
@@ -119,7 +119,7 @@ def _elementwise(cls: Cls) -> bool:
     """A Function of nothing but elementwise operations, which compute in any dtype; autograd casts
     what its backward gives.
     """
-    methods = [m for m in cls.node.body if isinstance(m, ast.FunctionDef) and m.name[:2] != "__"]
+    methods = [m for m in only(cls.node.body, ast.FunctionDef) if m.name[:2] != "__"]
     if {m.name for m in methods} != {"forward", "backward"}:
         return False
     for node in (n for m in methods for s in m.body for n in walk(s)):

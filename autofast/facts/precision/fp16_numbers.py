@@ -90,8 +90,7 @@ def _constant(code: Code, node: ast.expr) -> float | None:
 
 def _tensor_of(code: Code, call: ast.Call) -> ast.expr | None:
     """What a method or a function of torch computes with."""
-    found = code.script.values(call.func)
-    if surely(begins(t, Ref, "torch.") for t in found):
+    if surely(begins(t, Ref, "torch.") for t in code.script.values(call.func)):
         return call.args[0] if call.args else None
     return receiver_of(call)
 

@@ -62,8 +62,7 @@ class FullOutputs:
             case ast.IfExp(body=body, orelse=other):
                 return all(self.is_full(e, part, depth + 1) for e in (body, other))
             case ast.Name():
-                made = self.flow.values(expr)
-                return surely(self.is_full(v, part, depth + 1) for v in made)
+                return surely(self.is_full(v, part, depth + 1) for v in self.flow.values(expr))
             case ast.Tuple(elts=elts) | ast.List(elts=elts):
                 return (
                     part is not None
@@ -133,5 +132,4 @@ def _last(given: Values) -> Values:
     """The last layer of a ``Sequential``, given by itself; nothing where it comes in a list or
     dict.
     """
-    held = one(given)
-    return frozenset() if isinstance(held, (Seq, Const)) else given
+    return frozenset() if isinstance(one(given), (Seq, Const)) else given

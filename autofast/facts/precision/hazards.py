@@ -24,7 +24,7 @@ from autofast.model.events import WithFrame
 from autofast.model.kinds import is_autocast, is_module
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.several import wordset
+from autofast.model.several import only, wordset
 from autofast.model.source import at, nodes_in, walk
 from autofast.model.syntax import is_attribute
 from autofast.model.tensors import is_dtype
@@ -287,7 +287,7 @@ def has_autocast(code: Code) -> bool:
 
 def _may_be(contexts: Values) -> bool:
     """A context that is autocast on one branch, or one that is not known at all."""
-    return any(isinstance(t, Unknown) and "autocast" in t.name for t in contexts)
+    return any("autocast" in t.name for t in only(contexts, Unknown))
 
 
 def _by_mask(script: Script, index: ast.expr) -> bool:

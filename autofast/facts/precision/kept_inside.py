@@ -15,13 +15,14 @@ from autofast.flow.positions import nodes_of
 from autofast.flow.program import Flow
 from autofast.model.calls import arguments_of, is_method
 from autofast.model.script import Script
+from autofast.model.several import any_in
 from autofast.model.source import at
 from autofast.model.syntax import SEQUENCES, is_stored
 from autofast.model.values import Bound, Dict, Func, Seq
 
 HOOKS = ("register_forward_hook", "register_forward_pre_hook")
-FILLS = ("append", "extend", "insert", "update", "setdefault", "appendleft")
-CASTS = ("float", "double", "int", "long", "bool", "byte", "item", "tolist", "argmax")
+FILLS = tuple("append extend insert update setdefault appendleft".split())
+CASTS = tuple("float double int long bool byte item tolist argmax".split())
 DEEP = 8
 
 
@@ -41,7 +42,7 @@ def kept_inside(code: Code) -> str:
             for o in site
         ):
             for place in _places(script, node.func.value, 0):
-                if any(store in inner for store in _stores(script, place)):
+                if any_in(_stores(script, place), inner):
                     text = ast.unparse(place)
                     return f"`{text}` would be a 16-bit tensor on {at(node)}, and NumPy has no bf16: write .float() before it"
     return ""

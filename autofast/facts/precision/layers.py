@@ -8,7 +8,7 @@ from autofast.facts.precision.code import Code
 from autofast.model.events import Site
 from autofast.model.names import is_model_class
 from autofast.model.script import Model, Script
-from autofast.model.several import surely
+from autofast.model.several import any_in, surely
 from autofast.model.source import ancestors, at
 from autofast.model.values import Ext, Thing, const, is_named
 from autofast.ops.families import RECURRENT
@@ -75,4 +75,4 @@ def dense_sizes(script: Script, model: Model) -> list[int]:
 
 def _belongs(site: Site, model: Model) -> bool:
     inside = {model.node, *model.classes}
-    return any(outer in inside for outer in (site.node, *ancestors(site.node)))
+    return any_in((site.node, *ancestors(site.node)), inside)

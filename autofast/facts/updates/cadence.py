@@ -9,6 +9,7 @@ import ast
 from autofast.flow.loops import Loop
 from autofast.flow.program import Flow
 from autofast.model.script import Loader, Script
+from autofast.model.several import only
 from autofast.model.source import at, nodes_in
 from autofast.model.values import Const, Ext, Inst, Thing, Values, begins, const
 from autofast.rule import Refusal
@@ -44,8 +45,8 @@ def inside_bar(found: Values) -> ast.expr | None:
     """
     inner = {
         t.args.positional[0].expr: t.args.positional[0].expr
-        for t in found
-        if isinstance(t, Ext) and t.args.positional
+        for t in only(found, Ext)
+        if t.args.positional
     }
     if len(inner) != 1 or not all(begins(t, Ext, BARS) for t in found):
         return None

@@ -29,7 +29,7 @@ from autofast.model.events import (
 )
 from autofast.model.kinds import is_module, is_optimizer, is_scaler, is_scheduler
 from autofast.model.script import Backward, Script, Step, Update
-from autofast.model.several import surely, wordset
+from autofast.model.several import any_in, only, surely, wordset
 from autofast.model.source import at, function_of, parent_of, source_of, within
 from autofast.model.syntax import DEFS, is_attribute
 from autofast.model.values import Const, Ext, Seq, Tensor, Thing, Values
@@ -263,8 +263,7 @@ def _others(script: Script, iteration: Iteration) -> None:
         if not here or site.node in known:
             continue
         rarely = all(
-            any(isinstance(f, BranchFrame) and is_rare(f) for f in below(o.stack, iteration.loop))
-            for o in here
+            any(is_rare(f) for f in only(below(o.stack, iteration.loop), BranchFrame)) for o in here
         )
         evaluates = all(_evaluates(o, iteration) for o in here)
         if kind in ("grad_read", "grad_write"):
@@ -345,7 +344,7 @@ def _check_given(site: Site, here: Iterable[Occurrence]) -> None:
 def _evaluates(occurrence: Occurrence, iteration: Iteration) -> bool:
     """In the forward pass, where autograd looks on, or in an evaluation."""
     return occurrence.grad in ("off", "inference") and not any(
-        isinstance(f, LoopFrame) and f.node is iteration.loop for f in occurrence.stack[-1:]
+        f.node is iteration.loop for f in only(occurrence.stack[-1:], LoopFrame)
     )
 
 
@@ -419,7 +418,7 @@ def check_order(script: Script, iteration: Iteration) -> None:
 def _exclude(one: Event, other: Event) -> bool:
     """Where one of these happens, the other does not: they stand in the arms of one condition."""
     arms = {f.node: f.arm for f in one.rest if isinstance(f, BranchFrame)}
-    return any(isinstance(f, BranchFrame) and arms.get(f.node, f.arm) != f.arm for f in other.rest)
+    return any(arms.get(f.node, f.arm) != f.arm for f in only(other.rest, BranchFrame))
 
 
 def _leak(backward: Event, step: Event) -> str:
@@ -432,16 +431,13 @@ def _leak(backward: Event, step: Event) -> str:
 def clears(script: Script, zero: Event, step: Event) -> bool:
     """Whether the gradients that a step uses are those that ``zero`` clears."""
     if any(is_optimizer(t) for t in zero.things):
-        return any(t in step.things for t in zero.things)
+        return any_in(zero.things, step.things)
     cleared = {x for t in zero.things if is_module(t) for x in (t, *unwrapped(t))}
-    owners = _owners(script, step)
-    return surely(any(x in cleared for x in (p, *unwrapped(p))) for p in owners)
+    return surely(any_in((p, *unwrapped(p)), cleared) for p in _owners(script, step))
 
 
 def _owners(script: Script, step: Event) -> list[Thing]:
-    return [
-        p for o in script.optimizers if any(t in step.things for t in o.things) for p in o.params
-    ]
+    return [p for o in script.optimizers if any_in(o.things, step.things) for p in o.params]
 
 
 def _reaches(script: Script, backward: Event, step: Event) -> bool:

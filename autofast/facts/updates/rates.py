@@ -13,7 +13,7 @@ from autofast.model.calls import is_name
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_loader, is_scheduler
 from autofast.model.script import Scheduler, Script, Tick
-from autofast.model.several import surely
+from autofast.model.several import any_in, only, surely
 from autofast.model.source import ancestors, at, nodes_in, outwards, parent_of, statement_of
 from autofast.model.syntax import LOOPS, TESTS, is_attribute, is_constant, is_read, is_stored
 from autofast.model.values import (
@@ -42,7 +42,7 @@ def check_rates(script: Script, schedulers: list[Scheduler]) -> None:
     wanted = {id(t) for s in schedulers for t in s.things}
     rates = {t for s in schedulers for t in s.optimizers}
     for other in script.schedulers:
-        if other not in schedulers and any(t in rates for t in other.optimizers) and other.ticks:
+        if other not in schedulers and any_in(other.optimizers, rates) and other.ticks:
             raise Refusal(f"another scheduler sets the same learning rates ({at(other)})")
     for node in _uses(script, wanted):
         parent = parent_of(node)
@@ -204,9 +204,7 @@ def _is_number_of_epochs(script: Script, values: Values, tick: Tick) -> bool:
     if not values or not all_of(values, Arg, Const):
         return False
     for occurrence in tick.site:
-        around = [
-            f for f in occurrence.stack if isinstance(f, LoopFrame) and isinstance(f.node, LOOPS)
-        ]
+        around = [f for f in only(occurrence.stack, LoopFrame) if isinstance(f.node, LOOPS)]
         if len(around) < 2 or not around[-1].loaders:
             return False
         match around[-2].node:

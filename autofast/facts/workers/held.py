@@ -92,7 +92,7 @@ class Held:
         for name in self.code.free.values():
             start += [value for value, _ in ever_bound(name) if value is not None]
         found = opened(start, self._below)
-        return [n for n in found if isinstance(n, ast.Call) and not self._is_own(n)]
+        return [n for n in only(found, ast.Call) if not self._is_own(n)]
 
     def _stored(self, wanted: Iterable[tuple[int, str]] | None = None) -> Iterator[ast.expr]:
         """What the attributes are set to that items read, or single ones of objects."""

@@ -15,7 +15,7 @@ from autofast.flow.scratch import is_scratch
 from autofast.model.calls import is_method, keyword_of
 from autofast.model.several import surely, wordset
 from autofast.model.source import function_of, live, source_of
-from autofast.model.syntax import VARIABLES
+from autofast.model.syntax import TAKERS, VARIABLES
 from autofast.model.values import Const, Ext, Num, Ref, Seq, Values, begins, is_const
 
 PLACES = (
@@ -27,7 +27,8 @@ WRITERS = wordset("""torch.save numpy.save numpy.savez numpy.savez_compressed nu
     json.dump joblib.dump cv2.imwrite imageio.imwrite os.remove os.unlink os.rename os.replace
     os.rmdir shutil.move shutil.copy shutil.copyfile shutil.rmtree
     torchvision.utils.save_image os.chdir""")
-ITERATORS = ("itertools.", "builtins.iter", "builtins.zip", "builtins.map", "builtins.filter", "builtins.enumerate", "builtins.reversed")
+ITERATORS = tuple("""itertools. builtins.iter builtins.zip builtins.map builtins.filter builtins.enumerate
+    builtins.reversed""".split())
 # fmt: on
 
 A_FILE = "a file"
@@ -68,7 +69,7 @@ class Changes:
                 if isinstance(node, ast.Call):
                     if why := self.advances(node):
                         yield node, why
-                elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension, ast.YieldFrom)):
+                elif isinstance(node, (*TAKERS, ast.YieldFrom)):
                     over = node.value if isinstance(node, ast.YieldFrom) else node.iter
                     if (
                         isinstance(over, VARIABLES)

@@ -18,6 +18,7 @@ from autofast.facts.workers.shared_state import (
 )
 from autofast.model.events import inside, loops
 from autofast.model.script import Dataset, Loader, Script, Use
+from autofast.model.several import wordset
 from autofast.model.source import at
 from autofast.model.syntax import is_attribute
 from autofast.model.tensors import tensors_in
@@ -25,12 +26,8 @@ from autofast.model.values import Const, Ext, Inst, Unknown, only
 from autofast.read.requirements import rules_out
 from autofast.rule import Effect
 
-REDUCTIONS = frozenset(
-    set(
-        "mean sum std var norm matmul mm bmm softmax log_softmax logsumexp cumsum prod einsum".split()
-    )
-    | {"fft", "rfft", "stft", "conv1d", "conv2d", "interpolate", "avg_pool2d"}
-)
+REDUCTIONS = wordset("""mean sum std var norm matmul mm bmm softmax log_softmax logsumexp cumsum prod
+    einsum fft rfft stft conv1d conv2d interpolate avg_pool2d""")
 
 
 def _each_epoch(script: Script, loader: Loader) -> bool:
@@ -51,8 +48,7 @@ def _each_epoch(script: Script, loader: Loader) -> bool:
 
 def _only_below(use: Use, epochs: ast.AST) -> bool:
     """The loop over epochs is all that is around this use of a loader."""
-    outer = [f.node for f in loops(use.stack) if f.node is not use.node]
-    return outer == [epochs]
+    return [f.node for f in loops(use.stack) if f.node is not use.node] == [epochs]
 
 
 def against(script: Script, loader: Loader) -> str:

@@ -8,11 +8,11 @@ import ast
 
 from autofast.facts.workers.loader_code import CALLED, Side, run_by
 from autofast.flow.callgraph import Callee
-from autofast.flow.defuse import Definition, bound_to
+from autofast.flow.defuse import Definition, bound_to, taken_by
 from autofast.flow.program import holder_of
 from autofast.flow.scopes import defaults, parameters
 from autofast.model.calls import is_method, is_name, unstarred
-from autofast.model.several import wordset
+from autofast.model.several import only, wordset
 from autofast.model.source import function_of, live, parent_of
 from autofast.model.syntax import SEQUENCES, has_star
 from autofast.model.values import (
@@ -134,12 +134,9 @@ class Lifetime:
         value, whole = bound_to(definition.node)
         if not whole and isinstance(value, (ast.Tuple, ast.List, ast.Set)):
             return any(self.keeps(part, depth + 1) for part in value.elts)
-        if (
-            not whole
-            and isinstance(value, ast.Call)
-            and (place := _place_of(definition.node, value)) is not None
-        ):
-            return self.keeps_result(value, depth + 1, place)
+        taker, way = taken_by(definition.node)
+        if isinstance(taker, ast.Assign) and isinstance(value, ast.Call) and len(way) == 1:
+            return self.keeps_result(value, depth + 1, way[0])
         if value is not None and not whole:
             return self.keeps_parts(value, depth + 1)
         return self.keeps(value, depth + 1)
@@ -230,7 +227,7 @@ class Lifetime:
     def keeps_end(self, result: ast.expr | None, depth: int, place: int | None) -> bool:
         """Whether what a function returns is kept, or the part of it at ``place``."""
         if isinstance(result, SEQUENCES):
-            known = place is not None and place < len(result.elts) and not has_star(result.elts)
+            known = place in range(len(result.elts)) and not has_star(result.elts)
             return any(
                 self.keeps(p, depth) for n, p in enumerate(result.elts) if not known or n == place
             )
@@ -240,22 +237,4 @@ class Lifetime:
 
 
 def draws(found: Values) -> bool:
-    return any(
-        isinstance(t, Ext) and ("andom" in t.name or t.name.startswith("logging.")) for t in found
-    )
-
-
-def _place_of(node: ast.AST, value: ast.expr) -> int | None:
-    """Which part of ``value`` a variable gets: 1 for ``b`` in ``a, b = value``."""
-    target = parent_of(node)
-    statement = parent_of(target) if isinstance(target, SEQUENCES) else None
-    if (
-        not isinstance(statement, ast.Assign)
-        or statement.value is not value
-        or target not in statement.targets
-    ):
-        return None
-    assert isinstance(target, SEQUENCES)
-    if has_star(target.elts):
-        return None
-    return next((n for n, part in enumerate(target.elts) if part is node), None)
+    return any("andom" in t.name or t.name.startswith("logging.") for t in only(found, Ext))

@@ -15,7 +15,7 @@ from autofast.flow.callgraph import CallGraph, Function, code_of
 from autofast.model.calls import names_in
 from autofast.model.names import last_part
 from autofast.model.script import Loader, Script
-from autofast.model.several import wordset
+from autofast.model.several import any_in, wordset
 from autofast.model.source import ancestors, at, function_of, nodes_in, parent_of
 from autofast.model.syntax import is_attribute
 
@@ -55,7 +55,7 @@ def seeded_anew(script: Script, loader: Loader) -> tuple[ast.AST, frozenset[str]
         return None
     side = items(script, loader)
     inside = set(side.functions) | set(side.beside)
-    time = Time(script, loader, lambda node: any(a in inside for a in (node, *ancestors(node))))
+    time = Time(script, loader, lambda node: any_in((node, *ancestors(node)), inside))
     found = [
         (node, kinds)
         for node, kinds in _seeds(script, loader)

@@ -22,7 +22,16 @@ from autofast.model.calls import is_name
 from autofast.model.script import Loader, Script
 from autofast.model.source import ancestors, at, function_of, holds, live, parent_of
 from autofast.model.syntax import COMPREHENSIONS, VARIABLES, is_attribute, is_read
-from autofast.model.values import Cls, Module, Ref, Thing, Unknown, begins, is_named, ordered
+from autofast.model.values import (
+    Cls,
+    Module,
+    Ref,
+    Thing,
+    Unknown,
+    any_named,
+    begins,
+    ordered,
+)
 
 T = TypeVar("T")
 LOOPS = (ast.For, ast.AsyncFor, ast.While, *COMPREHENSIONS)
@@ -241,8 +250,8 @@ def _at_once(script: Script, side: Side) -> bool:
         ]
         for part in parts:
             call = part.value if isinstance(part, ast.Return) else None
-            if not isinstance(call, ast.Call) or not any(
-                is_named(t, Ref, "builtins.iter") for t in script.values(call.func)
+            if not isinstance(call, ast.Call) or not any_named(
+                script.values(call.func), Ref, "builtins.iter"
             ):
                 return False
             if (

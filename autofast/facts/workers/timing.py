@@ -13,7 +13,7 @@ from autofast.flow.effects import Write
 from autofast.flow.program import Flow
 from autofast.model.events import CallFrame, LoopFrame
 from autofast.model.script import Loader, Script
-from autofast.model.several import wordset
+from autofast.model.several import any_in, wordset
 from autofast.model.source import ancestors, function_of, is_generator, parent_of
 from autofast.model.syntax import FUNCTIONS, LOOPS
 from autofast.model.values import Ref
@@ -141,4 +141,4 @@ def _scope_of_place(node: ast.AST) -> ast.AST:
 def _in_body(node: ast.AST, loop: ast.AST) -> bool:
     parts: list[ast.AST] = [*loop.body] if isinstance(loop, LOOPS) else [loop]
     around = {node, *ancestors(node)}
-    return any(p in around for p in parts)
+    return any_in(parts, around)

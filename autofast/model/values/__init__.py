@@ -12,6 +12,7 @@ from autofast.model.values.arguments import Arguments, Given, both_given, joined
 from autofast.model.values.containers import Dict, Entry, Seq
 from autofast.model.values.program import Bound, Cls, Env, Ext, Func, Inst, Module, Partial
 from autofast.model.values.questions import (
+    any_named,
     are_numbers,
     begins,
     const,
@@ -22,6 +23,7 @@ from autofast.model.values.questions import (
     library_name,
     library_names,
     ordered,
+    surely_named,
     things,
     why_unknown,
 )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container
+from collections.abc import Collection, Container, Iterable
 from typing import Any, TypeGuard, TypeVar
 
 from autofast.model.changes import Numbered, remember, remembered
-from autofast.model.several import Kinds, one, surely
+from autofast.model.several import Kinds, one, only, surely
 from autofast.model.values.program import Bound, Ext
 from autofast.model.values.simple import Arg, Const, Method, Num, Reason, Ref, Unknown
 from autofast.model.values.tensor import Tensor
@@ -72,6 +72,16 @@ def is_named(thing: object, kind: type[N], names: str | Container[str]) -> TypeG
     )
 
 
+def any_named(found: Iterable[object], kind: type[N], names: str | Container[str]) -> bool:
+    """Whether one of them is of this kind, by this name or one of these."""
+    return any(is_named(thing, kind, names) for thing in found)
+
+
+def surely_named(found: Iterable[object], kind: type[N], names: str | Container[str]) -> bool:
+    """Whether there are some, and all are of this kind, by this name or one of these."""
+    return surely(is_named(thing, kind, names) for thing in found)
+
+
 def begins(thing: object, kind: type[N], prefix: str | tuple[str, ...]) -> TypeGuard[N]:
     """Whether it is of this kind, and its name begins so."""
     return isinstance(thing, kind) and thing.name.startswith(prefix)
@@ -125,4 +135,4 @@ def why_unknown(values: Values) -> str:
 
 def is_chosen(values: Values) -> bool:
     """Whether these may be anything that a name means which is not known."""
-    return any(isinstance(t, Unknown) and t.reason is Reason.CHOSEN for t in values)
+    return any(t.reason is Reason.CHOSEN for t in only(values, Unknown))

@@ -13,6 +13,7 @@ from autofast.model.device_loader import MARK, is_device_loader
 from autofast.model.kinds import is_module
 from autofast.model.limits import MANY, SEVERAL
 from autofast.model.names import CONTEXT, DATASET_BASES, LOADER
+from autofast.model.several import wordset
 from autofast.model.source import parent_of
 from autofast.model.syntax import is_read
 from autofast.model.values import (
@@ -35,6 +36,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_named,
     is_const,
     is_named,
     joined,
@@ -56,7 +58,7 @@ from autofast.read.library.unfollowed import bodies, changes_others, is_one
 from autofast.read.state.core import TOO_MANY, join
 
 EVAL = values(Ref("builtins.eval"))
-READING = frozenset({"get", "items", "keys", "values", "copy"})
+READING = wordset("get items keys values copy")
 
 
 def _is_only_read(node: ast.Call) -> bool:
@@ -87,7 +89,7 @@ class Calls(Entering):
                 return found
         if is_namespace(node) and _is_only_read(node):
             return values(Unknown("the variables of a scope as a dict"))
-        if any(is_named(t, Ref, ("builtins.exec", "builtins.globals")) for t in callee):
+        if any_named(callee, Ref, ("builtins.exec", "builtins.globals")):
             self.changes += not env.module.opaque
             if not env.module.opaque:
                 CLOCK.shake()
@@ -236,7 +238,7 @@ class Calls(Entering):
 
     def apply_function(self, cls: Cls, args: Arguments, node: ast.AST | None) -> None:
         """What ``Clip.apply(x)`` runs: ``forward``, whose result is given another graph."""
-        context: Ext = self.intern(
+        context = self.intern(
             Ext, ("context", cls), lambda: Ext(CONTEXT, cls.node, Arguments(None))
         )
         if not cls.find("setup_context"):
@@ -274,7 +276,7 @@ class Calls(Entering):
             self.made.append(inst)
             return inst
 
-        inst: Inst = self.intern(Inst, (node, cls), make)
+        inst = self.intern(Inst, (node, cls), make)
         for name, found in inst.attrs.items():  # of the objects made here before
             inst.past[name] = join(inst.past.get(name, NOTHING), found)
         inst.args = args if inst.args is None else joined([inst.args, args])

@@ -33,6 +33,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_named,
     any_of,
     is_named,
     only,
@@ -78,7 +79,7 @@ class Definitions(Binding):
         written = {name: d for name, d in defaults(node).items() if d is not None}
         given = {name: self.expr(default, env) for name, default in written.items()}
         home.captured = True
-        made: Func = self.intern(
+        made = self.intern(
             Func,
             (node, home, owner),
             lambda: Func(node, home, owner, decorators, Watched(given)),
@@ -107,7 +108,7 @@ class Definitions(Binding):
             if own:
                 made = self.call_values(own, Arguments(None, [Given(found, None)]), written)
                 found = made if len(own) == len(decorator) and made else made | found
-            if any(is_named(t, Ref, model_zoo.REGISTERS) for t in decorator):
+            if any_named(decorator, Ref, model_zoo.REGISTERS):
                 model_zoo.register(self, node.name, found)
             if any_of(decorator, Unknown) and isinstance(node, ast.FunctionDef):
                 found |= values(
@@ -198,7 +199,7 @@ class Definitions(Binding):
         home = env.outer if env.kind == "class" and env.outer is not None else env
         home.captured = True
         key = (node, env, tuple(bases), frozenset(external))
-        cls: Cls = self.intern(Cls, key, lambda: Cls(node, home, tuple(bases)))
+        cls = self.intern(Cls, key, lambda: Cls(node, home, tuple(bases)))
         cls.external |= external
         inner = Env("class", {}, home, None, owner=cls)
         self.block(node.body, inner)

@@ -201,7 +201,7 @@ class Entering(Binding):
             self.active.pop()
             self.entered.pop()
         if record.is_generator:
-            seq: Seq = self.intern(
+            seq = self.intern(
                 Seq,
                 (node, func.node, "yield"),
                 lambda: Seq(node, None, NOTHING, "generator"),
@@ -213,7 +213,7 @@ class Entering(Binding):
                 for t in d
             ):
                 contexts = tuple((e, v) for frame in record.contexts for e, v in frame.contexts)
-                made: Ext = self.intern(
+                made = self.intern(
                     Ext,
                     (node, func.node, "context"),
                     lambda: Ext("contextlib.manager", node, args),
@@ -294,11 +294,10 @@ class Entering(Binding):
         """``*rest``: the positional arguments from ``start`` on."""
         if args.loose is None:
             extra = tuple(g.values for g in args.positional[start:])
-            seq: Seq = self.intern(Seq, (param, extra), lambda: Seq(param, extra, NOTHING, "tuple"))
+            seq = self.intern(Seq, (param, extra), lambda: Seq(param, extra, NOTHING, "tuple"))
             return seq
         every = NOTHING.union(*(g.values for g in args.positional[min(start, args.loose) :]))
-        seq = self.intern(Seq, (param, every), lambda: Seq(param, None, every, "tuple"))
-        return seq
+        return self.intern(Seq, (param, every), lambda: Seq(param, None, every, "tuple"))
 
 
 def _first(func: Func) -> str:

@@ -132,9 +132,7 @@ class Expressions(Comprehensions):
         if isinstance(node, ast.Tuple) and known and items and all(v is not ... for v in plain):
             return values(Const(tuple(plain)))
         kind = type(node).__name__.lower()
-        seq: Seq = self.intern(
-            Seq, (node,), lambda: Seq(node, (), NOTHING, kind, tuple(self.stack))
-        )
+        seq = self.intern(Seq, (node,), lambda: Seq(node, (), NOTHING, kind, tuple(self.stack)))
         if not known:
             seq.items, seq.elem = None, join(seq.elem, seq.any(), rest, *items)
         else:
@@ -307,7 +305,7 @@ class Expressions(Comprehensions):
                 every |= {thing}
         kind = next((t.kind for t in (*left, *right) if isinstance(t, Seq)), "tuple")
         a, b = one(left), one(right)
-        seq: Seq = self.intern(
+        seq = self.intern(
             Seq, (node, left, right), lambda: Seq(node, None, NOTHING, kind, tuple(self.stack))
         )
         if (

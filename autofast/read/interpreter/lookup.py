@@ -291,7 +291,7 @@ class Lookup(Core):
                 if some is not None and thing.kind == "tuple":
                     return self.tuple_of(node, some, thing)
                 items = None if some is None else ()
-                part: Seq = self.intern(
+                part = self.intern(
                     Seq, (node, thing), lambda: Seq(node, items, NOTHING, thing.kind)
                 )
                 if some is None:

@@ -10,7 +10,7 @@ from autofast.model.calls import is_name
 from autofast.model.events import BranchFrame, GuardFrame, TryFrame, WithFrame
 from autofast.model.kinds import entered
 from autofast.model.source import children, walk
-from autofast.model.syntax import LOOPS
+from autofast.model.syntax import LOOPS, TURN_ENDS
 from autofast.model.tensors import binary
 from autofast.model.values import (
     NOTHING,
@@ -400,9 +400,7 @@ def ways_out(stmt: ast.stmt) -> list[str]:
             node, in_loop = todo.pop()
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.expr)):
                 continue
-            if isinstance(node, ast.Return) or (
-                isinstance(node, (ast.Break, ast.Continue)) and not in_loop
-            ):
+            if isinstance(node, ast.Return) or (isinstance(node, TURN_ENDS) and not in_loop):
                 found.add(_WAYS_OUT[type(node)])
             inner = in_loop or isinstance(node, LOOPS)
             todo.extend((child, inner) for child in children(node))

@@ -29,7 +29,7 @@ SCALE_LOSS = "apex.amp.scale_loss"
 
 @gives(SCALE_LOSS)
 def _scaled(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    made: Ext = interp.intern(Ext, (node, name), lambda: Ext(name, node, args))
+    made = interp.intern(Ext, (node, name), lambda: Ext(name, node, args))
     made.args = args
     return values(made)
 

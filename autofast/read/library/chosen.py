@@ -11,6 +11,7 @@ import ast
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 from autofast.model.limits import MOST_CALLEES
 from autofast.model.names import DATASET_BASES, MODULE_BASES, canonical
@@ -101,7 +102,7 @@ def networks_in(several: Values) -> Values:
     """The classes of networks, where one of several is called."""
     if len(several) < 2:
         return NOTHING
-    found = frozenset(t for t in several if isinstance(t, Cls) and t.external & MODULE_BASES)
+    found = frozenset(t for t in only(several, Cls) if t.external & MODULE_BASES)
     return found if len(found) > 1 else NOTHING
 
 
@@ -222,7 +223,7 @@ def _instantiated(interp: Core, name: str, args: Arguments, node: ast.AST | None
         callee = NOTHING.union(*(_of_path(interp, t, node) for t in table.get("_target_")))
         if table.get("_partial_"):
             key = (node, table)
-            found |= {interp.intern(Partial, key, lambda c=callee, m=made: Partial(c, m))}
+            found |= {interp.intern(Partial, key, partial(Partial, callee, made))}
         else:
             found |= interp.call_values(callee, made, node)
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from autofast.model.contents import ITEMS, dict_items
@@ -48,7 +49,7 @@ def begun(
     (None: it is the first).
     """
     known = len(interp.things)
-    made: Dict = interp.intern(Dict, (node, of), lambda: Dict(node, made=tuple(interp.stack)))
+    made = interp.intern(Dict, (node, of), lambda: Dict(node, made=tuple(interp.stack)))
     past = made.entries if known == len(interp.things) else None
     made.__dict__["entries"] = {}  # no change yet: :func:`revive` says whether it is one
     return made, past
@@ -166,7 +167,7 @@ def as_table(interp: Core, this: Thing) -> Thing:
         return held
     if not isinstance(this, Ext) or this.name != "builtins.vars":
         return this
-    made: Dict = interp.intern(Dict, ("table", this), lambda: Dict(None))
+    made = interp.intern(Dict, ("table", this), lambda: Dict(None))
     owners = ordered(this.attrs["of"])
     for owner in owners:
         for key, found in owner.attrs.items() if isinstance(owner, (Inst, Ext)) else ():
@@ -254,14 +255,12 @@ def _view(interp: Core, this: Dict, name: str, node: ast.AST | None) -> Values:
     if name == "items":
         pairs = []
         for k in this.entries:
-            pairs.append(
-                interp.intern(
-                    Seq,
-                    (node, this, k),
-                    lambda k=k: Seq(node, (values(Const(k)), NOTHING), NOTHING, "tuple"),
-                )
+            key = values(Const(k))
+            pair = interp.intern(
+                Seq, (node, this, k), partial(Seq, node, (key, NOTHING), NOTHING, "tuple")
             )
-            pairs[-1].items = (values(Const(k)), pairs[-1].items[1] | this.get(k))
+            pair.items = (key, (pair.items or (key, NOTHING))[1] | this.get(k))
+            pairs.append(pair)
         if this.rest or this.open:
             rest = interp.intern(
                 Seq, (node, this), lambda: Seq(node, (values(Num()), NOTHING), NOTHING, "tuple")
@@ -280,7 +279,7 @@ def _view(interp: Core, this: Dict, name: str, node: ast.AST | None) -> Values:
 def row_of(
     interp: Core, key: tuple[Any, ...], node: ast.AST | None, elem: Values, kind: str = "list"
 ) -> Seq:
-    seq: Seq = interp.intern(Seq, (*key, kind), lambda: Seq(node, None, NOTHING, kind))
+    seq = interp.intern(Seq, (*key, kind), lambda: Seq(node, None, NOTHING, kind))
     seq.elem |= elem
     return seq
 
@@ -397,7 +396,7 @@ def copied(interp: Core, thing: Thing, node: ast.AST | None, kind: str = "") -> 
     if isinstance(thing, Dict):
         return dict_of(interp, node, Arguments(node, [Given(values(thing), None)]), thing)
     if isinstance(thing, Seq):
-        seq: Seq = interp.intern(
+        seq = interp.intern(
             Seq,
             (node, thing, "copy", kind),
             lambda: Seq(node, thing.items, thing.elem, kind or thing.kind, tuple(interp.stack)),
@@ -438,8 +437,7 @@ def field_names(interp: Core, kind: Ext) -> tuple[str, ...]:
         plain = tuple(const(part) for part in several.exact)
     if isinstance(plain, str):
         plain = tuple(plain.replace(",", " ").split())
-    known = isinstance(plain, tuple) and all_of(plain, str)
-    return plain if known else ()
+    return plain if (isinstance(plain, tuple) and all_of(plain, str)) else ()
 
 
 def named_tuple(interp: Core, kind: Ext, args: Arguments, node: ast.AST | None) -> Values:
@@ -451,7 +449,7 @@ def named_tuple(interp: Core, kind: Ext, args: Arguments, node: ast.AST | None) 
         given.values if (given := args.given(n, name)) is not None else values(Unknown("a default"))
         for n, name in enumerate(names)
     )
-    row: Seq = interp.intern(
+    row = interp.intern(
         Seq, (node, kind, parts), lambda: Seq(node, parts, NOTHING, "tuple", names=names)
     )
     return values(row)

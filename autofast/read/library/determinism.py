@@ -12,13 +12,10 @@ from autofast.model.values import Const, Values, const, consts
 SWITCH = "torch.use_deterministic_algorithms"
 LEVEL = "torch.set_deterministic_debug_mode"
 # Helpers of libraries that set cudnn.deterministic, or the switch of torch.
-HELPERS = (
-    "torch.set_deterministic",
-    "monai.utils.set_determinism",
-    "monai.utils.misc.set_determinism",
-    "transformers.enable_full_determinism",
-    "transformers.trainer_utils.enable_full_determinism",
-    "composer.utils.reproducibility.configure_deterministic_mode",
+HELPERS = tuple(
+    """torch.set_deterministic monai.utils.set_determinism monai.utils.misc.set_determinism
+    transformers.enable_full_determinism transformers.trainer_utils.enable_full_determinism
+    composer.utils.reproducibility.configure_deterministic_mode""".split()
 )
 # ... and those that do where they are asked to: set_seed(0, deterministic=True).
 ASKED = ("deterministic", "reproducible")

@@ -97,15 +97,14 @@ def run_hooks(interp: Core) -> None:
         for bound in module.env.vars.values():
             found.update(
                 (id(t), t)
-                for t in bound
-                if isinstance(t, Cls) and is_lightning(t) and source_of(t.node) is module.source
+                for t in only(bound, Cls)
+                if is_lightning(t) and source_of(t.node) is module.source
             )
     for cls in found.values():
         interp.run_class(cls)
     for thing in list(interp.made):
         if is_loader(thing) and any(
-            isinstance(f, CallFrame) and f.func.name in DATA_HOOKS
-            for f in getattr(thing, "made", ())
+            f.func.name in DATA_HOOKS for f in only(getattr(thing, "made", ()), CallFrame)
         ):
             batch_of(interp, thing)
 

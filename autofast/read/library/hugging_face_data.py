@@ -19,7 +19,7 @@ LOADS = tuple(
 SAME = wordset("""map filter select shuffle sort shard remove_columns rename_column rename_columns select_columns cast cast_column
     class_encode_column flatten with_format train_test_split add_column flatten_indices""")
 IN_PLACE = wordset("set_format reset_format set_transform save_to_disk")
-SPLITS = ("train", "valid", "test", "dev", "eval", "unsupervised")
+SPLITS = tuple("train valid test dev eval unsupervised".split())
 
 
 @gives("datasets.*", "datasets.Dataset.*")

@@ -101,15 +101,13 @@ def _zip(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
     if args.loose == 0 and len(args.positional) == 1:
         return _transposed(interp, args.positional[0].values, node)
     parts = tuple(iterate(interp, g.values, node) for g in args.positional)
-    row: Seq = interp.intern(
-        Seq, (node, "row", len(parts)), lambda: Seq(node, parts, NOTHING, "tuple")
-    )
+    row = interp.intern(Seq, (node, "row", len(parts)), lambda: Seq(node, parts, NOTHING, "tuple"))
     row.items = tuple(NOTHING.union(a, b) for a, b in zip(row.items or (), parts, strict=True))
     if not any(loaders_in(g.values) for g in args.positional):
         return values(
             interp.intern(Seq, (node, "zip"), lambda: Seq(node, None, values(row), "zipped"))
         )
-    rows: Seq = interp.intern(Seq, (node, "rows"), lambda: Seq(node, None, values(row), "zip"))
+    rows = interp.intern(Seq, (node, "rows"), lambda: Seq(node, None, values(row), "zip"))
     return values(
         interp.intern(Ext, (node, "zip"), lambda: Ext(name, node, args, {"over": values(rows)}))
     )
@@ -122,20 +120,20 @@ def _transposed(interp: Core, rows: Values, node: ast.AST | None) -> Values:
     if len(exact) == len(rows) and None not in exact and len(lengths) == 1:
         found: list[Values] = []
         for n in range(lengths.pop()):
-            column: Seq = interp.intern(
+            column = interp.intern(
                 Seq, (node, "column", n), lambda: Seq(node, None, NOTHING, "tuple")
             )
             column.elem = NOTHING.union(
                 column.elem, *(items[n] for items in exact if items is not None)
             )
             found.append(values(column))
-        whole: Seq = interp.intern(
+        whole = interp.intern(
             Seq,
             (node, "columns", len(found)),
             lambda: Seq(node, tuple(found), NOTHING, "zipped"),
         )
         return values(whole)
-    some: Seq = interp.intern(Seq, (node, "column"), lambda: Seq(node, None, NOTHING, "tuple"))
+    some = interp.intern(Seq, (node, "column"), lambda: Seq(node, None, NOTHING, "tuple"))
     some.elem = NOTHING.union(some.elem, iterate(interp, rows, node))
     return values(
         interp.intern(Seq, (node, "columns"), lambda: Seq(node, None, values(some), "zipped"))
@@ -253,7 +251,7 @@ def _combined(interp: Core, name: str, args: Arguments, node: ast.AST | None) ->
     made_of: tuple[tuple[Values, ...] | None, Values] = (
         (parts, NOTHING) if plain else (None, NOTHING.union(*parts))
     )
-    row: Seq = interp.intern(
+    row = interp.intern(
         Seq, (node, "row", made_of), lambda: Seq(node, made_of[0], made_of[1], "tuple")
     )
     return values(row_of(interp, (node, "rows"), node, values(row), "lazy"))

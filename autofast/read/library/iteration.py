@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from autofast.model.changes import CLOCK
@@ -30,9 +31,9 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_named,
     const,
     is_const,
-    is_named,
     only,
     ordered,
 )
@@ -233,7 +234,7 @@ def batch_of(interp: Core, loader: Thing) -> Values:
         sample = sample_of(interp, *args.get(0, "dataset"))
         alone = const(args.get(1, "batch_size")) is None and not args.get(4, "batch_sampler")
         collate = [t for t in args.get(6, "collate_fn") if t != Const(None)]
-        if any(is_named(t, Unknown, GRAPHS) for t in collate):
+        if any_named(collate, Unknown, GRAPHS):
             made = values(Tensor(rank="?"))
         elif collate:
             given = sample if alone else values(Seq(None, None, sample))
@@ -289,7 +290,7 @@ def sample_of(interp: Core, *datasets: Thing) -> Values:
                 base = interp.intern(
                     Ext,
                     ("base", id(thing)),
-                    lambda n=library, t=thing: Ext(n, t.node, t.args or Arguments(None)),
+                    partial(Ext, library, thing.node, thing.args or Arguments(None)),
                 )
                 found |= _library_sample(interp, base)
             else:

@@ -68,7 +68,7 @@ WRAPPERS = wordset(
     "omegaconf.OmegaConf.create ml_collections.ConfigDict attrdict.AttrDict dotmap.DotMap"
 )
 KEPT = frozenset({"resolve", "absolute", "expanduser"})
-READING = frozenset({"open", "read", "readline", "read_text", "read_bytes"})
+READING = wordset("open read readline read_text read_bytes")
 PARTS = wordset("strip lstrip rstrip readlines split rsplit splitlines partition rpartition")
 COMMENTS = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)  # beside strings
 
@@ -186,8 +186,7 @@ def _file(interp: Core, by: Arg | Const, kinds: tuple[str, ...]) -> Path | None:
     name = const(by.default) if isinstance(by, Arg) else by.value
     folder = interp.project.entry.resolve().parent
     if name is None:
-        found = [p for p in candidates(folder, kinds) if not _is_named(interp, p)]
-        return one(found)
+        return one([p for p in candidates(folder, kinds) if not _is_named(interp, p)])
     if not isinstance(name, str):
         return None
     for base in (folder, interp.project.root):
@@ -296,10 +295,10 @@ def thing_of(
         if len(parsed) > MOST_NODES:
             return values(Num())
         parts = [thing_of(interp, p, file, (*key, n), node) for n, p in enumerate(parsed)]
-        seq: Seq = interp.intern(Seq, key, lambda: Seq(None, None, made=tuple(interp.stack)))
+        seq = interp.intern(Seq, key, lambda: Seq(None, None, made=tuple(interp.stack)))
         seq.elem |= NOTHING.union(*parts) or values(Num())
         return values(seq)
-    made: Dict = interp.intern(Dict, key, lambda: Dict(None, made=tuple(interp.stack)))
+    made = interp.intern(Dict, key, lambda: Dict(None, made=tuple(interp.stack)))
     if not made.open:
         made.open = file + SETTINGS
         for name, part in parsed.items():

@@ -10,7 +10,7 @@ import re
 from autofast.model.contents import dict_items
 from autofast.model.kinds import is_dataset, is_loader, is_module, is_optimizer, is_scaler
 from autofast.model.names import LOADER
-from autofast.model.several import wordset
+from autofast.model.several import only, wordset
 from autofast.model.tensors import SHAPE, dtype_of, kind_asked, mixed, target_of, tensors_in
 from autofast.model.values import (
     NOTHING,
@@ -178,7 +178,7 @@ def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST
             interp.emit("sync", node, this, args, how=name)
             return values(Num())
         tensors = tensors_in(*(g.values for g in args.positional))
-        if tensors and any(t.batch or t.models for t in tensors):
+        if any(t.batch or t.models for t in tensors):
             return values(
                 mixed(
                     tensors,
@@ -238,7 +238,7 @@ def super_method(
         return dict_objects.method(interp, inst, held, name, args, node)
     if name == "__init__":
         if isinstance(inst, Inst) and LOADER in inst.cls.external:
-            made: Ext = interp.intern(
+            made = interp.intern(
                 Ext,
                 (node, "loader", inst),
                 lambda: Ext(LOADER, node, args, {}, tuple(interp.stack)),
@@ -253,7 +253,7 @@ def super_method(
             module_parts.keep_parts(interp, inst, args)
         return values(Const(None))
     if name == "__iter__" and is_loader(inst):
-        batches: Seq = interp.intern(
+        batches = interp.intern(
             Seq, (node, "batches", inst), lambda: Seq(node, None, NOTHING, "generator")
         )
         batches.elem |= batch_of(interp, inst)
@@ -314,9 +314,7 @@ def tensor_method(
 def moved(interp: Core, this: Tensor, name: str, args: Arguments, node: ast.AST | None) -> Tensor:
     if name in ("type", "type_as"):
         given = args.given(0, "dtype")
-        cuda = given is not None and any(
-            isinstance(t, Ref) and ".cuda." in t.name for t in given.values
-        )
+        cuda = given is not None and any(".cuda." in t.name for t in only(given.values, Ref))
         kinds = {"cuda", "?"} if cuda else {"tensor"} if name == "type_as" else {"type"}
         interp.emit("move", node, this, args, target=given, kinds=kinds, how=name)
         others = given.values if given is not None else NOTHING

@@ -220,7 +220,7 @@ def children(interp: Core, thing: Inst | Ext, node: ast.AST | None) -> Values:
 def table(interp: Core, thing: Inst | Ext) -> Values:
     """``thing._modules``, and what ``keys``, ``values`` and ``items`` of a container go through."""
     named, rest = parts(thing)
-    made: Dict = interp.intern(Dict, ("_modules", thing), lambda: Dict(None))
+    made = interp.intern(Dict, ("_modules", thing), lambda: Dict(None))
     for name, found in named.items():
         made.entries[name] = [Entry(found, None, None, True)]
     made.rest |= rest
@@ -234,7 +234,7 @@ def joined(interp: Core, node: ast.BinOp, both: list[Inst | Ext]) -> Values:
     if rest := NOTHING.union(*(rest for _, rest in known)):
         every = rest.union(*(g.values for g in args.positional))
         args = Arguments(None, [Given(every, None)], loose=0)
-    made: Ext = interp.intern(
+    made = interp.intern(
         Ext,
         (node, *both),
         lambda: Ext("torch.nn.ModuleList", node, args, {}, tuple(interp.stack)),
@@ -252,7 +252,7 @@ def sliced(interp: Core, thing: Inst | Ext, node: ast.Subscript) -> Values:
     else:
         args = Arguments(None, [Given(found, None) for found in every[bounds]])
     name = thing.name if isinstance(thing, Ext) else next(iter(thing.cls.external & LISTS))
-    made: Ext = interp.intern(Ext, (node, "part", thing), lambda: Ext(name, node, args))
+    made = interp.intern(Ext, (node, "part", thing), lambda: Ext(name, node, args))
     made.args = args
     return values(made)
 
@@ -263,9 +263,7 @@ def sliced_list(interp: Core, thing: Seq, node: ast.Subscript) -> Values:
     if not thing.exact or bounds is None or not all(map(is_module, thing.any())):
         return NOTHING
     items = thing.exact[bounds]
-    made: Seq = interp.intern(
-        Seq, (node, thing, items), lambda: Seq(node, items, NOTHING, thing.kind)
-    )
+    made = interp.intern(Seq, (node, thing, items), lambda: Seq(node, items, NOTHING, thing.kind))
     return values(made) if made.exact == items else NOTHING  # else something was added to it
 
 

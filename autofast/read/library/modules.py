@@ -99,8 +99,7 @@ def _reduces(thing: Thing, args: Arguments) -> bool:
 
 
 def forward(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> Values:
-    given = [g.values for g in args.every]
-    tensors = tensors_in(*given)
+    tensors = tensors_in(*[g.values for g in args.every])
     depth = interp.__dict__.setdefault("_forwards", [])
     if not depth and tensors and is_named(thing, Ext, names.ACTIVATIONS):
         plain = mixed(tensors)  # no model, but a function of what a model gave
@@ -185,7 +184,7 @@ def _output(
         # equal results for one original are one object, so that loops come to rest
         same = ("output", thing, items, elem, head)
         if same not in interp.things:
-            interp.things[same] = Seq(thing.node, items, elem, thing.kind, head=head)
+            interp.things[same] = replace(thing, items=items, elem=elem, head=head)
         done[id(thing)] = interp.things[same]
         return done[id(thing)]
     if isinstance(thing, Dict):

@@ -151,8 +151,7 @@ def _setattr(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
                     "set_attribute", node, thing, args, args.get(2, "value"), name=key.value
                 )
             elif isinstance(thing, Ref):
-                known = is_const(key, str)
-                set_as = key.value if isinstance(key, Const) and known else "*"
+                set_as = key.value if is_const(key, str) else "*"
                 interp.set_in_library(thing, set_as, args.get(2, "value"), node)
             elif not module_parts.set_by_prefix(interp, thing, args):
                 interp.open_attributes(thing, "an attribute is set whose name is computed")
@@ -185,7 +184,7 @@ def _partial(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
     first = first_of(args)
     loose = None if args.loose is None else max(args.loose - 1, 0)
     kept = Arguments(node, args.positional[1:], dict(args.named), args.dicts, args.open, loose)
-    partial: Partial = interp.intern(Partial, (node, first), lambda: Partial(first, kept))
+    partial = interp.intern(Partial, (node, first), lambda: Partial(first, kept))
     partial.args = joined([partial.args, kept]) if partial.args is not kept else kept
     return values(partial)
 

@@ -31,6 +31,7 @@ from autofast.model.values import (
     Unknown,
     Values,
     all_of,
+    any_named,
     any_of,
     const,
     is_const,
@@ -70,7 +71,7 @@ OPTION = "option "  # before the names of options among the attributes of a pars
 
 @gives(*PARSERS)
 def _parser(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    parser: Ext = interp.intern(Ext, (node, name), lambda: Ext(name, node, args))
+    parser = interp.intern(Ext, (node, name), lambda: Ext(name, node, args))
     _inherit(interp, parser, args.get(4, "parents"), node)
     return values(parser)
 
@@ -118,7 +119,7 @@ def enlist(interp: Core, written: ast.expr, found: Values) -> bool:
     ``app = typer.Typer()``, which runs what it is put on when it is called.
     """
     func = written.func if isinstance(written, ast.Call) else written
-    if any(is_named(t, Ref, GROUPS) for t in interp.at.get(func, NOTHING)):
+    if any_named(interp.at.get(func, NOTHING), Ref, GROUPS):
         _open_group(interp, found)
     if not isinstance(func, ast.Attribute) or func.attr not in ("command", "group", "callback"):
         return False
@@ -153,16 +154,14 @@ def of_field(cls: Cls, name: str, default: Values, node: ast.AST | None) -> Arg 
     if not isinstance(node, ast.Call) or not all_of(default, Const):
         return None
     written = (s for base in (cls, *cls.ancestors()) for s in base.node.body)
-    said = (s.value for s in written if isinstance(s, ast.AnnAssign) and is_name(s.target, name))
+    said = (s.value for s in only(written, ast.AnnAssign) if is_name(s.target, name))
     expr = next(said, None)
     return Arg(name, default, node, "", expr if isinstance(expr, ast.Constant) else None)
 
 
 @gives(*SPACES)
 def _space(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    space: Ext = interp.intern(
-        Ext, (node, "namespace"), lambda: Ext("argparse.Namespace", node, args)
-    )
+    space = interp.intern(Ext, (node, "namespace"), lambda: Ext("argparse.Namespace", node, args))
     for key, given in args.named.items():
         space.attrs[key] = space.attrs.get(key, NOTHING) | given.values
     known = surely(not holder.rest for holder in args.dicts)
@@ -247,15 +246,14 @@ def chosen(
         found, default = _acted(interp, parser, option, args, node), option.default
     else:
         return NOTHING
-    both = found | (default - {Const(None)})
-    named = found and all_of(both, Cls, Func, Ref, Partial)
+    named = found and all_of(found | (default - {Const(None)}), Cls, Func, Ref, Partial)
     return found | default if named else NOTHING
 
 
 def _is_action(thing: Thing) -> bool:
     if isinstance(thing, Ext):  # type("Choose", (argparse.Action,), {...})
         bases = thing.args.get(1, "bases") if thing.name == "builtins.type" else NOTHING
-        return any(isinstance(t, Seq) and Ref(ACTION) in t.any() for t in bases)
+        return any(Ref(ACTION) in t.any() for t in only(bases, Seq))
     return isinstance(thing, Cls) and ACTION in thing.external
 
 
@@ -266,10 +264,10 @@ def _acted(
     found = NOTHING
     for action in ordered(args.named["action"].values):
         key = (node, "action", action)
-        this: Ext = interp.intern(Ext, key, lambda: Ext(ACTION, node, args))
+        this = interp.intern(Ext, key, lambda: Ext(ACTION, node, args))
         this.attrs.update({name: given.values for name, given in args.named.items()})
         this.attrs["dest"] = values(Const(option.name))
-        space: Ext = interp.intern(
+        space = interp.intern(
             Ext, (*key, "space"), lambda: Ext("argparse.Namespace", node, Arguments(None))
         )
         text = values(replace(option, default=NOTHING))
@@ -284,8 +282,7 @@ def _acted(
 
 def _calls_of(action: Thing) -> Values:
     if isinstance(action, Cls):
-        made = action.find("__init__")
-        return NOTHING if made else action.find("__call__") or NOTHING
+        return NOTHING if action.find("__init__") else action.find("__call__") or NOTHING
     members = action.args.get(2, "dict") if isinstance(action, Ext) else NOTHING
     return NOTHING.union(*(t.get("__call__") for t in members if isinstance(t, Dict)))
 
@@ -307,9 +304,7 @@ def _name(flags: list[str]) -> str:
 
 def _parsed(interp: Core, this: Ext | Inst, args: Arguments, node: ast.AST | None) -> Ext:
     options = {k[len(OPTION) :]: v for k, v in this.attrs.items() if k.startswith(OPTION)}
-    space: Ext = interp.intern(
-        Ext, (node, "namespace"), lambda: Ext("argparse.Namespace", node, args)
-    )
+    space = interp.intern(Ext, (node, "namespace"), lambda: Ext("argparse.Namespace", node, args))
     space.attrs.update({k: v for k, v in options.items() if k not in space.attrs})
     filled = "it is filled from another object" if "namespace" in args.named else ""
     space.open = space.open or this.open or filled
@@ -346,9 +341,8 @@ def of_command(interp: Core, func: Func, parameter: str) -> Values:
 
 
 def _is_option(interp: Core, written: ast.Call) -> bool:
-    return any(
-        is_named(t, Ref, ("click.option", "click.decorators.option"))
-        for t in interp.at.get(written.func, NOTHING)
+    return any_named(
+        interp.at.get(written.func, NOTHING), Ref, ("click.option", "click.decorators.option")
     )
 
 
@@ -390,8 +384,6 @@ def _defined(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
         return values(Unknown("an option whose name is not known"))
     option = values(Arg(key, given.values, node, "", given.expr))
     interp.patched[f"{FLAGS}.{key}"] = option
-    holder: Ext = interp.intern(
-        Ext, (node, "holder"), lambda: Ext("argparse.Namespace", node, args)
-    )
+    holder = interp.intern(Ext, (node, "holder"), lambda: Ext("argparse.Namespace", node, args))
     holder.attrs["value"] = option
     return values(holder)

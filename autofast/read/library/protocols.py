@@ -8,7 +8,7 @@ import ast
 
 from autofast.model import names
 from autofast.model.kinds import entered, grad_mode_of
-from autofast.model.several import wordset
+from autofast.model.several import only, wordset
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -113,7 +113,7 @@ def own_getter(interp: Core, this: Inst) -> bool:
 
 
 def _runs(interp: Core, methods: Values, this: Inst) -> bool:
-    return any(isinstance(t, Func) and t.node in interp.active for t in methods)
+    return any(t.node in interp.active for t in only(methods, Func))
 
 
 def spelled(this: Thing, name: str, args: Arguments) -> tuple[str, Arguments] | None:
@@ -201,7 +201,7 @@ def manual_context(
         return given
     if grad_mode_of(given) is not None:
         interp.grad_default = "maybe"
-    own = frozenset(t for t in given if isinstance(t, Inst) and t.cls.find("__enter__"))
+    own = frozenset(t for t in only(given, Inst) if t.cls.find("__enter__"))
     found = entered(given - own)
     for thing in own:
         found |= interp.call_method_of(thing, "__enter__", [], node)

@@ -60,7 +60,7 @@ def make(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
         interp.made.append(ext)
         return ext
 
-    ext: Ext = interp.intern(Ext, (node, name), new)
+    ext = interp.intern(Ext, (node, name), new)
     ext.args = args if ext.args is args else joined([ext.args, args])
     interp.emit("new", node, ext, args)
     return values(ext)

@@ -44,7 +44,7 @@ def result(
         return values(made if paired is False else made.but(rank="?"))
     indices = made.but(dtype="int", grad=False, loss=False, prob=None)
     parts = (values(made), values(indices))
-    pair: Seq = interp.intern(
+    pair = interp.intern(
         Seq, (node, name, parts), lambda: Seq(node, parts, NOTHING, "tuple", names=PAIR)
     )
     return values(pair)

@@ -187,8 +187,7 @@ def call(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> V
             return values(mixed(tensors, sure=True))
         if thing.name == "torch.utils.data.DataLoader" or thing.name.startswith("torchvision."):
             return values(Unknown(f"{thing.name} objects are not functions"))
-        given = [g.values for g in args.every]
-        tensors = tensors_in(*given)
+        tensors = tensors_in(*[g.values for g in args.every])
         interp.emit("call_object", node, thing, args)
         if tensors and not thing.name.startswith("torch.autograd"):
             return values(mixed(tensors))
@@ -219,8 +218,7 @@ def _chain(interp: Core, thing: Ext, args: Arguments, node: ast.AST | None) -> V
     if exact is None or thing.args.open:
         return values(Unknown(f"which transforms {thing.name} holds"))
     for part in exact:
-        found = interp.call_values(part, args, node)
-        args = Arguments(node, [Given(found, None)])
+        args = Arguments(node, [Given(interp.call_values(part, args, node), None)])
     return first_of(args)
 
 

@@ -17,7 +17,8 @@ from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.limits import SCRIPT, WORK, TooLarge
 from autofast.model.names import last_part
 from autofast.model.script import Optimizer, Script, Sync, Transfer
-from autofast.model.source import Endless, Source, Told, nested_too_deeply
+from autofast.model.several import only
+from autofast.model.source import BadInput, Endless, Source, Told, shown_path
 from autofast.model.values import Cls, Ext, Inst, Seq, Tensor, Thing, Unknown, any_of, joined
 from autofast.read.interpreter.interpreter import Again, Interpreter, TooDeep
 from autofast.read.library import determinism
@@ -77,7 +78,7 @@ def read_script(
                 f"{source.rel}: too large to follow: to read it takes more than {SCRIPT:,} steps"
             ) from None
         except RecursionError:
-            deepest, depth, why = nested_too_deeply(interp.modules)
+            deepest, depth, why = _nested_too_deeply(interp.modules)
             if depth < PLAIN and not wary:
                 wary = True
                 continue
@@ -86,6 +87,30 @@ def read_script(
             # What depends on it is not known; on a file that only imports the entry nothing does.
             path = deepest.path.resolve()
             broken[path] = "" if path in project.neighbours else str(why)
+
+
+def _nested_too_deeply(sources: Iterable[Source]) -> tuple[Source | None, int, BadInput]:
+    """The file whose code is nested most deeply, in how many levels, and what is said where that
+    is more than Python's own stack is: where, and what helps.
+    """
+    deepest: tuple[int, Source | None, int] = (0, None, 1)
+    for source in sources:
+        todo: list[tuple[ast.AST, int, int]] = [(source.tree, 0, 1)]
+        while todo:
+            node, depth, line = todo.pop()
+            line = getattr(node, "lineno", line)
+            if depth > deepest[0]:
+                deepest = depth, source, line
+            todo += [(child, depth + 1, line) for child in ast.iter_child_nodes(node)]
+    depth, found, line = deepest
+    return (
+        found,
+        depth,
+        BadInput(
+            f"{shown_path(found.path) if found else ''}:{line}: nested too deeply to be read ({depth} levels: a long `elif` chain or a long expression?); "
+            "split it, or put a part of it into a function"
+        ),
+    )
 
 
 def _read(interp: Interpreter, project: Project, source: Source) -> Script:
@@ -273,7 +298,7 @@ def _syncs(script: Script) -> list[Sync]:
             loop = around[-1].node
             trains = loop in training
             rest = below(occurrence.stack, loop)
-            gated |= any(isinstance(f, BranchFrame) and not f.known and _gates(f) for f in rest)
+            gated |= any(not f.known and _gates(f) for f in only(rest, BranchFrame))
         tensors = [o.this for o in site if isinstance(o.this, Tensor)]
         how = site.occurrences[-1].data.get("how", "item")
         read, unknown = list(dict.fromkeys(tensors)), any(isinstance(o.this, Unknown) for o in site)

@@ -11,9 +11,9 @@ from autofast.flow.scopes import is_local, parameters
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack, inside
 from autofast.model.kinds import gradient_modes, is_module
 from autofast.model.script import Evaluation, Script
-from autofast.model.several import wordset
+from autofast.model.several import any_in, wordset
 from autofast.model.source import ancestors, function_of, nodes_in, statement_of
-from autofast.model.syntax import DEFS, LOOPS
+from autofast.model.syntax import DEFS, LOOPS, WITHS
 from autofast.model.tensors import tensors_in, things_in
 from autofast.model.values import Const, Ext, Inst, Num, Ref, Tensor, Values, all_of
 from autofast.read.recover.escapes import leak
@@ -87,8 +87,7 @@ class Sealed:
                 known = isinstance(this, (Ref, Ext)) and this.name.split(".")[0] in KEEP_NOTHING
                 if known and site.kind != "builtins.setattr":
                     continue
-                given = (g.values for g in args.every)
-                if any(t.grad for t in tensors_in(*given)):
+                if any(t.grad for t in tensors_in(*(g.values for g in args.every))):
                     return True
         return False
 
@@ -153,7 +152,7 @@ def evaluations(script: Script) -> list[Evaluation]:
                 evaluation.forwards.append(site)
     whole = {e.node for e in found.values() if e.kind == "function"}
     for key, evaluation in list(found.items()):
-        if evaluation.context is None and any(a in whole for a in ancestors(evaluation.node)):
+        if evaluation.context is None and any_in(ancestors(evaluation.node), whole):
             del found[key]  # the whole function is one evaluation
     for key, evaluation in list(found.items()):
         region = region_of(script, evaluation)
@@ -182,11 +181,7 @@ def region_of(script: Script, evaluation: Evaluation) -> Region:
     return Region(
         script.log,
         node,
-        node.body
-        if isinstance(node, (ast.With, ast.AsyncWith))
-        else [node]
-        if isinstance(node, ast.stmt)
-        else [],
+        node.body if isinstance(node, WITHS) else [node] if isinstance(node, ast.stmt) else [],
         False,
     )
 
@@ -195,7 +190,7 @@ def region_of(script: Script, evaluation: Evaluation) -> Region:
 def _switched_off(occurrence: Occurrence) -> tuple[ast.AST, str, ast.expr | None] | None:
     """The block or decorator that switches gradients off there."""
     for frame, expr, _ in gradient_modes(occurrence.stack):
-        is_block = isinstance(frame.node, (ast.With, ast.AsyncWith))
+        is_block = isinstance(frame.node, WITHS)
         return frame.node, "with" if is_block else "decorator", expr
     return None
 

@@ -11,7 +11,7 @@ from autofast.model.events import WithFrame
 from autofast.model.kinds import is_autocast, is_module, is_optimizer
 from autofast.model.names import WRAPPERS, is_of_model_library
 from autofast.model.script import Evaluation, Script
-from autofast.model.several import wordset
+from autofast.model.several import any_in, wordset
 from autofast.model.source import at, function_of, nodes_in
 from autofast.model.syntax import is_read
 from autofast.model.tensors import tensors_in
@@ -38,10 +38,8 @@ from autofast.read.recover.trials import memory_trial
 from autofast.read.recover.wanted import Wanted
 
 # fmt: off
-SHOWS = (
-    "torch.", "tqdm.", "wandb.", "tensorboard", "visdom.", "matplotlib.", "PIL.", "logging.", "builtins.", "argparse.", "time.",
-    "accelerate.", "contextlib.",
-)
+SHOWS = tuple("""torch. tqdm. wandb. tensorboard visdom. matplotlib. PIL. logging. builtins. argparse. time.
+    accelerate. contextlib.""".split())
 GRAPH = wordset("""requires_grad grad_fn is_leaf grad retains_grad retain_grad register_hook requires_grad_
     output_nr register_post_accumulate_grad_hook is_inference _version""")
 # fmt: on
@@ -147,7 +145,7 @@ def _caches(script: Script, region: Region) -> str:
     }
     read |= {x for _, o in region.sites(script, "next") for x in o.data.get("loaders", ())}
     for loader in script.loaders:
-        if any(t in read for t in loader.things):
+        if any_in(loader.things, read):
             for dataset in loader.datasets:
                 if dataset.writes:
                     return f"the dataset {dataset.name} keeps what it makes here ({dataset.writes[0]}), also for training"
@@ -173,8 +171,7 @@ def _shared_objects(script: Script, region: Region) -> str:
                 thing.name.startswith(SHOWS) or is_module(thing) or "over" in thing.attrs
             ):
                 continue
-            given = [g.values for g in occurrence.args.every]
-            if not tensors_in(*given):
+            if not tensors_in(*[g.values for g in occurrence.args.every]):
                 continue
             if isinstance(thing, Ref):
                 return f"{at(site)} gives a tensor to {thing.name}(), which is not known"

@@ -9,6 +9,7 @@ from autofast.model.device_loader import MARK
 from autofast.model.events import CallFrame, GuardFrame, LoopFrame, Stack, inside, loops
 from autofast.model.kinds import is_loader
 from autofast.model.script import Loader, Script, Use
+from autofast.model.several import any_in, only
 from autofast.model.syntax import LOOPS
 from autofast.model.values import NOTHING, Arguments, Ext, Inst, Thing, any_of, is_named, joined
 from autofast.read.interpreter.interpreter import Interpreter
@@ -52,7 +53,7 @@ def _loader(
         loader.loop = loader.loop or (outer[-1].node if outer else None)
     made_at = [is_guarded(t.made) for t, _ in group]
     loader.guarded = all(is_guarded(u.stack) for u in loader.uses) if loader.uses else all(made_at)
-    loader.moved = [t for t in script.transfers if any(x in things for x in t.loaders)]
+    loader.moved = [t for t in script.transfers if any_in(t.loaders, things)]
     loader.framework = next(
         (n for n in ("lightning", "accelerate", "hf-trainer", "fabric") if n in script.frameworks),
         "",
@@ -79,7 +80,7 @@ def _uses(script: Script, things: list[Thing]) -> list[Use]:
                 repeated = bool(outer)
             else:
                 frame = occurrence.stack[-1]
-                if not isinstance(frame, LoopFrame) or not any(t in frame.loaders for t in things):
+                if not isinstance(frame, LoopFrame) or not any_in(things, frame.loaders):
                     continue
                 outer = [
                     f
@@ -101,10 +102,7 @@ def _through(stack: Stack, frame: LoopFrame) -> bool:
     """Whether a backward's way leads through this loop over these very loaders (one function may
     train and evaluate).
     """
-    return any(
-        isinstance(f, LoopFrame) and f.node is frame.node and f.loaders & frame.loaders
-        for f in stack
-    )
+    return any(f.node is frame.node and f.loaders & frame.loaders for f in only(stack, LoopFrame))
 
 
 def is_guarded(stack: Stack) -> bool:

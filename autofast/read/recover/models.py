@@ -9,6 +9,7 @@ from autofast.model.contents import each_once, unwrapped
 from autofast.model.kinds import foreign_bases, is_loss, is_module
 from autofast.model.names import last_part
 from autofast.model.script import Model, Script
+from autofast.model.several import grouped
 from autofast.model.values import Dict, Ext, Inst, Seq, Thing, Unknown, const, is_named
 from autofast.read.interpreter.interpreter import Interpreter
 from autofast.read.library.module_parts import MORE
@@ -16,11 +17,12 @@ from autofast.read.library.module_parts import MORE
 
 def build_models(interp: Interpreter, script: Script) -> list[Model]:
     found: dict[int, Model] = {}
-    wraps: dict[int, list[Ext]] = {}
-    for made in interp.made:
-        if is_named(made, Ext, names.WRAPPERS):
-            for inner in unwrapped(made):
-                wraps.setdefault(id(inner), []).append(made)
+    wraps = grouped(
+        (id(inner), made)
+        for made in interp.made
+        if is_named(made, Ext, names.WRAPPERS)
+        for inner in unwrapped(made)
+    )
     for site in script.log.of("forward"):
         for occurrence in site:
             if not occurrence.data["outer"] or occurrence.this is None:

@@ -22,7 +22,7 @@ from autofast.read.recover.region import Region
 
 COPIES = ("copy.deepcopy", "pickle.dumps")
 GROWS = (".register_buffer", ".register_parameter")
-CASTS = (".double", ".half", ".float", ".bfloat16", ".type", ".to_empty")
+CASTS = tuple(".double .half .float .bfloat16 .type .to_empty".split())
 REWORKS = ("torch.nn.utils.", "torch.quantization.", "torch.ao.")  # put other tensors into a module
 READS = ("torch.nn.utils.clip_grad", "torch.nn.utils.parameters_to_vector")
 

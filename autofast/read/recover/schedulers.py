@@ -12,6 +12,7 @@ from autofast.model.events import LoopFrame, Site, loops
 from autofast.model.kinds import is_optimizer, is_scheduler
 from autofast.model.names import last_part
 from autofast.model.script import Scheduler, Script, Tick
+from autofast.model.several import any_in, only
 from autofast.model.syntax import LOOPS
 from autofast.model.values import Ext, Inst, Seq, Thing, Values, joined, one, ordered
 from autofast.read.recover.steps import all_updates
@@ -37,7 +38,7 @@ def build_schedulers(script: Script, made: Iterable[Ext | Inst]) -> list[Schedul
             old.args = joined([old.args, thing.args])
     for scheduler in found.values():
         mine = set(scheduler.things)
-        scheduler.ticks = [t for t in ticks if any(x in mine for x in t.things)]
+        scheduler.ticks = [t for t in ticks if any_in(t.things, mine)]
         if scheduler.name in SEVERAL and not scheduler.own:
             scheduler.inner = list(
                 _schedulers_in(scheduler.args.get(SEVERAL[scheduler.name], "schedulers"))
@@ -45,7 +46,7 @@ def build_schedulers(script: Script, made: Iterable[Ext | Inst]) -> list[Schedul
     for scheduler in found.values():
         scheduler.optimizers = _optimizers(scheduler, found)
         wanted = set(scheduler.optimizers)
-        scheduler.updates = [u for u in updates if any(t in wanted for t in u.things)]
+        scheduler.updates = [u for u in updates if any_in(u.things, wanted)]
         scheduler.outer = any(
             x in scheduler.things for other in found.values() for x in other.inner
         )
@@ -55,7 +56,7 @@ def build_schedulers(script: Script, made: Iterable[Ext | Inst]) -> list[Schedul
 def _optimizers(scheduler: Scheduler, every: dict[ast.AST, Scheduler]) -> list[Thing]:
     given = scheduler.args.get(0, "optimizer")
     if scheduler.name == "ChainedScheduler" and not scheduler.own:
-        inner = [s for s in every.values() if any(t in scheduler.inner for t in s.things)]
+        inner = [s for s in every.values() if any_in(s.things, scheduler.inner)]
         given = frozenset().union(*(s.args.get(0, "optimizer") for s in inner))
     return [t for t in ordered(given) if is_optimizer(t)]
 
@@ -98,4 +99,4 @@ def _unit(script: Script, site: Site) -> str:
 
 
 def _holds(stack: tuple[object, ...], loop: ast.AST) -> bool:
-    return any(isinstance(f, LoopFrame) and f.node is loop for f in stack)
+    return any(f.node is loop for f in only(stack, LoopFrame))

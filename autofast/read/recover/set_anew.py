@@ -18,11 +18,11 @@ from autofast.model.source import (
     within,
     within_statement,
 )
-from autofast.model.syntax import COMPREHENSIONS, DEFS, SIMPLE, is_attribute, is_stored
+from autofast.model.syntax import COMPREHENSIONS, DEFS, SIMPLE, TURN_ENDS, is_attribute, is_stored
 from autofast.model.values import Inst, certainly, only
 from autofast.read.recover.region import Region
 
-LEAVES = (ast.Return, ast.Break, ast.Continue, ast.Try, ast.Yield, ast.YieldFrom)
+LEAVES = (ast.Return, *TURN_ENDS, ast.Try, ast.Yield, ast.YieldFrom)
 MAYBE = (ast.IfExp, ast.BoolOp, ast.Lambda, *COMPREHENSIONS)
 
 

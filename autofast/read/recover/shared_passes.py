@@ -31,7 +31,7 @@ from autofast.read.recover.set_anew import is_set_before
 from autofast.read.recover.wanted import Wanted
 
 WHOLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
-KEEPS = ("set_attribute", "set_elsewhere", "append", "set_item", "augment", "tensor_write")
+KEEPS = tuple("set_attribute set_elsewhere append set_item augment tensor_write".split())
 
 
 def apart(

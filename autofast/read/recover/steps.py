@@ -10,7 +10,16 @@ from autofast.model.kinds import is_autocast, is_optimizer, is_scaler, is_schedu
 from autofast.model.script import Backward, Script, Step, Update
 from autofast.model.source import function_of
 from autofast.model.syntax import LOOPS
-from autofast.model.values import Const, Ext, Tensor, Thing, Unknown, begins, is_named, only
+from autofast.model.values import (
+    Const,
+    Ext,
+    Tensor,
+    Thing,
+    Unknown,
+    any_named,
+    begins,
+    only,
+)
 from autofast.read.library import apex
 
 CLIPS = tuple(
@@ -40,7 +49,7 @@ def build_steps(script: Script) -> list[Step]:
 
 
 def _plain_loops(stack: Stack) -> list[LoopFrame]:
-    return [f for f in stack if isinstance(f, LoopFrame) and isinstance(f.node, LOOPS)]
+    return [f for f in only(stack, LoopFrame) if isinstance(f.node, LOOPS)]
 
 
 def _home(occurrence: Occurrence, updates: list[Update]) -> ast.AST:
@@ -187,9 +196,7 @@ def _step(
             for around in occurrence.stack:
                 if isinstance(around, WithFrame):
                     for expr, found in around.contexts:
-                        if is_autocast(found) or any(
-                            is_named(t, Ext, "torch.autocast") for t in found
-                        ):
+                        if is_autocast(found) or any_named(found, Ext, "torch.autocast"):
                             autocast[expr] = expr
     double = [s.node for s in script.calls("torch.autograd.grad") if here(s) and _creates_graph(s)]
     double += [b.node for b in backwards if b.double]

@@ -12,7 +12,7 @@ from autofast.model.calls import items_of, targets_of
 from autofast.model.events import Occurrence, TryFrame
 from autofast.model.names import last_part
 from autofast.model.script import Evaluation, Script
-from autofast.model.several import wordset
+from autofast.model.several import only, wordset
 from autofast.model.source import at, parent_of
 from autofast.model.values import Num, Ref, Tensor
 from autofast.read.recover.region import Region
@@ -42,8 +42,7 @@ def memory_trial(script: Script, evaluation: Evaluation, region: Region) -> str:
 def _may_fail(occurrence: Occurrence) -> bool:
     """Whether something around it goes on where the memory does not suffice."""
     return any(
-        isinstance(frame, TryFrame) and frame.part == "body" and _catches(frame.node)
-        for frame in occurrence.stack
+        frame.part == "body" and _catches(frame.node) for frame in only(occurrence.stack, TryFrame)
     )
 
 
@@ -83,6 +82,5 @@ def _is_unused(script: Script, target: ast.Name, seen: set[ast.AST]) -> bool:
 
 
 def _only_computes(script: Script, call: ast.Call) -> bool:
-    callees = script.values(call.func)
-    outside = any(isinstance(t, Ref) and not t.name.startswith("torch.") for t in callees)
+    outside = any(not t.name.startswith("torch.") for t in only(script.values(call.func), Ref))
     return not outside and script.must_be(call, Tensor, Num)

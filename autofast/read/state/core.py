@@ -5,9 +5,9 @@ around a place.
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from autofast.model import limits, names
 from autofast.model.changes import CLOCK, remember, remembered
@@ -52,6 +52,7 @@ from autofast.read.project import Project
 from autofast.read.state.reachable import reached
 from autofast.read.state.summaries import Summaries
 
+T = TypeVar("T", bound=Thing)
 TOO_MANY = Unknown("too many possibilities")
 NUMBERS: tuple[type, ...] = (Const, Num, Setting, Located)
 
@@ -400,7 +401,7 @@ class Core:
 
     # ---------------------------------------------------------------------------------- expressions
 
-    def intern(self, kind: type, key: tuple[Any, ...], make: Any) -> Any:
+    def intern(self, kind: type[T], key: tuple[Any, ...], make: Callable[[], T]) -> T:
         """One object per place and way there: interpreting a place again gives the same thing
         again.
         """
@@ -415,7 +416,7 @@ class Core:
         # What a function is, its scope says: calls that share one must not each make another.
         way = () if kind is Func else self.summaries.context(self.stack)
         full = (kind, key, tuple(turns), way)
-        found = self.things.get(full)
+        found: T | None = self.things.get(full)
         if found is None:
             found = self.things[full] = make()
         self.summaries.interned(found, kind is Dict)

@@ -22,6 +22,7 @@ from autofast.flow.scopes import stored_in
 from autofast.model.calls import arguments_of, names_in
 from autofast.model.names import DDP
 from autofast.model.script import Script, Step
+from autofast.model.several import only
 from autofast.model.source import at, function_of, nodes_in, source_of, statement_of, within
 from autofast.model.syntax import VARIABLES
 from autofast.model.values import Ext, is_named
@@ -238,7 +239,7 @@ def no_sync(
         function_of(b) is function_of(loop) and within(b, loop) for b in ends
     ):
         return []
-    if any(isinstance(e, Around) and _crosses(e, here, first, max(last)) for e in edits):
+    if any(_crosses(e, here, first, max(last)) for e in only(edits, Around)):
         return []
     if not always:
         condition += f' or not hasattr({name}, "no_sync")'

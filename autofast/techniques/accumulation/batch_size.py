@@ -14,7 +14,7 @@ from autofast.flow.frequency import rare_arm
 from autofast.model.calls import short_name, taker_of
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.script import Loader, Script
-from autofast.model.several import wordset
+from autofast.model.several import any_in, only, wordset
 from autofast.model.source import ancestors, at, nodes_in, parent_of, within
 from autofast.model.syntax import VARIABLES, is_attribute, is_read, is_stored
 from autofast.model.values import (
@@ -81,7 +81,7 @@ def smaller(script: Script, iteration: Iteration, window: Window) -> list[Edit]:
 
 
 def _made(script: Script, loaders: list[Thing]) -> list[Loader]:
-    found = [x for x in script.loaders if any(t in loaders for t in x.things)]
+    found = [x for x in script.loaders if any_in(x.things, loaders)]
     for loader in found:
         if not all(t in loaders for t in loader.things):
             raise Refusal(f"the loader on {at(loader)} is made in the same place as others")
@@ -124,7 +124,7 @@ def _check_others(
     words = ast.dump(expr)
     for node in script.nodes:
         if is_attribute(node, "batch_size", "batch_sampler") and is_read(node):
-            if any(t in loader.things for t in script.values(node.value)) and not _is_shown(node):
+            if any_in(script.values(node.value), loader.things) and not _is_shown(node):
                 raise Refusal(f"the loader's `{node.attr}` is asked for on {at(node)}")
         if not isinstance(node, VARIABLES) or not is_read(node) or not script.reached(node):
             continue
@@ -160,7 +160,7 @@ def _check_others(
 def _in_a_loader(script: Script, node: ast.AST) -> bool:
     for outer in (a for a in ancestors(node) if isinstance(a, ast.Call)):
         if any(outer is x.node for x in script.loaders) or any(
-            isinstance(t, Ext) and t.name.endswith("BatchSampler") for t in script.values(outer)
+            t.name.endswith("BatchSampler") for t in only(script.values(outer), Ext)
         ):
             return True
     return False

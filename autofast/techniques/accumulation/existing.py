@@ -12,7 +12,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import alternatives, literal_of
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, below, inside
 from autofast.model.script import Script, Step
-from autofast.model.several import surely
+from autofast.model.several import only, surely
 from autofast.model.source import at, function_of
 from autofast.model.syntax import is_operation
 from autofast.model.values import Arg, const, one
@@ -42,8 +42,8 @@ def existing(script: Script, step: Step) -> Existing | None:
             rest = below(occurrence.stack, step.loop)
             windows = [
                 w
-                for f in rest
-                if isinstance(f, BranchFrame) and (w := _window(script, step, f, rest)) is not None
+                for f in only(rest, BranchFrame)
+                if (w := _window(script, step, f, rest)) is not None
             ]
             if len(windows) > 1:
                 raise Refusal(f"the optimizer is stepped under several conditions ({at(update)})")
@@ -115,11 +115,7 @@ def _resolved(script: Script, test: ast.expr, rest: Stack) -> ast.expr:
         if definition is None:
             return test
         frame = next(
-            (
-                f
-                for f in reversed(rest)
-                if isinstance(f, CallFrame) and f.func.node is function_of(test)
-            ),
+            (f for f in only(reversed(rest), CallFrame) if f.func.node is function_of(test)),
             None,
         )
         if frame is not None and definition.is_parameter:

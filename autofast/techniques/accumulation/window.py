@@ -19,7 +19,7 @@ from autofast.model.script import Loader, Script, Step
 from autofast.model.several import surely
 from autofast.model.source import Source, ancestors, at, function_of, nodes_in, parent_of, source_of
 from autofast.model.syntax import VARIABLES
-from autofast.model.values import Arg, Const, Ext, Thing, const, is_named
+from autofast.model.values import Arg, Const, Ext, Thing, const, surely_named
 from autofast.rule import Refusal
 from autofast.write.share_helper import HELPER
 
@@ -197,7 +197,7 @@ def _check_batches(loader: Loader) -> None:
         and loader.args.given(1, "batch_size") is not None
     ):
         samplers = loader.args.get(3, "sampler")
-        if not surely(is_named(t, Ext, "torch.utils.data.BatchSampler") for t in samplers):
+        if not surely_named(samplers, Ext, "torch.utils.data.BatchSampler"):
             raise Refusal(f"{where} makes no batches, and what an item has of samples is not known")
 
 

@@ -22,7 +22,7 @@ from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import at, nodes_in
 from autofast.model.syntax import SEQUENCES, is_attribute, is_constant
-from autofast.model.values import Ext, Tensor, are_numbers, is_named, only
+from autofast.model.values import Ext, Tensor, are_numbers, only, surely_named
 from autofast.rule import Refusal
 from autofast.techniques.attention.written_out import Attention, Mask
 
@@ -139,7 +139,7 @@ def _have_length(script: Script, tensor: ast.expr, length: ast.expr) -> bool:
 def _changes_last(script: Script, function: ast.expr) -> bool:
     """Whether it is a layer that changes nothing but the last dimension."""
     layers = script.values(function)
-    return surely(is_named(t, Ext, LAST) for t in layers)
+    return surely_named(layers, Ext, LAST)
 
 
 def _is_unpacked(flow: Flow, length: ast.expr, tensor: ast.Name) -> bool:

@@ -19,10 +19,18 @@ from autofast.flow.defuse import Definition, DefUse
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method, put_into
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import wordset
 from autofast.model.source import at, function_of, line_of, live, parent_of, statement_of
 from autofast.model.syntax import VARIABLES, is_attribute
-from autofast.model.values import Const, Ext, Tensor, are_numbers, const, is_named, one
+from autofast.model.values import (
+    Const,
+    Ext,
+    Tensor,
+    are_numbers,
+    const,
+    one,
+    surely_named,
+)
 from autofast.rule import Effect, Refusal
 from autofast.techniques.attention.products import factors, of_scores, of_values
 
@@ -87,7 +95,7 @@ def _softmax(script: Script, call: ast.Call) -> ast.expr | None:
     """What the softmax over the last dimension is taken of; None where the call is none."""
     args, keywords = list(call.args), {k.arg: k.value for k in call.keywords}
     layers = script.values(call.func)
-    if surely(is_named(t, Ext, "torch.nn.Softmax") for t in layers):
+    if surely_named(layers, Ext, "torch.nn.Softmax"):
         dims = {const(t.args.get(0, "dim")) for t in layers if isinstance(t, Ext)}
         dim = one(dims)
         return (
@@ -320,7 +328,7 @@ class _Reader:
         if not call.args or call.args[0] is not node:
             return False
         layers = self.script.values(call.func)
-        is_layer = surely(is_named(t, Ext, "torch.nn.Dropout") for t in layers)
+        is_layer = surely_named(layers, Ext, "torch.nn.Dropout")
         return is_layer or self.script.is_call(call, DROPOUT)
 
 
@@ -337,7 +345,7 @@ def drops_weights(script: Script) -> Iterator[tuple[ast.Call, Effect]]:
         if call is None or len(call.args) > PLACE:
             continue
         layers = script.values(call.func)
-        if not surely(is_named(t, Ext, LAYER) for t in layers):
+        if not surely_named(layers, Ext, LAYER):
             continue
         given = {k.arg for k in call.keywords}
         # With is_causal=True, the layer without weights looks at no mask.

@@ -30,7 +30,7 @@ from autofast.model.events import CallFrame, LoopFrame, Site, below, inside
 from autofast.model.kinds import is_module
 from autofast.model.names import WRAPPERS
 from autofast.model.script import Evaluation, Model, Script, Step
-from autofast.model.several import surely, wordset
+from autofast.model.several import any_in, surely, wordset
 from autofast.model.source import at, function_of, parent_of, source_of, within
 from autofast.model.syntax import LOOPS
 from autofast.model.values import Method, Ref, Tensor, begins, const, only
@@ -107,7 +107,7 @@ def recorded(script: Script, model: Model) -> Recorded | str:
     eager = _evaluations(script, model, step)
     if isinstance(eager, str):
         return eager
-    loaders = [x for x in script.loaders if any(t in step.loaders for t in x.things)]
+    loaders = [x for x in script.loaders if any_in(x.things, step.loaders)]
     even = all(const(x.args.get(8, "drop_last")) is True for x in loaders)
     return Recorded(not even, tuple(eager))
 

@@ -15,7 +15,7 @@ from autofast.model.events import CallFrame, LoopFrame, Site, Stack
 from autofast.model.kinds import is_module
 from autofast.model.names import last_part
 from autofast.model.script import Model, Script, Step
-from autofast.model.several import surely, wordset
+from autofast.model.several import any_in, only, surely, wordset
 from autofast.model.source import at, enclosing, nodes_in, parent_of
 from autofast.model.syntax import IDENTITY, TESTS, VARIABLES, is_attribute
 from autofast.model.values import (
@@ -41,7 +41,7 @@ from autofast.techniques.compiling.legality import class_of, events_of, jit_uses
 # second.
 WRONG_NORM = ((2, 10), (2, 14))
 MANY = ("torch.nn.Sequential", "torch.nn.Transformer")
-DETECTION = ("fasterrcnn", "maskrcnn", "keypointrcnn", "retinanet", "ssd", "fcos")
+DETECTION = tuple("fasterrcnn maskrcnn keypointrcnn retinanet ssd fcos".split())
 PADS = wordset("""pad_sequence pack_sequence pad_packed_sequence max nested_tensor
     nested_tensor_from_tensor_list""")
 WEIGHTS = tuple(
@@ -65,7 +65,7 @@ def against(script: Script, model: Model, code: Code) -> str:
         return f"{at(jit)} uses TorchScript"
     if begins(model.thing, Ext, "torch.nn.") and not model.thing.name.startswith(MANY):
         return f"it is a single {model.name}: there is nothing to fuse"
-    if any(isinstance(f, LoopFrame) and f.is_statement for f in model.thing.made):
+    if any(f.is_statement for f in only(model.thing.made, LoopFrame)):
         return "a new model is made in each turn of a loop, and each would be compiled again"
     if (
         "LayerNorm" in model.layers
@@ -92,11 +92,11 @@ def _inputs(script: Script, model: Model, code: Code) -> str:
     for site, args in _given(model):
         given = args.every
         for values in (g.values for g in given):
-            if any(isinstance(t, Inst) and not is_module(t) for t in values):
+            if any(not is_module(t) for t in only(values, Inst)):
                 return f"its input on {at(site)} is no plain tensor"
             if any_of(values, Num) and not any_of(values, Tensor):
                 return f"{at(site)} gives it a number: it is compiled again where that changes"
-            if any(isinstance(t, Seq) and t.items is None and t.kind == "list" for t in values):
+            if any(t.items is None and t.kind == "list" for t in only(values, Seq)):
                 return f"{at(site)} gives it a list, whose length may be another in each batch"
         if not any(
             isinstance(t, (Tensor, Seq)) or hasattr(t, "entries") for g in given for t in g.values
@@ -124,7 +124,7 @@ def padded(script: Script, model: Model) -> str:
     """
     things = [t for step in _steps(script, model) for t in step.loaders]
     for loader in script.loaders:
-        if any(t in things for t in loader.things) and (why := _pads(loader.args)):
+        if any_in(loader.things, things) and (why := _pads(loader.args)):
             return f"{why} ({at(loader)})"
     return ""
 
@@ -138,8 +138,7 @@ def _shapes(script: Script, model: Model, code: Code) -> str:
     for site in script.calls("torch.nn.functional.interpolate"):
         for occurrence in site:
             in_step = any(
-                isinstance(f, LoopFrame) and any(f.node is s.loop for s in mine)
-                for f in occurrence.stack
+                any(f.node is s.loop for s in mine) for f in only(occurrence.stack, LoopFrame)
             )
             in_step &= _module_of(occurrence.stack) is None
             size = occurrence.args.get(1, "size") if occurrence.args is not None else frozenset()
@@ -196,9 +195,7 @@ def _state(script: Script, model: Model, code: Code) -> str:
     for node in script.nodes:
         if is_method(node, "append", "extend", "insert"):
             kept = node.func.value
-            if not is_attribute(kept) or any(
-                isinstance(t, Ext) and is_module(t) for t in script.values(kept)
-            ):
+            if not is_attribute(kept) or any(is_module(t) for t in only(script.values(kept), Ext)):
                 continue
             here = model.thing in script.values(kept.value)
             if (here and not _building(node)) or node in code.all:
@@ -224,7 +221,7 @@ def _numbers(script: Script, model: Model, code: Code) -> str:
 
 
 def _turns(stack: Stack) -> list[LoopFrame]:
-    return [f for f in stack if isinstance(f, LoopFrame) and f.is_statement]
+    return [f for f in only(stack, LoopFrame) if f.is_statement]
 
 
 def _building(node: ast.AST) -> bool:
@@ -259,7 +256,7 @@ def _control(script: Script, model: Model, code: Code) -> str:
             return f"its forward pass holds a while loop ({at(node)})"
         over = [node.iter] if isinstance(node, (ast.For, ast.comprehension)) else []
         for expr in (e for o in over for e in nodes_in(o, ast.expr)):
-            if any(isinstance(t, Tensor) and not t.param for t in script.values(expr)):
+            if any(not t.param for t in only(script.values(expr), Tensor)):
                 return f"{at(over[0])} loops over a tensor: each turn becomes part of the graph, and compiling takes very long"
     return ""
 

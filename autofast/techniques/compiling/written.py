@@ -23,7 +23,7 @@ from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_module
 from autofast.model.names import MODULE_BASES
 from autofast.model.script import Model, Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import any_in, only, surely, wordset
 from autofast.model.source import ancestors, source_of
 from autofast.model.values import Dict, Ext, Inst, Tensor, Thing, Values, const, is_named, one
 from autofast.rule import Effect, Finding, Options
@@ -98,7 +98,7 @@ def _attributes(thing: Thing) -> Iterator[tuple[str, Values]]:
 def _only(container: Ext) -> Inst | None:
     """The block that all modules of a list are, made in one loop."""
     held = [t for t in parts_of(container).values() if is_module(t)]
-    direct = [t for t in held if isinstance(t, Inst) and _is_in(container, t)]
+    direct = [t for t in only(held, Inst) if _is_in(container, t)]
     others = [t for t in held if t is not container and _is_in(container, t)]
     spread = len(getattr(container.node, "args", ())) == 1
     known = not container.args.open or spread  # ``Sequential(*[Block() for _ in range(12)])``
@@ -132,7 +132,7 @@ def _is_set_outside(script: Script, block: Inst) -> bool:
     """Whether something tells one of them from another later: ``block.index = i``."""
     own = {cls.node for cls in (block.cls, *block.cls.ancestors())}
     return any(
-        o.this is block and not any(a in own for a in ancestors(site.node))
+        o.this is block and not any_in(ancestors(site.node), own)
         for site in script.log.of("set_attribute", "set_elsewhere")
         for o in site
     )

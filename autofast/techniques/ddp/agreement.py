@@ -17,7 +17,7 @@ from autofast.model.events import Occurrence
 from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import at, enclosing, nodes_in, parent_of, statement_of, within_statement
-from autofast.model.syntax import COMPREHENSIONS, is_attribute, is_read, is_stored
+from autofast.model.syntax import COMPREHENSIONS, TAKERS, is_attribute, is_read, is_stored
 from autofast.model.values import (
     Const,
     Ext,
@@ -28,9 +28,9 @@ from autofast.model.values import (
     Seq,
     Tensor,
     Thing,
+    any_named,
     begins,
     is_const,
-    is_named,
     only,
 )
 from autofast.ops import draws, is_in_place
@@ -71,7 +71,7 @@ def _orders(script: Script) -> None:
     """The order of a set of strings is another one in every process."""
     for site in script.log.of("iterate", *ORDERED):
         for expr in _gone_over(site.node):
-            sets = [t for t in script.values(expr) if isinstance(t, Seq) and _is_set(script, t)]
+            sets = [t for t in only(script.values(expr), Seq) if _is_set(script, t)]
             if any(not _are_numbers(t) for t in sets) and not _is_sorted(script, site.node):
                 raise Refusal(
                     f"the order of the set on {at(expr)} is another one in every process: sort it"
@@ -80,12 +80,12 @@ def _orders(script: Script) -> None:
 
 def _is_set(script: Script, made: Seq) -> bool:
     if called := script.called(made.node):
-        return any(is_named(t, Ref, ("builtins.set", "builtins.frozenset")) for t in called)
+        return any_named(called, Ref, ("builtins.set", "builtins.frozenset"))
     return made.kind == "set" or isinstance(made.node, (ast.Set, ast.SetComp))
 
 
 def _gone_over(node: ast.AST) -> list[ast.expr]:
-    if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
+    if isinstance(node, TAKERS):
         return [node.iter]
     if isinstance(node, COMPREHENSIONS):
         return [g.iter for g in node.generators]
@@ -93,8 +93,7 @@ def _gone_over(node: ast.AST) -> list[ast.expr]:
 
 
 def _are_numbers(made: Seq) -> bool:
-    found = made.any()
-    return surely(is_const(t, int, float) for t in found)
+    return surely(is_const(t, int, float) for t in made.any())
 
 
 def _is_sorted(script: Script, node: ast.AST) -> bool:

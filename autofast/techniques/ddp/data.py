@@ -8,6 +8,7 @@ from autofast.facts.loaders import given, managed, whole_batches
 from autofast.model.calls import is_name
 from autofast.model.names import last_part
 from autofast.model.script import Loader, Script, Step
+from autofast.model.several import any_in
 from autofast.model.source import at, function_of
 from autofast.model.values import Const, Ext, Given, all_of, const, ordered
 from autofast.rule import Refusal
@@ -124,7 +125,7 @@ def _check_uses(script: Script, loader: Loader) -> None:
         for node in source.each(ast.Attribute):
             if (
                 node.attr not in READ
-                and any(t in loader.things for t in script.values(node.value))
+                and any_in(script.values(node.value), loader.things)
                 and not is_share(function_of(node))  # a quotient of numbers that are shares all
             ):
                 raise Refusal(

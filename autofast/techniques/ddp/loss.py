@@ -29,6 +29,7 @@ from autofast.model.names import last_part
 from autofast.model.script import Backward, Script
 from autofast.model.several import wordset
 from autofast.model.source import at, function_of, nodes_in, parent_of
+from autofast.model.syntax import TAKERS
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Const, Dict, Ext, Inst, Num, Seq, Tensor, Thing, any_of, only
 from autofast.rule import Refusal
@@ -246,7 +247,7 @@ def _is_target(node: ast.AST) -> bool:
     """The target of a loop, or a part of it."""
     while isinstance(outer := parent_of(node), (ast.Tuple, ast.List, ast.Starred)):
         node = outer
-    return isinstance(outer, (ast.For, ast.AsyncFor, ast.comprehension))
+    return isinstance(outer, TAKERS)
 
 
 def _has_no_layers(module: Inst) -> bool:

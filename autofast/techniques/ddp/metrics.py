@@ -139,8 +139,7 @@ def _check_followed(script: Script, host: Host, walk: Walk) -> None:
             raise Refusal(f"what is read on {at(sync)} is not followed")
     for effect in host.all:
         if effect.kind == "guard" and statement_of(effect.node) not in walk.seen:
-            given = arguments_of(effect.node)
-            if any(not isinstance(g, ast.Constant) for g in given):
+            if any(not isinstance(g, ast.Constant) for g in arguments_of(effect.node)):
                 raise Refusal(
                     f"what is shown or written on {at(effect)} is made where batches are worked on, by parts in each process"
                 )

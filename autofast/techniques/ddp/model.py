@@ -21,7 +21,7 @@ from autofast.model.events import LoopFrame, Stack
 from autofast.model.kinds import is_module
 from autofast.model.names import DDP, last_part
 from autofast.model.script import Model, Script, Step
-from autofast.model.several import wordset
+from autofast.model.several import only, wordset
 from autofast.model.source import at
 from autofast.model.values import Const, Ext, Num, Tensor, Thing, begins
 from autofast.rule import Refusal
@@ -59,7 +59,7 @@ class Trained:
         """Whether this way leads into a loop in which the model is trained."""
         loops = {s.loop for s in self.steps}
         loops |= {f.node for s in self.steps for f in s.stack if isinstance(f, LoopFrame)}
-        return any(isinstance(f, LoopFrame) and f.node in loops for f in stack)
+        return any(f.node in loops for f in only(stack, LoopFrame))
 
 
 # -------------------------------------------------------------------------------------------- which

@@ -22,6 +22,7 @@ from autofast.edit.edits import Edit, Helper, Import
 from autofast.flow.imports import bindings
 from autofast.model.events import GuardFrame
 from autofast.model.script import Loader, Model, Script, Step
+from autofast.model.several import any_in
 from autofast.model.source import Source, ancestors, at, source_of
 from autofast.model.syntax import FUNCTIONS
 from autofast.model.values import Thing, any_of
@@ -142,7 +143,7 @@ class Ranks:
         around = list(ancestors(node))
         if any_of(around, FUNCTIONS):
             return False
-        return bool(guards) and not any(a in guards for a in (node, *around))
+        return bool(guards) and not any_in((node, *around), guards)
 
     def _constant(self, name: str, node: ast.AST) -> str:
         source = source_of(node)

@@ -275,8 +275,7 @@ def _optional(script: Script, call: ast.Call) -> bool:
     """Only under a condition, as for an option that asks for several GPUs."""
     site = script.log.at("torch.nn.parallel.data_parallel", call)
     return site is not None and all(
-        any(isinstance(f, BranchFrame) and not f.known for f in below(o.stack, function_of(call)))
-        for o in site
+        any(not f.known for f in only(below(o.stack, function_of(call)), BranchFrame)) for o in site
     )
 
 

@@ -352,9 +352,7 @@ def _numbered(script: Script, ranks: Ranks, expr: ast.expr) -> Iterator[Edit]:
     numbers = {
         t.value for t in script.values(expr) if is_const(t, int) and not isinstance(t.value, bool)
     }
-    options = [
-        t for t in script.values(expr) if isinstance(t, Arg) and isinstance(const(t.default), int)
-    ]
+    options = [t for t in only(script.values(expr), Arg) if isinstance(const(t.default), int)]
     if options or numbers - {0}:
         raise Refusal(
             f"the GPU is chosen by its number (`{ast.unparse(expr)}` on {at(expr)}): leave the choice to torchrun"

@@ -23,7 +23,7 @@ from autofast.model.calls import literal_of, short_name
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.kinds import is_loader
 from autofast.model.script import Loader, Script, Step
-from autofast.model.several import surely
+from autofast.model.several import any_in, only, surely
 from autofast.model.source import at, function_of, holds, parent_of, statement_of
 from autofast.model.syntax import is_constant
 from autofast.model.values import Ext, Given, any_of, const
@@ -253,7 +253,7 @@ def _own(call: ast.Call, value: Given, name: str) -> ast.expr:
 
 def epochs_of(step: Step, stack: Stack) -> ast.AST | None:
     """The loop around a training loop, across calls."""
-    loops = [f for f in stack if isinstance(f, LoopFrame) and not f.unrolled]
+    loops = [f for f in only(stack, LoopFrame) if not f.unrolled]
     mine = next((n for n, f in enumerate(loops) if f.node is step.loop), None)
     return loops[mine - 1].node if mine else None
 
@@ -270,7 +270,7 @@ def another_order(script: Script, ranks: Ranks, loader: Loader) -> list[Edit]:
     sampler = "sampler" if whole is None else "sampler.sampler"
     edits: list[Edit] = []
     for step in script.steps:
-        if not any(t in loader.things for t in step.loaders):
+        if not any_in(step.loaders, loader.things):
             continue
         stacks = [
             o.stack

@@ -15,7 +15,7 @@ from autofast.flow.scopes import Variable, is_parameter, mentions, own_nodes
 from autofast.model.calls import call_of, names_in, variable_name
 from autofast.model.events import BranchFrame, GuardFrame, LoopFrame, Occurrence
 from autofast.model.script import Script
-from autofast.model.several import wordset
+from autofast.model.several import grouped, wordset
 from autofast.model.source import at, function_of, is_elif, parent_of, statements_around
 from autofast.model.syntax import DEFS, FUNCTIONS, is_attribute, is_read
 from autofast.model.values import Inst, any_of
@@ -37,9 +37,7 @@ def edits(
     wrapped: dict[ast.AST, str] = {}
     for mine in models:
         made += _named(script, ranks, mine, wrapped)
-    groups: dict[tuple[ast.AST | None, bool], list[Trained]] = {}
-    for mine in models:
-        groups.setdefault((mine.anchor, mine.after), []).append(mine)
+    groups = grouped(((mine.anchor, mine.after), mine) for mine in models)
     for group in groups.values():
         made.append(_wrappers(script, ranks, group, options, seeds and group[-1] is models[-1]))
     return made, wrapped

@@ -32,7 +32,7 @@ from autofast.model.source import (
     walk,
     within,
 )
-from autofast.model.syntax import is_docstring
+from autofast.model.syntax import LOOPS, SIMPLE, is_docstring
 from autofast.model.values import (
     Func,
     Method,
@@ -69,7 +69,7 @@ def trained_replicas(script: Script, evaluation: Evaluation) -> str:
 
 
 # ---------------------------------------------------------------------- functions that are one loop
-PLAIN = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.Assert, ast.Pass)
+PLAIN = (*SIMPLE, ast.Assert, ast.Pass)
 # They make and keep no tensors.
 HARMLESS = (
     *("builtins.", "numpy.", "random.", "time.", "math.", "logging.", "tqdm.", "cv2.", "PIL."),
@@ -79,7 +79,7 @@ HARMLESS = (
 ASKING = wordset(
     "forward loss sync move move_model inplace tensor_write grad_read closure call_unknown call_object"
 )
-MODES = wordset("eval train format append update dataset")
+MODES = wordset("eval train format append update dataset item")
 MOVES = wordset("to cuda")
 OF_TENSORS = {".add", ".sort", ".split", ".values"}  # too
 OF_PYTHON = {f".{name}" for kind in (str, list, dict, set) for name in dir(kind)} - OF_TENSORS
@@ -98,7 +98,7 @@ def whole_function(script: Script, loop: ast.AST) -> ast.FunctionDef | None:
     ):
         return None
     others = [s for s in function.body if s is not loop and not is_docstring(s)]
-    if others and not isinstance(loop, (ast.For, ast.While)):
+    if others and not isinstance(loop, LOOPS):
         return None
     for statement in others:
         if not _is_plain(statement) or not all(_is_harmless(script, e) for e in _inside(statement)):
@@ -214,7 +214,7 @@ def evaluating_turns(script: Script) -> Iterator[tuple[ast.expr, str]]:
 
 def _gates(script: Script, step: Step, stack: Stack) -> list[BranchFrame]:
     frames = below(stack, step.loop) if inside(stack, step.loop) else ()
-    return [f for f in frames if isinstance(f, BranchFrame) and _is_of_loop(script, f, step.loop)]
+    return [f for f in only(frames, BranchFrame) if _is_of_loop(script, f, step.loop)]
 
 
 def _is_in(gate: BranchFrame, others: list[BranchFrame]) -> bool:

@@ -15,11 +15,11 @@ from autofast.model.contents import unwrapped
 from autofast.model.events import CallFrame, Site, inside
 from autofast.model.kinds import is_module, is_wrapper
 from autofast.model.script import Model, Script, Transfer
-from autofast.model.several import wordset
+from autofast.model.several import any_in, grouped, wordset
 from autofast.model.source import function_of, nodes_in, parent_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES, has_star, is_read
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Cls, Ext, Inst, Ref, Unknown, is_named
+from autofast.model.values import Cls, Ext, Inst, Ref, Unknown, any_named
 from autofast.rule import Effect, Finding
 from autofast.techniques.layout.reshapes import reshapes
 from autofast.write.spelling import torch_in
@@ -181,7 +181,7 @@ def place_of(script: Script, model: Model) -> ast.expr | None:
 
 def _is_wrapped_before(model: Model, move: Site) -> bool:
     wraps = {w.node for w in model.wraps}
-    return bool(wraps) and any(n in wraps for n in ast.walk(move.node))
+    return bool(wraps) and any_in(ast.walk(move.node), wraps)
 
 
 def conversions(
@@ -276,10 +276,11 @@ def images(
     """
     keys = {id(model): key for model, key in converted}
     eating = [model for model, _ in converted if takes_image(script, model)]
-    done: dict[int, list[Transfer]] = {}
-    for transfer in script.transfers:
-        if _is_copy(transfer) and _is_image(script, transfer, eating):
-            done.setdefault(transfer.node.lineno, []).append(transfer)
+    done = grouped(
+        (transfer.node.lineno, transfer)
+        for transfer in script.transfers
+        if _is_copy(transfer) and _is_image(script, transfer, eating)
+    )
     for transfers in done.values():
         for transfer in transfers:
             torch, needed = torch_in(source_of(transfer.node))
@@ -357,8 +358,8 @@ def _passed_on(script: Script, expr: ast.expr) -> ast.expr | None:
             method in KEEPING
         ):
             return inner
-        case ast.Call(func=func, args=[inner]) if any(
-            is_named(t, Ref, "torch.autograd.Variable") for t in script.values(func)
+        case ast.Call(func=func, args=[inner]) if any_named(
+            script.values(func), Ref, "torch.autograd.Variable"
         ):
             return inner
     return None
@@ -380,7 +381,7 @@ def _target(node: ast.expr) -> ast.expr | None:
     parent = parent_of(node)
     value, position = node, None
     if isinstance(parent, ast.Tuple):
-        position = next(n for n, e in enumerate(parent.elts) if e is node)
+        position = parent.elts.index(node)
         value = parent
     target = put_into(value)
     if position is not None:

@@ -14,7 +14,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.calls import call_of, is_method, literal_of
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import only, surely, wordset
 from autofast.model.source import at, function_of, nodes_in, parent_of
 from autofast.model.syntax import SEQUENCES, is_attribute, is_read
 from autofast.model.tensors import tensors_in
@@ -25,10 +25,12 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    any_named,
     any_of,
     begins,
     const,
     is_named,
+    surely_named,
 )
 
 
@@ -63,10 +65,7 @@ def _reshapings(script: Script, code: Code, models: Values) -> Iterator[tuple[as
         if base is None or not isinstance(node, ast.Call):
             continue
         found = script.values(base)
-        mine = any(
-            isinstance(t, Tensor) and (t.models & models or t.param) and t.dtype != "int"
-            for t in found
-        )
+        mine = any((t.models & models or t.param) and t.dtype != "int" for t in only(found, Tensor))
         mine = mine or _may_be_gradient(found, differentiated)
         if (mine or (node in code.all and is_activation(found))) and not _is_fine(
             script, node, base
@@ -94,7 +93,7 @@ def _may_be_gradient(found: Values, differentiated: frozenset[Thing] | None) -> 
     layout of its weights.
     """
     return differentiated is not None and any(
-        isinstance(t, Tensor) and t.grad and t.models <= differentiated for t in found
+        t.grad and t.models <= differentiated for t in only(found, Tensor)
     )
 
 
@@ -241,14 +240,14 @@ PRODUCTS = wordset("torch.matmul torch.mm torch.bmm torch.addmm")
 
 
 def _is_contiguous(script: Script, call: ast.Call, around: tuple[ast.expr, ...]) -> bool:
-    if not call.keywords and any(is_named(t, Ref, PRODUCTS) for t in script.values(call.func)):
+    if not call.keywords and any_named(script.values(call.func), Ref, PRODUCTS):
         return True
     if is_method(call, "contiguous", "flatten", "reshape", "mm", "bmm"):
         return True
     if is_method(call, "view"):
         return _lies_in_order(script, call.func.value, around)
     found = script.values(call.func)
-    if call.args and surely(is_named(t, Ref, EACH) for t in found):
+    if call.args and surely_named(found, Ref, EACH):
         return _lies_in_order(script, call.args[0], around)
     if surely(_is_pooled(t, call, script) or _gives_in_order(t) for t in found):
         return True

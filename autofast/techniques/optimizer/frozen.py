@@ -21,6 +21,7 @@ from autofast.model.calls import is_path, keyword_of
 from autofast.model.contents import unwrapped
 from autofast.model.names import DDP
 from autofast.model.script import Backward, Optimizer, Script, Step
+from autofast.model.several import any_in
 from autofast.model.source import at, parent_of, statement_of, within
 from autofast.model.values import Thing
 from autofast.rule import Refusal
@@ -145,7 +146,7 @@ def _place(script: Script, step: Step, backward: Backward, model: Thing) -> Drop
         return None
     rest = [b for s in script.steps for b in s.backwards if b.node is not backward.node]
     again = {p for b in rest for t in b.tensors for p in t.passes}
-    if any(call in again for call in calls):
+    if any_in(calls, again):
         return None  # another backward goes through the same results, and may need the gradients
     return Dropped(backward, name, first, last)
 

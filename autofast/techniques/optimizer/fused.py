@@ -27,7 +27,7 @@ from autofast.model.events import CallFrame, Occurrence
 from autofast.model.kinds import is_module, is_scaler
 from autofast.model.names import ANY_OPTIMIZER
 from autofast.model.script import Optimizer, Script
-from autofast.model.several import wordset
+from autofast.model.several import any_in, wordset
 from autofast.model.source import at, nodes_in
 from autofast.model.syntax import is_attribute, is_read
 from autofast.model.tensors import dtype_of, tensors_in
@@ -133,10 +133,7 @@ def _skipped(script: Script, scaled: bool) -> str:
 def _late(script: Script, optimizer: Optimizer) -> str:
     """A parameter that may get its first gradient later than others, in words."""
     models = optimizer.params or [
-        m
-        for step in script.steps
-        if any(u in step.updates for u in optimizer.updates)
-        for m in step.models
+        m for step in script.steps if any_in(optimizer.updates, step.updates) for m in step.models
     ]
     why = comes_late(script, models)
     return f"{why}: fused SGD with momentum is an error then" if why else ""

@@ -38,11 +38,11 @@ from autofast.facts.precision.whole_script import against_script
 from autofast.flow.positions import nodes_of
 from autofast.model.calls import is_method
 from autofast.model.script import Script, Step
-from autofast.model.several import surely
+from autofast.model.several import any_in, surely
 from autofast.model.source import at, nodes_in
 from autofast.model.tensors import tensors_in
 from autofast.rule import Options
-from autofast.techniques.precision.blocks import Block, block_edits, cast_of, joined
+from autofast.techniques.precision.blocks import Block, block_edits, is_cast_whole, joined
 from autofast.techniques.precision.forms import DTYPE_SINCE, Precision, shared
 from autofast.techniques.precision.scaling import (
     Scaling,
@@ -55,7 +55,7 @@ from autofast.techniques.precision.scaling import (
 from autofast.techniques.precision.with_logits import WithLogits, logits_of, with_logits
 from autofast.write.spelling import uses_gpu
 
-LOGARITHMS = ("torch.log", ".log", "torch.log1p", ".log1p", "torch.log2", "torch.log10")
+LOGARITHMS = tuple("torch.log .log torch.log1p .log1p torch.log2 torch.log10".split())
 
 
 # A sigmoid in 16 bits is 1 from 6 (bf16) or 8 (fp16) on, the logarithm of the rest that of 0.
@@ -116,7 +116,7 @@ def _alone(
     passes = [c for c in region.outputs if c not in losses]
     if set(region.forwards) - losses != set(passes):
         return []
-    if not all(half.misuse(c) and cast_of(script, c) for c in passes):
+    if not all(half.misuse(c) and is_cast_whole(script, half, c) for c in passes):
         return []
     things = [t for t in region.things if half.networks.get(id(t), True)]
     short = replace(region, forwards=passes, outputs=passes, things=things)
@@ -291,9 +291,7 @@ def _accepted(script: Script, options: Options, found: Amp) -> Iterator[tuple[Re
             else:  # a function that two steps call is taken in once
                 known = {c for r, _ in training for c in r.forwards}
                 training += [
-                    (r, c)
-                    for r, c in fit
-                    if not r.is_forward_only or not any(f in known for f in r.forwards)
+                    (r, c) for r, c in fit if not r.is_forward_only or not any_in(r.forwards, known)
                 ]
     if found.refused or not training:
         return
@@ -303,7 +301,7 @@ def _accepted(script: Script, options: Options, found: Amp) -> Iterator[tuple[Re
     for evaluation in script.evaluations:
         for region in evaluation_regions(script, evaluation):
             nodes = nodes_of([*region.parts, *region.forwards])
-            if nodes & taken or not any(t in models for t in region.things):
+            if nodes & taken or not any_in(region.things, models):
                 continue
             code = Code(script, region.parts, region.things, logits)
             if has_autocast(code):
@@ -342,7 +340,7 @@ def _unseen(script: Script, step: Step) -> str:
     """Why a step that trains a model, but in which no call of one is seen, keeps all training in
     fp32; empty where it does not.
     """
-    its = [o for o in script.optimizers if any(u in step.updates for u in o.updates)]
+    its = [o for o in script.optimizers if any_in(o.updates, step.updates)]
     trains = any(o.params or any(is_method(n, "parameters") for n in ast.walk(o.node)) for o in its)
     if step.forwards or not step.backwards or not trains:
         return ""

@@ -17,13 +17,13 @@ from autofast.facts.precision.between import both_modes
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.half_values import Half
 from autofast.flow.callgraph import CallGraph, code_of
-from autofast.flow.defuse import bound_to
+from autofast.flow.defuse import bound_to, taken_by
 from autofast.flow.program import Flow
 from autofast.model.calls import put_into
 from autofast.model.contents import unwrapped
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import parent_of, source_of, statement_of
+from autofast.model.source import source_of, statement_of
 from autofast.model.syntax import has_star
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Const, Dict, Seq, Tensor, Thing, Values, only
@@ -58,10 +58,9 @@ def _returned(
             for expr in parts or [result]:
                 yield expr
                 for d in flow.reaching(expr) if deeper and isinstance(expr, ast.Name) else ():
-                    made, around = bound_to(d.node)[0], parent_of(d.node)
-                    if isinstance(made, ast.Call) and isinstance(around, ast.Tuple):
-                        place = next(n for n, e in enumerate(around.elts) if e is d.node)
-                        yield from _returned(script, made, place, deeper - 1)
+                    made, way = bound_to(d.node)[0], taken_by(d.node)[1]
+                    if isinstance(made, ast.Call) and len(way) == 1:
+                        yield from _returned(script, made, way[0], deeper - 1)
 
 
 PART = "part"  # of what a model returns
@@ -81,6 +80,12 @@ def cast_of(script: Script, call: ast.Call, maybe: bool = False) -> str:
     return _form(found, "{}")
 
 
+def is_cast_whole(script: Script, half: Half, call: ast.Call) -> bool:
+    """Whether all that a call gives can be fp32 at once, in the call or below it."""
+    below = isinstance(put_into(call), ast.Name) and casts_below(script, half, call)
+    return bool(cast_of(script, call) or below)
+
+
 def casts_below(script: Script, half: Half, call: ast.Call) -> list[Edit]:
     """``a = a.float()`` below ``a, b = model(x)`` for each part that must not be 16-bit; empty
     where one is not known to hold tensors. Or below ``a = model(x)``, where the model gives a
@@ -92,7 +97,7 @@ def casts_below(script: Script, half: Half, call: ast.Call) -> list[Edit]:
             return []
         cast = "" if _form(found, "{}") else _statement(target.id, found)
         return [After(stmt, cast, rank=Rank.AUTOCAST)] if cast else []
-    tuples = [t.exact for t in found if isinstance(t, Seq) and t.exact is not None]
+    tuples = [t.exact for t in only(found, Seq) if t.exact is not None]
     if not isinstance(target, ast.Tuple) or not found or len(tuples) != len(found):
         return []
     names = only(target.elts, ast.Name)
@@ -136,6 +141,8 @@ def _form(found: Values, what: str) -> str:
         return ""
     is_none = any(NONE in p for ps in parts for p in ps or ())
     part = f"{PART} if {PART} is None else {PART}.float()" if is_none else f"{PART}.float()"
+    if any(isinstance(t, Seq) and t.names for t in found):  # of its own class, with fields
+        return f"{what}._make({part} for {PART} in {what})" if what.isidentifier() else ""
     match kinds.pop():
         case "dict":
             return f"dict((name, {part}) for name, {PART} in {what}.items())"

@@ -33,7 +33,7 @@ from autofast.model.values import (
 
 WHOLE = ("mean", "sum", "max", "min")  # without arguments: of all elements
 # Keep the shape.
-SAME = ("detach", "clone", "float", "double", "cpu", "to", "abs", "sqrt", "exp", "log")
+SAME = tuple("detach clone float double cpu to abs sqrt exp log".split())
 CASTS = wordset("float double half bfloat16")
 KEEPS = wordset("mul mul_ div div_ add add_ sub sub_ sum reshape squeeze flatten detach clone abs")
 # Give floats, of whatever numbers: real ones, but for a mean of complex numbers.
@@ -143,9 +143,7 @@ def kind_of(script: Script, core: ast.expr) -> str:
 
 def holds_floats(script: Script, expr: ast.expr, depth: int = 0) -> bool:
     """Whether ``expr`` is certainly a tensor of real floats."""
-    if depth > DEEP or any(
-        isinstance(t, Tensor) and t.dtype == "complex" for t in script.values(expr)
-    ):
+    if depth > DEEP or any(t.dtype == "complex" for t in only(script.values(expr), Tensor)):
         return False
     match expr:
         case ast.Call() if (name := _called(script, expr)) in REAL | MEANS:

@@ -16,6 +16,7 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import declared, loaded_in, mentions
 from autofast.model.calls import is_path, short_name
 from autofast.model.script import Script
+from autofast.model.several import only
 from autofast.model.source import Source, function_of, source_of, within
 from autofast.model.syntax import is_read
 from autofast.model.values import Const, Dict, Seq, Tensor, all_of
@@ -129,8 +130,7 @@ def may_move(script: Script, sink: Sink, to: ast.stmt, mine: Collection[ast.AST]
 
 
 def _is_of_torch(script: Script, call: ast.Call) -> bool:
-    found = script.values(call.func)
-    names = [getattr(t, "name", "") for t in found]
+    names = [getattr(t, "name", "") for t in script.values(call.func)]
     if names and all(n.startswith(("torch.", "builtins.")) for n in names if n):
         return all(names)
     return isinstance(call.func, ast.Attribute) and all_of(script.values(call.func.value), Tensor)
@@ -224,9 +224,7 @@ def several_gpus(script: Script) -> bool:
     for site in script.log.of("move", "move_model", "torch.device"):
         for occurrence in site:
             for given in occurrence.args.every if occurrence.args is not None else ():
-                named |= {
-                    t.value for t in given.values if isinstance(t, Const) and _names_gpu(t.value)
-                }
+                named |= {t.value for t in only(given.values, Const) if _names_gpu(t.value)}
     return len(named) > 1
 
 

@@ -35,7 +35,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import root_of, short_name
 from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
-from autofast.model.several import wordset
+from autofast.model.several import any_in, wordset
 from autofast.model.source import function_of, parent_of, source_of, within
 from autofast.model.syntax import is_attribute
 from autofast.model.values import Seq, Tensor, one
@@ -112,7 +112,7 @@ def off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs, rounds: boo
         edits.append(Replace(lists.begin, f"{lists.name} = []"))
     else:
         edits.append(Before(around, f"{lists.name} = []", rank=OUTERMOST))
-    for gate, nodes in needs.gates.values():
+    for gate, nodes in needs.gates.items():
         edits.append(Before(first_in(gate, nodes), f"{lists.replay()}\n{lists.name}.clear()"))
     edits += [e for move in needs.moves.values() for e in move.edits]
     if needs.after:
@@ -142,7 +142,7 @@ def _unread(script: Script, sinks: list[Sink]) -> list[Edit]:
 
 def _is_filled(script: Script, sink: Sink, loop: Loop, needs: Needs) -> bool:
     """Whether something has certainly been kept where it is read."""
-    gates = [gate for gate, _ in needs.gates.values()]
+    gates = list(needs.gates)
     if not gates:
         return runs_at_all(script, sink, loop)
     here = block(sink.statement)
@@ -455,4 +455,4 @@ def _thing(core: ast.expr) -> str:
     if not isinstance(core, ast.Call):
         return _last(core)
     called = ast.unparse(core.func).lower()
-    return "loss" if any(w in called for w in ("loss", "criterion", "entropy")) else ""
+    return "loss" if any_in(("loss", "criterion", "entropy"), called) else ""

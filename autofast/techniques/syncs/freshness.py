@@ -26,7 +26,7 @@ from autofast.model.values import (
     Thing,
     begins,
     const,
-    is_named,
+    surely_named,
 )
 from autofast.ops import is_in_place, may_share
 from autofast.read.recover.compiled import records_graphs
@@ -107,8 +107,7 @@ def _runs_without(script: Script, made: ast.expr) -> bool:
 
 
 def _is_detach(script: Script, value: ast.expr) -> bool:
-    callees = script.called(value)
-    return surely(is_named(t, Method, "detach") for t in callees)
+    return surely_named(script.called(value), Method, "detach")
 
 
 def _graphs(script: Script) -> bool:

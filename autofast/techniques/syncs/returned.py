@@ -15,8 +15,9 @@ from autofast.model.calls import items_of, short_name
 from autofast.model.events import CallFrame, Occurrence
 from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
+from autofast.model.several import only
 from autofast.model.source import at, function_of, nodes_in, parent_of, statement_of
-from autofast.model.syntax import VARIABLES, is_read
+from autofast.model.syntax import VARIABLES, WITHS, is_read
 from autofast.model.values import Bound, Func
 from autofast.rule import Refusal
 from autofast.techniques.syncs.deferred import put_off
@@ -63,7 +64,7 @@ def _is_at_end(result: ast.Return, function: ast.FunctionDef) -> bool:
         outer = parent_of(here)
         if outer is function:
             return True
-        if not isinstance(outer, (ast.With, ast.AsyncWith)):
+        if not isinstance(outer, WITHS):
             return False
         here = outer
     return False
@@ -102,11 +103,7 @@ def _calls(
     calls: dict[ast.AST, ast.Call] = {}
     for occurrence in occurrences:
         frame = next(
-            (
-                f
-                for f in reversed(occurrence.stack)
-                if isinstance(f, CallFrame) and f.func.node is function
-            ),
+            (f for f in only(reversed(occurrence.stack), CallFrame) if f.func.node is function),
             None,
         )
         if frame is None or not isinstance(frame.node, ast.Call):
@@ -124,7 +121,7 @@ def _calls(
 
 def _may_be(script: Script, node: ast.Name | ast.Attribute, function: ast.FunctionDef) -> bool:
     things = [t.func if isinstance(t, Bound) else t for t in script.values(node)]
-    return any(isinstance(t, Func) and t.node is function for t in things) or (
+    return any(t.node is function for t in only(things, Func)) or (
         not things and short_name(node) == function.name
     )
 

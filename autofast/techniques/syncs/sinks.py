@@ -21,7 +21,7 @@ from autofast.model.calls import (
 )
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import any_in, surely, wordset
 from autofast.model.source import (
     Source,
     first_line,
@@ -176,8 +176,7 @@ def _begins_as_unknown(script: Script, target: ast.Name) -> bool:
     for node in mentions(function_of(target), target.id):
         statement = parent_of(node)
         if isinstance(statement, ast.Assign) and node in statement.targets:
-            found = script.values(statement.value)
-            known = certainly(found, Num, Const, Arg)
+            known = certainly(script.values(statement.value), Num, Const, Arg)
             made = script.called(statement.value)
             known = known and not any(begins(t, Ref, "numpy.") for t in made)
             if not known and not isinstance(
@@ -218,6 +217,13 @@ def _shares(cls: Cls) -> bool:
     return filled or any(n.attr == "__class__" for n in nodes_in(cls.node, ast.Attribute))
 
 
+# What no method does that only computes with numbers of its object.
+MORE_THAN_COUNTS = (
+    *(ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom, ast.Await),
+    *(ast.Raise, ast.With, ast.Try, ast.Delete, ast.Import),
+)
+
+
 def _only_counts(script: Script, func: Func, seen: set[ast.AST]) -> bool:
     """A method that computes with numbers and changes nothing but its own object."""
     seen.add(func.node)
@@ -225,21 +231,7 @@ def _only_counts(script: Script, func: Func, seen: set[ast.AST]) -> bool:
         return False
     me = func.node.args.args[0].arg
     for node in (n for s in func.node.body for n in live(s)):
-        if isinstance(
-            node,
-            (
-                ast.Global,
-                ast.Nonlocal,
-                ast.Yield,
-                ast.YieldFrom,
-                ast.Await,
-                ast.Raise,
-                ast.With,
-                ast.Try,
-                ast.Delete,
-                ast.Import,
-            ),  # fmt: skip
-        ):
+        if isinstance(node, MORE_THAN_COUNTS):
             return False
         match node:
             case ast.Attribute() | ast.Subscript() if is_stored(node) and _bottom(node) != me:
@@ -347,7 +339,7 @@ class _Collector:
 
     def is_settled(self, expr: ast.expr) -> bool:
         """Neither a read nor what is put off is in it: it can be computed in its turn."""
-        return self.live.isdisjoint(names_in(expr)) and not any(n in self.reads for n in walk(expr))
+        return self.live.isdisjoint(names_in(expr)) and not any_in(walk(expr), self.reads)
 
     def is_same_later(self, expr: ast.expr) -> bool:
         match expr:

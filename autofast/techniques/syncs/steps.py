@@ -25,9 +25,17 @@ from autofast.flow.scopes import binds
 from autofast.model.calls import is_name
 from autofast.model.events import BranchFrame, CallFrame, Occurrence, loops
 from autofast.model.script import Loader, Script
-from autofast.model.several import surely
+from autofast.model.several import only, surely
 from autofast.model.source import ancestors, function_of, nodes_in, statement_of, within
-from autofast.model.syntax import FUNCTIONS, LOOPS, SIMPLE, is_attribute, is_constant, is_read
+from autofast.model.syntax import (
+    FUNCTIONS,
+    LOOPS,
+    SIMPLE,
+    WITHS,
+    is_attribute,
+    is_constant,
+    is_read,
+)
 from autofast.model.values import Cls, Func, Inst, Ref, Unknown
 from autofast.techniques.syncs.sinks import Sink
 
@@ -61,9 +69,7 @@ def runs_in_steps(script: Script, occurrences: Iterable[Occurrence], each: bool 
         if steps := [f for f in plain if is_step(script, f.node)]:
             rest = occurrence.stack[occurrence.stack.index(steps[-1]) :]
             arms = (
-                f
-                for f in rest
-                if isinstance(f, BranchFrame) and isinstance(f.node, ast.If) and not f.known
+                f for f in only(rest, BranchFrame) if isinstance(f.node, ast.If) and not f.known
             )
             if not each or not any(rare_arm(f.node) is f.arm for f in arms):  # type: ignore[arg-type]
                 return True
@@ -125,7 +131,7 @@ def catchers(
             return
         if is_try(outer) and (outer.handlers or outer.finalbody) and here in outer.body:
             yield outer
-        if isinstance(outer, (ast.With, ast.AsyncWith)) and here in outer.body:
+        if isinstance(outer, WITHS) and here in outer.body:
             if any(_sees(script, item.context_expr) for item in outer.items):
                 yield outer
         here = outer

@@ -30,6 +30,7 @@ from autofast.flow.scopes import stored_in
 from autofast.model.calls import is_path, literal_of, root_of, variable_name
 from autofast.model.events import loops
 from autofast.model.script import Script
+from autofast.model.several import any_in
 from autofast.model.source import (
     at,
     first_line,
@@ -319,7 +320,7 @@ class Store:
         return any(
             n in own
             or isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await))
-            or any(f in self.writers for f in self.calls.entered(n))
+            or any_in(self.calls.entered(n), self.writers)
             for n in walk(node)
         )
 

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator
 from autofast.flow.defuse import bound_to
 from autofast.flow.program import Flow
 from autofast.model.script import Script
+from autofast.model.several import any_in
 from autofast.model.source import nodes_in
 from autofast.model.syntax import is_operation
 from autofast.model.values import Tensor, is_const, one
@@ -67,7 +68,7 @@ def parts_of(
     """What goes into a computation that rounds the same on the device: what is ``kept`` there, and
     what has nothing of it.
     """
-    computed = expr not in kept and any(n in kept for n in ast.walk(expr))
+    computed = expr not in kept and any_in(ast.walk(expr), kept)
     match expr:
         case ast.BinOp(left=left, right=right) if computed and is_operation(expr, *operators):
             yield from parts_of(left, kept, operators)
@@ -115,8 +116,7 @@ def _is_number(script: Script, part: ast.expr) -> bool:
     """A number of Python's, computed in each turn as before: no text, no read of its own that is
     left, no array.
     """
-    values = script.values(part)
-    return is_number(script, part) and not any(is_const(t, str) for t in values)
+    return is_number(script, part) and not any(is_const(t, str) for t in script.values(part))
 
 
 def begins_as(script: Script, sink: Sink) -> frozenset[str]:

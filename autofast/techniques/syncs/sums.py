@@ -41,7 +41,7 @@ from autofast.write.spelling import has_float64, torch_in
 MOST = 6  # statements that wait for the last of them
 
 
-def grouped(
+def waiting_sums(
     script: Script, loop: Loop, fixed: Sequence[tuple[ast.stmt, list[Read]]]
 ) -> Iterator[tuple[list[Sink], list[Edit]]]:
     """Sums of one block that can wait for the last of them, with the edits that read all their
@@ -85,8 +85,7 @@ def _is_plain(script: Script, sink: Sink) -> bool:
     """A variable that is a number, or one element of a dict: ``sums["loss"] += loss.item()``."""
     target = sink.statement.target if isinstance(sink.statement, ast.AugAssign) else None
     if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
-        things = script.values(sink.holder)
-        return certainly(things, Dict)
+        return certainly(script.values(sink.holder), Dict)
     return sink.kind == "number"
 
 

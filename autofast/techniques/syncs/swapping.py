@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from copy import deepcopy
 
+from autofast.model.several import any_in
 from autofast.model.source import ancestors, parent_of, source_of
 
 
@@ -14,9 +15,7 @@ def swapped(statement: ast.stmt, swaps: dict[ast.AST, str]) -> str:
     if statement.lineno != statement.end_lineno:
         return ast.unparse(_Swap(swaps).visit(_copied(statement, swaps)))
     line = source.lines[statement.lineno - 1].encode()
-    spots = [
-        n for n in ast.walk(statement) if n in swaps and not any(a in swaps for a in ancestors(n))
-    ]
+    spots = [n for n in ast.walk(statement) if n in swaps and not any_in(ancestors(n), swaps)]
     start, end = statement.col_offset, statement.end_col_offset or len(line)
     out, here = b"", start
     for node in sorted(spots, key=lambda n: getattr(n, "col_offset", 0)):

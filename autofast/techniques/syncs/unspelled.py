@@ -198,8 +198,7 @@ def _of_code(script: Script, node: ast.AST) -> Wait | None:
 
 
 def _is_tensor(script: Script, expr: ast.expr) -> bool:
-    found = script.values(expr)
-    return surely(_on_device(t) for t in found)
+    return surely(_on_device(t) for t in script.values(expr))
 
 
 def _is_bounded(script: Script, node: ast.Subscript) -> bool:

@@ -16,6 +16,7 @@ from autofast.facts.precision.layers import recurrent
 from autofast.facts.precision.whole_script import against_script
 from autofast.model.names import last_part
 from autofast.model.script import Model, Script
+from autofast.model.several import only
 from autofast.model.source import Source, at
 from autofast.model.values import Cls, Ext, Func, Inst, Thing, Unknown, begins, is_named, ordered
 from autofast.read.recover.models import layers_of
@@ -109,6 +110,4 @@ def forwards(things: Iterable[Thing]) -> Iterator[ast.AST]:
     for thing in things:
         if isinstance(thing, (Inst, Ext)):
             for node in layers_of(thing)[2]:
-                yield from (
-                    s for s in node.body if isinstance(s, ast.FunctionDef) and s.name == "forward"
-                )
+                yield from (s for s in only(node.body, ast.FunctionDef) if s.name == "forward")

@@ -17,6 +17,7 @@ from autofast.facts.workers.legality import against as against_workers
 from autofast.facts.workers.legality import cheap, effect_of
 from autofast.facts.workers.shared_state import changed_between
 from autofast.model.script import Loader, Script, Trainer
+from autofast.model.several import only
 from autofast.model.source import statement_of
 from autofast.model.values import Cls, Const, Ext, Inst, Thing, const
 from autofast.read.requirements import rules_out
@@ -284,7 +285,7 @@ def _against_workers(view: Script, group: Group, loaders: list[Loader]) -> str:
         return "the datasets that it loads are not known"
     for trainer in group.trainers:
         for name in ("get_train_dataloader", "get_eval_dataloader"):
-            if any(isinstance(x, Inst) and x.cls.find(name) for x in trainer.things):
+            if any(x.cls.find(name) for x in only(trainer.things, Inst)):
                 return f"its {name}() is the project's own"
     return next(
         (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from autofast.facts.cost.host import FROM_ARGUMENTS, old_lightning
 from autofast.facts.input_shapes import FLAG, varies
 from autofast.facts.loaders import managed, told
 from autofast.model.calls import short_name, targets_of
@@ -15,7 +16,7 @@ from autofast.model.source import at
 from autofast.model.syntax import is_constant, is_written
 from autofast.model.values import Cls, Const, Inst, Thing, Values, const, is_const, one
 from autofast.read.library.frameworks import is_lightning
-from autofast.read.requirements import at_least, rules_out
+from autofast.read.requirements import at_least
 from autofast.rule import Finding, Options
 from autofast.techniques.trainers.half import AMPERE, against_half, chosen, methods
 from autofast.techniques.trainers.spots import Spot, changed, flag, spot_of, takes
@@ -32,24 +33,17 @@ HOOKS = (
 )
 # arguments of Trainer and methods of modules that tell the versions apart (1.9.5 and 2.0.0
 # compared)
-ONLY_1 = wordset(
-    "gpus tpu_cores ipus num_processes auto_select_gpus auto_lr_find auto_scale_batch_size replace_sampler_ddp resume_from_checkpoint "
-    "amp_backend amp_level move_metrics_to_cpu multiple_trainloader_mode track_grad_norm progress_bar_refresh_rate weights_summary "
-    "checkpoint_callback distributed_backend process_position log_gpu_memory flush_logs_every_n_steps weights_save_path "
-    "reload_dataloaders_every_epoch prepare_data_per_node stochastic_weight_avg terminate_on_nan"
-)
 ONLY_2 = wordset("use_distributed_sampler barebones enable_autolog_hparams model_registry")
 SINCE_1_5 = wordset(
     "enable_checkpointing enable_progress_bar enable_model_summary strategy inference_mode"
 )
-OLD_HOOKS = wordset("training_epoch_end validation_epoch_end test_epoch_end")
 OTHER = wordset("tpu mps hpu ipu xla")
-OWN_PRECISION = ("deepspeed", "fsdp", "xla", "colossalai", "bagua", "hpu", "ipu")
+OWN_PRECISION = tuple("deepspeed fsdp xla colossalai bagua hpu ipu".split())
 
 
 def old_style(script: Script) -> Iterator[Finding]:
     """``Trainer.from_argparse_args``, of Lightning 1.x: the command line gives all arguments."""
-    for site in script.calls("lightning.Trainer.from_argparse_args"):
+    for site in script.calls(FROM_ARGUMENTS):
         yield Finding(site.node, FP32, advice=f"run it with --precision bf16 {AMPERE}")
 
 
@@ -155,8 +149,7 @@ def _decided(spot: Spot) -> bool:
 
 def _is_full(found: Values) -> bool:
     """32 bits, as an option's default has it."""
-    value = const(found)
-    return bool(value in (None, 32, "32", "32-true"))
+    return bool(const(found) in (None, 32, "32", "32-true"))
 
 
 def _on_cpu(spot: Spot) -> bool:
@@ -273,13 +266,7 @@ def _of_shapes(script: Script, deterministic: bool) -> str:
 # ----------------------------------------------------------------------------------------- versions
 def _words(script: Script, given: set[str]) -> tuple[str, str] | str:
     """How this Lightning spells bfloat16 and fp32; or why that is not known."""
-    if pin := rules_out(script, (2, 0), "lightning") or rules_out(
-        script, (2, 0), "pytorch-lightning"
-    ):
-        old = pin
-    else:
-        old = next(iter(sorted(given & ONLY_1)), "") or _old_hook(script)
-    if old:
+    if old := old_lightning(script, given):
         known = (
             given & SINCE_1_5
             or at_least(script, (1, 5), "pytorch-lightning")
@@ -296,14 +283,6 @@ def _words(script: Script, given: set[str]) -> tuple[str, str] | str:
     ):
         return '"bf16-mixed"', '"32-true"'
     return "pytorch_lightning may be 1.x, which says bf16, or 2.x, which says bf16-mixed: name its version in requirements.txt or pyproject.toml"
-
-
-def _old_hook(script: Script) -> str:
-    for thing in modules(script):
-        cls = _class(thing)
-        if found := next((name for name in sorted(OLD_HOOKS) if cls.find(name)), ""):
-            return found
-    return ""
 
 
 def _modern(script: Script) -> bool:

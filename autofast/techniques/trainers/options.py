@@ -11,6 +11,7 @@ from autofast.model.calls import requirements
 from autofast.model.events import BranchFrame, Occurrence, Site
 from autofast.model.names import AUTOCAST, SCALER
 from autofast.model.script import Script
+from autofast.model.several import only
 from autofast.model.syntax import VARIABLES
 from autofast.model.values import Arg, Const, Ref
 from autofast.rule import Finding, Options
@@ -73,8 +74,8 @@ def _switch(script: Script, occurrence: Occurrence) -> Arg | None:
         for part in requirements(test):
             found = [
                 t
-                for t in script.values(part)
-                if isinstance(t, Arg) and t.kind == "flag" and t.default == {Const(False)}
+                for t in only(script.values(part), Arg)
+                if t.kind == "flag" and t.default == {Const(False)}
             ]
             if found and isinstance(part, VARIABLES):
                 return found[0]

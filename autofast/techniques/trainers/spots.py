@@ -138,7 +138,7 @@ def _last_field(node: ast.ClassDef) -> ast.stmt | None:
 
 def _uses_field(node: ast.ClassDef) -> bool:
     """Its fields are written ``x: int = field(default=...)``, under that name."""
-    return any(isinstance(s, ast.AnnAssign) and is_call_of(s.value, "field") for s in node.body)
+    return any(is_call_of(s.value, "field") for s in only(node.body, ast.AnnAssign))
 
 
 def spot_of(
@@ -152,7 +152,7 @@ def spot_of(
     node = things[0].node
     if not isinstance(node, ast.Call) or len(given) != len(things):
         return "it is made in a way that is not followed"
-    others = any(isinstance(t, Inst) and t.cls is not cls for t in things)
+    others = any(t.cls is not cls for t in only(things, Inst))
     if others or any(t is not cls for t in only(script.called(node), Cls)):
         return "it may be of several classes, of which one stands in for another"
     if cls is not None and cls.find("__init__") is not None:

@@ -22,7 +22,7 @@ from autofast.techniques.transfers.factories import KEEPS, Creation, runs_often
 
 SINCE = (1, 5)  # of register_buffer(persistent=False), which leaves checkpoints as they are
 WRAPS = ("torch.nn.Parameter", "torch.autograd.Variable")
-CASTS = ("to", "half", "float", "double", "bfloat16", "type", "to_empty")
+CASTS = tuple("to half float double bfloat16 type to_empty".split())
 FORMATS = frozenset(f"torch.{n}" for n in ("channels_last", "channels_last_3d", "preserve_format"))
 # What asks whether a module has buffers, casts, saves or sends them.
 TAKES = (
@@ -71,7 +71,7 @@ def _is_written(script: Script, transfer: Transfer, made: ast.Assign) -> bool:
         given = (r.value for r in nodes_in(function, ast.Return) if r.value is not None)
         if any(transfer.node in sources(value) for value in given):
             return True
-    if any(isinstance(t, Tensor) and t.param for t in script.values(transfer.node)):
+    if any(t.param for t in only(script.values(transfer.node), Tensor)):
         return not isinstance(parent_of(transfer.node), ast.BinOp)
     return bool(written_after(script, transfer.node, [*transfer.site], function_of(made)))
 
@@ -106,7 +106,7 @@ def _set_by_constructor(
     if not cls.external <= MODULE_BASES or any(cls.find(n) is not None for n in OWN):
         return None
     body = cls.node.body
-    init = next((s for s in body if isinstance(s, ast.FunctionDef) and s.name == "__init__"), None)
+    init = next((s for s in only(body, ast.FunctionDef) if s.name == "__init__"), None)
     if init is None or not init.args.args:
         return None
     name = f"{init.args.args[0].arg}.{node.attr}"

@@ -19,7 +19,7 @@ from autofast.flow.valueflow import Answer, Verdict, expressions, first_bad
 from autofast.model.calls import call_of, only_target
 from autofast.model.contents import elements, opened
 from autofast.model.script import Loader, Script, Transfer
-from autofast.model.several import surely, wordset
+from autofast.model.several import any_in, surely, wordset
 from autofast.model.source import at, function_of, parent_of, source_of
 from autofast.model.syntax import SEQUENCES, has_star, is_read
 from autofast.model.values import (
@@ -127,7 +127,7 @@ def _against(script: Script, loader: Loader, items: Items) -> None:
         raise Refusal(f"{where} has a collate_fn of its own")
     things = set(loader.things)
     handling = _Handling(script, LOOPED | {"builtins.len"}, ASKED, iterated=True)
-    if bad := first_bad(script, lambda found: any(t in things for t in found), handling.judge):
+    if bad := first_bad(script, lambda found: any_in(found, things), handling.judge):
         node, why = bad
         raise Refusal(f"{at(node)} {why} of {at(loader)}")
 
@@ -143,15 +143,14 @@ def _of_library(script: Script, items: Items) -> None:
     calls = {c.func for c in items.calls}
     handling = _Handling(script, makers, ("",))
     for node in expressions(script, bool):
-        found = script.values(node)
-        inside = list(opened(found, elements))
-        if any(t in items.transforms for t in inside) and node not in calls:
+        inside = list(opened(script.values(node), elements))
+        if any_in(inside, items.transforms) and node not in calls:
             if isinstance(why := handling.judge(usage_of(node)), str):
                 raise Refusal(f"{at(node)} {why}, a transform")
         for t in inside:
             if begins(t, Ext, "torchvision.datasets."):
                 given = {v for g in t.args.every for v in g.values}
-                if any(x in given for x in items.transforms) and not items.come_from(t):
+                if any_in(items.transforms, given) and not items.come_from(t):
                     raise Refusal(f"{at(node)} has another set with the same transform")
     for read in script.each(ast.Attribute):
         if read.attr in ("transform", "transforms") and not _is_own(script.values(read.value)):

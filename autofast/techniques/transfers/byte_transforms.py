@@ -29,6 +29,7 @@ from autofast.model.values import (
     is_named,
     one,
     only,
+    surely_named,
 )
 from autofast.rule import Refusal
 from autofast.techniques.transfers.byte_batches import Items, Key
@@ -246,7 +247,7 @@ def _scales(cast: Ext) -> bool:
     if short_name(cast) == "ToDtype" and const(cast.args.get(1, "scale")) is not True:
         return False
     given = cast.args.get(0, "dtype")
-    single = surely(is_named(t, Ref, SINGLE) for t in given)
+    single = surely_named(given, Ref, SINGLE)
     return not cast.args.open and (bool(single) or (not given and short_name(cast) != "ToDtype"))
 
 
@@ -300,8 +301,7 @@ def is_picture(script: Script, expr: ast.expr, depth: int = 0) -> bool:
 
 
 def _is_of_pil(script: Script, expr: ast.expr) -> bool:
-    found = script.values(expr)
-    return surely(begins(t, Unknown, "PIL.") for t in found)
+    return surely(begins(t, Unknown, "PIL.") for t in script.values(expr))
 
 
 def _transformed(script: Script, getitem: ast.FunctionDef) -> tuple[Key, ast.Call] | None:

@@ -171,5 +171,4 @@ def _is_number(script: Script, expr: ast.expr) -> bool:
 
 
 def _is_range(script: Script, over: ast.expr) -> bool:
-    found = script.called(over)
-    return found == {Ref("builtins.range")}
+    return script.called(over) == {Ref("builtins.range")}

@@ -16,7 +16,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import is_method, literal_of, short_name
 from autofast.model.events import BranchFrame, Occurrence, Site, below, inside, loops
 from autofast.model.script import Script, Transfer
-from autofast.model.several import surely, wordset
+from autofast.model.several import any_in, surely, wordset
 from autofast.model.source import at, function_of, nodes_in, parent_of, source_of
 from autofast.model.syntax import LOOPS, VARIABLES
 from autofast.model.tensors import NOT_CUDA
@@ -125,7 +125,7 @@ def against(script: Script, move: Move) -> str:
     ):
         return f"`{text}` may be on a GPU: a copy back that does not wait would be read before it is there"
     for loader in script.loaders:
-        if not any(x in loader.things for x in move.loaders):
+        if not any_in(move.loaders, loader.things):
             continue
         if managed(script, loader):
             return f"the framework moves the batches of this loader ({at(loader)}): this copy does nothing and can go"
@@ -168,7 +168,7 @@ def _written_after(script: Script, move: Move) -> str:
     loop = next((f for f in reversed(around) if f.loaders), None)
     # The batch is copied on some ways through the loop alone.
     within = below(first.stack, loop.node) if loop is not None else first.stack
-    chosen = any(isinstance(f, BranchFrame) and not f.known for f in within)
+    chosen = any(not f.known for f in only(within, BranchFrame))
     arrays = {
         n
         for n in script.each(ast.Call)
@@ -217,11 +217,7 @@ def _gets_both(occurrence: Occurrence) -> bool:
 
 def _is_from(thing: Thing | None, loaders: list[Thing]) -> bool:
     """A tensor in host memory with values of a batch."""
-    return (
-        isinstance(thing, Tensor)
-        and thing.device != "dev"
-        and any(x in loaders for x in thing.batch)
-    )
+    return isinstance(thing, Tensor) and thing.device != "dev" and any_in(thing.batch, loaders)
 
 
 def _own_memory(script: Script, expr: ast.expr | None, loaders: list[Thing]) -> bool:

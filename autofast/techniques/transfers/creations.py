@@ -14,7 +14,7 @@ from autofast.model.calls import call_of, is_name, is_path, keyword_of, names_in
 from autofast.model.events import Site
 from autofast.model.names import FACTORIES, last_part
 from autofast.model.script import Script, Transfer
-from autofast.model.several import surely, wordset
+from autofast.model.several import only, surely, wordset
 from autofast.model.source import function_of, parent_of, source_of, statement_of, within_statement
 from autofast.model.syntax import VARIABLES, is_attribute
 from autofast.model.tensors import is_dtype
@@ -43,7 +43,7 @@ COMPUTED = wordset("linspace logspace")  # each device rounds in its own way
 ALIKE = {"torch.zeros": "new_zeros", "torch.ones": "new_ones"}
 
 # Casts, each with the name of its dtype in torch.
-CASTS = ("double", "float", "half", "bfloat16", "long", "int", "short", "bool")
+CASTS = tuple("double float half bfloat16 long int short bool".split())
 
 
 def moved(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
@@ -221,8 +221,7 @@ def without_gpu(script: Script) -> str:
 def _device_asked(script: Script, test: ast.expr) -> str:
     """``x.device`` for the condition ``x.is_cuda`` of a tensor; empty for any other."""
     if is_attribute(test, "is_cuda"):
-        found = script.values(test.value)
-        if any_of(found, Tensor):
+        if any_of(script.values(test.value), Tensor):
             return f"{source_of(test).segment(test.value)}.device"
     return ""
 
@@ -299,7 +298,7 @@ def _effect(script: Script, short: str, call: ast.Call) -> Effect:
         return Effect.SAMPLING
     whole = all(
         isinstance(const(found := script.values(a)), int)
-        or any(isinstance(t, Num) and not t.pattern for t in found)
+        or any(not t.pattern for t in only(found, Num))
         or (bool(found) and all(_is_integer(script, t) for t in found))
         for a in call.args
     )

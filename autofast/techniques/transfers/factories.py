@@ -23,7 +23,7 @@ from autofast.model.calls import (
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Site, Stack
 from autofast.model.names import FACTORIES
 from autofast.model.script import Script, Transfer
-from autofast.model.several import surely, wordset
+from autofast.model.several import only, surely, wordset
 from autofast.model.source import (
     block_of,
     function_of,
@@ -91,7 +91,7 @@ def loops_of_steps(script: Script) -> frozenset[ast.AST]:
 
 def again_and_again(stack: Stack, hot: frozenset[ast.AST]) -> bool:
     """Whether a way runs in many steps, and not only where what is kept is missing."""
-    if any(isinstance(f, BranchFrame) and is_first_time(f) for f in stack):
+    if any(is_first_time(f) for f in only(stack, BranchFrame)):
         return False
     return any((f.func.node if isinstance(f, CallFrame) else f.node) in hot for f in stack)
 
@@ -108,7 +108,10 @@ def factory(script: Script, expr: ast.expr) -> ast.Call | None:
     Of an old constructor it is the call that fills the tensor: ``torch.FloatTensor(n).zero_()``;
     the constructor itself where none does.
     """
-    while isinstance(expr, ast.Call):
+    while isinstance(expr, ast.Call) or (isinstance(expr, ast.Subscript) and _is_plain(expr.slice)):
+        if isinstance(expr, ast.Subscript):
+            expr = expr.value
+            continue
         found = script.values(expr.func)
         names = library_names(found)
         if listed(script, expr, "") is not None:
@@ -132,6 +135,12 @@ def factory(script: Script, expr: ast.expr) -> ast.Call | None:
         else:
             return None
     return None
+
+
+def _is_plain(index: ast.expr) -> bool:
+    """``[None, :, :]``, ``[..., 0]``: an index that takes the same part on every device."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    return all(isinstance(p, (ast.Slice, ast.Constant)) for p in parts)
 
 
 def _from_numbers(script: Script, name: str, call: ast.Call) -> bool:

@@ -59,8 +59,7 @@ def _shape(script: Script, call: ast.Call) -> bool:
         case [ast.Call(func=ast.Attribute(value=of, attr="size"), args=[], keywords=[])] | [
             ast.Attribute(value=of, attr="shape")
         ]:
-            found = script.values(of)
-            return certainly(found, Tensor)
+            return certainly(script.values(of), Tensor)
     return False
 
 

@@ -74,8 +74,7 @@ def _counts(script: Script, expr: ast.expr) -> bool:
             ast.Call(func=ast.Attribute(value=of, attr="size"), args=[_])
             | ast.Subscript(value=ast.Attribute(value=of, attr="shape"), slice=ast.Constant())
         ):
-            found = script.values(of)
-            return certainly(found, Tensor)
+            return certainly(script.values(of), Tensor)
         case ast.Name():
             made = script.analysis(Flow).values(expr)
             return surely(not isinstance(v, ast.Name) and _counts(script, v) for v in made)
@@ -93,8 +92,7 @@ def _is_number(script: Script, expr: ast.expr, name: str) -> bool:
         case ast.Attribute():
             return bool(_whole(script, expr))
         case ast.Name():
-            made = script.analysis(Flow).reaching(expr)
-            return surely(_is_counter(script, d) for d in made)
+            return surely(_is_counter(script, d) for d in script.analysis(Flow).reaching(expr))
     return False
 
 

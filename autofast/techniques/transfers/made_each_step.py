@@ -45,12 +45,13 @@ THERE = "make it on the device: `device=` in the call that makes it, also where 
 BUFFER = "it is the same in every step: make it a buffer (`self.register_buffer(...)`), which moves with the module, and is not copied here"
 PARTS = "copy all of it once, before the loop, if it fits there, and take the parts on the device"
 SAMPLES = wordset("sample rsample")
-READ = ("numpy.load", "numpy.fromfile", "numpy.genfromtxt", "numpy.loadtxt", "numpy.asarray", "numpy.array", "numpy.stack", "numpy.concatenate")  # fmt: skip
+READ = tuple("""numpy.load numpy.fromfile numpy.genfromtxt numpy.loadtxt numpy.asarray numpy.array
+    numpy.stack numpy.concatenate""".split())  # fmt: skip
 MADE = frozenset(f"torch.{name}" for name in (*FACTORIES, *LEGACY_TENSORS))
 WHOLE = wordset("normal_ uniform_ bernoulli_ random_ exponential_ fill_ zero_")
 FUNCTIONS = wordset("torch.from_numpy torch.as_tensor torch.tensor")
 DATA = FUNCTIONS | {"torch.Tensor"} | {f"torch.{name}" for name in LEGACY_TENSORS}
-KEPT = KEEPS | {"type", "astype", "flatten", "ravel", "copy", "tolist", "T"}
+KEPT = KEEPS | wordset("type astype flatten ravel copy tolist T")
 PLAIN = wordset("builtins.range builtins.list builtins.tuple builtins.float builtins.int")
 DRAWN = ("numpy.random", "numpy.load", "numpy.fromfile", "numpy.genfromtxt", "numpy.loadtxt")
 STRIPPED = KEEPS | {"type_as", "detach", "type", "to"}
@@ -225,8 +226,7 @@ def _is_fixed(script: Script, expr: ast.expr) -> bool:
     parts = only(ast.iter_child_nodes(expr), ast.expr)
     match expr:
         case ast.Name() | ast.Attribute():
-            found = script.values(expr)
-            return certainly(found, Const, Arg, Setting, Ref, Module, Cls)
+            return certainly(script.values(expr), Const, Arg, Setting, Ref, Module, Cls)
         case ast.Call():
             name, parts = script.library_function(expr), arguments_of(expr)
             known = name in PLAIN or (name.startswith("numpy.") and not name.startswith(DRAWN))

@@ -12,6 +12,7 @@ from autofast.flow.scopes import mentions
 from autofast.model.calls import is_method, is_name, items_of, pairs_of, put_into
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, TryFrame
 from autofast.model.script import Script, Transfer
+from autofast.model.several import any_in
 from autofast.model.source import function_of, nodes_in, parent_of, statement_of, within
 from autofast.model.syntax import is_attribute, is_read
 from autofast.model.values import Const, Dict, Ext, Thing, all_of, any_of
@@ -87,7 +88,7 @@ def _comes_from(
 ) -> bool:
     """Whether the loop over these loaders goes over the variable, after ``statement``."""
     for frame in occurrence.stack:
-        if isinstance(frame, LoopFrame) and any(x in frame.loaders for x in loaders):
+        if isinstance(frame, LoopFrame) and any_in(loaders, frame.loaders):
             loop = frame.node
             if (
                 not isinstance(loop, (ast.For, ast.AsyncFor))

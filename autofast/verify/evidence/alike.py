@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
-from autofast.model.several import surely
+from autofast.model.several import grouped, surely
 from autofast.verify.estimates import gap
 from autofast.verify.evidence import course
 from autofast.verify.evidence.gathered import Evidence
@@ -72,9 +72,7 @@ def _known(i: int, x: Call, others: Sequence[Sequence[Call]]) -> list[str]:
 
 def _by_step(calls: Sequence[Call]) -> dict[int, list[int]]:
     """Places of the calls; without those of a step in which no more were kept."""
-    found: dict[int, list[int]] = {}
-    for i, call in enumerate(calls):
-        found.setdefault(call.step, []).append(i)
+    found = grouped((call.step, i) for i, call in enumerate(calls))
     if len(calls) >= MOST_CALLS:
         found.popitem()
     return found

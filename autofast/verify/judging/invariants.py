@@ -34,7 +34,7 @@ def ended(ev: Evidence) -> Check | None:
     for run in ev.failed:
         if run.timed_out:
             text = f"the rewritten script was still running after {run.seconds:.0f} s"
-        elif run.records and any(r.error for r in run.records):
+        elif any(r.error for r in run.records):
             text = "the rewritten script stopped with " + next(
                 r.error for r in run.records if r.error
             )

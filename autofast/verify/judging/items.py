@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import TypeVar
 
+from autofast.model.several import grouped
 from autofast.verify.estimates import difference, fmean, spread
 from autofast.verify.evidence import course
 from autofast.verify.evidence.gathered import Evidence
@@ -151,9 +152,9 @@ def _reordered(before: Sequence[Items], after: Sequence[Items]) -> bool:
     by the place then.
     """
     for a, b in zip(before, after, strict=True):
-        batches: dict[tuple[int, int], list[tuple[int, float]]] = {}
-        for (number, batch, _), entry in b.placed.items():
-            batches.setdefault((number, batch), []).append(entry)
+        batches = grouped(
+            ((number, batch), entry) for (number, batch, _), entry in b.placed.items()
+        )
         for entries in batches.values():
             if a.scale or any(index not in a.values for index, _ in entries):
                 return False
@@ -273,11 +274,11 @@ def chosen(ev: Evidence) -> Check | None:
 
 def _indices(run: Run) -> dict[int, list[list[int]]]:
     """By loader: the items of its passes."""
-    found: dict[int, list[list[int]]] = {}
-    for one in run.record.passes:
-        if one.training and one.items:
-            found.setdefault(one.loader, []).append([i for some, _ in one.items for i in some])
-    return found
+    return grouped(
+        (one.loader, [i for some, _ in one.items for i in some])
+        for one in run.record.passes
+        if one.training and one.items
+    )
 
 
 def _other_chances(before: Sequence[list[list[int]]], after: Sequence[list[list[int]]]) -> bool:

@@ -191,9 +191,7 @@ def _seeds_wanted(ev: Evidence) -> int:
     if len(ev.pairs) < seeded.LEAST:
         return seeded.LEAST
     checks, more = _numeric(ev)
-    if any(c.passed is False for c in checks):
-        return 0
-    if not more and not _open(ev):
+    if any(c.passed is False for c in checks) or not more and not _open(ev):
         return 0
     return len(ev.pairs) + BATCH
 

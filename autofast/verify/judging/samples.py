@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise, product
 
+from autofast.model.several import grouped
 from autofast.report.style import count
 from autofast.verify.estimates import fmean, gap, spread, t_quantile
 from autofast.verify.evidence import course
@@ -142,10 +143,11 @@ def content(ev: Evidence) -> Check | None:
     seeds_or_passes = len(ev.others) > 1 or len(_totals(ev.a)) > 1
     after = course.arms(ev)[1]
     for view in _views(*ev.originals, *ev.others, *after):
-        known: dict[int, list[tuple[float, float]]] = {}
-        for run in (*ev.originals, *ev.others):
-            for loader, total, size, _ in _totals(run, view):
-                known.setdefault(loader, []).append((total, size))
+        known = grouped(
+            (loader, (total, size))
+            for run in (*ev.originals, *ev.others)
+            for loader, total, size, _ in _totals(run, view)
+        )
         for run in after:
             for loader, total, _, _ in _totals(run, view):
                 sums = known.get(loader, [])

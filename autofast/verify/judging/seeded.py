@@ -26,6 +26,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from autofast.model.several import grouped
 from autofast.report.style import count
 from autofast.verify.estimates import Difference, difference, fmean, median, spread, times
 from autofast.verify.evidence import alike
@@ -68,9 +69,9 @@ def late(run: Run) -> float:
 def drop(run: Run) -> float:
     """By how much the loss falls from the first tenth to the last third: the mean over optimizers,
     whose losses may be of several kinds (stages, folds, two nets against each other)."""
-    by: dict[int, list[float]] = {}
-    for step, value in zip(run.record.steps, curve(run), strict=False):
-        by.setdefault(step.optimizer, []).append(value)
+    by = grouped(
+        (step.optimizer, value) for step, value in zip(run.record.steps, curve(run), strict=False)
+    )
     if len(by) < 2:
         return piece(curve(run), 0, 0.1) - late(run)
     return fmean([piece(values, 0, 0.1) - piece(values, 2 / 3, 1) for values in by.values()])
@@ -265,11 +266,12 @@ def level(ev: Evidence, name: str) -> Check | None:
 
 def _part_levels(run: Run, name: str) -> list[float]:
     """Of each group of parameters of each optimizer, the mean log of its norm."""
-    found: dict[tuple[int, int], list[float]] = {}
-    for step in taken(run):
-        for place, value in enumerate(getattr(step, name)):
-            if value is not None and 0 < value < math.inf:
-                found.setdefault((step.optimizer, place), []).append(math.log(value))
+    found = grouped(
+        ((step.optimizer, place), math.log(value))
+        for step in taken(run)
+        for place, value in enumerate(getattr(step, name))
+        if value is not None and 0 < value < math.inf
+    )
     return [fmean(found[key]) for key in sorted(found)]
 
 

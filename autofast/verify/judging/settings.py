@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+from autofast.model.several import grouped
 from autofast.report.style import count
 from autofast.verify.estimates import fmean, gap
 from autofast.verify.evidence import course
@@ -175,12 +176,12 @@ def _clipped(values: Sequence[float]) -> float | None:
 
 
 def _gradients(runs: Sequence[Run]) -> dict[int, list[float]]:
-    found: dict[int, list[float]] = {}
-    for run in runs:
-        for s in taken(run):
-            if s.grad_norm is not None and math.isfinite(s.grad_norm):
-                found.setdefault(s.optimizer, []).append(s.grad_norm)
-    return found
+    return grouped(
+        (s.optimizer, s.grad_norm)
+        for run in runs
+        for s in taken(run)
+        if s.grad_norm is not None and math.isfinite(s.grad_norm)
+    )
 
 
 def clipping(ev: Evidence) -> Check | None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Protocol
 
 from autofast.model.opening import open_source
+from autofast.model.several import any_in
 from autofast.model.source import BadInput
 from autofast.verify.evidence.record import Detail, Record, Run
 from autofast.verify.probe import packages
@@ -153,8 +154,8 @@ class Runner:
             if module is not None:
                 launch = [setup.python, *module, *launch[len(known_words(name)) :]]
             last = Path(launch[-1]).name
-            needs_python = not re.fullmatch(r"python[\d.]*", last) and not any(
-                word in _SCRIPT_LAUNCHERS for word in launch
+            needs_python = not re.fullmatch(r"python[\d.]*", last) and not any_in(
+                launch, _SCRIPT_LAUNCHERS
             )
             probe = [str(PROBE / "__main__.py")]
         python = [setup.python] if needs_python else []

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autofast.model.several import wordset
+from autofast.model.several import any_in, wordset
 from autofast.model.source import BadInput
 
 SIZE_LIMIT = 2 * 2**30  # bytes; more is not copied for every run without being asked
@@ -209,11 +209,7 @@ def in_place(parent: Path | None = None) -> Scratch:
 
 def _outermost(folders: Iterable[Path]) -> list[Path]:
     found = sorted({folder.resolve() for folder in folders}, key=lambda folder: len(folder.parts))
-    return [
-        folder
-        for i, folder in enumerate(found)
-        if not any(other in folder.parents for other in found[:i])
-    ]
+    return [folder for i, folder in enumerate(found) if not any_in(found[:i], folder.parents)]
 
 
 def _check_size(top: Path, links: tuple[Path, ...]) -> None:

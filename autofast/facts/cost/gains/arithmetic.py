@@ -17,6 +17,7 @@ from autofast.facts.cost.gains.asking import (
     Findings,
     code_once,
     is_remade,
+    of_device,
     of_its_rule,
     touched,
     waits_for_data,
@@ -35,6 +36,7 @@ from autofast.rule import Finding, Gain, Options
 CONVOLVES = re.compile(r"torch\.nn\.Conv")
 FEW_CHANNELS = 32  # of all convolutions: they are bound by launches and memory
 SMALL = Gain(0.0, f"its convolutions have {FEW_CHANNELS} channels at the most")
+ONE_CHANNEL = Gain(0.0, "in fp32, from images of one channel to numbers")
 MOST_RESHAPES = (
     2  # statements that channels_last may touch, beside the one that converts the network
 )
@@ -44,6 +46,7 @@ NARROW = Gain(
 )
 
 
+@of_device
 def half(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of 16 bits: half of products, convolutions and memory, and casts of each parameter."""
     measures = any(s.node is finding.node for e in script.evaluations for s in e.forwards)
@@ -57,6 +60,7 @@ def half(script: Script, options: Options, finding: Finding, beside: Findings) -
     return gain if gain.known or not is_narrow(script) else NARROW
 
 
+@of_device
 def tensor_cores(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of TF32, for products of matrices alone: convolutions use it unless told otherwise."""
     if why := _by_launches(script, options):
@@ -77,6 +81,7 @@ def _by_launches(script: Script, options: Options) -> Gain | None:
     return Gain(0.0, f"bound by launches: {few}") if few else None
 
 
+@of_device
 def layout(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of channels_last, for convolutions; of an evaluation's images, that they come in order."""
     cost = script.analysis(Cost)
@@ -86,7 +91,8 @@ def layout(script: Script, options: Options, finding: Finding, beside: Findings)
         return Gain(0.002, "images of an evaluation, which its first layer would convert")
     if only_embeds(script):
         return Gain(0.0, "only patches are convolved, and all the rest multiplies matrices")
-    if _is_depthwise(script) and not any(f.asks is half and f.edits for f in beside):
+    half_wide = any(f.asks is half and f.edits for f in beside)
+    if _is_depthwise(script) and not half_wide:
         return Gain(0.0, "its depthwise convolutions are slower in that order in fp32")
     if _has_few_channels(script):
         return SMALL
@@ -94,7 +100,9 @@ def layout(script: Script, options: Options, finding: Finding, beside: Findings)
     others = {statement_of(p) for p in touched(finding) if isinstance(p, ast.expr)} - {own}
     if len(others) > MOST_RESHAPES:
         return Gain(0.0, f"{len(others)} statements would have to reshape for it")
-    return _of_arithmetic(script, options, beside, 0.1, convolutions=machine.CHANNELS_LAST)
+    gain = _of_arithmetic(script, options, beside, 0.1, convolutions=machine.CHANNELS_LAST)
+    wide = half_wide or any(step.autocast for step in script.steps)
+    return gain if gain.known or wide or not _takes_one_channel(script) else ONE_CHANNEL
 
 
 def _layers(script: Script) -> list[Ext]:
@@ -116,6 +124,13 @@ def _has_few_channels(script: Script) -> bool:
     return whole and dense and few
 
 
+def _takes_one_channel(script: Script) -> bool:
+    """Whether a convolution takes one channel, in front of dense layers: a network for digits."""
+    names = {x.name for x in _layers(script)}
+    given = {number(x.args.get(0, "in_channels")) for x in _layers(script) if "Conv" in x.name}
+    return 1 in given and "torch.nn.Linear" in names
+
+
 def _is_depthwise(script: Script) -> bool:
     """Whether every fifth convolution of what trains takes each channel by itself."""
     layers = [x.args for x in _layers(script) if x.name == "torch.nn.Conv2d"]
@@ -129,6 +144,7 @@ def _is_depthwise(script: Script) -> bool:
     return bool(alone) and 5 * len(alone) >= len(layers)
 
 
+@of_device
 def algorithms(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of cuDNN's choice by measurement, for convolutions."""
     if not convolves(script):
@@ -138,6 +154,7 @@ def algorithms(script: Script, options: Options, finding: Finding, beside: Findi
     return _of_arithmetic(script, options, beside, 0.05, convolutions=machine.BENCHMARK)
 
 
+@of_device
 def launches(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of an update in a few kernels: next to nothing beside hundreds of passes through cells."""
     beside_it, place = script.analysis(Cells).kernels

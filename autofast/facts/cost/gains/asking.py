@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import fields
 
-from autofast.facts.by_default import is_taken
+from autofast.facts.by_default import is_taken, truth
 from autofast.facts.cost import machine
+from autofast.facts.cost.host import kept_on_host
 from autofast.facts.cost.inputs import turns
 from autofast.facts.cost.often import SHORT
 from autofast.facts.cost.step import Cost
@@ -16,9 +17,11 @@ from autofast.flow.frequency import Frequency, frequency, is_rare
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame, CallFrame, Stack, below, inside, loops
+from autofast.model.kinds import is_scaler
 from autofast.model.script import Loader, Script
-from autofast.model.source import function_of, walk
-from autofast.model.syntax import SIMPLE
+from autofast.model.several import surely
+from autofast.model.source import block_of, function_of, outwards, statement_of, walk
+from autofast.model.syntax import DEFS, SIMPLE
 from autofast.model.values import Ext
 from autofast.rule import Finding, Gain, Options, Question
 
@@ -39,6 +42,19 @@ def nothing(reason: str) -> Question:
         return Gain(0.0, reason)
 
     return ask
+
+
+def of_device(ask: Question) -> Question:
+    """The question of what pays on a GPU alone: nothing where the training does not come there
+    while options have their defaults.
+    """
+
+    def asked(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+        kept = script.analysis(kept_on_host) if options.target != "cpu" else ""
+        why = f"the default trains on the CPU: {kept} leaves it there"
+        return Gain(0.0, why) if kept else ask(script, options, finding, beside)
+
+    return asked
 
 
 def usual(share: float, reason: str, code: bool = False) -> Question:
@@ -77,6 +93,8 @@ def loader_once(script: Script, finding: Finding, rarely: bool = True) -> Gain |
     cost, mine = script.analysis(Cost), loaders_of(script, finding.node)
     uses = [use for x in mine for use in x.uses]
     purposes = {purpose for x in mine for purpose in cost.purposes(x)}
+    if cost.is_cut or surely(cost.ends_early(use.node) for use in uses):
+        return Gain(0.0, "each pass over it is broken off after a few batches")
     if purposes and purposes <= {"test", "predict"}:
         return _small(cost)
     if not uses or "training" in purposes:
@@ -225,14 +243,54 @@ def begun_in(script: Script) -> set[ast.AST]:
     return {*(s.node for s in sites), *calls}
 
 
-def always_reads(stmt: ast.stmt, reads: Container[ast.AST]) -> bool:
-    """Whether a statement comes to a read on each way through it."""
+def waits_beside(
+    script: Script, node: ast.AST, beside: Findings, back: bool = False
+) -> ast.stmt | None:
+    """The statement that waits for the device, and stays as it is, next behind (``back``: before)
+    the one of ``node``, with nothing begun in between, not even in the next turn of the loop.
+    """
+    loop, begun, changed = next(loops_around(node), None), begun_in(script), changed_nodes(beside)
+    reads = [s.node for s in script.syncs if any(t.device != "cpu" for t in s.tensors)]
+    stay = {*reads, *_reads_of_scale(script)} - changed
+    blocks: list[list[ast.stmt]] = [getattr(loop, "body", [])]
+    for here, _ in outwards(statement_of(node)):
+        if here is loop or not isinstance(here, ast.stmt) or isinstance(here, DEFS):
+            break
+        own = block_of(here)
+        cut = own.index(here)
+        blocks.insert(-1, own[:cut] if back else own[cut + 1 :])
+    for stmt in (s for block in blocks for s in (block[::-1] if back else block)):
+        if _always_waits(script, stmt, stay):
+            return stmt
+        graph = script.analysis(Flow).graph(stmt)
+        if any(
+            loop is None or frequency(graph, n, loop) is not Frequency.RARE
+            for n in begun.intersection(walk(stmt))
+        ):
+            break
+    return None
+
+
+def _reads_of_scale(script: Script) -> Iterator[ast.AST]:
+    """``scaler.state_dict()``, ``scaler.get_scale()``, and the calls of methods that do it."""
+    for site in script.methods("state_dict", "get_scale"):
+        for way in (o.stack for o in site if o.this is not None and is_scaler(o.this)):
+            yield from (site.node, *(f.node for f in way[-1:] if isinstance(f, CallFrame)))
+
+
+def _always_waits(script: Script, stmt: ast.stmt, stay: Container[ast.AST]) -> bool:
+    """Whether a statement comes to a wait on each way through it that defaults of options allow."""
     match stmt:
-        case ast.If(body=then, orelse=other):
-            return all(any(always_reads(s, reads) for s in arm) for arm in (then, other))
+        case ast.If(test=test, body=then, orelse=other):
+            arms = [
+                a
+                for a, taken in ((then, True), (other, False))
+                if truth(script, test) in (..., taken)
+            ]
+            return all(any(_always_waits(script, s, stay) for s in arm) for arm in arms)
         case ast.With(body=body):
-            return any(always_reads(s, reads) for s in body)
-    return isinstance(stmt, SIMPLE) and any(n in reads for n in walk(stmt))
+            return any(_always_waits(script, s, stay) for s in body)
+    return isinstance(stmt, SIMPLE) and any(n in stay for n in walk(stmt))
 
 
 def waits_for_data(script: Script, options: Options, beside: Findings) -> Gain | None:

@@ -12,18 +12,18 @@ from autofast.facts.cost.gains.asking import (
     NOISE,
     Answer,
     Findings,
-    always_reads,
-    begun_in,
     changed_nodes,
     code_once,
     feeds,
     in_every_turn,
     loader_once,
     loaders_of,
+    of_device,
     of_its_rule,
     touched,
     trains,
     usual,
+    waits_beside,
     waits_for_data,
 )
 from autofast.facts.cost.heads import is_pretrained, takes_words
@@ -32,16 +32,13 @@ from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
 from autofast.facts.loaders import given, has_no_workers
 from autofast.facts.workers.seeding import seed_of
-from autofast.flow.frequency import Frequency, frequency
 from autofast.flow.loops import loops_around
-from autofast.flow.program import Flow
 from autofast.flow.provenance import Trail
 from autofast.model.events import loops
 from autofast.model.names import FACTORIES
 from autofast.model.script import Dataset, Loader, Script, Transfer
 from autofast.model.several import surely
-from autofast.model.source import at, block_of, statement_of, walk
-from autofast.model.syntax import SIMPLE
+from autofast.model.source import at, statement_of
 from autofast.model.values import Ext, Inst, Tensor
 from autofast.rule import Finding, Gain, Options, Question
 
@@ -67,8 +64,11 @@ def together(share: float, reason: str, copied: bool = False) -> Question:
         loaders = loaders_of(script, finding.node)
         if all(d.kind == "tensors" for x in loaders for d in x.datasets) and is_pretrained(script):
             return Gain(NOISE, "rows of numbers of words, collated beside steps of a transformer")
-        waiting = measured.waiting(script, loaders)
+        waiting, cost = measured.waiting(script, loaders), script.analysis(Cost)
         if waiting is None:
+            each = min((cost.updates_of(x) for x in loaders if not has_no_workers(x)), default=0)
+            if each >= FEW:
+                return Gain(NOISE, f"{each} updates by one batch, while workers make the next one")
             if loaders and not any(
                 trains(script, f) for f in of_its_rule(finding, beside) if f.edits
             ):
@@ -83,6 +83,7 @@ def together(share: float, reason: str, copied: bool = False) -> Question:
     return ask
 
 
+@of_device
 def in_steps(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of tensors that are made on the device: nothing outside of the loops over batches."""
     if gain := code_once(script, finding):
@@ -97,9 +98,17 @@ def in_steps(script: Script, options: Options, finding: Finding, beside: Finding
     if cost.is_beside_training(finding.node):
         return Gain(EVALUATION * 0.02, "a copy from the host in every step of an evaluation")
     waits = _waits_beside(script, finding, beside)
-    if waits > FEW_WAITS and cost.named < MANY_ROWS:
+    if waits > FEW_WAITS and cost.named < MANY_ROWS and not _is_shorter(finding):
         return Gain(0.0, f"{waits} other waits for the device stay in the same step")
     return Gain(0.02, "a copy from the host in every step", known=False)
+
+
+def _is_shorter(finding: Finding) -> bool:
+    """Whether a fix leaves one statement, and a call less in it, without a further argument."""
+    own, there = statement_of(finding.node), touched(finding)
+    named = any(k.arg == "device" for n in there for k in getattr(n, "keywords", ()))
+    more = any(getattr(edit, "name", "") for edit in finding.edits)
+    return (named or not more) and all(statement_of(n) is own for n in there)
 
 
 def _waits_beside(script: Script, finding: Finding, beside: Findings) -> int:
@@ -132,6 +141,7 @@ def for_others(script: Script, options: Options, finding: Finding, beside: Findi
     return in_steps(script, options, finding, beside)
 
 
+@of_device
 def copies(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of copies to the device that nothing waits for: nothing where hardly anything is copied."""
     loaders = loaders_of(script, finding.node)
@@ -140,15 +150,19 @@ def copies(script: Script, options: Options, finding: Finding, beside: Findings)
         return once
     if not loaders and (place := _copied_beside(script, options, finding, beside)) is not None:
         return Gain(0.0, f"{at(place)} copies to the device in the same step, and waits")
-    if not loaders and (place := _waited_behind(script, finding, beside)) is not None:
+    if not loaders and (place := waits_beside(script, finding.node, beside)) is not None:
         return Gain(0.0, f"{at(place)} waits for the device directly behind the copy")
     cost = script.analysis(Cost)
     if waits := waits_for_data(script, options, beside):
         return waits
     size = cost.batch_bytes(finding.node)
-    if not loaders and size is None and (place := _at_rest(script, finding, beside)) is not None:
+    place = (
+        None if loaders or size is not None else waits_beside(script, finding.node, beside, True)
+    )
+    if place is not None:
         mine = cost.moved_at(finding.node)
-        if not cost.decodes(finding.node) or not any(gets_workers(script, x, beside) for x in mine):
+        pins = finding.needs and any(gets_workers(script, x, beside) for x in mine)
+        if not pins or not cost.decodes(finding.node):
             return Gain(0.002, f"{at(place)} waits for the device at the end of each step")
     if gain := measured.copying(script, options.target, cost.copies_at(finding.node)):
         return gain
@@ -169,47 +183,6 @@ def copies(script: Script, options: Options, finding: Finding, beside: Findings)
         return found
     share = EVALUATION * min(0.5, 3 * found.share)  # of a forward pass, a third of a step
     return Gain(share, f"{found.reason}, in an evaluation")
-
-
-def _at_rest(script: Script, finding: Finding, beside: Findings) -> ast.AST | None:
-    """What waits for the device in each turn of the loop around, with nothing begun behind it but
-    in few turns: the next copy finds the device at rest.
-    """
-    loop = next(loops_around(finding.node), None)
-    if loop is None or not hasattr(loop, "body"):
-        return None
-    graph, begun = script.analysis(Flow).graph(loop), begun_in(script)
-    changed = changed_nodes(beside)
-    on_device = (s.node for s in script.syncs if any(t.device != "cpu" for t in s.tensors))
-    stays = {n: n for n in on_device if n not in changed}
-    for stmt in reversed(loop.body):
-        if always_reads(stmt, stays.keys()):
-            return stmt
-        parts = [n for n in walk(stmt) if n in begun]
-        if any(frequency(graph, n, loop) is not Frequency.RARE for n in parts):
-            return None
-    return None
-
-
-def _waited_behind(script: Script, finding: Finding, beside: Findings) -> ast.AST | None:
-    """What waits for the device in the first statement behind the copies that the plan leaves as it
-    is, before anything that a pass through a network could begin.
-    """
-    changed, statement = changed_nodes(beside), statement_of(finding.node)
-    reads = [s.node for s in script.syncs if any(t.device != "cpu" for t in s.tensors)]
-    waits: dict[ast.AST, ast.Call] = {n: n for n in reads if n not in changed}
-    copied = {t.node for t in script.transfers if t.to_device}
-    begun = {s.node for s in script.log.of("forward")}
-    here = block_of(statement) if waits else [statement]
-    for stmt in here[1 + next(n for n, s in enumerate(here) if s is statement) :]:
-        parts = set(walk(stmt))
-        if not isinstance(stmt, SIMPLE) or parts & begun:
-            return None
-        if found := parts & waits.keys():
-            return waits[found.pop()]
-        if not parts & copied:
-            return None
-    return None
 
 
 def _copied_beside(
@@ -245,10 +218,11 @@ def _stays_on_host(script: Script, tensor: Tensor) -> bool:
 def waits_there(script: Script, transfer: Transfer) -> bool:
     """A copy of data of the host, behind all that the device has to do."""
     found = transfer.tensors
-    there = all(t.device == "cpu" and _stays_on_host(script, t) for t in found)
-    return bool(found) and transfer.to_device and there and not is_begun(transfer)
+    there = all(t.device != "dev" and _stays_on_host(script, t) for t in found)
+    return transfer.to_device and there and not is_begun(transfer)
 
 
+@of_device
 def pinning(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """The same of pinned batches: nothing where each loader is made for one batch, which the
     process that waits for it pins itself.

@@ -10,26 +10,26 @@ from autofast.facts.cost.gains.asking import (
     EVALUATION,
     Answer,
     Findings,
-    always_reads,
     begun_in,
     changed_nodes,
     code_once,
     in_every_turn,
     nothing,
+    of_device,
     of_its_rule,
     touched,
     usual,
+    waits_beside,
 )
 from autofast.facts.cost.gains.batches import WAITING, gets_workers, is_begun, waits_there
 from autofast.facts.cost.step import Cost
 from autofast.flow.frequency import rare_arms_around
 from autofast.flow.loops import loops_around
 from autofast.model.calls import is_method
-from autofast.model.events import CallFrame, loops
-from autofast.model.kinds import is_scaler
+from autofast.model.events import loops
 from autofast.model.script import Script, Transfer
 from autofast.model.several import surely
-from autofast.model.source import at, block_of, statement_of, walk
+from autofast.model.source import at, statement_of, walk
 from autofast.model.syntax import LOOPS
 from autofast.model.values import Ref, Tensor, Unknown
 from autofast.rule import Finding, Gain, Options
@@ -38,14 +38,16 @@ READ = 0.03  # of a step, by a read that the host waits for
 # Of one read in the place of several of a tensor, between which the device is given work; where
 # nothing is started in between; of statements whose work would be done at two places, or behind
 # each arm of a condition; of one copy in the place of a read for each element.
-read_once = usual(0.01, "one wait less in a step", code=True)
+read_once = of_device(usual(0.01, "one wait less in a step", code=True))
 read_at_once = nothing("one read stays, and the others find the device at rest")
 read_twice = nothing("what it does would have to stand at two places besides")
+read_again = nothing("what is kept of each step would be read behind the loop, one by one")
 read_late = nothing("it would be read in every step all the same, further down")
-elements = usual(READ, "a wait for each element", code=True)
+elements = of_device(usual(READ, "a wait for each element", code=True))
 HOST = re.compile(r"torch\.[A-Z][a-z0-9]+Tensor")  # types of tensors of the host
 
 
+@of_device
 def reads(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of a read that is put off: nothing where another stays in the same step, which waits, too;
     or, where workers make the batches, a copy to the device.
@@ -60,11 +62,13 @@ def reads(script: Script, options: Options, finding: Finding, beside: Findings) 
     kept = (read_once, read_at_once, read_twice, read_again, read_late, elements)
     stays = [f.node for f in of_its_rule(finding, beside) if not f.edits or f.asks in kept]
     changed = changed_nodes(beside)
-    ready = any(gets_workers(script, x, beside) for x in over)
+    ready = not over or any(gets_workers(script, x, beside) for x in over)
     small = {statement_of(f.node) for f in beside if f.gain and f.gain.share and not f.worth}
     moved = [t for t in script.transfers if _waits(t) or (ready and waits_there(script, t))]
     moved = [t for t in moved if t.node not in changed]
     stays += [t.node for t in moved if statement_of(t.node) not in small]  # else it could go
+    unknown = script.methods("cuda") if ready else []  # of what nothing is known of
+    stays += [s.node for s in unknown if not getattr(s.node, "keywords", ())]
     if loop is not None:
         stays += [n for n in walk(loop) if _may_read(script, n) and n not in changed]
     if loop is not None and (node := in_every_turn(script, loop, stays)) is not None:
@@ -91,32 +95,15 @@ def reads(script: Script, options: Options, finding: Finding, beside: Findings) 
 WAITING.add(reads)
 
 
+@of_device
 def waits(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of a wait for the device in every step: nothing directly beside a read that stays, with
     nothing begun in between.
     """
-    loop, changed = _loop_of(script, finding.node), changed_nodes(beside)
-    stays = {s.node for s in script.syncs if s.node not in changed} | _reads_of_scale(script)
-    begun = begun_in(script)
-    here = block_of(statement_of(finding.node))
-    own = here.index(statement_of(finding.node))
-    for side in (here[:own][::-1], here[own + 1 :]) if loop is not None else ():
-        for stmt in side:
-            if always_reads(stmt, stays):
-                return Gain(0.0, f"{at(stmt)} waits for the device directly beside it, and stays")
-            if any(n in begun for n in walk(stmt)):
-                break
+    for back in (False, True):
+        if (stmt := waits_beside(script, finding.node, beside, back)) is not None:
+            return Gain(0.0, f"{at(stmt)} waits for the device directly beside it, and stays")
     return Gain(0.2, "a wait in every step", known=False)
-
-
-def _reads_of_scale(script: Script) -> set[ast.AST]:
-    """``scaler.state_dict()``, ``scaler.get_scale()``, and the calls of methods that do it."""
-    found: set[ast.AST] = set()
-    for site in script.methods("state_dict", "get_scale"):
-        ways = [o.stack for o in site if o.this is not None and is_scaler(o.this)]
-        found |= {site.node} if ways else set()
-        found |= {f.node for way in ways for f in way[-1:] if isinstance(f, CallFrame)}
-    return found
 
 
 def _loop_of(script: Script, node: ast.AST) -> ast.AST | None:
@@ -149,10 +136,3 @@ def _waits(transfer: Transfer) -> bool:
     of_host = surely(isinstance(t, Ref) and HOST.fullmatch(t.name) for t in given)
     back = transfer.kinds == {"cpu"} or (transfer.how == "type" and of_host)
     return back and there and not is_begun(transfer)
-
-
-def read_again(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
-    """Of statements that a loop behind the loop would carry out: too little in an evaluation."""
-    if not script.analysis(Cost).is_in_training(finding.node):
-        return Gain(EVALUATION * READ, "one read a step of an evaluation")
-    return reads(script, options, finding, beside)

@@ -55,16 +55,14 @@ RANDOM = tuple(
 FILLED = ("torch.ones", "torch.zeros", "torch.full", "torch.empty", "torch.arange")
 # what every process, or every machine, has another of; whatever else a library gives for equal
 # arguments is taken to be equal
-DRAWN = (
-    "random.", "numpy.random.", "secrets.", "uuid.", "tempfile.", "os.urandom", "torch.seed", "torch.cuda.seed", "torch.Generator",
-    "time.", "datetime.", "timeit.", "torch.cuda.Event", "os.times",
-    "os.getpid", "os.getppid", "os.getpgid", "os.getloadavg", "os.sched_getaffinity", "threading.", "multiprocessing.", "subprocess.",
-    "builtins.id", "builtins.hash", "psutil.", "resource.", "tracemalloc.", "gc.", "shutil.disk_usage",
-    "socket.", "platform.node", "platform.uname", "os.uname",
-    "torch.cuda.mem", "torch.cuda.max_mem", "torch.cuda.util", "torch.cuda.current_device", "torch.cuda.get_device", "torch.cuda.temperature",
-    "torch.cuda.power_draw", "torch.cuda.clock_rate", "torch.cuda.list_gpu_processes", "torch.mps.current_alloc", "torch.mps.driver_alloc",
-    "pynvml.", "nvidia_smi.", "GPUtil.", "gpustat.",
-)  # fmt: skip
+DRAWN = tuple("""random. numpy.random. secrets. uuid. tempfile. os.urandom torch.seed torch.cuda.seed
+    torch.Generator time. datetime. timeit. torch.cuda.Event os.times os.getpid os.getppid
+    os.getpgid os.getloadavg os.sched_getaffinity threading. multiprocessing. subprocess.
+    builtins.id builtins.hash psutil. resource. tracemalloc. gc. shutil.disk_usage socket.
+    platform.node platform.uname os.uname torch.cuda.mem torch.cuda.max_mem torch.cuda.util
+    torch.cuda.current_device torch.cuda.get_device torch.cuda.temperature torch.cuda.power_draw
+    torch.cuda.clock_rate torch.cuda.list_gpu_processes torch.mps.current_alloc
+    torch.mps.driver_alloc pynvml. nvidia_smi. GPUtil. gpustat.""".split())  # fmt: skip
 FORMATS = wordset("builtins.str builtins.repr builtins.format builtins.print")
 NUMBERS = wordset("builtins.float builtins.int builtins.bool builtins.round")
 ALIKE = wordset("""builtins.iter builtins.list builtins.tuple builtins.reversed builtins.sorted copy.copy

@@ -113,9 +113,8 @@ class Stores(Values):
                 kind is not None
                 and source is not source_of(node)
                 and any(
-                    isinstance(n, ast.ImportFrom)
-                    and any((a.asname or a.name) == node.id for a in n.names)
-                    for n in source_of(node).tree.body
+                    any((a.asname or a.name) == node.id for a in n.names)
+                    for n in only(source_of(node).tree.body, ast.ImportFrom)
                 )
             ):
                 return kind

@@ -229,5 +229,4 @@ class Tensors(Followed):
 
 def is_tensor(script: Script, expr: ast.expr) -> bool:
     """Certainly no tuple, list or dict."""
-    found = script.values(expr)
-    return surely(isinstance(t, Tensor) and t.rank != "?" for t in found)
+    return surely(isinstance(t, Tensor) and t.rank != "?" for t in script.values(expr))

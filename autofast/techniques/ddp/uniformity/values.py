@@ -121,7 +121,7 @@ class Values(Parts):
     def _loader(self, node: ast.expr) -> Kind | None:
         """A loader whose batches are shared out."""
         found = self.things(node)
-        loaders = [t for t in found if isinstance(t, Ext) and self.training.shares(t)]
+        loaders = [t for t in only(found, Ext) if self.training.shares(t)]
         if not loaders:
             return None
         rest = [t for t in found if t not in loaders and t != Const(None)]
@@ -243,9 +243,7 @@ class Values(Parts):
         node, wholes = call.node, call.wholes
         if node in self.passes:
             self.happens(node)
-        if any(isinstance(t, Tensor) and t.loss for t in self.things(node)) and any(
-            not k.same for k in wholes
-        ):
+        if any(t.loss for t in only(self.things(node), Tensor)) and any(not k.same for k in wholes):
             return other("the model computes the loss itself")
         if any(k.name in ("mean", "sum", "other") for k in wholes):
             return next(

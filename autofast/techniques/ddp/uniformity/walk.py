@@ -22,7 +22,7 @@ from autofast.flow.callgraph import Callee
 from autofast.flow.scopes import Variable, variables_of
 from autofast.model.script import Script
 from autofast.model.source import at, nodes_in
-from autofast.model.syntax import has_star
+from autofast.model.syntax import CALL_ENDS, SILENT, TURN_ENDS, has_star
 from autofast.model.values import Thing, all_of
 from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import Host
@@ -288,11 +288,7 @@ class Walk(Notes):
         self.state = merged(after, self.state)
 
     def _any_reached(self, body: list[ast.stmt]) -> bool:
-        return any(
-            isinstance(s, (ast.Pass, ast.Break, ast.Continue, ast.Return, ast.Global))
-            or self.script.reached(s)
-            for s in body
-        )
+        return any(isinstance(s, (*SILENT, ast.Return)) or self.script.reached(s) for s in body)
 
     def _arm(self, test: ast.expr, kind: Kind, body: list[ast.stmt]) -> None:
         self.under(test, kind)
@@ -380,7 +376,7 @@ class Walk(Notes):
 
 
 def _goes(body: list[ast.stmt]) -> bool:
-    return bool(body) and isinstance(body[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break))
+    return bool(body) and isinstance(body[-1], (*CALL_ENDS, *TURN_ENDS))
 
 
 def _is_loader(script: Script, expr: ast.expr) -> bool:
