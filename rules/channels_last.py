@@ -4,13 +4,13 @@ convolutions want.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
 from autofast.facts.cost import gains
 from autofast.flow.positions import position
 from autofast.model.script import Model, Script
+from autofast.model.several import grouped
 from autofast.model.source import source_of
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.layout.conversions import (
@@ -43,13 +43,10 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         return
     accepted: list[tuple[Model, object]] = []  # with the key of the finding that converts it
     effect: Effect | None = None
-    places: dict[ast.AST, tuple[ast.expr, list[Model]]] = {}
-    for model in (*trained(script), *beside(script)):
-        place = place_of(script, model)
-        if place is not None:
-            places.setdefault(place, (place, []))[1].append(model)
+    made = ((place_of(script, model), model) for model in (*trained(script), *beside(script)))
+    places = grouped((place, model) for place, model in made if place is not None)
     found: list[tuple[Finding, list[Model]]] = []
-    for place, models in places.values():
+    for place, models in places.items():
         models += averages(script, place, models)
         found += conversions(script, place, models)
     stays = [m for finding, models in found if finding.refusal for m in models]

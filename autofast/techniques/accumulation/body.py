@@ -22,7 +22,7 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import Variable, loaded_in, mentions, stored_in
 from autofast.model.calls import receiver_of
 from autofast.model.script import Backward, Script
-from autofast.model.several import any_in
+from autofast.model.several import any_in, grouped
 from autofast.model.source import (
     at,
     function_of,
@@ -95,11 +95,8 @@ class Body:
     # ----------------------------------------------------------------------------------- statements
     def _units(self, events: Iterable[Event]) -> list[Unit]:
         wanted = list(events)
-        found: dict[ast.AST, Unit] = {}
-        for event in wanted:
-            statement = self._statement(event, wanted)
-            found.setdefault(statement, Unit(statement, [])).events.append(event)
-        return list(found.values())
+        found = grouped((self._statement(event, wanted), event) for event in wanted)
+        return [Unit(statement, mine) for statement, mine in found.items()]
 
     def _statement(self, event: Event, wanted: list[Event]) -> ast.stmt:
         """The statement that does this, as far out as it does nothing but what is ``wanted``."""

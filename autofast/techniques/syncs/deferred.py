@@ -112,7 +112,7 @@ def off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs, rounds: boo
         edits.append(Replace(lists.begin, f"{lists.name} = []"))
     else:
         edits.append(Before(around, f"{lists.name} = []", rank=OUTERMOST))
-    for gate, nodes in needs.gates.values():
+    for gate, nodes in needs.gates.items():
         edits.append(Before(first_in(gate, nodes), f"{lists.replay()}\n{lists.name}.clear()"))
     edits += [e for move in needs.moves.values() for e in move.edits]
     if needs.after:
@@ -142,7 +142,7 @@ def _unread(script: Script, sinks: list[Sink]) -> list[Edit]:
 
 def _is_filled(script: Script, sink: Sink, loop: Loop, needs: Needs) -> bool:
     """Whether something has certainly been kept where it is read."""
-    gates = [gate for gate, _ in needs.gates.values()]
+    gates = list(needs.gates)
     if not gates:
         return runs_at_all(script, sink, loop)
     here = block(sink.statement)

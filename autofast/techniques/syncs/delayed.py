@@ -20,6 +20,7 @@ from autofast.flow.program import Flow
 from autofast.flow.reflection import is_spelled
 from autofast.flow.scopes import mentions
 from autofast.model.script import Script
+from autofast.model.several import grouped
 from autofast.model.source import at, function_of, holds, outwards, parent_of, statement_of, within
 from autofast.model.syntax import TURN_ENDS, is_read
 from autofast.rule import Refusal
@@ -100,7 +101,7 @@ def read_at_use(script: Script, variable: Variable) -> tuple[list[Edit], bool]:
     """
     away: list[tuple[ast.stmt, list[Edit]]] = []  # statements that are put off
     rest: list[ast.Name] = []
-    for statement, uses in _by_statement(variable.each):
+    for statement, uses in grouped((statement_of(n), n) for n in variable.each).items():
         try:
             away.append((statement, _put_off(script, statement, uses, variable)))
         except Refusal:
@@ -176,14 +177,6 @@ def _is_conditional(node: ast.AST, statement: ast.stmt) -> bool:
         if isinstance(outer, ast.If) and here is not outer.test:
             return True
     return False
-
-
-def _by_statement(uses: list[ast.Name]) -> list[tuple[ast.stmt, list[ast.Name]]]:
-    groups: dict[ast.AST, tuple[ast.stmt, list[ast.Name]]] = {}
-    for use in uses:
-        statement = statement_of(use)
-        groups.setdefault(statement, (statement, []))[1].append(use)
-    return list(groups.values())
 
 
 def _put_off(

@@ -169,7 +169,7 @@ def summed(script: Script, sink: Sink, loop: Loop, needs: Needs, *, around: ast.
     else:  # what has no turn stays the number that it began as
         read = f"if {torch}.is_tensor({name}):\n    {name} = {name}.item()"
         edits += imports
-    for gate, nodes in needs.gates.values():
+    for gate, nodes in needs.gates.items():
         if any(within(use, gate) for use in uses) or needs.moves:
             edits.append(Before(first_in(gate, nodes), read))
     edits += [e for move in needs.moves.values() for e in move.edits]
@@ -196,7 +196,7 @@ def _each_alone(uses: list[ast.Name], needs: Needs, loop: Loop) -> list[ast.Name
     """The uses, where each condition of the loop, and what comes after it, has one at most, that
     may read the sum itself.
     """
-    gates = [gate for gate, _ in needs.gates.values()]
+    gates = list(needs.gates)
     inside = [[use for use in uses if within(use, gate)] for gate in gates]
     after = [use for use in uses if not within(use, loop)]
     alone = all(len(found) <= 1 for found in (*inside, after)) and all(

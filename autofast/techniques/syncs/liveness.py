@@ -58,7 +58,7 @@ class Needs:
     ``moves`` are statements that look at it and have to move into such a condition.
     """
 
-    gates: dict[ast.AST, tuple[ast.If, list[ast.AST]]] = field(default_factory=dict)
+    gates: dict[ast.If, list[ast.AST]] = field(default_factory=dict)
     after: bool = False
     moves: dict[ast.AST, Move] = field(default_factory=dict)
 
@@ -66,8 +66,8 @@ class Needs:
         """Take in what is put off together with it."""
         self.after = self.after or other.after
         self.moves.update(other.moves)
-        for key, (gate, nodes) in other.gates.items():
-            self.gates.setdefault(key, (gate, []))[1].extend(nodes)
+        for gate, nodes in other.gates.items():
+            self.gates.setdefault(gate, []).extend(nodes)
 
     @property
     def places(self) -> tuple[object, ...]:
@@ -101,7 +101,7 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[ast.stmt
             raise Refusal(
                 f"`{first_line(sink.holder)}` is used in every step ({at(node)}); {WHERE_SHOWN}"
             )
-        needs.gates.setdefault(gate, (gate, []))[1].append(node)
+        needs.gates.setdefault(gate, []).append(node)
     needs.after = _is_used_after(script, sink, loop, outside)
     _check_end(script, sink, loop, needs, outside)
     if sink.kind != "number" and (caught := _tried_by_caller(script, sink, loop)) is not None:

@@ -17,6 +17,7 @@ from autofast.flow.positions import block, index, is_always
 from autofast.flow.scopes import mentions
 from autofast.model.calls import is_method, only_target, put_into
 from autofast.model.script import Script
+from autofast.model.several import grouped
 from autofast.model.source import at, function_of, statement_of, within
 from autofast.rule import Effect, Finding, Question, Refusal
 from autofast.techniques.syncs.code_motion import NAME, moves
@@ -38,19 +39,16 @@ from autofast.techniques.syncs.sinks import Sink, sink_of
 from autofast.techniques.syncs.steps import is_step, runs_in_steps, works_between
 from autofast.techniques.syncs.stores import stores
 from autofast.techniques.syncs.summable import is_summed
-from autofast.techniques.syncs.sums import grouped
+from autofast.techniques.syncs.sums import waiting_sums
 from autofast.techniques.syncs.unspelled import WHERE_SHOWN
 
 Found = tuple[Finding, set[ast.expr]]  # with the reads that it is about
 
 
 def in_functions(script: Script, every: list[Read]) -> Iterator[Found]:
-    by_function: dict[ast.AST, tuple[ast.FunctionDef, list[Read]]] = {}
-    for read in every:
-        home = function_of(read.node)
-        if isinstance(home, ast.FunctionDef) and loop_of(read.node) is None:
-            by_function.setdefault(home, (home, []))[1].append(read)
-    for function, found in by_function.values():
+    homes = ((function_of(r.node), r) for r in every if loop_of(r.node) is None)
+    by_function = grouped((home, r) for home, r in homes if isinstance(home, ast.FunctionDef))
+    for function, found in by_function.items():
         made = results_of(script, function, found)
         if made is None:
             continue
@@ -297,7 +295,7 @@ def read_at_once(
     script: Script, loop: Loop, fixed: list[tuple[ast.stmt, list[Read]]]
 ) -> Iterator[Found]:
     """Sums that are looked at in every step."""
-    for sinks, edits in grouped(script, loop, fixed):
+    for sinks, edits in waiting_sums(script, loop, fixed):
         members: list[tuple[ast.AST, str]] = [
             (s.statement, f"reads {len(sinks)} tensors from the device one by one in every step")
             for s in sinks

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from autofast.flow.reflection import is_spelled
 from autofast.model.calls import is_method, short_name
 from autofast.model.script import Script
+from autofast.model.several import grouped
 from autofast.model.source import statement_of
 from autofast.model.syntax import is_attribute
 from autofast.model.values import NOTHING, Const, Tensor, certainly
@@ -110,10 +111,7 @@ def peeled(expr: ast.expr) -> ast.expr:
 
 
 def by_statement(found: list[Read]) -> list[tuple[ast.stmt, list[Read]]]:
-    groups: dict[ast.AST, tuple[ast.stmt, list[Read]]] = {}
-    for read in found:
-        groups.setdefault(read.statement, (read.statement, []))[1].append(read)
-    return list(groups.values())
+    return list(grouped((read.statement, read) for read in found).items())
 
 
 def gives_the_same(script: Script, expr: ast.expr) -> bool:

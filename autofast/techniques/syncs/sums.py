@@ -41,7 +41,7 @@ from autofast.write.spelling import has_float64, torch_in
 MOST = 6  # statements that wait for the last of them
 
 
-def grouped(
+def waiting_sums(
     script: Script, loop: Loop, fixed: Sequence[tuple[ast.stmt, list[Read]]]
 ) -> Iterator[tuple[list[Sink], list[Edit]]]:
     """Sums of one block that can wait for the last of them, with the edits that read all their
