@@ -73,7 +73,9 @@ def labelled(script: Row, folder: Path) -> Row:
     core = [placed(x, folder) for x in script["expect"] if is_core(x)]
     forbidden = [placed(x, folder) for x in script["forbid"]]
     missed = [x for x in core if not any(meets(f, x) for f in fixes)]
-    touched = [[f for f in fixes if is_touched(f, x)] for x in forbidden]
+    asked = {(x["technique"], x["file"], x["line"]) for x in core}
+    others = [f for f in fixes if (f["rule"], f["path"], f["line"]) not in asked]
+    touched = [[f for f in others if is_touched(f, x)] for x in forbidden]
     pairs = list(zip(forbidden, touched, strict=True))
     return {
         "core": len(core),

@@ -14,7 +14,7 @@ from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.loading.batched import (
     against,
-    as_tensors,
+    as_dataset,
     is_batched,
     only_collects,
     sampler_of_batches,
@@ -66,13 +66,15 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         else:
             yield Finding(loader.node, ITEMS, edits=made)
     yield from no_longer_imported(script, gone)
-    kept = {id(x): edits(script, plan) for x, plan in made_resident(script, options)}
+    kept = {x: edits(script, plan) for x, plan in made_resident(script, options)}
     for image_set in script.analysis(images).values():
         if not isinstance(image_set, Images):
             continue
         if all(x in loaders for x in image_set.loaders):
-            yield Finding(image_set.call, OBJECTS, edits=as_tensors(image_set))
-        elif mine := [e for x in image_set.loaders for e in kept.get(id(x), ())]:
-            yield Finding(image_set.call, OBJECTS, edits=tuple(mine), needs=(Kept,))
+            yield Finding(image_set.call, OBJECTS, edits=as_dataset(image_set))
+        elif mine := [x for x in image_set.loaders if x in kept]:
+            made = tuple(e for x in mine for e in kept[x])
+            needs = tuple((Kept, x.node) for x in mine)
+            yield Finding(image_set.call, OBJECTS, edits=made, needs=needs)
     for cut in cuts(script):
         yield Finding(cut.call, WINDOWS, edits=cut.edits, refusal=cut.refusal, torch=(1, 0))

@@ -17,6 +17,7 @@ from autofast.techniques.transfers.drawn_arrays import from_numpy
 from autofast.techniques.transfers.factories import loops_of_steps
 from autofast.techniques.transfers.indices import indices
 from autofast.techniques.transfers.made_each_step import made_each_step
+from autofast.techniques.transfers.round_trips import round_trips
 from autofast.techniques.transfers.told_where import told_where
 
 DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
@@ -38,7 +39,12 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         return
     hot = loops_of_steps(script)
     creations = [*moved(script, hot), *from_numpy(script, hot)]
-    creations += [*indices(script, hot), *told_where(script, hot), *buffers(script, hot)]
+    creations += [
+        *indices(script, hot),
+        *round_trips(script, hot),
+        *told_where(script, hot),
+        *buffers(script, hot),
+    ]
     known = {n for c in creations for place in (c.call, *c.moves) for n in ast.walk(place)}
     for node, advice in made_each_step(script, hot, known):
         yield Finding(node, MESSAGE, advice=advice)

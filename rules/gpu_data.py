@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from autofast.edit.edits import Remove
 from autofast.facts.cost import gains
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.loading.resident import Augmented, Kept, edits, plans, random_images
+from autofast.techniques.loading.resident import (
+    Augmented,
+    Kept,
+    edits,
+    plans,
+    random_images,
+    spread_for_nobody,
+)
 
 MESSAGE = (
     "batches of data in memory are made item by item and copied to the device, in every epoch again"
 )
+
+SPREAD = "no loader needs these arguments of workers any more"
 
 
 @rule(
@@ -22,16 +32,22 @@ MESSAGE = (
     uses=("gpu-augmentation", "ddp", "dataparallel-to-ddp"),
     relieves={"data": 6, "transfer": 5},
     asks=gains.together(0.4, "no items to fetch and no batches to copy", copied=True),
-    torch=(1, 11),  # torch.cuda.mem_get_info
+    torch=(1, 11),  # default_collate and torch.cuda.mem_get_info
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Keep data that lie in memory on the device, and take whole batches there."""
+    gone = []
     for loader, plan in plans(script, options):
         if random_images(loader) and options.decides(Augmented):
             continue
+        node = loader.node
         if isinstance(plan, str):
-            yield Finding(loader.node, MESSAGE, refusal=plan)
-        else:
-            needs = (Augmented,) if plan.made is not None else ()
-            made = edits(script, plan)
-            yield Finding(loader.node, MESSAGE, edits=made, effect=plan.effect, needs=needs)
+            yield Finding(node, MESSAGE, refusal=plan)
+            continue
+        needs = ((Augmented, None),) if plan.made is not None else ()
+        made = edits(script, plan)
+        yield Finding(node, MESSAGE, edits=made, effect=plan.effect, needs=needs, key=node)
+        gone.append(loader)
+    for statement, loaders in spread_for_nobody(script, gone).items():
+        only = tuple((None, x.node) for x in loaders)
+        yield Finding(statement, SPREAD, edits=(Remove(statement),), needs=only)

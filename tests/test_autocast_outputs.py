@@ -455,3 +455,34 @@ def test_what_a_method_of_the_network_gives_becomes_fp32_too(kind: str):
     done = amp(text, rules="autocast", target="cpu")
     assert "h = model.encode(x).float()" in done.lines, (done.lines, done.refusals)
     assert close(trained(text)["losses"], trained(done.text)["losses"])
+
+
+FIELDS = """import dataclasses
+
+
+@dataclasses.dataclass
+class Output:
+    logits: torch.Tensor
+    h: torch.Tensor
+
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "is_refused"),
+    [
+        ("", False),
+        ("\n    print(out.logits.detach().cpu().numpy().sum())", True),
+        ("\n    print(out.h.detach().numpy().sum())", True),
+        ("\n    print(out.h.shape, out.logits.float().sum())", False),
+    ],
+)
+def test_fields_of_what_a_model_returns(use: str, is_refused: bool) -> None:
+    head = HEAD.replace(RETURN, "h = torch.relu(self.a(x))\n        return Output(self.b(h), h=h)")
+    head = head.replace("class Net", f"{FIELDS}class Net", 1)
+    assert head != HEAD
+    text = head + LOOP.replace(LOSS, f"out = model(x)\n    loss = criterion(out.logits, y){use}")
+    done = amp(text)
+    assert ("with torch.autocast(" in done.text) is not is_refused, done.refusals
+    assert not is_refused or "would be a 16-bit number" in done.refusals

@@ -55,8 +55,8 @@ def made(make: str, before: str = "") -> Applied:
         ("z = torch.eye(4)[None, :3][0].to(device)", ["z = torch.eye(4, device=device)[None, :3][0]"], Effect.EXACT),
         ("z = torch.eye(4)[None, :3, ...][0]\nif x.is_cuda:\n    z = z.cuda()", ["z = torch.eye(4, device=x.device)[None, :3, ...][0]"], Effect.EXACT),
         ("z = torch.eye(3, 4).to(device, torch.float64)", ["z = torch.eye(3, 4, device=device).to(torch.float64)"], Effect.EXACT),
-        ("z = torch.zeros(3, 4).to(device, dtype=torch.float64)", ["z = torch.zeros(3, 4, device=device, dtype=torch.float64)"], Effect.EXACT),
-        ("z = torch.ones(3, 4).long().to(device=device, dtype=torch.float64)", ["z = torch.ones(3, 4, device=device).long().to(torch.float64)"], Effect.EXACT),
+        ("z = torch.zeros(3, 4).to(device, dtype=torch.float64)", ["z = torch.zeros(3, 4, device=device).to(torch.float64)"], Effect.EXACT),
+        ("z = torch.ones(3, 4).long().to(device=device, dtype=torch.float64)", ["z = torch.ones(3, 4, device=device, dtype=torch.long).to(torch.float64)"], Effect.EXACT),
         ("z = torch.ones(3, 4).to(device, torch.float64, copy=True)", ["z = torch.ones(3, 4, device=device).to(device, torch.float64, copy=True)"], Effect.EXACT),
         ("z = torch.arange(0, 4).view(1, 4).long().to(device).float()", ["z = torch.arange(0, 4, device=device).view(1, 4).float()"], Effect.EXACT),
         ("z = torch.arange(0, 4, dtype=torch.int).long().to(device).float()", ["z = torch.arange(0, 4, dtype=torch.int, device=device).long().float()"], Effect.EXACT),
@@ -694,7 +694,7 @@ def test_indices_that_stay_on_the_host(make: str) -> None:
         ),
         (
             "z = Variable(torch.ones(3, 4)).double()\nz = z.to(device)",
-            ["z = Variable(torch.ones(3, 4, device=device, dtype=torch.double))"],
+            ["z = Variable(torch.ones(3, 4, device=device)).double()"],
         ),
         (
             "z = torch.zeros(3, 4).float()\nif x.is_cuda:\n    z = z.cuda()",
@@ -967,6 +967,101 @@ def test_the_device_of_what_has_been_asked_whether_it_is_on_a_gpu() -> None:
     """A list that the reader takes it for as well has no ``is_cuda``."""
     mixed = "y = [x, []][step % 1]\nz = torch.zeros(3, 4)\nif y.is_cuda:\n    z = z.cuda()"
     assert made(mixed).lines == ["z = torch.zeros(3, 4, device=y.device)"]
+
+
+ROUND_TRIP = """
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 4).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+table = torch.cumprod(1 - torch.linspace(1e-4, 0.05, 10), 0)
+rows = torch.randn(10, 4)
+seen = []
+
+
+def picked(a, t, shape):
+    {body}
+
+
+for step in range(6):
+    x = torch.full((3, 4), 0.5, device=device)
+    t = torch.randint(0, 4, (3,), device=device)
+    optimizer.zero_grad()
+    loss = (model(x) * picked({given}, t, x.shape)).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+    seen.append(loss.item())
+"""
+GATHERED = "out = a.gather(-1, t.cpu())\n    return out.reshape(t.shape[0], *((1,) * (len(shape) - 1))).to(t.device)"
+ONE_HOT = "y = torch.zeros(len(t), 4)\n    y = y.scatter_(1, t.cpu().unsqueeze(1), 1.0).to(t.device)\n    return y"
+
+
+def round_trip(body: str, given: str = "table") -> Applied:
+    return apply(
+        RULE, "import torch\nfrom torch import nn\n" + ROUND_TRIP.format(body=body, given=given)
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "lines"),
+    [
+        (GATHERED, ["out = a.to(t.device).gather(-1, t)", "return out.reshape(t.shape[0], *((1,) * (len(shape) - 1)))"]),
+        ("return a[t.cpu()].to(t.device).view(-1, 1)", ["return a.to(t.device)[t].view(-1, 1)"]),
+        ("return a[t.detach().cpu().long()].float().to(t.device)[:, None].view(-1, 1)", ["return a.to(t.device)[t.detach().long()].float()[:, None].view(-1, 1)"]),
+        (ONE_HOT, ["y = torch.zeros(len(t), 4, device=t.device)", "y = y.scatter_(1, t.unsqueeze(1), 1.0)"]),
+        ("return torch.zeros(3, 4).scatter_(1, t.unsqueeze(1).cpu(), 1).to(t.device)", ["return torch.zeros(3, 4, device=t.device).scatter_(1, t.unsqueeze(1), 1)"]),
+    ],
+)  # fmt: skip
+def test_indices_stay_where_they_are(body: str, lines: list[str]) -> None:
+    found = round_trip(body)
+    assert found.lines == lines and {f.effect for f in found.fixes} <= {None, Effect.EXACT}
+    before = "import torch\nfrom torch import nn\n" + ROUND_TRIP.format(body=body, given="table")
+    assert run(found.text)["seen"] == run(before)["seen"]
+
+
+@pytest.mark.parametrize(
+    ("body", "given"),
+    [
+        ("return a[t.cpu()].to(t.device)", "rows"),  # as large as it may be
+        ("return a[t.cpu()].view(-1, 1)", "table"),  # what comes out stays on the host
+        ("out = a.gather(-1, t.cpu())\n    seen.append(out.numpy())\n    return out.view(-1, 1).to(t.device)", "table"),
+        ("i = t.cpu()\n    seen.append(i.numpy())\n    return a[i].view(-1, 1).to(t.device)", "table"),
+        ("u = t.cpu()\n    t = t * 0\n    return a[u].view(-1, 1).to(t.device)", "table"),  # another t
+        ("y = torch.zeros(3, 4)\n    seen.append(y)\n    return y.scatter_(1, t.cpu().unsqueeze(1), 1).to(t.device)", "table"),
+        ("return a.expand(3, 4).scatter_(1, t.cpu().unsqueeze(1), 1).to(t.device)", "table[:3, None] * torch.ones(1, 4)"),
+        ("return torch.zeros(3, 4).scatter_(1, t.cpu().unsqueeze(1), a[:3, None]).to(t.device)", "table"),
+    ],
+)  # fmt: skip
+def test_round_trips_that_somebody_may_notice(body: str, given: str) -> None:
+    found = round_trip(body, given)
+    assert not found.fixes, found.lines
+
+
+@pytest.mark.parametrize(
+    ("make", "line"),
+    [
+        ("z = torch.empty(3, 4).bernoulli_(0.5).to(device)", "z = torch.empty(3, 4, device=device).bernoulli_(0.5)"),
+        ("z = torch.empty(3, x.size(1)).normal_(0, 0.1) / 2\nz = z.to(x.device)", "z = torch.empty(3, x.size(1), device=x.device).normal_(0, 0.1) / 2"),
+        ("z = torch.zeros(12).view(3, 4).uniform_().to(device)", "z = torch.zeros(12, device=device).view(3, 4).uniform_()"),
+    ],
+)  # fmt: skip
+def test_what_is_drawn_into_a_new_tensor_is_drawn_there(make: str, line: str) -> None:
+    found = made(make)
+    assert found.lines == [line]
+    assert [f.effect for f in found.fixes][:1] == [Effect.SAMPLING]
+    assert len(run(found.text)["losses"]) == 6
+
+
+@pytest.mark.parametrize(
+    ("make", "before"),
+    [
+        ("z = torch.empty(3, 4).bernoulli_(odds).to(device)", "odds = torch.rand(3, 4)"),
+        ("z = torch.empty(3, 4).normal_(generator=own).to(device)", "own = torch.Generator()"),
+        ("z = torch.empty(3, 4).normal_().to(device)", "torch.use_deterministic_algorithms(True)"),
+    ],
+)
+def test_what_the_host_draws_for_a_reason_stays(make: str, before: str) -> None:
+    assert not made(make, before).fixes
 
 
 def test_rows_that_a_tensor_of_the_host_picks_stay() -> None:

@@ -14,7 +14,7 @@ from autofast.commands import planning
 from autofast.config import Config
 from autofast.rule import Effect
 from tests.onerule import Applied, apply, run, same
-from tests.pretend.torchvision import CIFAR10, Compose, Normalize, RandomHorizontalFlip, ToTensor
+from tests.pretend.torchvision import CIFAR10
 from tests.test_rule_gpu_data import COLOUR, GREY, IMPORTS, PLAIN, torchvision
 from tests.test_rule_gpu_data import text_of as plain_text
 
@@ -123,26 +123,9 @@ def test_images_for_evaluation_are_the_same_to_the_last_bit() -> None:
     more = f"{TESTED}\nglobal shown\nshown = []\nfor u, v in tests:\n    u = u.to(device)\n    shown.append(u)"
     text = text_of(CROP, FLIP, more=more)
     both = written(text)
-    assert both.text.count("class DeviceLoader") == 1
-    assert "tests = DeviceLoader(test, batch_size=10, device=device)" in both.text
+    assert "tests_data = TensorDataset(*(t.to(device) for t in as_tensors(test)))" in both.lines
+    assert "mem_get_info" not in both.text  # it is known how large they are
     same(run(text)["shown"], run(both.text)["shown"])
-
-
-@pytest.mark.usefixtures("torchvision")
-def test_where_memory_is_short_the_loader_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = text_of(CROP, FLIP)
-    scope = run(written(text).text.replace('__name__ == "__main__"', "False"))
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (0, 0))
-    rgb = CIFAR10("d")
-    rgb.transform = Compose([RandomHorizontalFlip(), ToTensor(), Normalize((0.5,), (0.2,))])
-    batches = []
-    for cls, given in (
-        (scope["DeviceLoader"], {"device": "cuda", "augment": lambda images: images * 0}),
-        (torch.utils.data.DataLoader, {}),
-    ):
-        torch.manual_seed(3)
-        batches.append(list(cls(rgb, batch_size=8, shuffle=True, **given)))
-    same(*batches)
 
 
 @pytest.mark.parametrize(
@@ -205,17 +188,20 @@ def test_transforms_that_are_changed_stay(change: str, reason: str) -> None:
     assert not found.fixes and reason in found.refusals, found.refusals
 
 
-def test_parts_and_two_ways_stay() -> None:
+def test_parts_stay() -> None:
     part = text_of(FLIP).replace("DataLoader(data,", "DataLoader(Subset(data, range(20)),")
     assert "is a part of one" in apply(RULE, part).refusals
-    other = TEST_SET.replace("[", f"[{CROP}, ")
+
+
+@pytest.mark.parametrize(("drawn", "fixes"), [(CROP, 2), ("transforms.RandomHorizontalFlip(0.1)", 1)])  # fmt: skip
+@pytest.mark.usefixtures("torchvision")
+def test_two_ways(drawn: str, fixes: int) -> None:
+    """One name stands for one of them."""
+    other = TEST_SET.replace("[", f"[{drawn}, ")
     more = f"{other}\ntests = DataLoader(test, batch_size=10)\nfor u, v in tests:\n    u = u.to(device)"
     found = apply(RULE, text_of(FLIP, more=more))
-    assert (
-        "are cropped and flipped in another way" in found.refusals
-        or "in another way than" in found.refusals
-    )
-    assert len(found.fixes) == 1
+    assert len(found.fixes) == fixes and ("another way" in found.refusals) is (fixes == 1)
+    run(found.text)
 
 
 def test_without_the_rule_the_others_go_on() -> None:

@@ -20,7 +20,7 @@ import random
 import numpy
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, RandomSampler, Subset, TensorDataset, WeightedRandomSampler, random_split
+from torch.utils.data import DataLoader, Dataset, RandomSampler, Subset, SubsetRandomSampler, TensorDataset, WeightedRandomSampler, random_split
 """
 TENSORS = "a = torch.randn(30, 4)\nb = (a.sum(1) > 0).long()\ndata = TensorDataset(a, b)"
 PART = "rest = list(range(20))\ndata = Subset(data, rest)\nloader = DataLoader(data, batch_size=8, shuffle=True)"
@@ -86,14 +86,20 @@ def checked(
         "DataLoader(data, batch_size=8, sampler=RandomSampler(data))",
         "DataLoader(data, batch_size=8, sampler=RandomSampler(data, replacement=True, num_samples=50))",
         "DataLoader(data, batch_size=8, sampler=WeightedRandomSampler(torch.ones(30), 30))",
+        "DataLoader(data, batch_size=8, sampler=SubsetRandomSampler([1, 2, 3, 5, 8, 13, 21, 4, 7, 11]))",
+        "DataLoader(data, batch_size=8, sampler=SubsetRandomSampler(range(20)), drop_last=True)",
         "DataLoader(data, batch_size=8, shuffle=True, pin_memory=torch.cuda.is_available())",
+        "DataLoader(data, batch_size=8, shuffle=True, num_workers=2, pin_memory=True, timeout=9, prefetch_factor=3)",
+        "DataLoader(data, batch_size=7, shuffle=a.sum().item() < 9, drop_last=len(data) > 3)",
         "DataLoader(data, batch_size=40, shuffle=True)",
+        "DataLoader(data, batch_size=8)\nassert len(iter(loader)) == len(loader) == 4",
     ],
 )
 def test_tensors(loader: str) -> None:
     found = checked(f"{TENSORS}\nloader = {loader}")
-    assert "loader = DeviceLoader(" in " ".join(found.text.split())
-    assert found.text.count("device=device") == 1
+    assert "tensors = TensorDataset(*(t.to(device) for t in data[:]))" in found.text
+    assert "batch_size=None" in found.text or "None," in found.text
+    assert not {"class", "num_workers", "pin_memory"} & set(found.text.replace("=", " ").split())
 
 
 @pytest.mark.parametrize(
@@ -117,10 +123,82 @@ def test_computed_data_that_are_written_to(write: str) -> None:
     assert not found.fixes and "may write to it" in found.refusals
 
 
-def test_a_dataset_without_a_name_and_dict_of_arguments() -> None:
-    setup = "options = {'batch_size': 8, 'shuffle': True}\nx = torch.randn(30, 4)\n"
-    setup += "loader = DataLoader(TensorDataset(x, (x.sum(1) > 0).long()), **options)"
-    assert "device=device, **options)" in checked(setup).text
+def test_a_dataset_that_is_made_in_the_call() -> None:
+    setup = "x = torch.randn(30, 4)\nloader = DataLoader(TensorDataset(x, (x.sum(1) > 0).long()), batch_size=8, shuffle=True)"
+    found = checked(setup)
+    assert "data = TensorDataset(x.to(device), (x.sum(1) > 0).long().to(device))" in found.lines
+    other = checked(setup.replace("TensorDataset(x,", "TensorDataset(2 * x.t().clone().t(),"))
+    made = " ".join(other.text.split()).replace("( ", "(")
+    assert "data = TensorDataset((2 * x.t().clone().t()).to(device).contiguous()," in made
+    large = checked(setup.replace("randn(30, 4)", "randn(3, 4).repeat(10, 1)"))
+    assert "data = on_device([x, (x.sum(1) > 0).long()], device)" in large.lines
+
+
+@pytest.mark.parametrize(
+    ("options", "written"),
+    [
+        ("{'batch_size': 8, 'shuffle': True}", 'batches = BatchSampler(RandomSampler(tensors), options["batch_size"], drop_last=False)'),
+        ("{'batch_size': 8, 'drop_last': True}", 'batches = BatchSampler(SequentialSampler(tensors), options["batch_size"], drop_last=options["drop_last"])'),
+        ("{'batch_size': 8}\nif torch.rand(1) < 2:\n    options.update({'shuffle': True, 'num_workers': 1})", 'RandomSampler(tensors) if options.get("shuffle") else SequentialSampler(tensors)'),
+        ("{'batch_size': 8}\nif torch.rand(1) > 2:\n    options.update({'shuffle': True, 'num_workers': 1})", 'RandomSampler(tensors) if options.get("shuffle") else SequentialSampler(tensors)'),
+    ],
+)  # fmt: skip
+def test_arguments_in_a_dict(options: str, written: str) -> None:
+    """The tutorial's way to give them."""
+    found = checked(f"{TENSORS}\noptions = {options}\nloader = DataLoader(data, **options)")
+    text = " ".join(found.text.replace("'", '"').split())
+    assert written in text.replace("( ", "(").replace(" )", ")")
+
+
+OTHERS = "TensorDataset(a[:9], b[:9])"
+
+
+@pytest.mark.parametrize(
+    ("more", "stays"),
+    [
+        ("", False),
+        ("print(len(kwargs))", True),
+        (f"other = DataLoader({OTHERS}, batch_size=3, collate_fn=list, **kwargs)\nfor y in other:\n    pass", True),
+    ],
+)  # fmt: skip
+def test_arguments_of_workers_in_a_dict(more: str, stays: bool) -> None:
+    """The dict goes, where no other loader gets it."""
+    setup = f"{TENSORS}\nkwargs = {{'num_workers': 1, 'persistent_workers': False}}\n{more}"
+    found = checked(f"{setup}\nloader = DataLoader(data, batch_size=8, shuffle=True, **kwargs)")
+    assert ("kwargs = " in found.text) is stays
+    assert ("kwargs" in found.text) is stays
+
+
+def test_a_generator_of_its_own() -> None:
+    setup = f"{TENSORS}\ng = torch.Generator().manual_seed(3)\n"
+    for loader in (
+        "DataLoader(data, batch_size=8, shuffle=True, generator=g)",
+        "DataLoader(data, batch_size=8, sampler=RandomSampler(data, generator=g), generator=g)",
+        "DataLoader(data, batch_size=8, sampler=WeightedRandomSampler(torch.ones(30), 20, generator=g))",
+    ):
+        checked(f"{setup}loader = {loader}", body=f"{BODY}\nseen.append((g.get_state(),))")
+
+
+@pytest.mark.parametrize(
+    ("data", "checked_for_room"),
+    [
+        ("a = torch.randn(30, 4)\nb = (a.sum(1) > 0).long()", False),
+        ("a = torch.stack([torch.rand(30) * 3, torch.zeros(30).cos(), torch.ones(30), -torch.ones(30)], dim=1)\nb = torch.arange(30) % 2", False),
+        ("numpy.random.seed(0)\na = torch.from_numpy(numpy.random.normal(0, 1, (30, 4))).float()\nb = torch.zeros(30)", False),
+        ("a = torch.tensor(numpy.loadtxt([f'{i} 2 3 4' for i in range(30)])).float()\nb = torch.zeros(30)", True),
+        ("a = torch.zeros(10 ** 5 // 3334, 4).repeat(1, 1)\nb = torch.zeros(len(a))", True),
+        ("n = int(os.environ.get('ROWS', 30))\na = torch.randn(n, 4)\nb = torch.zeros(n)", True),
+        ("a = torch.randn(2, 4)[torch.zeros(30).long()]\nb = torch.zeros(30)", False),
+        ("numpy.random.seed(0)\na = torch.from_numpy(numpy.random.normal(0, 1, 120)).float().view(30, 4)\nb = torch.zeros(30)", True),
+    ],
+)  # fmt: skip
+def test_room_for_the_data_is_asked_where_their_size_is_not_known(
+    data: str, checked_for_room: bool
+) -> None:
+    before = "import os\n"
+    found = checked(f"{data}\ndata = TensorDataset(a, b)\n{PLAIN}", before)
+    assert ("mem_get_info" in found.text) is checked_for_room
+    assert ("tensors = on_device(" in found.text) is checked_for_room
 
 
 def test_parts_of_data() -> None:
@@ -148,7 +226,7 @@ class Rows(Dataset):
 
 """
     found = checked(f"data = Rows(30)\n{PLAIN}", before)
-    assert "tensors = self.dataset[:]" in found.text
+    assert "for t in data[:]" in found.text
 
 
 SHAPED = """
@@ -171,7 +249,7 @@ class Rows(Dataset):
 def test_a_dataset_that_shapes_its_rows() -> None:
     """All at once they would be shaped along another dimension: each is made for itself, once."""
     found = checked(f"data = Rows(30)\n{PLAIN}", SHAPED)
-    assert "[self.dataset[i] for i in range(len(self.dataset))]" in found.text
+    assert "default_collate([data[i] for i in range(len(data))])" in found.text
     assert [f.effect for f in found.fixes] == [Effect.EXACT]
 
 
@@ -234,19 +312,21 @@ def test_a_single_batch_by_hand() -> None:
     )
 
 
-def test_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = checked(f"{TENSORS}\n{PLAIN}")
+@pytest.mark.parametrize(("free", "moved"), [(0, 0), (959, 0), (961, 1), (10**9, 1)])
+def test_too_little_memory(monkeypatch: pytest.MonkeyPatch, free: int, moved: int) -> None:
+    """480 bytes go to the device where it has twice as many, and stay on the host elsewhere."""
+    found = checked(f"a = torch.zeros(30, 4).repeat(1, 1)\ndata = TensorDataset(a)\n{PLAIN}", loop="for (x,) in loader:", body="x = x.to(device)\ny = x.new_zeros(len(x))")  # fmt: skip
     scope: dict[str, Any] = {"__name__": "other"}
     exec(compile(found.text, "train.py", "exec"), scope)
-    asked = []
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda d: asked.append(d) or (0, 0))
-    data = torch.utils.data.TensorDataset(torch.arange(30))
-    loader = scope["DeviceLoader"](data, batch_size=8, shuffle=True, device="cuda")
-    torch.manual_seed(3)
-    batches = list(loader)
-    torch.manual_seed(3)
-    others = list(torch.utils.data.DataLoader(data, batch_size=8, shuffle=True))
-    assert asked and all(torch.equal(a, b) for (a,), (b,) in zip(batches, others, strict=True))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 10**9))
+    to: list[Any] = []
+    monkeypatch.setattr(torch.Tensor, "to", lambda t, device: to.append(device) or t)
+    for device in ("cuda", torch.device("cuda:1")):
+        data = scope["on_device"]([torch.ones(30, 4)], device)
+        assert to == [device] * moved and torch.equal(data.tensors[0], torch.ones(30, 4))
+        to.clear()
+    scope["on_device"]([torch.ones(30, 4)], "cpu")
+    assert not to
 
 
 def test_nothing_is_left_for_other_rules() -> None:
@@ -292,7 +372,7 @@ def test_images(name: str, transform: str) -> None:
 def test_a_part_of_the_images() -> None:
     setup = "data = datasets.MNIST('data', transform=transforms.ToTensor())\n"
     setup += f"data, rest = random_split(data, [20, 10])\n{PLAIN}"
-    assert "self.collate_fn(items)" in checked(setup, IMPORTS).text
+    assert "default_collate([data[i] for i in range(len(data))])" in checked(setup, IMPORTS).text
 
 
 def test_images_of_torchvision() -> None:
@@ -324,9 +404,11 @@ def test_images_of_torchvision() -> None:
         scope: dict[str, Any] = {"__name__": "module"}
         exec(compile(text, "train.py", "exec"), scope)
         runs = []
+        made = torch.utils.data.TensorDataset(*scope["as_tensors"](data))
+        batches = torch.utils.data.BatchSampler(torch.utils.data.RandomSampler(made), 8, False)
         for loader in (
             torch.utils.data.DataLoader(data, batch_size=8, shuffle=True),
-            scope["DeviceLoader"](data, batch_size=8, shuffle=True, device="cpu"),
+            torch.utils.data.DataLoader(made, batch_size=None, sampler=batches),
         ):
             torch.manual_seed(0)
             runs.append([tensor for _ in range(2) for batch in loader for tensor in batch])
@@ -356,7 +438,12 @@ def test_images_that_stay(setup: str, reason: str) -> None:
     ("setup", "reason"),
     [
         (PLAIN.replace("True)", "True, collate_fn=lambda items: items)"), "has a collate_fn of its own"),
-        (PLAIN.replace("True)", "True, generator=torch.Generator())"), "has a generator of its own"),
+        (PLAIN.replace("True)", "True, generator=torch.Generator())"), "its generator has no name"),
+        (PLAIN.replace("shuffle=True", "sampler=SubsetRandomSampler(torch.randperm(30))"), "something else than whole numbers"),
+        (f"{PLAIN}\nprint(loader.batch_size)", "uses its `batch_size`"),
+        (f"{PLAIN}\nprint(loader.dataset.tensors)", "uses its `dataset`"),
+        ("loader = DataLoader(data, batch_size=8) if len(data) > 3 else None", "in the middle of a statement"),
+        ("loader, size = DataLoader(TensorDataset(a, b), batch_size=8), 8", "has no name"),
         (f"{PLAIN}\na.add_(1)", "may write to it"),
         (f"{PLAIN}\ntorch._foreach_mul_([a], 0.5)", "may write to it"),
         (f"import operator\n{PLAIN}\noperator.imul(a, 0.5)", "may write to it"),
@@ -388,8 +475,6 @@ def test_images_that_stay(setup: str, reason: str) -> None:
         (f"{PLAIN}\nbatches = list(loader)", "hands it to code that is not known"),
         (f"torch.set_default_dtype(torch.float64)\n{PLAIN}", "changes where new tensors are"),
         (f"{PLAIN}\nif torch.cuda.is_available():\n    torch.cuda.set_device(0)", "chooses the GPUs, perhaps after"),
-        (f"for k in range(3):\n    {PLAIN}", "made anew in a loop"),
-        (f"{PLAIN}\nn = len(iter(loader))", "the length of its iterator"),
         (f"{PART}\nrest.append(3)", "changes `rest`, of which"),
         (f"{PART}\nrandom.Random(0).shuffle(rest)", "changes `rest`, of which"),
         (f"{PART}\nnumpy.random.default_rng(0).shuffle(rest)", "changes `rest`, of which"),
@@ -512,7 +597,7 @@ if __name__ == "__main__":
 def test_the_device_of_an_object_that_is_made_later(where: str, told: str) -> None:
     text = HEAD + TRAINER.format(where=where, more="pass")
     found = apply(RULE, text)
-    assert f"shuffle=True, device={told})" in found.text, found.refusals
+    assert f"TensorDataset(*(t.to({told}) for t in data[:]))" in found.text, found.refusals
     same_runs(text, found.text)
 
 

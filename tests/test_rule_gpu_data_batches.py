@@ -60,6 +60,13 @@ image = torch.from_numpy(image.copy()).float() / 255.0
 return image.unsqueeze(0), torch.from_numpy(mask.copy()).float()
 """
 
+FLIPPED = f"""
+image = self.images[index]
+if random.random() < 0.5:
+    image = image[:, ::-1]
+{TO_TENSOR}
+"""
+
 
 def dataset(init: str, getitem: str, method: str = "") -> str:
     return f"""{ARRAYS}
@@ -165,15 +172,21 @@ def _plain(drawn: Any) -> Any:
     return float(drawn) if drawn.dim() == 0 else drawn.numpy().astype(float)
 
 
+def made_in(text: str) -> tuple[Any, Any]:
+    """The loader that a script makes, and its dataset."""
+    text = text.replace('__name__ == "__main__"', "False")
+    made: tuple[Any, Any] = run(text.replace("    model = ", "    return loader, data\n    model = "))["main"]()  # fmt: skip
+    return made
+
+
 def batches_alike(text: str, monkeypatch: pytest.MonkeyPatch, near: float = 0.0) -> str:
     """Asserts that whole batches are what ``__getitem__`` makes of each item with the same draws;
     gives the rewritten text.
     """
     new = written(text).text
-    scope = run(new.replace('__name__ == "__main__"', "False"))
-    data = scope["Pictures"](30)
+    # The last batch has 6 items.
+    loader, data = made_in(written(text.replace(", shuffle=True", "")).text)
     replayed = Replayed(monkeypatch)
-    loader = scope["DeviceLoader"](data, batch_size=8, device="cpu")  # the last one has 6 items
     batches = iter(loader)
     for number in range(4):
         replayed.drawn.clear()
@@ -235,18 +248,16 @@ def test_functions_that_stay() -> None:
 
 
 def test_a_dataset_in_a_file_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The method goes there; small arrays of that file are not known to the loader's."""
+    """The method goes there, where small arrays of that file are known."""
     head = "import random\nimport numpy\nimport torch\nfrom torch.utils.data import Dataset\n"
     text = text_of(f"data = Pictures(30)\n{PLAIN}", "from pictures import Pictures\n")
-    plain = f"image = self.images[index]\nif random.random() < 0.5:\n    image = image[:, ::-1]\n{TO_TENSOR}"
-    found = apply(RULE, text, files={"pictures.py": head + dataset(IMAGES, plain)})
-    assert "def batch(self, image, labels):" in found.texts["pictures.py"]
-    module = types.ModuleType("pictures")
-    exec(found.texts["pictures.py"], module.__dict__)
-    monkeypatch.setitem(sys.modules, "pictures", module)
-    assert len(run(found.text)["seen"]) == 12
-    other = apply(RULE, text, files={"pictures.py": head + dataset(IMAGES, CIFAR)})
-    assert not other.fixes and "MEAN is of another file than the loader" in other.refusals
+    for getitem in (FLIPPED, CIFAR):
+        found = apply(RULE, text, files={"pictures.py": head + dataset(IMAGES, getitem)})
+        assert "def batch(self, arrays):" in found.texts["pictures.py"]
+        module = types.ModuleType("pictures")
+        exec(found.texts["pictures.py"], module.__dict__)
+        monkeypatch.setitem(sys.modules, "pictures", module)
+        assert len(run(found.text)["seen"]) == 12
 
 
 @pytest.mark.parametrize(
@@ -288,11 +299,17 @@ def test_arithmetic(init: str, getitem: str, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_what_is_written() -> None:
     lines = written(script(IMAGES, CIFAR)).lines
-    assert "def batch(self, image, labels, mean, std):" in lines
+    assert "def batch(self, arrays):" in lines and "image, labels = arrays" in lines
+    assert "mean = torch.as_tensor(MEAN, dtype=torch.float32, device=device)" in lines
     assert "image = torch.where(chosen[:, None, None, None], image.flip(2), image)" in lines
     assert "image = (image.float() / 255 - mean) / std" in lines
     assert "return [image.permute(0, 3, 1, 2).contiguous(), labels]" in lines
-    assert "yield self.data.batch(*[t[rows] for t in self.tensors], *self.fixed)" in lines
+    made = "torch.as_tensor(numpy.ascontiguousarray(t)) for t in (data.images, data.labels)"
+    assert f"tensors = on_device([{made}], device)" in lines
+    assert (
+        "loader = DataLoader(tensors, batch_size=None, collate_fn=data.batch, sampler=batches)"
+        in lines
+    )
 
 
 # -------------------------------------------------------------------------------------------- draws
@@ -361,7 +378,7 @@ def test_items_without_draws_are_the_same_training() -> None:
         ("part = Subset(data, range(3, 24))\nloader = DataLoader(part, batch_size=8, shuffle=True)", [8, 8, 5]),
         ("train, rest = random_split(data, [20, 10])\nloader = DataLoader(train, batch_size=8, shuffle=True)", [8, 8, 4]),
         ("loader = DataLoader(data, batch_size=8, sampler=WeightedRandomSampler(torch.ones(30), 20))", [8, 8, 4]),
-        ("loader = DataLoader(data if len(data) > 40 else Subset(data, [5, 4, 3, 2]), batch_size=3)", [3, 1]),
+        ("loader = DataLoader(Subset(data, [5, 4, 3, 2]), batch_size=3)", [3, 1]),
     ],
 )  # fmt: skip
 def test_loaders(setup: str, sizes: list[int]) -> None:
@@ -371,7 +388,7 @@ def test_loaders(setup: str, sizes: list[int]) -> None:
     getitem = CIFAR.replace("if self.train:", "if self.train and False:")
     text = script(IMAGES, CIFAR, setup)
     new = written(text).text
-    assert "class DeviceLoader" in new
+    assert "collate_fn=" in new
     plain = run(script(IMAGES, getitem, setup))
     made = run(new.replace("        if self.train:\n            image = torch", "        if False:\n            image = torch"))  # fmt: skip
     assert [len(x) for x, *_ in made["seen"]] == sizes * 3
@@ -384,22 +401,15 @@ def test_a_loader_for_evaluation_is_served_beside_it() -> None:
     setup += "\nglobal shown\nshown = []\nfor u, v in valid:\n    u, v = u.to(device), v.to(device)\n    shown.append((u, v))"
     text = script(IMAGES, CIFAR, setup)
     new = written(text).text
-    assert new.count("DeviceLoader(") == 3  # the class and two of it
+    assert "collate_fn=data.batch" in new and "collate_fn=valid_dataset.batch" in new
     for (u, v), (x, y) in zip(run(text)["shown"], run(new)["shown"], strict=True):
         assert torch.allclose(u, x, atol=1e-6) and torch.equal(v, y)
 
 
-def test_where_memory_is_short_the_loader_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    scope = run(written(script(IMAGES, CIFAR)).text.replace('__name__ == "__main__"', "False"))
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (0, 0))
-    to = torch.Tensor.to
-    monkeypatch.setattr(torch.Tensor, "to", lambda t, *a, **k: t if str(a[0]) == "cuda" else to(t, *a, **k))  # fmt: skip
-    batches = []
-    for cls, given in ((scope["DeviceLoader"], {"device": "cuda"}), (torch.utils.data.DataLoader, {})):  # fmt: skip
-        torch.manual_seed(3)
-        numpy.random.seed(3)
-        batches.append(list(cls(scope["Pictures"](30), batch_size=8, shuffle=True, **given)))
-    same(*batches)
+def test_a_whole_or_a_part_stays() -> None:
+    setup = "loader = DataLoader(data if len(data) > 40 else Subset(data, [5, 4]), batch_size=3)"
+    found = apply(RULE, script(IMAGES, CIFAR, setup))
+    assert not found.fixes and "may be the whole or a part" in found.refusals
 
 
 # --------------------------------------------------------------------------------------- what stays
@@ -471,5 +481,5 @@ def test_other_methods_and_classes_stay() -> None:
     setup = f"{PLAIN}\nvalid = DataLoader(Others(9), batch_size=5)\nfor u, v in valid:\n    u = u.to(device)"
     text = script(IMAGES, CIFAR, setup).replace("\ndef main", f"{other}\n\ndef main")
     found = written(text)
-    assert "made in another way" in found.refusals and "valid = DataLoader(" in found.text
+    assert found.text.count("def batch(self, arrays):") == 2
     run(found.text)

@@ -2269,7 +2269,6 @@ def grad_norm(model):
     "line",
     [
         "total += p.grad.data.norm(2).item() ** 2",
-        "total += torch.norm(p.grad, 2).item() ** 2",
         "total += float(p.grad.norm()) ** 2 / 3",
         "norm = p.grad.norm()\n            total += norm.item() ** 2",
     ],

@@ -2402,14 +2402,23 @@ def guided(before: str = "", inside: str = "pass", given: str = "x", after: str 
     return HEAD + GUIDED.format(before=before, inside=inside, given=given, after=after)
 
 
+LAYERS = """\
+def made(layer):
+    nn.init.xavier_uniform_(layer.weight)
+    return layer
+"""
+
+
 @pytest.mark.parametrize(
     "text",
     [
         guided(),
         guided(after="nn.utils.clip_grad_norm_(model.parameters(), 0.1)"),
         guided(after="losses.append(sum(p.grad.norm().item() for p in model.parameters()))"),
+        guided("nn.init.orthogonal_(teacher[0].weight, 0.5)\nnn.init.zeros_(tensor=teacher[0].bias)"),
+        guided().replace("teacher = nn.Sequential(nn.Linear(4, 8)", LAYERS + "teacher = nn.Sequential(made(nn.Linear(4, 8))"),
     ],
-)
+)  # fmt: skip
 def test_a_network_that_nothing_trains(text: str) -> None:
     done = check(text, "with torch.no_grad():")
     assert done.text.count("no_grad") == 1
@@ -2441,6 +2450,8 @@ ALL = "[*model.parameters(), *teacher.parameters()]"
         guided("w = nn.Parameter(torch.ones(3, device=device))\noptimizer.add_param_group({'params': [w]})").replace("teacher(x)", "teacher(x) * w"),
         guided("optimizer = torch.optim.SGD([*model.parameters(), teacher[2].bias], lr=0.1)"),
         guided("optimizer.add_param_group({'params': [teacher[2].weight]})"),
+        guided("optimizer.add_param_group({'params': [nn.init.zeros_(teacher[2].weight)]})"),
+        guided("w = nn.init.zeros_(teacher[2].weight)\noptimizer.add_param_group({'params': [w]})"),
         guided("teacher.register_parameter('more', model[2].weight)"),
         guided().replace("F.mse_loss(out, wanted)", "F.mse_loss(out, wanted * model[2].bias)"),
         guided().replace("wanted = teacher(x)", "wanted = teacher(x)\n        wanted.register_hook(print)"),

@@ -160,6 +160,13 @@ def test_objects_are_followed_and_numbers_named(kind: str) -> None:
     assert "x.to(device, non_blocking=True)" in found.text
 
 
+def test_no_workers_in_a_file_get_the_reason_too() -> None:
+    name, load = LOADS["yaml"]
+    made = ROWS.replace("with open(__file__) as f:", "if self.n:").replace("len(f.read())", "i * i")
+    found = apply("num-workers", train(load), files=files(name) | {"rows_of_settings.py": made})
+    assert "items of Rows are made in memory" in found.refusals and not found.advice
+
+
 def test_what_comes_through_two_stars_is_advice() -> None:
     name, load = LOADS["only"]
     found = apply("pin-memory persistent-workers", train(load, SPREAD), files=files(name))

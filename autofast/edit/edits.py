@@ -62,7 +62,7 @@ class Keyword(Edit):
 
 @dataclass(frozen=True, eq=False)
 class DropKeyword(Edit):
-    """Removes ``name=...`` from a call that spells it out."""
+    """Removes ``name=...`` from a call that spells it out; ``**``: what is spread there."""
 
     call: ast.Call
     name: str

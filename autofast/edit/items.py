@@ -54,9 +54,9 @@ def set_keyword(call: cst.Call, name: str, value: cst.BaseExpression, room: Room
 
 
 def drop_keyword(call: cst.Call, name: str) -> cst.Call:
-    """``call`` without ``name=...``."""
+    """``call`` without ``name=...``, or without ``**...``."""
     for n, arg in enumerate(call.args):
-        if arg.keyword is not None and arg.keyword.value == name:
+        if name == (arg.keyword.value if arg.keyword is not None else arg.star):
             return drop_argument(call, n)
     return call
 

@@ -11,24 +11,27 @@ it the same for one number as for many (``+ - * /``, casts), which is not so for
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import math
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from autofast.facts.arrays import held_under
 from autofast.facts.loader_uses import uses
-from autofast.facts.loaders import DEVICE_DEFAULTS, again, given
+from autofast.facts.loaders import DEVICE_DEFAULTS, again, own_argument
 from autofast.facts.transforms import pipeline, short_name
+from autofast.facts.workers.shared_state import changed_ever
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
-from autofast.flow.imports import bindings
 from autofast.flow.memory import FACTORIES
 from autofast.flow.program import Flow, function_around
 from autofast.flow.provenance import assigned
 from autofast.flow.scopes import declared
-from autofast.model.calls import only_target, root_of, variable_name
+from autofast.model.calls import only_target, variable_name
+from autofast.model.calls import short_name as called_as
 from autofast.model.events import Occurrence, Site, loops
-from autofast.model.names import LEGACY_TENSORS
+from autofast.model.names import LEGACY_TENSORS, last_part
 from autofast.model.script import Dataset, Loader, Script
-from autofast.model.several import any_in, surely, wordset
+from autofast.model.several import surely, wordset
 from autofast.model.source import (
     at,
     is_generator,
@@ -36,7 +39,6 @@ from autofast.model.source import (
     live,
     live_block,
     parent_of,
-    source_of,
 )
 from autofast.model.syntax import SEQUENCES, is_attribute, is_docstring, is_stored
 from autofast.model.values import (
@@ -47,11 +49,12 @@ from autofast.model.values import (
     Seq,
     Tensor,
     Thing,
-    all_of,
+    Values,
     are_numbers,
     begins,
     certainly,
     const,
+    is_const,
     is_named,
     one,
 )
@@ -63,7 +66,6 @@ from autofast.read.recover.item_code import short_name_of
 GREY = wordset("MNIST FashionMNIST KMNIST")
 # `data` is an array (n, 32, 32, 3) of bytes, `targets` a list.
 COLOUR = wordset("CIFAR10 CIFAR100")
-STORED = wordset("data targets train_data train_labels test_data test_labels")
 KINDS = frozenset(f"torchvision.datasets.{name}" for name in GREY | COLOUR)
 SPLIT = "torch.utils.data.random_split"
 EXACT_METHODS = wordset("float double long int half bool byte clone contiguous abs neg")
@@ -76,6 +78,15 @@ JOINS = wordset("torch.stack torch.cat")
 KEEP_ORDER = EXACT_METHODS | wordset(
     "to detach sum mean argmax view reshape flatten unsqueeze squeeze repeat"
 )  # besides what is pointwise
+
+# The arguments of these say how large a tensor or array is, by a tuple or one by one.
+BY_SIDES = wordset("zeros ones empty rand randn random randperm eye")
+MADE = BY_SIDES | wordset("arange full randint integers normal uniform standard_normal")
+TAKEN = wordset("torch.from_numpy torch.as_tensor torch.FloatTensor torch.LongTensor")
+KEEP_SIZE = KEEP_ORDER - {"repeat"} | wordset(
+    "astype copy numpy permute transpose t clone cpu cuda"
+)
+MANY = 10**12  # numbers: as many as there may be
 
 
 # --------------------------------------------------------------------------------- tensors, indexed
@@ -211,32 +222,75 @@ def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
             return in_order(script, left, depth) and _keeps_order(script, right, depth)
         case ast.UnaryOp(operand=inner) | ast.Subscript(value=inner):
             return in_order(script, inner, depth)
-        case ast.Name():
-            # `x += 1` leaves the strides of x as they are
-            made = script.analysis(Flow).definitions(expr).origins(expr)
-            values = [v for d in made if not d.is_augmented for v in _values_of(script, d)]
+        case ast.Name() | ast.Attribute() if getattr(expr, "attr", "") not in (
+            "T",
+            "mT",
+            "H",
+            "mH",
+        ):
+            values = _given_to(script, expr)
             return (
                 bool(values)
                 and depth < 8
                 and not _is_laid_out_anew(script)
                 and all(v is not None and in_order(script, v, depth + 1) for v in values)
             )
-        case ast.Attribute(value=owner, attr=attr) if attr not in ("T", "mT", "H", "mH"):
-            sites = [
-                s
-                for s in script.log.of("set_attribute")
-                for t in script.values(owner)
-                if _sets(s, t, attr)
-            ]
-            values = [assigned(s.node) for s in sites]
-            known = (
-                bool(values)
-                and depth < 8
-                and all_of(script.values(owner), Inst)
-                and not _is_laid_out_anew(script)
-            )
-            return known and all(v is not None and in_order(script, v, depth + 1) for v in values)
     return False
+
+
+def _given_to(script: Script, expr: ast.Name | ast.Attribute) -> list[ast.expr | None]:
+    """What a variable, or an attribute of the project's objects, was set to; empty where that is
+    not known.
+    """
+    if isinstance(expr, ast.Name):
+        # `x += 1` leaves the strides of x, and its size, as they are
+        made = script.analysis(Flow).definitions(expr).origins(expr)
+        return [v for d in made if not d.is_augmented for v in _values_of(script, d)]
+    return [e for t in script.values(expr.value) for e in held_under(script, t, expr.attr)]
+
+
+def most_numbers(script: Script, expr: ast.expr | None, depth: int = 0) -> int:
+    """How many numbers a tensor or array holds at the most, as far as the script says how large it
+    is made; else :data:`MANY`.
+    """
+    if expr is None or depth == 16:
+        return MANY
+    parts: list[ast.expr] = []
+    match expr:
+        case ast.Constant() | ast.Slice():
+            return 1
+        case ast.Call(func=func, args=args):
+            name = script.library_name(func) or f".{called_as(func)}"
+            short = last_part(name)
+            if short in MADE and (sides := _sides(expr, short)):
+                return math.prod(_most(script.values(side)) for side in sides)
+            if name in JOINS and args and isinstance(args[0], SEQUENCES):
+                return sum(most_numbers(script, part, depth + 1) for part in args[0].elts)
+            if name in TAKEN or is_pointwise(name):
+                parts = args
+            if isinstance(func, ast.Attribute) and (name[0] == "."):
+                parts = [func.value, *parts] if short in KEEP_SIZE or is_pointwise(name) else []
+        case ast.Name() | ast.Attribute():
+            if are_numbers(script.values(expr)):
+                return 1
+            values = _given_to(script, expr)
+            return max((most_numbers(script, v, depth + 1) for v in values), default=MANY)
+        case ast.BinOp() | ast.Compare() | ast.UnaryOp() | ast.Subscript() | ast.Tuple():
+            parts = [n for n in ast.iter_child_nodes(expr) if isinstance(n, ast.expr)]
+    return math.prod(most_numbers(script, p, depth + 1) for p in parts) if parts else MANY
+
+
+def _most(values: Values) -> int:
+    """The largest of these numbers; options may be given any."""
+    return max((t.value if is_const(t, int) else MANY for t in values), default=MANY)
+
+
+def _sides(call: ast.Call, short: str) -> list[ast.expr]:
+    """The lengths of the sides of a tensor or array that a call makes, as far as it shows them."""
+    named = [k.value for k in call.keywords if k.arg in ("size", "shape")]
+    tuples = [a for a in (*named, *call.args) if isinstance(a, SEQUENCES)]
+    plain = short in BY_SIDES or len(call.args) == 1
+    return tuples[0].elts if tuples else named or call.args * plain
 
 
 def _values_of(script: Script, definition: Definition) -> list[ast.expr | None]:
@@ -276,9 +330,11 @@ def _is_of_module(script: Script, expr: ast.expr) -> bool:
     return surely(isinstance(t, Tensor) and t.param == "param" for t in script.values(expr))
 
 
-def held(script: Script, dataset: Dataset) -> list[tuple[ast.expr | None, list[Occurrence]]]:
+def held(
+    script: Script, dataset: Dataset, under: Collection[str] | None = None
+) -> list[tuple[ast.expr | None, list[Occurrence]]]:
     """The expressions of all tensors that items are rows of, with the ways the script comes there;
-    None for one that is not found.
+    None for one that is not found. ``under``: of these attributes of the project's object.
     """
     thing = dataset.thing
     if isinstance(thing, Ext):
@@ -289,6 +345,8 @@ def held(script: Script, dataset: Dataset) -> list[tuple[ast.expr | None, list[O
     found: list[tuple[ast.expr | None, list[Occurrence]]] = []
     for node in live(dataset.getitem) if dataset.getitem is not None else ():
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute):
+            if under is not None and node.value.attr not in under:
+                continue
             sites = [s for s in script.log.of("set_attribute") if _sets(s, thing, node.value.attr)]
             found += [(assigned(s.node), list(s)) for s in sites] or [(None, [])]
     return found
@@ -301,12 +359,12 @@ def _sets(site: Site, thing: Thing, name: str) -> bool:
 # ---------------------------------------------------------------------------- images of torchvision
 @dataclass(frozen=True, eq=False)
 class Images:
-    """A call like ``datasets.MNIST(...)``; ``kind`` says whether its images have colours, and
-    whether its transforms are in a ``Compose``, ``readers`` where loaders and splits take it.
+    """A call like ``datasets.MNIST(...)``; ``kind`` says what torchvision calls the set, and how
+    many ``Normalize`` follow, ``readers`` where loaders and splits take it.
     """
 
     call: ast.Call
-    kind: tuple[bool, bool]
+    kind: tuple[str, int]
     loaders: list[Loader]
     readers: list[ast.expr]
 
@@ -346,7 +404,7 @@ def _images(
     script: Script, call: ast.Call, things: list[Ext], loaders: list[Loader]
 ) -> Images | str:
     transforms = {to_tensor(thing) for thing in things}
-    if len(transforms) != 1 or (composed := transforms.pop()) is None:
+    if len(transforms) != 1 or (normalized := transforms.pop()) is None:
         return "its transforms are not just ToTensor and Normalize"
     if any(_is_given(thing, 3, "target_transform") for thing in things):
         return "it has a target_transform"
@@ -354,20 +412,14 @@ def _images(
         return "which dataset it is depends on the run"
     if sites := script.calls(*DEVICE_DEFAULTS, "torch.set_default_dtype"):
         return f"{at(sites[0])} changes what new tensors are"
-    for site in script.log.of("set_attribute"):
-        if any(o.this in things for o in site):
-            return f"{at(site)} changes the dataset"
-    for node in script.nodes:
-        if isinstance(node, ast.Attribute) and node.attr in STORED:
-            if any_in(script.values(node.value), things):
-                return f"{at(node)} takes its `{node.attr}`, which may be changed there"
     readers: dict[ast.AST, ast.expr] = {}
     for loader in loaders:
-        for argument in ("collate_fn", "batch_sampler"):
-            if (value := given(loader, argument)) is not None and const(value.values) is not None:
-                return f"the loader of {at(loader)} has a {argument} of its own"
+        if why := changed_ever(script, loader):
+            return f"{why}, of which items are made"
+        if own := own_argument(loader, "collate_fn", "batch_sampler"):
+            return f"the loader of {at(loader)} has a {own} of its own"
         for use in uses(script, loader):
-            if is_attribute(use.node, "dataset") and not _is_measured(script, use.node):
+            if is_attribute(use.node, "dataset") and not is_measured(script, use.node):
                 return f"{at(use)} takes the dataset of a loader, which would be another"
         if any(loops(getattr(t, "made", ())) for t in loader.things):
             return f"the loader of {at(loader)} is made in a loop, and with it all images"
@@ -375,7 +427,7 @@ def _images(
         if taken is None:
             return f"the loader of {at(loader)} reads it through something else"
         readers |= {expr: expr for expr in taken}
-    kind = short_name_of(things[0]) in COLOUR, composed
+    kind = short_name_of(things[0]), normalized
     return Images(call, kind, loaders, list(readers.values()))
 
 
@@ -399,25 +451,16 @@ def _readers(arguments: Arguments, things: list[Ext]) -> list[ast.expr] | None:
     return found
 
 
-def to_tensor(thing: Ext) -> bool | None:
-    """The transform of an image set: True for ``Compose([ToTensor(), Normalize(...)])``, False for
-    ``ToTensor()``, None for anything else.
+def to_tensor(thing: Ext) -> int | None:
+    """How many ``Normalize`` follow ``ToTensor`` in the transform of an image set; None for what is
+    anything else.
     """
     single = one(thing.args.get(2, "transform"))
     if short_name(single, v2=False) == "ToTensor":
-        return False
-    if short_name(single, v2=False) != "Compose":
-        return None
-    first, *rest = [short_name(part, v2=False) for part in pipeline(single)] or [""]
-    return True if first == "ToTensor" and set(rest) <= {"Normalize"} else None
-
-
-def is_imported(call: ast.Call) -> bool:
-    """The class is spelled with a name that an import at the top of the file binds."""
-    root = root_of(call.func)
-    return isinstance(root, ast.Name) and any(
-        b.bound == root.id for stmt in source_of(call).tree.body for b in bindings(stmt)
-    )
+        return 0
+    names = [short_name(part, v2=False) for part in pipeline(single)]
+    composed = short_name(single, v2=False) == "Compose" and names[:1] == ["ToTensor"]
+    return len(names) - 1 if composed and set(names[1:]) <= {"Normalize"} else None
 
 
 def _is_given(thing: Ext, index: int, name: str) -> bool:
@@ -425,7 +468,7 @@ def _is_given(thing: Ext, index: int, name: str) -> bool:
     return bool(thing.args.open) or (value is not None and const(value.values) is not None)
 
 
-def _is_measured(script: Script, node: ast.AST) -> bool:
+def is_measured(script: Script, node: ast.AST) -> bool:
     """``len(loader.dataset)``."""
     call = parent_of(node)
     return isinstance(call, ast.Call) and script.values(call.func) == {Ref("builtins.len")}

@@ -1,17 +1,16 @@
-"""Where a script uses a loader, or an iterator of it: attributes, and calls that get it. The reader
+"""Where a script uses a loader: attributes, and calls that get it. The reader
 follows them.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 
 from autofast.flow.usage import Act, Usage, usage_of
 from autofast.flow.valueflow import expressions
 from autofast.model.script import Loader, Script
 from autofast.model.several import any_in, surely, wordset
-from autofast.model.values import Bound, Cls, Ext, Func, Inst, Ref, Values, is_named
+from autofast.model.values import Bound, Cls, Func, Inst, Ref, is_named
 
 # Functions that go through a loader, ask how long it is, or which object it is.
 ITERATING = frozenset(f"builtins.{n}" for n in ("enumerate", "iter", "len", "next", "zip"))
@@ -24,24 +23,8 @@ KEEPING |= {"itertools.cycle"}
 
 def uses(script: Script, loader: Loader) -> list[Usage]:
     """Where something of a loader is asked for, and then where it is an argument."""
-    return _asked_or_given(script, lambda found: any_in(found, loader.things))
-
-
-def uses_of_iterators(script: Script, loader: Loader) -> list[Usage]:
-    """The same of what ``iter(loader)`` gives."""
-    return _asked_or_given(
-        script,
-        lambda found: any(
-            x in t.attrs.get("over", ())
-            for t in found
-            if is_named(t, Ext, "builtins.iter")
-            for x in loader.things
-        ),
-    )
-
-
-def _asked_or_given(script: Script, holds: Callable[[Values], bool]) -> list[Usage]:
-    found = [usage_of(e) for e in expressions(script, holds)]
+    every = expressions(script, lambda found: any_in(found, loader.things))
+    found = [usage_of(e) for e in every]
     return [u for act in (Act.ASKED, Act.GIVEN) for u in found if u.act is act]
 
 

@@ -87,6 +87,12 @@ def given(loader: Loader, name: str) -> Given | None:
     return loader.args.given(POSITION.get(name, -1), name)
 
 
+def own_argument(loader: Loader, *names: str) -> str:
+    """The first of these arguments that it is given, or may be."""
+    found = ((name, given(loader, name)) for name in names)
+    return next((n for n, g in found if g is not None and const(g.values) is not None), "")
+
+
 def is_spelled_out(argument: Given | None, value: object) -> bool:
     """The argument is certainly this constant, and the script says so."""
     return argument is not None and argument.sure and const(argument.values) is value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.facts.parts import parts_of
+from autofast.facts.parts import moved_models, parts_of
 from autofast.flow.effects import CHANGERS
 from autofast.model.calls import is_method, short_name
 from autofast.model.kinds import is_module, is_scaler
@@ -25,7 +25,7 @@ def left_on_host(script: Script, optimizer: Optimizer) -> str:
     """
     if script.calls("torch.set_default_device", "torch.set_default_tensor_type"):
         return ""
-    moved = parts_of(*(o.this for s in script.log.of("move_model") for o in s if o.this))
+    moved = parts_of(*moved_models(script))
     stays = [t for t in optimizer.params if parts_of(t).keys().isdisjoint(moved)]
     for thing in stays if len(stays) < len(optimizer.params) else ():
         made = thing.node if isinstance(thing, (Ext, Inst)) and is_module(thing) else None

@@ -8,14 +8,14 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from autofast.facts.parts import parts_of, trained_models
+from autofast.facts.parts import moved_models, parts_of, trained_models
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method, names_in
+from autofast.model.calls import names_in, receiver_of
 from autofast.model.contents import opened, unwrapped
-from autofast.model.events import Occurrence, Site
+from autofast.model.events import Occurrence
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import surely
 from autofast.model.source import source_of, within
 from autofast.model.syntax import is_attribute
 from autofast.model.values import (
@@ -32,7 +32,6 @@ from autofast.model.values import (
 )
 
 GIVES = ("parameters", "named_parameters")
-NORMS = wordset("torch.norm torch.linalg.norm torch.linalg.vector_norm")
 SHARDED = (
     "torch.distributed.fsdp.FullyShardedDataParallel",
     "torch.distributed.fsdp.fully_shard",
@@ -116,8 +115,7 @@ def norms(script: Script) -> set[ast.AST]:
     """Norms of whole parameters or of their gradients in such loops, if all are on one device:
     their modules are moved to one, and no part of them by itself.
     """
-    of = [o.this for site in script.log.of("move_model") for o in site if o.this is not None]
-    moved = [parts_of(*unwrapped(t)) for t in of]
+    moved = [parts_of(*unwrapped(t)) for t in moved_models(script)]
     return {
         site.node
         for loop in ([] if script.calls(*SHARDED) else parameter_loops(script))
@@ -129,17 +127,14 @@ def norms(script: Script) -> set[ast.AST]:
             )
             for call in loop.lists.values()
         )
-        for site in script.log.of(*NORMS, ".norm")
-        if within(site.node, loop.node) and _is_of_whole(loop, site)
+        for site in script.log.of(".norm")
+        if (call := site.call) is not None
+        and within(call, loop.node)
+        and not call.keywords
+        and len(call.args) < 2
+        and (normed := receiver_of(call)) is not None
+        and loop.element(normed) is not None
     }
-
-
-def _is_of_whole(loop: ParameterLoop, site: Site) -> bool:
-    call = site.node
-    assert isinstance(call, ast.Call)
-    given = [call.func.value] if is_method(call) and site.kind == ".norm" else []
-    given += call.args
-    return not call.keywords and len(given) < 3 and loop.element(given[0]) is not None
 
 
 def is_norm(script: Script, expr: ast.expr) -> bool:

@@ -52,6 +52,11 @@ def _modules_in(thing: Thing) -> Iterable[Thing]:
     return (t for t in members(thing) if isinstance(t, (Seq, Dict)) or is_module(t))
 
 
+def moved_models(script: Script) -> list[Thing]:
+    """What ``.to(...)``, ``.cuda()`` or a cast is called on, of models and their parts."""
+    return [o.this for s in script.log.of("move_model") for o in s if o.this is not None]
+
+
 def trained_models(script: Script) -> list[Model]:
     sites = {site for step in script.steps for site in step.forwards}
     return [m for m in script.models if any_in(m.forwards, sites)]

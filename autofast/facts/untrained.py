@@ -12,7 +12,7 @@ from autofast.facts.gradient_accesses import DIFFERENTIATES, HOOKS
 from autofast.facts.parts import parts_of
 from autofast.flow.usage import Act, Usage
 from autofast.flow.valueflow import Answer, Verdict, expressions, first_bad
-from autofast.model.calls import is_name
+from autofast.model.calls import is_name, stands_alone, taker_of
 from autofast.model.contents import unwrapped
 from autofast.model.events import Site
 from autofast.model.kinds import is_module
@@ -107,8 +107,15 @@ def _asks_for_gradients(script: Script) -> bool:
     return any(
         not is_name(n, *over) and not is_name(getattr(n, "value", None), *over)
         for n in expressions(script, lambda found: any(t.param for t in only(found, Tensor)))
-        if isinstance(n, VARIABLES)
+        if isinstance(n, VARIABLES) and not _is_set(script, n)
     )
+
+
+def _is_set(script: Script, parameter: ast.expr) -> bool:
+    """Whether a parameter is only given its numbers: ``nn.init.zeros_(layer.bias)``."""
+    if (call := taker_of(parameter)) is None or not stands_alone(call):
+        return False
+    return script.library_function(call).startswith("torch.nn.init.")
 
 
 def _is_apart(site: Site, trained: Parts) -> bool:
@@ -144,6 +151,8 @@ def _is_hidden(script: Script, site: Site) -> bool:
                 own = is_name(node.value, "self")
                 gives = script.values(node)
                 known = bool(gives) and not any_of(gives, Tensor, Unknown, Method)
+                if _is_set(script, node):
+                    return Verdict.GOES_ON
                 if node.attr in SHOWING or (is_stored(node) and not own):
                     return "asks for parameters of"
                 if not (known or node.attr in MODES or is_stored(node)):

@@ -127,7 +127,7 @@ class Loader:
     # Where its collate_fn draws random numbers, as in Dataset.random.
     collate_random: frozenset[str] = frozenset()
     collate_on_device: bool = False  # its collate_fn puts batches on a device
-    kept: bool = False  # it keeps its data on the device (autofast.model.device_loader)
+    kept: bool = False  # it takes whole batches of data on the device
 
     @property
     def trains(self) -> bool:

@@ -11,7 +11,7 @@ from math import prod
 from autofast.facts.by_default import not_by_default
 from autofast.facts.cost.bounds import most
 from autofast.facts.cost.inputs import turns
-from autofast.facts.parts import parts_of, trained_models
+from autofast.facts.parts import moved_models, parts_of, trained_models
 from autofast.model.contents import elements, members, opened
 from autofast.model.events import CallFrame, loops
 from autofast.model.kinds import is_module
@@ -69,7 +69,7 @@ def _usual_models(script: Script) -> list[Model]:
     go to the device, where a library calls them (a learner of learn2learn, a functional copy);
     else all.
     """
-    moved = {id(o.this): o.this for s in script.log.of("move_model") for o in s if o.this}
+    moved = {id(t): t for t in moved_models(script)}
     models = trained_models(script) or [
         Model(t, None, "", [], [], [], *layers_of(t))
         for t in moved.values()

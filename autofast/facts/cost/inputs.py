@@ -143,14 +143,13 @@ def _items(script: Script, dataset: Dataset) -> int | None:
 
 
 def _pictured(script: Script, dataset: Dataset) -> Thing:
-    """The image set whose labels stand beside its images in a TensorDataset; else the dataset."""
+    """The image set that a TensorDataset is made of; else the dataset."""
     thing = dataset.thing
-    beside = thing.args.positional[1:] if is_named(thing, Ext, TENSORS) else ()
-    for node in (n for g in beside if g.expr is not None for n in ast.walk(g.expr)):
-        if isinstance(node, ast.Attribute) and node.attr == "targets":
-            owners = script.values(node.value)
-            if len({library_name_of(t) for t in owners} & NATIVE.keys()) == 1:
-                return next(t for t in owners if library_name_of(t) in NATIVE)
+    made = ast.walk(thing.node) if is_named(thing, Ext, TENSORS) and thing.node else ()
+    for node in (n for n in made if isinstance(n, ast.Name)):
+        owners = script.values(node)
+        if len({library_name_of(t) for t in owners} & NATIVE.keys()) == 1:
+            return next(t for t in owners if library_name_of(t) in NATIVE)
     return thing
 
 

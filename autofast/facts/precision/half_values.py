@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from autofast.facts.precision.activations import holds_output
 from autofast.facts.precision.full_outputs import NORMALIZE, FullOutputs
@@ -21,7 +22,7 @@ from autofast.model.calls import arguments_of, short_name
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import last_part
 from autofast.model.script import Model, Script
-from autofast.model.several import wordset
+from autofast.model.several import surely, wordset
 from autofast.model.source import at, parent_of, source_of, statement_of
 from autofast.model.syntax import SEQUENCES, is_read
 from autofast.model.values import Bound, Dict, Ext, Func, Inst, Ref, Seq, Thing, Unknown, is_named
@@ -143,6 +144,8 @@ class Half(ValueFlow[bool]):
         if call is node:
             if node.attr in RESULTS:
                 return Verdict.STOPS if node.attr == "loss" else Verdict.GOES_ON
+            if surely(_has_fields(t) for t in self.script.values(node.value)):
+                return Verdict.GOES_ON if self._holds_output(node) else Verdict.STOPS
             return _bad(node.value)
         if node.attr in NUMBERS or (node.attr == "to" and self._casts(call)):
             return Verdict.STOPS
@@ -237,11 +240,18 @@ class Half(ValueFlow[bool]):
         )
 
     def _holds_output(self, read: ast.Name | ast.Attribute) -> bool:
-        return is_read(read) and holds_output(self.script.values(read))
+        found = self.script.values(read)
+        fields = (v for t in found if _has_fields(t) for vs in t.attrs.values() for v in vs)
+        return is_read(read) and holds_output(frozenset((*found, *fields)))
 
     def _is_tensor(self, expr: ast.expr) -> bool:
         found = self.script.values(expr)
         return not found or any(not isinstance(t, (Seq, Dict)) for t in found)
+
+
+def _has_fields(thing: Thing) -> TypeGuard[Inst]:
+    """An object that is no network: a dataclass of what one gives."""
+    return isinstance(thing, Inst) and not is_module(thing)
 
 
 def _bad(node: ast.expr) -> str:

@@ -9,10 +9,9 @@ from autofast.model import limits
 from autofast.model.calls import call_of, is_name
 from autofast.model.changes import CLOCK
 from autofast.model.contents import dict_items
-from autofast.model.device_loader import MARK, is_device_loader
 from autofast.model.kinds import is_module
 from autofast.model.limits import MANY, SEVERAL
-from autofast.model.names import CONTEXT, DATASET_BASES, LOADER
+from autofast.model.names import CONTEXT, DATASET_BASES
 from autofast.model.several import wordset
 from autofast.model.source import parent_of
 from autofast.model.syntax import is_read
@@ -268,8 +267,6 @@ class Calls(Entering):
         )
 
     def instantiate(self, cls: Cls, args: Arguments, node: ast.AST | None) -> Values:
-        if is_device_loader(cls.node):
-            return self.device_loader(cls, args, node)
 
         def make() -> Inst:
             inst = Inst(cls, node, {}, tuple(self.stack))
@@ -300,18 +297,6 @@ class Calls(Entering):
         if cls.find("__new__"):
             return values(inst, Unknown(f"{cls.node.name} has its own __new__"))
         return values(inst)
-
-    def device_loader(self, cls: Cls, args: Arguments, node: ast.AST | None) -> Values:
-        """The DataLoader that it is, whose data are on the device: its methods do nothing that
-        another loader does not do.
-        """
-        self.called |= {f.node for v in cls.members.values() for f in v if isinstance(f, Func)}
-        given = replace(args, named={k: g for k, g in args.named.items() if k != "device"})
-        made = torchlib.call(self, Ref(LOADER), given, node)
-        for thing in made:
-            if isinstance(thing, Ext):
-                thing.attrs[MARK] = values(Const(True))
-        return made
 
     def fields(self, inst: Inst, cls: Cls, args: Arguments, node: ast.AST | None) -> None:
         """Annotated attributes of a class (a dataclass, a NamedTuple, ...) as the arguments of its

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -60,6 +61,9 @@ BUILTINS = frozenset(dir(builtins))
 DICT_METHODS = frozenset(dir(dict))
 UNBOUND = frozenset({"UnboundLocalError", "NameError", "Exception", "BaseException", ""})
 UNSET = frozenset({"AttributeError"})  # who names it expects it; a handler for anything may not
+
+
+PI = ("math.pi", "numpy.pi", "torch.pi")
 
 
 class Lookup(Core):
@@ -205,7 +209,7 @@ class Lookup(Core):
             return self.patched[full] | values(Ref(full))
         if (source := self.project.in_namespace(full)) is not None:
             return values(self.run_module(source, False))
-        return values(Ref(full))
+        return values(Const(math.pi) if full in PI else Ref(full))
 
     def of_instance(self, thing: Inst, name: str, node: ast.AST | None) -> Values:
         """``thing.name`` of an object of the project."""

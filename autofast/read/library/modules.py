@@ -11,6 +11,7 @@ from typing import Any
 from autofast.model import names
 from autofast.model.changes import CLOCK, remember, remembered
 from autofast.model.events import Way, way_of
+from autofast.model.kinds import is_module
 from autofast.model.limits import MOST_ALIKE_PASSES, MOST_PARTS
 from autofast.model.names import WRAPPERS, last_part
 from autofast.model.several import wordset
@@ -202,6 +203,10 @@ def _output(
             made.entries[name] = [replace(e, values=inner(e.values)) for e in entries]
         done[id(thing)] = made
         return made
+    if isinstance(thing, Inst) and not is_module(thing):  # a dataclass of outputs
+        done[id(thing)] = thing
+        for name, found in list(thing.attrs.items()):
+            thing.attrs[name] = inner(found)
     return thing
 
 

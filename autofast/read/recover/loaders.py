@@ -5,13 +5,22 @@ from __future__ import annotations
 import ast
 
 from autofast.model import names
-from autofast.model.device_loader import MARK
 from autofast.model.events import CallFrame, GuardFrame, LoopFrame, Stack, inside, loops
 from autofast.model.kinds import is_loader
 from autofast.model.script import Loader, Script, Use
-from autofast.model.several import any_in, only
+from autofast.model.several import any_in, only, surely
 from autofast.model.syntax import LOOPS
-from autofast.model.values import NOTHING, Arguments, Ext, Inst, Thing, any_of, is_named, joined
+from autofast.model.values import (
+    NOTHING,
+    Arguments,
+    Ext,
+    Inst,
+    Thing,
+    any_of,
+    const,
+    is_named,
+    joined,
+)
 from autofast.read.interpreter.interpreter import Interpreter
 from autofast.read.library.iteration import made_with
 from autofast.read.recover.datasets import describe
@@ -42,7 +51,8 @@ def _loader(
     )
     collate = collating(interp, args.get(6, "collate_fn"))
     loader.collate_random, loader.collate_on_device = frozenset(collate.random), collate.device
-    loader.kept = all(isinstance(t, Ext) and MARK in t.attrs for t in things)
+    there = surely(d.on_device for d in loader.datasets)
+    loader.kept = there and const(args.get(1, "batch_size")) is None
     starts = {site.node for site in script.processes}
     for thing, _ in group:
         begin = max(

@@ -3,28 +3,43 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 
 from autofast.edit.edits import Before, DropKeyword, Edit, Helper, Keyword, Rewrite, Wrap
 from autofast.facts.aliases import learned, written_after
-from autofast.facts.datasets import SPLIT, Images, held, in_order
+from autofast.facts.datasets import SPLIT, Images, held, in_order, is_measured
 from autofast.facts.loader_uses import ITERATING, KEEPING, is_known, uses
-from autofast.facts.loaders import given, managed
+from autofast.facts.loaders import given, managed, own_argument
 from autofast.flow.memory import Memory
 from autofast.model.calls import receiver_of, short_name, taker_of
 from autofast.model.script import Dataset, Loader, Script
 from autofast.model.several import surely
 from autofast.model.source import at, first_line, function_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES
-from autofast.model.values import Const, Ext, Thing, all_of, const, is_named
+from autofast.model.values import (
+    Const,
+    Ext,
+    Seq,
+    Thing,
+    all_of,
+    are_numbers,
+    const,
+    is_named,
+    one,
+)
+from autofast.techniques.loading.image_batches import as_tensors
 from autofast.write.imports import imported
 from autofast.write.share_helper import is_share
 from autofast.write.spelling import torch_in
 
-# With one of these, the loader is not a plain one.
-OWN = ("collate_fn", "generator", "batch_sampler")
+NAMELESS = "its dataset has no name: put it into a variable first"
 
 
 MOVED = ("batch_size", "shuffle", "sampler", "drop_last")  # what the sampler of batches takes over
+
+
+BY_POSITION = ("dataset", "batch_size", "shuffle")
+SIZES = ("batch_size", "drop_last")
 
 
 SAMPLERS = frozenset(
@@ -60,47 +75,67 @@ def against(script: Script, loader: Loader) -> str:
         return "a framework gets the loader and looks at its batch_size"
     if loader.args.open:
         return f"its arguments are not all known: {loader.args.open}"
-    if not all(_passes_lists(t, loader.datasets) for t in loader.args.get(0, "dataset")):
+    # The indices of a split are whole numbers of Python.
+    if not all(reads(t, loader.datasets, {SPLIT}) for t in loader.args.get(0, "dataset")):
         return "the dataset is wrapped in something that takes one index at a time"
-    return _arguments(loader) or _looked_at(script, loader)
+    return arguments(loader) or looked_at(script, loader, ("dataset",), ITERATING | KEEPING)
 
 
-def _passes_lists(thing: Thing, datasets: list[Dataset]) -> bool:
-    """The dataset itself, or a random split of it, whose indices are whole numbers."""
-    if is_named(thing, Ext, SPLIT):
-        return all(_passes_lists(t, datasets) for t in thing.args.get(0, "dataset"))
+def reads(thing: Thing, datasets: list[Dataset], parts: Collection[str]) -> bool:
+    """One of the datasets itself, or a part of it as these make them."""
+    if is_named(thing, Ext, parts):
+        return all(reads(t, datasets, parts) for t in thing.args.get(0, "dataset"))
     return any(thing is d.thing for d in datasets)
 
 
-def _arguments(loader: Loader) -> str:
-    for name in OWN:
-        if (value := given(loader, name)) is not None and const(value.values) is not None:
-            return f"it has a {name} of its own"
-    for name in ("dataset", *MOVED):
-        value = given(loader, name)
-        if value is not None and (value.via or value.expr is None or not value.sure):
+def arguments(loader: Loader, spread: str = "") -> str:
+    """Why its arguments cannot be those of a sampler of batches; ``spread``: the variable whose
+    dict may be read.
+    """
+    if own := own_argument(loader, "collate_fn", "batch_sampler"):
+        return f"it has a {own} of its own"
+    for name in ("dataset", *MOVED, "generator"):
+        if (value := given(loader, name)) is None:
+            continue
+        read = spread and (name == "shuffle" or (name in SIZES and value.sure))
+        if not read and (value.via or value.expr is None or not value.sure):
             return f"`{name}` comes through a dict"
-        if value is not None and name in ("sampler", "drop_last") and name not in loader.args.named:
+        if name not in (*BY_POSITION, *loader.args.named):
             return f"`{name}` is given by its position"
+        unnamed = not isinstance(value.expr, VARIABLES) and const(value.values) is not None
+        if name == "generator" and unnamed:
+            return "its generator has no name"
     sampler = given(loader, "sampler")
     if sampler is not None and len(sampler.values) > 1 and Const(None) in sampler.values:
         return "whether it has a sampler depends on the run"
     if sampler is not None and not all(
-        t == Const(None) or is_named(t, Ext, SAMPLERS) for t in sampler.values
+        t == Const(None) or is_named(t, Ext, SAMPLERS) or _picks_numbers(t) for t in sampler.values
     ):
         return "its sampler may give something else than whole numbers"
     return ""
 
 
-def _looked_at(script: Script, loader: Loader) -> str:
-    """A place that reads the loader's ``batch_size`` or ``sampler``, or hands it on to one."""
+def _picks_numbers(sampler: Thing) -> bool:
+    """``SubsetRandomSampler`` of a list of whole numbers: tensors in it would index otherwise."""
+    if not is_named(sampler, Ext, "torch.utils.data.SubsetRandomSampler"):
+        return False
+    indices = one(sampler.args.get(0, "indices"))
+    return isinstance(indices, Seq) and are_numbers(indices.any())
+
+
+def looked_at(
+    script: Script, loader: Loader, kept: Collection[str], functions: frozenset[str]
+) -> str:
+    """A place that uses more of the loader than the attributes that are kept and the length of its
+    dataset, or hands it to more than these functions.
+    """
     for use in uses(script, loader):
         match use.node:
             case ast.Attribute(attr=attr) as node:
-                if attr != "dataset" and not is_share(function_of(node)):
-                    return f"{at(node)} uses its `{attr}`, which would be another"
-            case ast.Call() as call if not is_known(script, call, ITERATING | KEEPING):
-                return f"{at(call)} passes it to code that is not known"
+                if not (attr in kept or is_measured(script, node) or is_share(function_of(node))):
+                    return f"{at(node)} uses its `{attr}`"
+            case ast.Call() as call if not is_known(script, call, functions):
+                return f"{at(call)} hands it to code that is not known"
     return ""
 
 
@@ -109,71 +144,78 @@ def sampler_of_batches(script: Script, loader: Loader) -> tuple[Edit, ...] | str
     or why it cannot be written.
     """
     call, source = loader.node, source_of(loader.node)
-    expr = {
-        name: value.expr
-        for name in ("dataset", *MOVED)
-        if (value := given(loader, name)) is not None and value.expr is not None
-    }
-    code = {name: source.segment(value) for name, value in expr.items()}
+    value = given(loader, "dataset")
+    assert value is not None and value.expr is not None  # see against()
     edits: list[Edit] = []
-    data = code["dataset"]
-    if not isinstance(expr["dataset"], VARIABLES):
+    data = source.segment(value.expr)
+    if not isinstance(value.expr, VARIABLES):
         statement = statement_of(call)
         if not isinstance(statement, ast.Assign) or statement.value is not call:
-            return "its dataset has no name: put it into a variable first"
-        data = _beside(statement.targets[0])
+            return NAMELESS
+        data = beside(call, value.expr, "dataset")
         edits += [
-            Before(statement, f"{data} = {{data}}", {"data": expr["dataset"]}),
-            Rewrite(expr["dataset"], data),
+            Before(statement, f"{data} = {{data}}", {"data": value.expr}),
+            Rewrite(value.expr, data),
         ]
     for dataset in loader.datasets:
         if isinstance(wrapped := _contiguous(script, dataset), str):
             return wrapped
         edits += wrapped
+    sampler, more = batches(loader, data)
+    return (*edits, *more, Keyword(call, "sampler", sampler))
+
+
+def batches(loader: Loader, data: str, spread: str = "") -> tuple[str, list[Edit]]:
+    """A sampler of batches of ``data``, and the other arguments of a loader that has it;
+    ``spread``: the variable whose dict gives it some.
+    """
+    call, edits, code = loader.node, list[Edit](), dict[str, str]()
+    every = {n: value for n in (*MOVED, "generator") if (value := given(loader, n)) is not None}
+    for name, value in every.items():
+        code[name] = source_of(call).segment(value.expr) if value.expr is not None else ""
+        if value.via:
+            code[name] = f'{spread}["{name}"]' if value.sure else f'{spread}.get("{name}")'
 
     def made(name: str, *arguments: str) -> str:
-        spelled, imports = _spelled(call, name)
+        spelled, imports = spelled_beside(call, name)
         edits.extend(imports)
         return f"{spelled}({', '.join(arguments)})"
 
-    shuffle = script.constant(expr["shuffle"]) if "shuffle" in expr else False
-    if "sampler" in expr and script.constant(expr["sampler"]) is not None:
+    own = [f"generator={code['generator']}"] if "generator" in code else []
+    shuffle = const(every["shuffle"].values) if "shuffle" in every else False
+    if "sampler" in every and const(every["sampler"].values) is not None:
         order = code["sampler"]
-    elif shuffle is ...:
-        order = f"{made('RandomSampler', data)} if {code['shuffle']} else {made('SequentialSampler', data)}"
+    elif shuffle is ... or (shuffle and not every["shuffle"].sure):
+        order = f"{made('RandomSampler', data, *own)} if {code['shuffle']} else {made('SequentialSampler', data)}"
     else:
-        order = made("RandomSampler" if shuffle else "SequentialSampler", data)
-    sizes = f"batch_size={code['batch_size']}", f"drop_last={code.get('drop_last', 'False')}"
-    edits.append(Keyword(call, "sampler", made("BatchSampler", order, *sizes)))
-    edits.append(
-        Keyword(call, "batch_size", "None")
-        if "batch_size" in loader.args.named
-        else Rewrite(expr["batch_size"], "None")
-    )
-    if "shuffle" in expr:
-        edits.append(
-            DropKeyword(call, "shuffle")
-            if "shuffle" in loader.args.named
-            else Rewrite(expr["shuffle"], "None")
-        )
-    if "drop_last" in expr:
-        edits.append(DropKeyword(call, "drop_last"))
-    return tuple(edits)
+        order = made("RandomSampler", data, *own) if shuffle else made("SequentialSampler", data)
+    drop = f"drop_last={code.get('drop_last', 'False')}"
+    sampler = made("BatchSampler", order, code["batch_size"], drop)
+    for name, value in every.items():
+        if name not in loader.args.named and value.expr is not None:
+            edits.append(Rewrite(value.expr, "None"))
+        elif name == "batch_size":
+            edits.append(Keyword(call, name, "None"))
+        elif name in ("shuffle", "drop_last"):
+            edits.append(DropKeyword(call, name))
+    return sampler, edits
 
 
-def _beside(target: ast.expr) -> str:
-    """A name for the dataset of the loader: ``train_dataset`` for ``train_loader``."""
-    name = short_name(target) or "loader"
-    return source_of(target).fresh(
-        name.replace("dataloader", "dataset").replace("loader", "dataset")
-        if "loader" in name
-        else f"{name}_dataset"
-    )
+def beside(call: ast.Call, data: ast.expr, *words: str) -> str:
+    """A name for the data of a loader: ``train_dataset`` for ``train_loader``."""
+    match statement_of(call):
+        case ast.Assign(targets=[target], value=value) if value is call:
+            name = short_name(target)
+        case _:
+            name = short_name(data)
+    head = name.replace("dataloader", "loader").removesuffix("loader")
+    ends = {"": "", name: "_"}.get(head, "")
+    return source_of(call).fresh(*(f"{head}{ends}{word}" for word in words))
 
 
-def _spelled(call: ast.Call, name: str) -> tuple[str, tuple[Edit, ...]]:
-    """A class of torch.utils.data, written as the call writes ``DataLoader``."""
-    if (package := receiver_of(call)) is not None:
+def spelled_beside(call: ast.Call, name: str) -> tuple[str, tuple[Edit, ...]]:
+    """A class of torch.utils.data, written as the call writes ``DataLoader``, if that is short."""
+    if isinstance(package := receiver_of(call), ast.Name):
         return f"{source_of(call).segment(package)}.{name}", ()
     return imported(source_of(call), "torch.utils.data", name)
 
@@ -196,37 +238,16 @@ def _contiguous(script: Script, dataset: Dataset) -> list[Edit] | str:
     return edits
 
 
-TENSORS = """\
-def {name}(dataset):
-    \"\"\"All images at once, as its transforms make them one by one.\"\"\"
-    images = {images}.float().div(255)
-{rest}    return {dataset}(images, {labels})
-"""
-COMPOSED = """\
-    for transform in dataset.transform.transforms[1:]:
-        images = transform(images)
-"""
-
-
-def as_tensors(image_set: Images) -> tuple[Edit, ...]:
+def as_dataset(image_set: Images) -> tuple[Edit, ...]:
     """Where a loader takes the image set, all of its images as a TensorDataset."""
     edits: list[Edit] = []
     for expr in image_set.readers:
         source, taker = source_of(expr), taker_of(expr)
         assert taker is not None  # a loader, or a split that it reads
         torch, imports = torch_in(source)
-        dataset, more = _spelled(taker, "TensorDataset")
-        colour, composed = image_set.kind
+        dataset, more = spelled_beside(taker, "TensorDataset")
         name = source.fresh("as_tensors")
-        code = TENSORS.format(
-            name=name,
-            images=f"{torch}.from_numpy(dataset.data).permute(0, 3, 1, 2).contiguous()"
-            if colour
-            else "dataset.data.unsqueeze(1)",
-            rest=COMPOSED if composed else "",
-            dataset=dataset,
-            labels=f"{torch}.tensor(dataset.targets)" if colour else "dataset.targets",
-        )
-        edits += [*(imports if colour else ()), *more, Helper(source, name, code)]
-        edits.append(Wrap(expr, f"{name}({{}})"))
+        code = as_tensors(*image_set.kind).format(name=name, torch=torch, parameter="", padded="")
+        edits += [*imports, *more, Helper(source, name, code)]
+        edits.append(Wrap(expr, f"{dataset}(*{name}({{}}))"))
     return tuple(edits)

@@ -188,12 +188,9 @@ def _in_settings(script: Script, loaders: list[Loader]) -> Iterator[Finding]:
         few = said is not None and type(said.value) is int and said.value <= FEW
         if said is None or not few or not counts(script, loader):
             continue
-        if not (against(script, loader) or (cheap(script, loader) if said.value == 0 else "")):
-            yield Finding(
-                loader.node,
-                _few(said.value),
-                advice=f"set it to about the number of cores in {place(said)}",
-            )
+        why = against(script, loader) or (cheap(script, loader) if said.value == 0 else "")
+        advice = "" if why else f"set it to about the number of cores in {place(said)}"
+        yield Finding(loader.node, _few(said.value), refusal=why, advice=advice)
 
 
 def _is_none(argument: Given | None) -> bool:

@@ -1,8 +1,23 @@
-"""Crops and flips of whole batches of images, each image by its own draws, as written."""
+"""The functions that are written for images of torchvision: all at once, and crops and flips of
+whole batches, each image by its own draws.
+"""
 
 from __future__ import annotations
 
 from autofast.facts.augmentations import Augmentation
+from autofast.facts.datasets import COLOUR, GREY
+
+AS_TENSORS = """\
+def {{name}}(dataset):
+    \"\"\"All images and labels at once, as its transforms make them one by one.\"\"\"
+    images = {images}.float() / 255
+{padded}{normalized}    return images{laid_out}, {{torch}}.as_tensor(dataset.{labels})
+"""
+PADDED = "    images = {{torch}}.nn.functional.pad(images, [{n}] * 4)  # black\n"
+NORMALIZED = """\
+    for transform in dataset.transform.transforms[-{n}:]:  # after ToTensor
+        images = transform(images)
+"""
 
 CROP = """\
     top, left = {torch}.randint({places}, (2, n, 1), device=device)
@@ -16,7 +31,7 @@ FLIPPED = """\
 PICKED = """\
     each = {torch}.arange(n, device=device)[:, None, None]
     images = images[each, :, rows[:, :, None], columns[:, None]]  # (n, {size}, {size}, channels)
-    return images.permute(0, 3, 1, 2).contiguous()
+    return [images.permute(0, 3, 1, 2).contiguous(), targets]
 """
 WHOLE = """\
     flips = {torch}.rand(n, 1, 1, 1, device=device) < {p}
@@ -25,16 +40,30 @@ WHOLE = """\
 NAMES = {"columns": "RandomHorizontalFlip", "rows": "RandomVerticalFlip"}
 
 
+def as_tensors(short: str, normalized: int, padding: int = 0) -> str:
+    """The function for a set that torchvision calls so, of which the last transforms normalize."""
+    array = "{torch}.from_numpy(dataset.data)"
+    return AS_TENSORS.format(
+        images="dataset.data.unsqueeze(1)"
+        if short in GREY
+        else array + ".permute(0, 3, 1, 2)" * (short in COLOUR),
+        padded=PADDED.format(n=padding) if padding else "",
+        normalized=NORMALIZED.format(n=normalized) if normalized else "",
+        laid_out=".contiguous()" * (short in COLOUR),
+        labels="labels" if short == "SVHN" else "targets",
+    )
+
+
 def name_of(made: Augmentation) -> str:
     return "_and_".join(["crop"] * bool(made.size) + ["flip"] * bool(made.flips))
 
 
 def function_text(made: Augmentation, name: str, torch: str) -> str:
     lines = [
-        f"def {name}(images):\n",
+        f"def {name}(batch):\n",
         f'    """{_said(made)} for a batch: each image by draws of its own."""\n',
     ]
-    lines.append("    n, device = len(images), images.device\n")
+    lines.append("    images, targets = batch\n    n, device = len(images), images.device\n")
     if made.size:
         places = made.side + 2 * made.padding - made.size + 1
         lines.append(CROP.format(places=places, size=made.size, torch=torch))
@@ -43,7 +72,7 @@ def function_text(made: Augmentation, name: str, torch: str) -> str:
     else:
         for axis, p in made.flips:
             lines.append(WHOLE.format(dim=3 if axis == "columns" else 2, p=p, torch=torch))
-        lines.append("    return images\n")
+        lines.append("    return [images, targets]\n")
     return "".join(lines)
 
 

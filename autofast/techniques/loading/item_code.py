@@ -228,15 +228,13 @@ def _called(value: Value, name: str) -> Value:
 
 @dataclass(frozen=True)
 class Form:
-    """The method: ``code``, with the parameters that it gets for ``stored`` rows and for ``fixed``
-    arrays.
+    """The method: ``code``, which gets the ``stored`` rows of a batch.
 
     ``draws``: it draws random numbers; ``computes``: it rounds otherwise than the host may.
     """
 
     code: str
     stored: tuple[Stored, ...]
-    fixed: tuple[str, ...]
     draws: bool
     computes: bool
 
@@ -257,24 +255,24 @@ class Code(Statements):
         first = next(iter(self.stored.values()), None)
         if first is None:
             raise Refusal("its items are not rows of arrays in memory")
-        rest = []
+        given = self.fresh("arrays")
+        names = ", ".join(s.name for s in self.stored.values())
+        taken = [f"{names}{',' * (len(self.stored) == 1)} = {given}"]
+        rest = [
+            f"{name} = {self.torch}.as_tensor({code}, dtype={self.torch}.float32, device={self.device})"
+            for code, name in self.fixed
+        ]
         if _is_used(self.each, self.lines):
             rest.append(f"{self.each} = {self.torch}.arange({self.n}, device={self.device})")
         every = ((self.n, f"len({first.name})"), (self.device, f"{first.name}.device"))
         pairs = [pair for pair in every if _is_used(pair[0], [*rest, *self.lines])]
-        named, given = ", ".join(n for n, _ in pairs), ", ".join(c for _, c in pairs)
-        head = [f"{named} = {given}", *rest] if pairs else rest
-        parameters = [
-            self.this,
-            *(s.name for s in self.stored.values()),
-            *(p for _, p in self.fixed),
-        ]
+        if pairs:
+            taken.append(f"{', '.join(n for n, _ in pairs)} = {', '.join(c for _, c in pairs)}")
         draws = ", each with draws of its own" * self.draws
         said = f'"""What __getitem__ makes of one item, for a whole batch{draws}."""'
-        body = [said, *head, *_needed(self.lines)]
-        text = f"def {name}({', '.join(parameters)}):\n" + "".join(f"    {x}\n" for x in body)
-        fixed = tuple(code for code, _ in self.fixed)
-        return Form(text, tuple(self.stored.values()), fixed, self.draws, self.computes)
+        body = [said, *taken, *rest, *_needed(self.lines)]
+        text = f"def {name}({self.this}, {given}):\n" + "".join(f"    {x}\n" for x in body)
+        return Form(text, tuple(self.stored.values()), self.draws, self.computes)
 
     def returned(self, given: Value) -> None:
         parts = given.parts if isinstance(given, Several) else (given,)

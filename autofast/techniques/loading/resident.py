@@ -3,33 +3,69 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from autofast.edit.edits import Edit, Helper, Keyword, Rewrite
+from autofast.edit.edits import Before, DropKeyword, Edit, Helper, Keyword, Rewrite, literal
 from autofast.facts.augmentations import Augmentation
-from autofast.facts.datasets import indexed, is_imported
+from autofast.facts.datasets import (
+    held,
+    in_order,
+    indexed,
+    most_numbers,
+)
 from autofast.facts.host_batches import needs_host, rounds, shared_copies
-from autofast.facts.loader_uses import ITERATING, is_known, uses, uses_of_iterators
-from autofast.facts.loaders import DEVICE_DEFAULTS, SAMPLERS, again, counts, given
+from autofast.facts.loader_uses import ITERATING
+from autofast.facts.loaders import DEVICE_DEFAULTS, again, counts, given, own_order
 from autofast.facts.several_processes import several_processes
-from autofast.model.device_loader import CLASS, IMAGES_CLASS, NAME
+from autofast.flow.program import Flow
+from autofast.model.calls import variable_name
 from autofast.model.events import LoopFrame
 from autofast.model.script import Loader, Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import Source, at, parent_of, source_of, statement_of
-from autofast.model.syntax import is_stored
-from autofast.model.values import Const, Ext, Ref, Thing, all_of, const
+from autofast.model.source import at, parent_of, source_of, statement_of
+from autofast.model.syntax import SEQUENCES, VARIABLES
+from autofast.model.values import Const, Thing, const
 from autofast.rule import Effect, Options, Refusal
-from autofast.techniques.loading.batched import is_batched
+from autofast.techniques.loading.batched import (
+    NAMELESS,
+    SIZES,
+    arguments,
+    batches,
+    beside,
+    is_batched,
+    looked_at,
+    spelled_beside,
+)
 from autofast.techniques.loading.image_batches import function_text, name_of
-from autofast.techniques.loading.resident_batches import Batches, batches_of, loader_class, method
-from autofast.techniques.loading.resident_items import ITEMS, PADDED, all_items, augmented, may_vary
+from autofast.techniques.loading.resident_batches import (
+    Batches,
+    Edits,
+    batches_of,
+    method,
+    stored,
+)
+from autofast.techniques.loading.resident_items import (
+    ITEMS,
+    ROWS,
+    all_items,
+    augmented,
+    may_vary,
+)
 from autofast.write.device_at import device_at
 from autofast.write.spelling import chooses_devices_late, chooses_gpu_late, torch_in, uses_gpu
 
-OWN = ("collate_fn", "batch_sampler", "generator")
-# What the class keeps of a DataLoader.
-KEPT = wordset("dataset batch_size sampler batch_sampler drop_last num_workers")
+# Arguments that say nothing where no batch is made on the host.
+OF_WORKERS = wordset("""num_workers pin_memory pin_memory_device persistent_workers prefetch_factor timeout worker_init_fn
+    multiprocessing_context""")
+ROOM = """\
+def {name}(tensors, device):
+    \"\"\"A dataset of them, on the device where they leave half of its free memory.\"\"\"
+    size = sum(t.numel() * t.element_size() for t in tensors)
+    if {torch}.device(device).type == "cuda" and size < {torch}.cuda.mem_get_info(device)[0] / 2:
+        tensors = [t.to(device) for t in tensors]
+    return {dataset}(*tensors)
+"""
+SMALL = 10**8  # numbers, of eight bytes at the most: every GPU has room for them
 
 
 @dataclass(frozen=True)
@@ -45,26 +81,22 @@ class Augmented:
 
 @dataclass(frozen=True)
 class Plan:
-    """A loader that can be one of the class: how all its items are made, and where its batches go.
+    """A loader whose data can lie on the device: how all its items are made, and where its batches
+    go.
 
-    ``made``: of images of a file in which some are cropped or flipped, how; ``padded``: some of
-    them have a border.
+    ``items``: an expression for all, or the function that makes all images.
+    ``made``: how images are cropped and flipped.
     ``batches``: a method of the dataset makes them at once, how.
     """
 
     loader: Loader
+    dataset: ast.expr
     items: str
     device: str
     imports: tuple[Edit, ...]
     effect: Effect
     made: Augmentation | None = None
-    padded: bool = False
     batches: Batches | None = None
-
-    @property
-    def draws(self) -> bool:
-        """Whether its images are cropped or flipped at random."""
-        return self.made is not None and self.made.draws
 
 
 def plans(script: Script, options: Options) -> list[tuple[Loader, Plan | str]]:
@@ -77,7 +109,6 @@ def plans(script: Script, options: Options) -> list[tuple[Loader, Plan | str]]:
     return found
 
 
-BESIDE = "its batches are made in another way than those of the loader that trains, beside it"
 SEVERAL = "several processes are to train, and each would keep all the data"
 
 
@@ -96,13 +127,13 @@ def left(script: Script, options: Options) -> list[Loader]:
 
 
 def made_resident(script: Script, options: Options) -> list[tuple[Loader, Plan]]:
-    """The loaders that become one of the class, as far as the rules are on that decide
+    """The loaders whose data come to lie on the device, as far as the rules are on that decide
     :class:`Kept` and :class:`Augmented`.
     """
     return [
         (x, plan)
         for x, plan in plans(script, options)
-        if isinstance(plan, Plan) and options.decides(Augmented if plan.draws else Kept)
+        if isinstance(plan, Plan) and options.decides(Augmented if plan.made else Kept)
     ]
 
 
@@ -127,56 +158,11 @@ class _Plans:
             except Refusal as why:
                 self.found.append((loader, str(why)))
         self._only_beside_training()
-        self._one_class_a_file()
 
     def _only_beside_training(self) -> None:
-        """A loader for evaluation alone is not worth the class."""
+        """A loader for evaluation alone is not worth its lines."""
         if not any(isinstance(p, Plan) and x.trains for x, p in self.found):
             self.found = [(x, p) for x, p in self.found if isinstance(p, str) and x.trains]
-
-    def _one_class_a_file(self) -> None:
-        """All loaders of a file get one class, which knows the ways to make items of each."""
-        files: dict[Source, list[Plan]] = {}
-        for loader, plan in self.found:
-            if isinstance(plan, Plan):
-                files.setdefault(source_of(loader.node), []).append(plan)
-        for n, (loader, plan) in enumerate(self.found):
-            if isinstance(plan, Plan):
-                together = files[source_of(loader.node)]
-                if any(p.batches is not None for p in together):
-                    self.found[n] = loader, self._of_batches(plan, together)
-                elif drawing := [p for p in together if p.draws]:
-                    self.found[n] = loader, self._of_images(plan, drawing[0], together)
-                elif len({p.items for p in together}) > 1:
-                    self.found[n] = loader, replace(plan, items=ITEMS)
-
-    def _of_batches(self, plan: Plan, together: list[Plan]) -> Plan | str:
-        """A plan for the class that makes batches by a method of the dataset, where the training's
-        loader is one; or why it cannot be of that class.
-        """
-        leader = next((p for p in together if p.loader.trains), plan)
-        if leader.batches is None or plan.batches is None:
-            return plan if leader.batches is plan.batches else BESIDE
-        if leader.batches.getitem is not plan.batches.getitem:
-            return BESIDE
-        ours = [p.batches for p in together if p.batches is not None]
-        part = frozenset().union(*(b.part for b in ours if b.getitem is plan.batches.getitem))
-        return replace(plan, batches=replace(plan.batches, part=part))
-
-    def _of_images(self, plan: Plan, drawing: Plan, together: list[Plan]) -> Plan | str:
-        """A plan for the class that crops and flips; or why it cannot be of that class."""
-        items, made = plan.items, plan.made
-        if made is None:
-            try:
-                items, made = augmented(self.script, plan.loader)
-            except Refusal as why:
-                return str(why)
-        if items != drawing.items:
-            return "its images are made in another way than those that are cropped and flipped beside it"
-        if made.draws and made != drawing.made:
-            return "images of another loader of the file are cropped and flipped in another way"
-        padded = any(p.made is not None and p.made.padding for p in together)
-        return replace(plan, items=items, made=made, padded=padded)
 
 
 def _drawn(script: Script) -> _Plans:
@@ -184,38 +170,103 @@ def _drawn(script: Script) -> _Plans:
 
 
 def edits(script: Script, plan: Plan) -> tuple[Edit, ...]:
-    """The class, and the call that makes one of it."""
-    call, source = plan.loader.node, source_of(plan.loader.node)
+    """The data on the device, and the loader that takes whole batches of them."""
+    call = plan.loader.node
+    source, statement, dataset = source_of(call), statement_of(call), plan.dataset
     torch, imports = torch_in(source)
-    name = source.fresh(NAME)
+    holes = {"data": dataset}
+    data, lines = source.segment(dataset), ""
+    if not isinstance(dataset, VARIABLES):
+        data = "{data}" if plan.items == ROWS else beside(call, dataset, "dataset")
+        lines = f"{data} = {{data}}\n" * (plan.items != ROWS)
+    found: list[Edit] = [*imports, *plan.imports]
+    parts = ["t"]
     if plan.batches is not None:
-        code, more = loader_class(plan.loader, plan.batches, name, plan.batches.part)
-        made = (Rewrite(call.func, name), Keyword(call, "device", plan.device))
-        return (*more, *plan.imports, Helper(source, name, code), *method(plan.batches), *made)
-    code = (IMAGES_CLASS if plan.made is not None else CLASS).format(
-        name=name,
-        base=source.segment(call.func),
-        torch=torch,
-        padding="padding=0, " if plan.padded else "",
-        items=plan.items.format(torch=torch, padded=PADDED.format(torch=torch) * plan.padded),
+        parts, items, collate, more = stored(plan.loader, plan.batches, data)
+        found += [*more, *method(plan.batches), Keyword(call, "collate_fn", collate)]
+    elif plan.items == ITEMS:
+        spelled, more = spelled_beside(call, "default_collate")
+        items = ITEMS.format(collate=spelled, data=data)
+        found += more
+    elif plan.items == ROWS:
+        items = f"{data}[:]"
+        if script.is_call(dataset, "torch.utils.data.TensorDataset"):
+            if not any(isinstance(a, ast.Starred) for a in dataset.args):
+                holes |= {f"part_{n}": part for n, part in enumerate(dataset.args)}
+                parts, items = [f"{{part_{n}}}" for n in range(len(dataset.args))], ""
+    else:
+        name = source.fresh("padded_tensors" if ".pad(" in plan.items else "as_tensors")
+        found.append(Helper(source, name, plan.items.format(name=name, torch=torch)))
+        items = f"{name}({data})"
+    if plan.made is not None:
+        name = source.fresh(name_of(plan.made))
+        found.append(Helper(source, name, function_text(plan.made, name, torch)))
+        found.append(Keyword(call, "collate_fn", name))
+    name = beside(call, dataset, "data", "tensors")
+    made, more = _on_device(script, plan, parts, items)
+    order, others = batches(plan.loader, name, _spread(plan.loader))
+    sampler = beside(call, dataset, "batches", "sampler")
+    lines = f"{lines}{name} = {made}\n{sampler} = {literal(order)}"
+    found += [*more, *others, Before(statement, lines, holes), Rewrite(dataset, name)]
+    found.append(Keyword(call, "sampler", sampler))
+    gone = (k.arg or "**" for k in call.keywords if k.arg is None or k.arg in OF_WORKERS)
+    return (*found, *(DropKeyword(call, word) for word in gone))
+
+
+def _on_device(script: Script, plan: Plan, parts: list[str], items: str) -> tuple[str, Edits]:
+    """A dataset on the device, of these tensors or of one for each ``t`` of the items; where they
+    may be large, if it has room for them.
+    """
+    loader, source = plan.loader, source_of(plan.loader.node)
+    dataset, imports = spelled_beside(loader.node, "TensorDataset")
+    # The sets of torchvision that lie in memory are small, in their own size.
+    kept = [
+        expr
+        for d in loader.datasets
+        if d.kind != "library"
+        for expr, _ in held(script, d) or [(None, [])]
+    ]
+    small = sum(most_numbers(script, e) for e in kept) < SMALL
+    laid_out = [plan.items != ROWS or (e is not None and in_order(script, e)) for e in kept]
+    if len(laid_out) != len(parts):
+        laid_out = [all(laid_out)] * len(parts)
+    device = literal(plan.device)
+    move = f".to({device})" * small
+    made = ", ".join(
+        part + move + ".contiguous()" * (not plain)
+        for part, plain in zip(parts, laid_out, strict=True)
     )
-    own = [Keyword(call, "device", plan.device)]
-    helpers = [Helper(source, name, code)]
-    if plan.made is not None and plan.draws:
-        function = source.fresh(name_of(plan.made))
-        helpers.append(Helper(source, function, function_text(plan.made, function, torch)))
-        if plan.made.padding:
-            own.append(Keyword(call, "padding", str(plan.made.padding)))
-        own.append(Keyword(call, "augment", function))
-    return (*imports, *plan.imports, *helpers, Rewrite(call.func, name), *own)
+    if small:
+        return f"{dataset}({f'*({made} for t in {items})' if items else made})", imports
+    torch, _ = torch_in(source)
+    name = source.fresh("on_device")
+    code = ROOM.format(name=name, torch=torch, dataset=dataset)
+    made = items if made == "t" else f"[{f'{made} for t in {items}' if items else made}]"
+    return f"{name}({made}, {device})", (*imports, Helper(source, name, code))
+
+
+def spread_for_nobody(script: Script, loaders: list[Loader]) -> dict[ast.Assign, list[Loader]]:
+    """The dicts of arguments on workers that only these loaders were given, each with its
+    loaders.
+    """
+    plain = [x for x in loaders if not _spread(x)]
+    spread = {k.value: x for x in plain for k in x.node.keywords if k.arg is None}
+    flow, found = script.analysis(Flow), dict[ast.Assign, list[Loader]]()
+    for name, loader in spread.items():
+        made = flow.definition(name)
+        statement = made and statement_of(made.node)
+        if made is not None and all(n in spread for n in flow.definitions(name).uses(made)):
+            if isinstance(statement, ast.Assign) and statement.targets == [made.node]:
+                found.setdefault(statement, []).append(loader)
+    return found
 
 
 # -------------------------------------------------------------------------------------------- which
 def _lie_in_memory(loader: Loader) -> bool:
-    """Where an expert would think of it: nothing but memory is read."""
+    """Where an expert would think of it: nothing but memory is read, and that is the host's."""
     return surely(
-        d.kind == "tensors"
-        or (d.in_memory and not d.iterable and not d.reads & {"file"} and not d.on_device)
+        not d.on_device
+        and (d.kind == "tensors" or (d.in_memory and not d.iterable and not d.reads & {"file"}))
         for d in loader.datasets
     )
 
@@ -224,7 +275,8 @@ def _plan(script: Script, loader: Loader, drawn: bool) -> Plan:
     for why in (
         _of_script(script, loader),
         _of_loader(script, loader),
-        _of_uses(script, loader),
+        arguments(loader, _spread(loader)),
+        looked_at(script, loader, (), ITERATING),
         may_vary(script, loader, drawn),
     ):
         if why:
@@ -234,17 +286,41 @@ def _plan(script: Script, loader: Loader, drawn: bool) -> Plan:
     if _of_project(loader):
         batches = batches_of(script, loader)
     elif any(d.random for d in loader.datasets):
-        items, made = augmented(script, loader)
+        items, made = augmented(loader)
     else:
         items = all_items(script, loader)
     device, imports = device_at(script, loader)
     if why := needs_host(script, loader) or shared_copies(script, loader):
         raise Refusal(why)
+    dataset = _named(loader)
     drawn = made is not None or (batches is not None and batches.form.draws)
     effect = Effect.SAMPLING if drawn else _effect(loader)
     if rounds(script, loader) or (batches is not None and batches.form.computes):
         effect = max(effect, Effect.ROUNDING)
-    return Plan(loader, items, device, imports, effect, made, batches=batches)
+    return Plan(loader, dataset, items, device, imports, effect, made, batches=batches)
+
+
+def _named(loader: Loader) -> ast.expr:
+    """Its dataset; refuses where the data on the device cannot get a name in a statement above."""
+    node, statement = parent_of(loader.node), statement_of(loader.node)
+    while isinstance(node, (*SEQUENCES, ast.Dict, ast.Call, ast.keyword)):
+        node = parent_of(node)
+    if node is not statement or not isinstance(node, (ast.Assign, ast.Return, ast.Expr)):
+        raise Refusal("it is made in the middle of a statement: give it a name above")
+    dataset = given(loader, "dataset")
+    assert dataset is not None and dataset.expr is not None  # see arguments()
+    if not isinstance(dataset.expr, VARIABLES) and parent_of(loader.node) is not statement:
+        raise Refusal(NAMELESS)
+    return dataset.expr
+
+
+def _spread(loader: Loader) -> str:
+    """The variable whose dict gives it arguments that it goes on to have."""
+    spread = [k.value for k in loader.node.keywords if k.arg is None]
+    through = {n for n, g in loader.args.named.items() if g.via} - OF_WORKERS
+    if len(spread) > 1 or through - {"shuffle", *SIZES}:
+        raise Refusal("its arguments come through dicts")
+    return variable_name(spread[0]) if through else ""
 
 
 def _of_project(loader: Loader) -> bool:
@@ -274,45 +350,13 @@ def _of_script(script: Script, loader: Loader) -> str:
 
 
 def _of_loader(script: Script, loader: Loader) -> str:
-    if not all_of(loader.things, Ext):
-        return "the loader is of a class of its own"
-    if loader.args.open:
-        return f"its arguments are not all known: {loader.args.open}"
+    if why := own_order(loader):
+        return why
     if loader.loop is not None and not again(script, loader):
         return "it is made anew in a loop, and the data would be copied each time: make it above"
-    for name in OWN:
-        if (value := given(loader, name)) is not None and const(value.values) is not None:
-            return f"it has a {name} of its own"
-    if not is_imported(loader.node):
-        return "its class is not imported at the top of the file"
-    size, sampler = given(loader, "batch_size"), given(loader, "sampler")
+    size = given(loader, "batch_size")
     if size is None or Const(None) in size.values or const(size.values) == 1:
         return "its batches may be single items"
-    for thing in sampler.values if sampler is not None else ():
-        if thing == Const(None):
-            continue
-        if not isinstance(thing, Ext) or thing.name not in SAMPLERS:
-            return "its sampler is not one of torch that draws all indices of an epoch at once"
-        if thing.args.open or (thing.args.get(-1, "generator") or {Const(None)}) != {Const(None)}:
-            return "its sampler has a generator of its own"
-    return ""
-
-
-def _of_uses(script: Script, loader: Loader) -> str:
-    """A place that uses more of the loader than the class keeps, or hands it to code that may."""
-    for use in uses_of_iterators(script, loader):
-        match use.node:
-            case ast.Attribute(attr=attr):
-                return f"{at(use)} uses `{attr}` of its iterator"
-            case ast.Call(func=func) if Ref("builtins.len") in script.values(func):
-                return f"{at(use)} asks for the length of its iterator"
-    for use in uses(script, loader):
-        match use.node:
-            case ast.Attribute(attr=attr) as part:
-                if attr not in KEPT or is_stored(part) or is_stored(parent_of(part) or part):
-                    return f"{at(use)} uses its `{attr}`"
-            case ast.Call() as call if not is_known(script, call, ITERATING):
-                return f"{at(call)} hands it to code that is not known"
     return ""
 
 

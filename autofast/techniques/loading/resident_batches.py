@@ -1,35 +1,28 @@
 """Data in memory whose items the project's own code makes: the method of the dataset that makes
-whole batches, and the class that calls it.
+whole batches.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from autofast.edit.edits import After, Edit, literal
-from autofast.facts.aliases import learned, written_after
-from autofast.flow.provenance import assigned
-from autofast.model.device_loader import BATCH_CLASS, FIXED, METHOD, OF_ROWS
-from autofast.model.script import Dataset, Loader, Script
+from autofast.model.script import Loader, Script
+from autofast.model.several import surely
 from autofast.model.source import source_of
-from autofast.model.values import Ext, Inst, Thing, is_named
+from autofast.model.values import Ext, Inst, is_named
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_code import Form, form_of
-from autofast.techniques.loading.resident_items import SUBSETS
+from autofast.techniques.loading.resident_items import SUBSETS, rows_change
 from autofast.write.imports import module_in
 from autofast.write.spelling import torch_in
 
 # Classes that a dataset may derive from, which make no batches.
 PLAIN = ("torch.utils.data.", "builtins.object", "abc.", "typing.")
-ROWS = "[rows]"
-DIRECT = "        self.data = self.dataset"
-PART = "        self.data, rows = self.dataset.dataset, self.dataset.indices"
-EITHER = """\
-        self.data, rows = self.dataset, slice(None)
-        if isinstance(self.data, {torch}.utils.data.Subset):
-            self.data, rows = self.data.dataset, self.data.indices"""
+METHOD = "batch"
+Edits: TypeAlias = tuple[Edit, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +33,7 @@ class Batches:
 
     getitem: ast.FunctionDef
     form: Form
-    part: frozenset[bool]
+    part: bool
 
 
 def batches_of(script: Script, loader: Loader) -> Batches:
@@ -65,87 +58,46 @@ def batches_of(script: Script, loader: Loader) -> Batches:
         if dataset.thing.cls.find(METHOD) or METHOD in dataset.thing.attrs:
             raise Refusal(f"{dataset.name}: it has a `{METHOD}` of its own")
     assert getitem is not None
-    parts = {_is_part(t, loader.datasets) for t in loader.args.get(0, "dataset")}
-    if None in parts or not parts:
+    given = loader.args.get(0, "dataset")
+    parts = {is_named(t, Ext, SUBSETS) for t in given}
+    whole = [
+        x for t in given for x in (t.args.get(0, "dataset") if is_named(t, Ext, SUBSETS) else {t})
+    ]
+    if not surely(any(x is d.thing for d in loader.datasets) for x in whole):
         raise Refusal("the dataset is wrapped in something that is not known")
-    source = source_of(getitem)
-    form = form_of(script, getitem, torch_in(source)[0], METHOD)
-    if not all(code.startswith("self.") for code in form.fixed) and source is not source_of(
-        loader.node
-    ):
-        raise Refusal(f"{form.fixed[0]} is of another file than the loader")
-    for attr in (s.attr for s in form.stored if s.array.tensor):
-        _written(script, [d.thing for d in loader.datasets], attr)
-    return Batches(getitem, form, frozenset(p for p in parts if p is not None))
-
-
-def _written(script: Script, things: Sequence[Thing], attr: str) -> None:
-    """Raises :class:`Refusal` for a tensor that is perhaps written to after the copy."""
-    for site in script.log.of("set_attribute"):
-        made = [o for o in site if o.data["name"] == attr and o.this in things]
-        expr = assigned(site.node) if made else None
-        if made and expr is None:
-            raise Refusal(f"where the tensors under `{attr}` come from is not known")
-        if expr is not None and (why := learned(script, expr)):
-            raise Refusal(f"`{ast.unparse(expr)}` {why}")
-        if expr is not None and (why := written_after(script, expr, made)):
+    if len(parts) > 1:
+        raise Refusal("its dataset may be the whole or a part")
+    form = form_of(script, getitem, torch_in(source_of(getitem))[0], METHOD)
+    tensors = {s.attr for s in form.stored if s.array.tensor}
+    for dataset in loader.datasets:
+        if why := rows_change(script, dataset, tensors):
             raise Refusal(why)
+    return Batches(getitem, form, True in parts)
 
 
-def _is_part(thing: Thing, datasets: Sequence[Dataset]) -> bool | None:
-    """Whether it is a part of the dataset, by indices; None where it is something else."""
-    if any(thing is d.thing for d in datasets):
-        return False
-    if is_named(thing, Ext, SUBSETS):
-        inner = {_is_part(t, datasets) for t in thing.args.get(0, "dataset")}
-        return True if inner == {False} else None
-    return None
-
-
-def loader_class(
-    loader: Loader, batches: Batches, name: str, part: frozenset[bool]
-) -> tuple[str, tuple[Edit, ...]]:
-    """The class that keeps what is stored on the device, and the imports that it needs."""
-    call, source = loader.node, source_of(loader.node)
+def stored(loader: Loader, batches: Batches, data: str) -> tuple[list[str], str, str, Edits]:
+    """What is stored of the dataset ``data``, as tensors: one expression for each, or one of ``t``
+    for all that are given then; the method; and the imports that this needs.
+    """
+    source = source_of(loader.node)
     torch, imports = torch_in(source)
     arrays = batches.form.stored
     numpy = ""
-    more: tuple[Edit, ...] = ()
     if not all(s.array.tensor for s in arrays):
         numpy, more = module_in(source, "numpy")
-    rows = ROWS if True in part else ""
-    where = EITHER if len(part) > 1 else PART if True in part else DIRECT
+        imports = (*imports, *more)
+    rows = f"[{data}.indices]" if batches.part else ""
     kept = [
-        f"x{rows}" if s.array.tensor else f"{torch}.as_tensor({numpy}.ascontiguousarray(x){rows})"
+        "{}" + rows
+        if s.array.tensor
+        else f"{torch}.as_tensor({numpy}.ascontiguousarray({{}}){rows})"
         for s in arrays
     ]
-    if len(set(kept)) == 1:
-        every = ", ".join(f"self.data.{s.attr}" for s in arrays)
-        every = f"({every})" if len(arrays) > 1 else f"[{every}]"
-        tensors = f"        tensors = [{kept[0]} for x in {every}]"
-    else:
-        lines = [
-            f"            {code.replace('(x)', f'(self.data.{s.attr})') if 'x)' in code else f'self.data.{s.attr}{rows}'},"
-            for code, s in zip(kept, arrays, strict=True)
-        ]
-        tensors = "\n".join(["        tensors = [", *lines, "        ]"])
-    fixed = ", ".join(
-        f"self.data.{code.removeprefix('self.')}" if code.startswith("self.") else code
-        for code in batches.form.fixed
-    )
-    if fixed:
-        several = len(batches.form.fixed) > 1
-        each = f"{torch}.as_tensor({'x' if several else fixed}, dtype={torch}.float32).to(device)"
-        fixed = f"        self.fixed = [{each}{f' for x in ({fixed})' * several}]\n"
-    text = BATCH_CLASS.format(
-        name=name,
-        base=source.segment(call.func),
-        torch=torch,
-        items=f"{where.format(torch=torch)}\n{tensors}",
-        fixed=fixed,
-        given=OF_ROWS + FIXED * bool(batches.form.fixed),
-    )
-    return text, (*imports, *more)
+    whole = f"{data}.dataset" if batches.part else data
+    of, collate = [f"{whole}.{s.attr}" for s in arrays], f"{whole}.{METHOD}"
+    if len(arrays) > 1 and len(set(kept)) == 1:
+        return [kept[0].format("t")], f"({', '.join(of)})", collate, imports
+    return [code.format(x) for code, x in zip(kept, of, strict=True)], "", collate, imports
 
 
 def method(batches: Batches) -> tuple[Edit, ...]:

@@ -18,7 +18,7 @@ from autofast.model.syntax import is_attribute, is_stored
 from autofast.model.tensors import is_dtype, tensors_in
 from autofast.model.values import Cls, Inst, Ref, Seq, Tensor, Unknown, one, only
 from autofast.rule import Effect
-from autofast.techniques.transfers.factories import KEEPS, Creation, again_and_again
+from autofast.techniques.transfers.factories import KEEPS, Creation, runs_often
 
 SINCE = (1, 5)  # of register_buffer(persistent=False), which leaves checkpoints as they are
 WRAPS = ("torch.nn.Parameter", "torch.autograd.Variable")
@@ -49,7 +49,7 @@ def buffers(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
         if node not in copied:
             continue
         transfer = copied[node]
-        if not any(again_and_again(o.stack, hot) for o in transfer.site):
+        if not runs_often(transfer.site, hot):
             continue
         made = _set_by_constructor(script, node, copied)
         if made is None or made in said or _is_written(script, transfer, made):

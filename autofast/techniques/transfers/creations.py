@@ -15,7 +15,7 @@ from autofast.model.events import Site
 from autofast.model.names import FACTORIES, last_part
 from autofast.model.script import Script, Transfer
 from autofast.model.several import only, surely, wordset
-from autofast.model.source import function_of, parent_of, source_of, statement_of
+from autofast.model.source import function_of, parent_of, source_of, statement_of, within_statement
 from autofast.model.syntax import VARIABLES, is_attribute
 from autofast.model.tensors import is_dtype
 from autofast.model.values import Arg, Num, Ref, Tensor, Thing, Unknown, all_of, any_of, const
@@ -23,13 +23,14 @@ from autofast.rule import Effect
 from autofast.techniques.transfers.composed import Parts, chain, hides, parts
 from autofast.techniques.transfers.dealt_out import against
 from autofast.techniques.transfers.factories import (
+    DRAWN,
     KEEPS,
     Creation,
-    again_and_again,
     ends_here,
     factory,
     held_by,
     is_bound_to,
+    runs_often,
 )
 from autofast.techniques.transfers.filled import constructor, made_there
 from autofast.techniques.transfers.listed import listed
@@ -53,7 +54,7 @@ def moved(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
         where = device_of(transfer)
         if moved is None or where is None:
             continue
-        if not any(again_and_again(o.stack, hot) for o in transfer.site):
+        if not runs_often(transfer.site, hot):
             continue
         call, gate = factory(script, moved), None
         if call is None and (bound := held_by(script, transfer, moved)) is not None:
@@ -178,18 +179,10 @@ def _made_there(
             and ast.unparse(stmt.targets[0]) == ast.unparse(moved)
         )
         whole = gate if gate is not None and gate.body == [stmt] else stmt
-        around = parent_of(call)
-        kept = around if script.is_call(around, "torch.autograd.Variable") else call
-        cast_behind = _cast_behind(script, transfer.node if moved is call else kept, call)
-        if cast_behind is not None:
-            node, dtype = cast_behind
-            edits += [Keyword(call, "dtype", dtype), Rewrite(node, "{made}", {"made": kept})]
-        if alone:
-            edits.append(Remove(whole))
-        elif cast_behind is None or moved is not call:  # else the copy goes with the cast
-            edits.append(Rewrite(transfer.node, "{made}", {"made": moved}))
+        edits.append(Remove(whole) if alone else Rewrite(transfer.node, "{made}", {"made": moved}))
     elif (cast := cast_to(transfer)) is not None:
-        edits += _only_cast(transfer.node, moved, call, cast, script)
+        holes = {"made": moved, "dtype": cast}
+        edits.append(Rewrite(transfer.node, "{made}.to({dtype})", holes))
     yield replace(creation, edits=tuple(edits))
 
 
@@ -203,33 +196,13 @@ def _idle(script: Script, made: ast.Call) -> Iterator[Edit]:
         if (outer := call_of(method)) is None or outer.keywords:
             return
         is_cast = whole and not call.keywords and method.attr == "long"
+        told = made is call and name in ALIKE and method.attr in CASTS and not call.keywords
+        if told and isinstance(call.func, ast.Attribute):
+            torch, is_cast = source_of(call).segment(call.func.value), True
+            yield Keyword(call, "dtype", f"{torch}.{method.attr}")
         if is_cast or (method.attr == "contiguous" and made is call):
             yield Rewrite(outer, "{made}", {"made": made})
         made = outer
-
-
-def _cast_behind(script: Script, move: ast.Call, call: ast.Call) -> tuple[ast.Call, str] | None:
-    """A cast of what is moved, ``torch.ones(n).to(device).double()``, and the dtype that the
-    factory can be given in its place."""
-    method, func = parent_of(move), call.func
-    cast = call_of(method) if is_attribute(method, *CASTS) else None
-    if not is_attribute(method) or cast is None or cast.args or cast.keywords or call.keywords:
-        return None
-    if not is_attribute(func) or script.library_function(call) not in ALIKE:
-        return None
-    return cast, f"{source_of(func).segment(func.value)}.{method.attr}"
-
-
-def _only_cast(
-    move: ast.Call, made: ast.expr, call: ast.Call, dtype: ast.expr, script: Script
-) -> tuple[Edit, ...]:
-    """What is left of ``.to(device, dtype=d)``: a factory's own argument, where that gives the
-    same, or ``.to(d)``."""
-    of_factory = made is call and keyword_of(call, "dtype") is None
-    if of_factory and script.library_function(call) in ALIKE:
-        said = source_of(dtype).segment(dtype)
-        return Keyword(call, "dtype", said), Rewrite(move, "{made}", {"made": made})
-    return (Rewrite(move, "{made}.to({dtype})", {"made": made, "dtype": dtype}),)
 
 
 def _behind(script: Script, gate: ast.If | ast.IfExp | None, where: str) -> str:
@@ -282,7 +255,8 @@ def created(script: Script, call: ast.Call, where: str) -> Creation | None:
         return None
     short = last_part(site.kind)
     there = made_there(script, call, where) if old else Keyword(call, "device", where)
-    effect = Effect.EXACT if old else _effect(script, short, call)
+    drawn = any(is_attribute(n, *DRAWN) for n in within_statement(call))
+    effect = Effect.EXACT if old else _effect(script, "rand" if drawn else short, call)
     if effect is Effect.ROUNDING and _becomes_whole(script, call):
         return None  # a last digit less, and the integer is another
     if (said := listed(script, call, where)) is not None:

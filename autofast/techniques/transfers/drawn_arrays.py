@@ -13,7 +13,7 @@ from autofast.model.several import surely
 from autofast.model.syntax import SEQUENCES, is_attribute
 from autofast.model.values import Ref, Seq, const
 from autofast.rule import Effect
-from autofast.techniques.transfers.factories import Creation, again_and_again
+from autofast.techniques.transfers.factories import Creation, runs_often
 
 # NumPy's draws and constants: the method that makes the same of a new tensor, and where the shape
 # is given
@@ -40,11 +40,7 @@ def from_numpy(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
             case _:
                 continue
         names = [t.name for t in script.values(inner.func) if isinstance(t, Ref)]
-        if (
-            len(names) != 1
-            or names[0] not in DRAWS
-            or not any(again_and_again(o.stack, hot) for o in site)
-        ):
+        if len(names) != 1 or names[0] not in DRAWS or not runs_often(site, hot):
             continue
         if (
             "FloatTensor" not in site.kind

@@ -53,6 +53,7 @@ KEEPS = frozenset(  # methods that do the same on every device
     flatten""".split()
     + ["permute", "transpose", "t", "contiguous", "clone", "fill_", "zero_"]
 )
+DRAWN = wordset("normal_ uniform_ bernoulli_ random_ exponential_")  # fill a new tensor
 DATA = wordset("tensor normal bernoulli")  # made from data: only where these are numbers
 
 
@@ -95,6 +96,11 @@ def again_and_again(stack: Stack, hot: frozenset[ast.AST]) -> bool:
     return any((f.func.node if isinstance(f, CallFrame) else f.node) in hot for f in stack)
 
 
+def runs_often(site: Site, hot: frozenset[ast.AST]) -> bool:
+    """Whether that is so of one of the ways at least."""
+    return any(again_and_again(o.stack, hot) for o in site)
+
+
 def factory(script: Script, expr: ast.expr) -> ast.Call | None:
     """``torch.zeros(...)`` in ``torch.zeros(...).long().unsqueeze(0)`` or
     ``Variable(torch.zeros(...))``.
@@ -119,8 +125,10 @@ def factory(script: Script, expr: ast.expr) -> ast.Call | None:
             if name != "torch.autograd.Variable" or len(expr.args) != 1 or expr.keywords:
                 return None
             expr = expr.args[0]
-        elif is_attribute(expr.func, *KEEPS):
-            made = expr.func.value
+        elif is_attribute(expr.func, *KEEPS, *DRAWN):
+            made, numbers = expr.func.value, (script.must_be(a, Const, Num, Arg) for a in expr.args)
+            if expr.func.attr in DRAWN and (expr.keywords or not all(numbers)):
+                return None
             if isinstance(made, ast.Call) and constructor(script, made):
                 return expr if made_there(script, expr, "") is not None else None
             expr = made

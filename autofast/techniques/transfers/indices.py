@@ -19,7 +19,7 @@ from autofast.model.source import ancestors, block_of, parent_of, statement_of
 from autofast.model.syntax import is_attribute
 from autofast.model.values import Tensor, only
 from autofast.techniques.transfers.creations import created
-from autofast.techniques.transfers.factories import Creation, again_and_again, factory
+from autofast.techniques.transfers.factories import Creation, factory, runs_often
 
 MAKES = wordset("torch.arange torch.randperm")
 
@@ -29,7 +29,7 @@ def indices(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
     tensor."""
     for site in script.log.of(*MAKES):
         call = site.call
-        if call is None or not any(again_and_again(o.stack, hot) for o in site):
+        if call is None or not runs_often(site, hot):
             continue
         indexed = _indexed(script, call)
         if indexed is None:

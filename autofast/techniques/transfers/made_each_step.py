@@ -37,7 +37,7 @@ from autofast.model.values import (
     is_named,
     only,
 )
-from autofast.techniques.transfers.factories import KEEPS, again_and_again
+from autofast.techniques.transfers.factories import KEEPS, runs_often
 from autofast.techniques.transfers.listed import listed
 
 ONCE = "its numbers are the same every time: make it once, with the model (`register_buffer`), and use it here"
@@ -175,7 +175,7 @@ def _fixed(script: Script, hot: frozenset[ast.AST]) -> Iterator[ast.expr]:
         if (
             data is not None
             and _leaves_the_host(transfer)
-            and any(again_and_again(o.stack, hot) for o in transfer.site)
+            and runs_often(transfer.site, hot)
             and _is_of_numbers(script, data)
         ):
             yield transfer.node

@@ -18,7 +18,7 @@ from autofast.rule import Effect
 from autofast.techniques.transfers.composed import Parts, chain, parts
 from autofast.techniques.transfers.creations import created, device_of, only_moves
 from autofast.techniques.transfers.dealt_out import against
-from autofast.techniques.transfers.factories import Creation, again_and_again, factory
+from autofast.techniques.transfers.factories import Creation, factory, runs_often
 from autofast.write.spelling import torch_in
 
 NAME = "device"
@@ -39,7 +39,7 @@ def told_where(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
         callees = graph.callees(call)
         if len(callees) != 1 or graph.may_run_others(call) or spreads(call):
             continue
-        if not any(again_and_again(o.stack, hot) for o in transfer.site):
+        if not runs_often(transfer.site, hot):
             continue
         function = callees[0].function
         if function not in plans:
