@@ -226,3 +226,24 @@ def test_a_model_of_the_project_that_extends_one_of_the_library(
     assert before != after and close(before, after, 0.02)
     odd = text.replace("config=8, args=8", "config=8, args=8, torch_dtype=torch.float16")
     assert not amp(odd, target="cpu", precision="fp16").fixes
+
+
+@pytest.mark.parametrize(
+    ("loss", "kept"),
+    [
+        ("output.loss", "loss.detach()"),
+        ("output.loss / 2", "loss.detach()"),
+        ("output.logits[0, 0]", "loss.detach().clone()"),
+        ("output.loss\n        output.loss /= 2", "loss.detach().clone()"),
+    ],
+)
+def test_each_pass_has_a_loss_of_its_own(loss: str, kept: str) -> None:
+    before = "        loss = model(**batch).loss\n"
+    assert before in TUTORIAL
+    text = TUTORIAL.replace(before, f"        output = model(**batch)\n        loss = {loss}\n")
+    text = text.replace("for epoch in range(3):\n", "for epoch in range(3):\n    losses = []\n")
+    text = text.replace(
+        "optimizer.zero_grad()\n", "optimizer.zero_grad()\n        losses.append(loss.item())\n"
+    )
+    text = text.replace("    model.eval()\n", "    print(losses)\n    model.eval()\n", 1)
+    assert f"losses.append({kept})" in apply("loss-item-sync", text).text

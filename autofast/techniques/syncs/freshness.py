@@ -25,6 +25,7 @@ from autofast.model.values import (
     Tensor,
     Thing,
     begins,
+    certainly,
     const,
     surely_named,
 )
@@ -144,9 +145,27 @@ def _is_fresh(script: Script, expr: ast.expr, loop: Loop | None, depth: int) -> 
             )
         case ast.Call():
             return _gives_fresh(script, expr, depth)
+        case ast.Attribute(value=ast.Name() as output, attr="loss"):
+            return _is_of_transformers(script, output, loop)
         case ast.Name():
             return depth < 8 and _is_stable(script, expr, loop, depth)
     return False
+
+
+def _is_of_transformers(script: Script, output: ast.Name, loop: Loop | None) -> bool:
+    """Whether it is what a network of transformers gives in this turn, of which each pass computes
+    a loss of its own, and nobody sets that.
+    """
+    found = script.values(output)
+    made = script.analysis(Flow).definitions(output).origins(output)
+    of = [m for t in found if isinstance(t, Tensor) for m in t.models]
+    stored = (n for n in script.each(ast.Attribute) if n.attr == "loss" and is_stored(n))
+    return (
+        certainly(found, Tensor)
+        and surely(begins(m, Ext, "transformers.") for m in of)
+        and surely(loop is None or within(d.node, loop) for d in made)
+        and not any(stored)
+    )
 
 
 # -------------------------------------------------------------------------------- what a call gives
