@@ -486,3 +486,25 @@ def test_fields_of_what_a_model_returns(use: str, is_refused: bool) -> None:
     done = amp(text)
     assert ("with torch.autocast(" in done.text) is not is_refused, done.refusals
     assert not is_refused or "would be a 16-bit number" in done.refusals
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "h.retain_grad()",
+        "h.register_hook(lambda g: g * 0)",
+        "torch.autograd.grad(h.sum(), h, retain_graph=True)",
+        "torch.autograd.grad(h.sum(), [x, h], retain_graph=True, allow_unused=True)",
+        "print(h.grad)",
+    ],
+)
+def test_gradients_of_outputs(use: str) -> None:
+    """A cast behind the pass would part them from what the loss is computed of."""
+    head = HEAD.replace(RETURN, "h = torch.relu(self.a(x))\n        return self.b(h), h")
+    text = head + LOOP.replace(
+        LOSS, f"out, h = model(x)\n    {use}\n    loss = criterion(out, y) + (h * h - 1).mean()"
+    )
+    done = amp(text)
+    assert not done.fixes and "asks for the gradient of what a network gives" in done.refusals
+    other = text.replace(f"    {use}\n", "    print(model.a.weight.grad)\n")
+    assert amp(other).fixes

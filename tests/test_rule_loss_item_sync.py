@@ -149,6 +149,12 @@ ON_DEVICE = [
     ("total += loss.item()", "total = 0.0", "print(total, -total)", ["total = float(total)"]),
     ("total -= loss.data.item()", "total = 0", "print(repr(total))", IF_ANY),
     (
+        "total += (loss > 0.5).sum().item()",
+        "total = 0",
+        "print(repr(total))",
+        ["print(repr(int(total)))"],
+    ),
+    (
         "total += loss.item() * x.size(0)",
         "total = 0",
         "print(repr(total / len(data)))",

@@ -15,7 +15,7 @@ from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import at, nodes_in, walk
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Const, Ref, Values
+from autofast.model.values import Const, Ref, Tensor, Values
 
 FRAMEWORKS = {
     "accelerate": "Accelerator(mixed_precision=...)",
@@ -56,9 +56,22 @@ def against_script(script: Script, target: str, gpu: bool) -> str:
         return f"{at(place)} runs under autocast, and the training was left out of it"
     if why := _odd_parameter(script):
         return why
+    if (site := _asks_for_gradients_of_outputs(script)) is not None:
+        return f"{at(site)} asks for the gradient of what a network gives, which a cast to fp32 would part from the loss"
     for site in _sparse(script):
         return f"{at(site)} makes sparse tensors, for which autocast has no kernels everywhere"
     return ""
+
+
+def _asks_for_gradients_of_outputs(script: Script) -> Site | None:
+    """``features.retain_grad()``, ``torch.autograd.grad(loss, features)``."""
+    sites = [*script.methods("register_hook", "retain_grad"), *script.log.of("grad_read")]
+    asked = [(s, o.this) for s in sites for o in s]
+    for site in script.calls("torch.autograd.grad"):
+        given = (o.args.get(1, "inputs") for o in site if o.args is not None)
+        asked += [(site, t) for found in given for t in tensors_in(found)]
+    outputs = (s for s, t in asked if isinstance(t, Tensor) and t.models and not t.param)
+    return next(outputs, None)
 
 
 def _elsewhere(script: Script) -> ast.AST | None:

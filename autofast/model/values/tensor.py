@@ -95,8 +95,9 @@ class Tensor(Thing, metaclass=Pooled):
         return known[key]
 
     def __post_init__(self) -> None:
-        if self.grad and self.dtype == "int":  # no gradient goes through integers and booleans
-            object.__setattr__(self, "grad", False)
+        if (self.grad or self.loss) and self.dtype == "int":
+            object.__setattr__(self, "grad", False)  # none goes through integers and booleans,
+            object.__setattr__(self, "loss", False)  # and a count of losses is none
         if self.passes and not self.grad:
             object.__setattr__(self, "passes", frozenset())
         if self.sure is None:
