@@ -61,6 +61,12 @@ def train(args, model, device, train_loader, optimizer, epoch,
         ("x, y = f(aaaa), f(bbbb)", 12, None),
         ("\tf(aaaa, bbbb)", 10, None),
         ("a_name_that_is_long(a, b)", 22, None),
+        ("x = {k: f(k, net, 2) for k, net in nets.items()}", 36, None),
+        (
+            "x = sorted(rows, key=lambda a, b: a)",
+            30,
+            ["x = sorted(rows,", "           key=lambda a, b: a)"],
+        ),
     ],
 )
 def test_a_line_is_broken_after_commas(line: str, limit: int, lines: list[str] | None) -> None:

@@ -113,18 +113,21 @@ def _commas(line: str) -> tuple[int, list[int]]:
     in it.
     """
     place, depth, commas = 0, 0, list[int]()
+    names = False  # between `for` and `in`, or of a lambda
     indent = len(line) - len(line.lstrip())
     for token in _tokens(line[indent:]):
         column = token.start[1] + indent
         if token.type != tokenize.OP:
+            names = token.string in ("for", "lambda") or (names and token.string != "in")
             continue
+        names = names and token.string != ":"
         if token.string in OPEN:
             depth += 1
             if depth == 1:
                 place, commas = column + 1, []
         elif token.string in CLOSED:
             depth -= 1
-        elif token.string == "," and depth == 1:
+        elif token.string == "," and depth == 1 and not names:
             commas.append(column)
         elif token.string == "," and depth == 0:
             return 0, []  # a tuple without brackets
