@@ -179,7 +179,13 @@ def _made_there(
             and ast.unparse(stmt.targets[0]) == ast.unparse(moved)
         )
         whole = gate if gate is not None and gate.body == [stmt] else stmt
-        edits.append(Remove(whole) if alone else Rewrite(transfer.node, "{made}", {"made": moved}))
+        behind = _cast_behind(script, transfer.node, call) if moved is call else None
+        if behind is not None:
+            node, dtype = behind
+            edits += [Keyword(call, "dtype", dtype), Rewrite(node, "{made}", {"made": call})]
+        else:
+            made = Rewrite(transfer.node, "{made}", {"made": moved})
+            edits.append(Remove(whole) if alone else made)
     elif (cast := cast_to(transfer)) is not None:
         holes = {"made": moved, "dtype": cast}
         edits.append(Rewrite(transfer.node, "{made}.to({dtype})", holes))
@@ -203,6 +209,18 @@ def _idle(script: Script, made: ast.Call) -> Iterator[Edit]:
         if is_cast or (method.attr == "contiguous" and made is call):
             yield Rewrite(outer, "{made}", {"made": made})
         made = outer
+
+
+def _cast_behind(script: Script, move: ast.Call, call: ast.Call) -> tuple[ast.Call, str] | None:
+    """A cast of what is moved, ``torch.ones(n).to(device).double()``, and the dtype that the
+    factory can be given in its place."""
+    method, func = parent_of(move), call.func
+    cast = call_of(method) if is_attribute(method, *CASTS) else None
+    if not is_attribute(method) or cast is None or cast.args or cast.keywords or call.keywords:
+        return None
+    if not is_attribute(func) or script.library_function(call) not in ALIKE:
+        return None
+    return cast, f"{source_of(func).segment(func.value)}.{method.attr}"
 
 
 def _behind(script: Script, gate: ast.If | ast.IfExp | None, where: str) -> str:
