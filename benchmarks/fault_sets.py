@@ -35,3 +35,21 @@ class Cases:
     def others(self, base: str) -> Case:
         """Other draws, and no fault."""
         return self.sound("drawn otherwise, no more", base, self.otherwise[base])
+
+
+class Claims(Cases):
+    """Cases of which their author says first what each is taken for: ``exact``, ``rounding`` or
+    ``sampling``. A sound one is that, a fault is not. ``claimed`` has it by script and name.
+    """
+
+    def __init__(self, folder: Path):
+        super().__init__(folder)
+        self.claimed: dict[tuple[str, str], str] = {}
+
+    def wrong(self, claim: str, name: str, base: str, *edits: Edit) -> Case:
+        self.claimed[base, name] = claim
+        return self.fault(name, base, *edits)
+
+    def right(self, claim: str, name: str, base: str, *edits: Edit) -> Case:
+        self.claimed[base, name] = claim
+        return self.sound(name, base, *edits)

@@ -2201,6 +2201,12 @@ for images, targets in loader:
         ("retinanet_resnet50_fpn", "losses = model(images, targets)", True),
         ("fasterrcnn_resnet50_fpn", "losses = model(images)[0]", False),
         ("secret_net", "losses = model(images, targets)", False),
+        ("fasterrcnn_resnet50_fpn", "model.eval()\n    losses = model(images, targets)", False),
+        (
+            "fasterrcnn_resnet50_fpn",
+            "model.eval()\n    model.train()\n    losses = model(images, targets)",
+            True,
+        ),
     ],
 )
 def test_losses_by_their_names(network: str, found: str, is_known: bool) -> None:

@@ -1484,7 +1484,12 @@ scene = scene.copy()
     ],
 )
 def test_what_items_in_memory_cost(more: str, size: int, worth: bool) -> None:
-    text = script(f"DataLoader(Files(), batch_size={size})", dataset=SCENES.format(more=more))
+    decided(SCENES.format(more=more), size, worth)
+
+
+def decided(dataset: str, size: int, worth: bool) -> None:
+    """Whether a batch of this size is worth a worker, or has to be measured."""
+    text = script(f"DataLoader(Files(), batch_size={size})", dataset=dataset)
     found = apply(RULE, text)
     assert [f.status for f in found.findings] == ["fix" if worth else "refused"], found.refusals
     assert worth or "has to be measured" in found.refusals
@@ -1618,10 +1623,7 @@ class Files(Dataset):
     ],
 )
 def test_what_texts_cost_that_are_cut_into_words(more: str, size: int, worth: bool) -> None:
-    text = script(f"DataLoader(Files(), batch_size={size})", dataset=WORDS.format(more=more))
-    found = apply(RULE, text)
-    assert [f.status for f in found.findings] == ["fix" if worth else "refused"], found.refusals
-    assert worth or "has to be measured" in found.refusals
+    decided(WORDS.format(more=more), size, worth)
 
 
 def test_a_function_of_the_items_is_asked_for_its_time_once(

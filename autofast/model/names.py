@@ -222,6 +222,10 @@ def makes_module(name: str) -> bool:
 # ``timm.models.resnet18`` for ``timm.create_model("resnet18")``.
 VISION, TIMM = "torchvision.models.", "timm.models."
 CONVOLVE = ("Conv", "LazyConv", VISION, TIMM)  # how the names of layers that convolve begin
+# Given targets, they give their losses by name, in fp32; where they evaluate, what they find.
+DETECTORS = re.compile(
+    r"torchvision\.models\.(?:\w+\.)*(?:(?:faster|mask|keypoint)_?rcnn|retinanet|fcos|ssd)"
+)
 BY_ARCHITECTURE = wordset("timm.create_model geffnet.create_model")
 # Libraries of image models, all of layers of torch, and timm's own layers.
 _MODELS = re.compile(

@@ -2,7 +2,7 @@
 
 Part a: ``taste``: direct preference with low-rank adapters; ``basins``: an energy with persistent chains; ``abacus``: a transformer with growing
 lengths that writes its answers. Part b: ``bonsai``: flat minima, pruning and rounding of pictures; ``lantern``: a field learned from rays;
-``tides``: an ensemble of quantiles with sparse tables. ``CLAIMED`` says of each case what its author would say it is (exact, rounding,
+``tides``: an ensemble of quantiles with sparse tables. ``CASES.claimed`` says of each case what its author would say it is (exact, rounding,
 sampling): of a sound one that is so, of a fault it is not.
 """
 
@@ -10,21 +10,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.fault_sets import Cases, Edit
-from tests.faults import Case
+from benchmarks.fault_sets import Claims
 
-CASES = Cases(Path(__file__).parent / "scripts")
-CLAIMED: dict[tuple[str, str], str] = {}  # by script and name
-
-
-def fault(claim: str, name: str, base: str, *edits: Edit) -> Case:
-    CLAIMED[base, name] = claim
-    return CASES.fault(name, base, *edits)
-
-
-def sound(claim: str, name: str, base: str, *edits: Edit) -> Case:
-    CLAIMED[base, name] = claim
-    return CASES.sound(name, base, *edits)
+CASES = Claims(Path(__file__).parent / "scripts")
+fault, sound = CASES.wrong, CASES.right
 
 
 # ------------------------------------------------------------------------------------ taste

@@ -3,28 +3,17 @@
 Part a: ``picnic``: pictures with mixup in the collate function and an average of the weights; ``parrot``: a recurrent language model with truncated
 backpropagation that goes back to its best; ``meadow``: a segmenter with dice loss and accumulated gradients. Part b: ``ferry``: proximal policy
 steps on its own river; ``orchard``: a graph with sampled neighbours; ``lookout``: a ranker of two towers with hard negatives and two weighed tasks.
-``CLAIMED`` says of each case what its author would say it is (exact, rounding, sampling): of a sound one that is so, of a fault it is not.
+``CASES.claimed`` says of each case what its author would say it is (exact, rounding, sampling): of a sound one that is so, of a fault it is not.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.fault_sets import Cases, Edit
-from tests.faults import Case
+from benchmarks.fault_sets import Claims
 
-CASES = Cases(Path(__file__).parent / "scripts")
-CLAIMED: dict[tuple[str, str], str] = {}  # by script and name
-
-
-def fault(claim: str, name: str, base: str, *edits: Edit) -> Case:
-    CLAIMED[base, name] = claim
-    return CASES.fault(name, base, *edits)
-
-
-def sound(claim: str, name: str, base: str, *edits: Edit) -> Case:
-    CLAIMED[base, name] = claim
-    return CASES.sound(name, base, *edits)
+CASES = Claims(Path(__file__).parent / "scripts")
+fault, sound = CASES.wrong, CASES.right
 
 
 # ------------------------------------------------------------------------------------ picnic

@@ -3,28 +3,17 @@
 Part a: ``whistle``: a conformer with CTC on padded utterances; ``kiln``: diffusion with a cosine schedule, guidance and averaged weights; ``tram``: a language
 model with accumulated micro-batches and warm-up. Part b: ``heron``: double DQN with returns of three steps; ``ledger``: a table of numbers and kinds read by
 several loader workers; ``tide``: a mean teacher with few labels.
-``CLAIMED`` says of each case what its author would say it is (exact, rounding, sampling): of a sound one that is so, of a fault it is not.
+``CASES.claimed`` says of each case what its author would say it is (exact, rounding, sampling): of a sound one that is so, of a fault it is not.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.fault_sets import Cases, Edit
-from tests.faults import Case
+from benchmarks.fault_sets import Claims
 
-CASES = Cases(Path(__file__).parent / "scripts")
-CLAIMED: dict[tuple[str, str], str] = {}  # by script and name
-
-
-def fault(claim: str, name: str, base: str, *edits: Edit) -> Case:
-    CLAIMED[base, name] = claim
-    return CASES.fault(name, base, *edits)
-
-
-def sound(claim: str, name: str, base: str, *edits: Edit) -> Case:
-    CLAIMED[base, name] = claim
-    return CASES.sound(name, base, *edits)
+CASES = Claims(Path(__file__).parent / "scripts")
+fault, sound = CASES.wrong, CASES.right
 
 
 # ------------------------------------------------------------------------------------ whistle

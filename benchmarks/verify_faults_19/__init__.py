@@ -3,28 +3,17 @@
 Part a: ``lantern``: a variational auto-encoder with KL warm-up and free bits; ``herald``: a tagger with packed sentences and a conditional random field; ``dune``: a
 GAN with gradient penalty and averaged generator. Part b: ``shell``: metric learning with hardest triplets and a memory bank; ``buoy``: detection with focal loss and
 box regression; ``canal``: a forecaster with scheduled sampling, trained in two sittings.
-``CLAIMED`` says of each case what its author would say it is (exact, rounding, sampling): of a sound one that is so, of a fault it is not.
+``CASES.claimed`` says of each case what its author would say it is (exact, rounding, sampling): of a sound one that is so, of a fault it is not.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.fault_sets import Cases, Edit
-from tests.faults import Case
+from benchmarks.fault_sets import Claims
 
-CASES = Cases(Path(__file__).parent / "scripts")
-CLAIMED: dict[tuple[str, str], str] = {}  # by script and name
-
-
-def fault(claim: str, name: str, base: str, *edits: Edit) -> Case:
-    CLAIMED[base, name] = claim
-    return CASES.fault(name, base, *edits)
-
-
-def sound(claim: str, name: str, base: str, *edits: Edit) -> Case:
-    CLAIMED[base, name] = claim
-    return CASES.sound(name, base, *edits)
+CASES = Claims(Path(__file__).parent / "scripts")
+fault, sound = CASES.wrong, CASES.right
 
 
 # ------------------------------------------------------------------------------------ lantern

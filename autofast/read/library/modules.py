@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
@@ -46,10 +45,6 @@ from autofast.read.library import module_parts
 from autofast.read.library.iteration import submodules
 from autofast.read.state.core import Core
 
-# Of torchvision: with targets, they give their losses.
-DETECTION = re.compile(
-    r"torchvision\.models\.(?:\w+\.)*(?:faster|mask|keypoint)_?rcnn|torchvision\.models\.(?:\w+\.)*(?:retinanet|fcos|ssd)"
-)
 SAME = wordset(
     "train eval float requires_grad_ share_memory apply compile to_empty type"
 )  # methods that return the module
@@ -253,8 +248,7 @@ def _forward(
         if short in PAIRED:
             second = base if short in ("RNN", "GRU") else base.but(rank="?")  # or a pair, or None
             return interp.tuple_of(None, (values(base), values(second)), "rnn", node)
-        if DETECTION.match(thing.name) and args.get(1, "targets") and interp.grad_on():
-            # losses by their names; what it finds in images where it evaluates
+        if names.DETECTORS.match(thing.name) and args.get(1, "targets") and _trains(interp, thing):
             one = values(base.but(dtype="f32", loss=True, rank="0d", prob=None))
             made = interp.intern(Dict, ("losses", thing, node), lambda: Dict(node, rest=one))
             return values(made)
@@ -270,6 +264,15 @@ def _forward(
             )
         )
     return values(base)
+
+
+def _trains(interp: Core, thing: Ext) -> bool:
+    """Whether a module was not put into evaluation mode last."""
+    last = {
+        kind: max((o.order for s in interp.log.of(kind) for o in s if o.this is thing), default=0)
+        for kind in (".train", ".eval")
+    }
+    return last[".train"] >= last[".eval"]
 
 
 def _in_turn(

@@ -179,13 +179,9 @@ def _made_there(
             and ast.unparse(stmt.targets[0]) == ast.unparse(moved)
         )
         whole = gate if gate is not None and gate.body == [stmt] else stmt
-        behind = _cast_behind(script, transfer.node, call) if moved is call else None
-        if behind is not None:
-            node, dtype = behind
-            edits += [Keyword(call, "dtype", dtype), Rewrite(node, "{made}", {"made": call})]
-        else:
-            made = Rewrite(transfer.node, "{made}", {"made": moved})
-            edits.append(Remove(whole) if alone else made)
+        typed = _with_type(script, call, transfer.node) if moved is call else ()
+        made = Rewrite(transfer.node, "{made}", {"made": moved})
+        edits += typed or (Remove(whole) if alone else made,)
     elif (cast := cast_to(transfer)) is not None:
         holes = {"made": moved, "dtype": cast}
         edits.append(Rewrite(transfer.node, "{made}.to({dtype})", holes))
@@ -201,26 +197,26 @@ def _idle(script: Script, made: ast.Call) -> Iterator[Edit]:
     while is_attribute(method := parent_of(made), *KEEPS):
         if (outer := call_of(method)) is None or outer.keywords:
             return
+        typed = _with_type(script, call, made) if made is call else ()
         is_cast = whole and not call.keywords and method.attr == "long"
-        told = made is call and name in ALIKE and method.attr in CASTS and not call.keywords
-        if told and isinstance(call.func, ast.Attribute):
-            torch, is_cast = source_of(call).segment(call.func.value), True
-            yield Keyword(call, "dtype", f"{torch}.{method.attr}")
-        if is_cast or (method.attr == "contiguous" and made is call):
+        if not typed and (is_cast or (method.attr == "contiguous" and made is call)):
             yield Rewrite(outer, "{made}", {"made": made})
+        yield from typed
         made = outer
 
 
-def _cast_behind(script: Script, move: ast.Call, call: ast.Call) -> tuple[ast.Call, str] | None:
-    """A cast of what is moved, ``torch.ones(n).to(device).double()``, and the dtype that the
-    factory can be given in its place."""
-    method, func = parent_of(move), call.func
+def _with_type(script: Script, call: ast.Call, made: ast.Call) -> tuple[Edit, ...]:
+    """The factory ``call`` with the dtype that ``made``, it or its copy, is cast to directly, in
+    the place of both: ``torch.ones(n).to(device).double()``; nothing where none can be given.
+    """
+    method, func = parent_of(made), call.func
     cast = call_of(method) if is_attribute(method, *CASTS) else None
     if not is_attribute(method) or cast is None or cast.args or cast.keywords or call.keywords:
-        return None
+        return ()
     if not is_attribute(func) or script.library_function(call) not in ALIKE:
-        return None
-    return cast, f"{source_of(func).segment(func.value)}.{method.attr}"
+        return ()
+    dtype = f"{source_of(func).segment(func.value)}.{method.attr}"
+    return Keyword(call, "dtype", dtype), Rewrite(cast, "{made}", {"made": call})
 
 
 def _behind(script: Script, gate: ast.If | ast.IfExp | None, where: str) -> str:

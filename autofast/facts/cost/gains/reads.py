@@ -62,9 +62,10 @@ def reads(script: Script, options: Options, finding: Finding, beside: Findings) 
     kept = (read_once, read_at_once, read_twice, read_again, read_late, elements)
     stays = [f.node for f in of_its_rule(finding, beside) if not f.edits or f.asks in kept]
     changed = changed_nodes(beside)
-    # What was measured says of each read, and each copy, what it waits for.
-    guessed = measured.for_target(script, options.target) is None
-    ready = guessed and (not over or any(gets_workers(script, x, beside) for x in over))
+    # Whether the next batch is there when a step ends, and its copy waits for the device; what was
+    # measured says of each read, and each copy, what it waits for.
+    ready = not over or any(gets_workers(script, x, beside) for x in over)
+    ready = ready and measured.for_target(script, options.target) is None
     small = {statement_of(f.node) for f in beside if f.gain and f.gain.share and not f.worth}
     moved = [t for t in script.transfers if _waits(t) or (ready and waits_there(script, t))]
     moved = [t for t in moved if t.node not in changed]
