@@ -588,6 +588,9 @@ def test_one_version_in_a_readme(
         ("# Tested with PyTorch 1.1.\n", (1, 1)),
         ('"""Trains a model.\n\nThis code was tested on PyTorch 1.4.\n"""\n', (1, 4)),
         ('"""Trains a model; requires torch >= 1.8."""\n', (1, 8)),
+        ('"""A GAN.\n\nDependencies:\ntorch: 0.4\nnumpy\n"""\n', (0, 4)),
+        ("# torch == 1.1\nx = 1\n", (1, 1)),
+        ("x = 1\n# torch == 1.1\n", None),
         ('x = 1\n\n\ndef f():\n    """Requires torch >= 1.8."""\n', None),  # that function alone
         ("# since PyTorch 1.1 the scheduler comes after the optimizer\n", None),
         ("# PyTorch 1.4 has no such layer\n", None),
