@@ -16,7 +16,8 @@ from autofast.model.contents import elements, members, opened
 from autofast.model.events import CallFrame, loops
 from autofast.model.kinds import is_module
 from autofast.model.names import CONTAINERS, CONVOLVE, WRAPPERS, last_part
-from autofast.model.script import Model, Script
+from autofast.model.roles import Model
+from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import function_of, parent_of
 from autofast.model.values import Ext, Inst, const, is_named, only

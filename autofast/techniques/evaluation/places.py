@@ -20,7 +20,8 @@ from autofast.model import names
 from autofast.model.events import BranchFrame, Stack, below, inside
 from autofast.model.kinds import is_loss
 from autofast.model.names import LOADER
-from autofast.model.script import Evaluation, Script, Step
+from autofast.model.roles import Evaluation, Step
+from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import (
     at,
