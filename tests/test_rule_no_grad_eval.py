@@ -1733,6 +1733,42 @@ def test_a_function_of_one_statement_gets_a_decorator() -> None:
     assert "    with torch." in done.text
 
 
+METERS = """
+class Meter{base}:
+    def __init__(self):
+        {more}self.sum, self.count = 0, 0
+
+    def update(self, value, n=1):
+        self.sum += value * n
+        self.count += n
+
+
+def measure():
+    model.eval()
+    seen, right = Meter(), Meter()
+    for x, y in loader:
+        found = model(x.to(device)).argmax(1).cpu()
+        right.update((found == y).float().mean().item(), len(y))
+        seen.update(len(y))
+    return right.sum / right.count
+
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("base", "more", "mode"),
+    [
+        ("", "", "@torch.inference_mode()"),
+        ("", "self.start = torch.zeros(1)\n        ", "with torch.inference_mode():"),
+        ("(nn.Module)", "super().__init__()\n        ", "with torch.inference_mode():"),
+    ],
+)
+def test_meters_are_made_below_the_decorator(base: str, more: str, mode: str) -> None:
+    meters = METERS.format(base=base, more=more)
+    check(HEAD + meters + TRAIN + "    print(measure())\n", mode)
+
+
 def test_what_comes_to_torch_gets_no_decorator() -> None:
     measured = "    print(infer(data.tensors[0].tolist(), [1, 2]))\n"
     more = "* float(torch.ones(1).sum())"

@@ -34,6 +34,7 @@ from autofast.model.source import (
 )
 from autofast.model.syntax import LOOPS, SIMPLE, is_docstring
 from autofast.model.values import (
+    Cls,
     Func,
     Method,
     Ref,
@@ -158,7 +159,7 @@ def _is_harmless(script: Script, expr: ast.expr) -> bool:
     if not isinstance(expr, ast.Call):
         return not isinstance(expr, (ast.Await, ast.Lambda, ast.GeneratorExp))
     callees = script.values(expr.func)
-    if certainly(callees, Func):
+    if certainly(callees, Func) or surely(isinstance(c, Cls) and not c.external for c in callees):
         return not script.unread and not _comes_to_torch(script, expr)
     if not callees and isinstance(expr.func, ast.Name):  # never reached
         return hasattr(builtins, expr.func.id) and not is_taken(source_of(expr), expr.func.id)
