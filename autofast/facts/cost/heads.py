@@ -225,7 +225,7 @@ def is_narrow(script: Script) -> bool:
 
 def only_looks_up(script: Script) -> bool:
     """Whether the models that are trained by default look up rows of tables and multiply nothing by
-    weights: of words, of users and items. Products with one vector for each row are bound by memory.
+    weights: of words, of users and items. Products with one vector each are bound by memory.
     """
     models = _usual_models(script)
     layers = {layer for m in models for layer in m.layers}
