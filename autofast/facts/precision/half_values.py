@@ -47,12 +47,9 @@ MOVES = wordset("""detach detach_ data T mT view reshape flatten squeeze unsquee
     squeeze_""")
 # Give values and indices.
 WITH_INDICES = wordset("max min topk sort kthvalue mode median")
-LOOKS = frozenset(
-    f"builtins.{n}" for n in ("isinstance", "len", "type", "id", "float", "int", "bool", "hasattr")
-)
+LOOKS = frozenset(f"builtins.{n}" for n in "isinstance len type id float int bool hasattr".split())
 PASSES = frozenset(
-    f"builtins.{n}"
-    for n in ("tuple", "list", "iter", "reversed", "enumerate", "zip", "dict", "next")
+    f"builtins.{n}" for n in "tuple list iter reversed enumerate zip dict next".split()
 )
 RESULTS = wordset(
     "data T mT values indices loss logits last_hidden_state pooler_output hidden_states"

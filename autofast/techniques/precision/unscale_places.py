@@ -29,7 +29,7 @@ from autofast.model.kinds import is_scaler
 from autofast.model.script import Script, Step, Update
 from autofast.model.source import at, function_of, source_of
 from autofast.model.values import Thing, Unknown, any_of
-from autofast.rule import Finding, Refusal
+from autofast.rule import Effect, Finding, Refusal
 
 Named = Callable[[ast.AST], str]  # what the scaler is called at a place; raises :class:`Refusal`
 
@@ -249,7 +249,7 @@ def forgotten(known: Known, step: Step) -> Iterator[Finding]:
         if refusal:
             yield Finding(site.node, BUG, refusal=refusal)
         elif edits:
-            yield Finding(site.node, BUG, edits=tuple(edits))
+            yield Finding(site.node, BUG, edits=tuple(edits), effect=Effect.RECIPE)
 
 
 def _missing(step: Step, site: Site, update: Update) -> tuple[str, Before | None]:
