@@ -226,6 +226,8 @@ class Evaluation:
             needs them.
         shared: the passes stand in code that training runs, too; only the way to them is one of an
             evaluation.
+        whole: the same, with all of the function whose block directly holds the ``node``, where
+            nothing in that needs gradients or makes a network; None otherwise.
     """
 
     node: ast.AST
@@ -236,6 +238,7 @@ class Evaluation:
     escapes: str = ""
     unknown: str = ""
     shared: bool = False
+    whole: Evaluation | None = None
 
 
 @dataclass(eq=False)
