@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 
 from autofast.edit.edits import Import
 from autofast.flow.program import Flow
@@ -13,7 +13,7 @@ from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, TryF
 from autofast.model.script import Script
 from autofast.model.several import only, wordset
 from autofast.model.source import Source, at, function_of, parent_of, source_of, statement_of
-from autofast.model.syntax import is_read
+from autofast.model.syntax import is_read, is_stored
 from autofast.model.tensors import NOT_CUDA, device_kinds, target_of
 from autofast.model.values import (
     Ext,
@@ -228,27 +228,30 @@ def cuda_test(script: Script, place: ast.AST) -> tuple[str, tuple[Import, ...]]:
     return f"{torch}.cuda.is_available()", edits
 
 
+def chooses_devices(script: Script) -> Iterator[ast.AST]:
+    """The places that set CUDA_VISIBLE_DEVICES."""
+    for source in script.sources:
+        if VISIBLE in source.text:
+            for node in source.each(ast.Constant):
+                if node.value == VISIBLE and is_stored(parent_of(node)):
+                    yield node
+
+
 def chooses_devices_late(script: Script, place: ast.stmt) -> str:
     """The line that sets CUDA_VISIBLE_DEVICES, where that is not certainly before ``place``: CUDA
     reads it when it is first asked.
     """
-    for source in script.sources:
-        if VISIBLE not in source.text:
-            continue
-        for node in source.each(ast.Constant):
-            if node.value == VISIBLE and isinstance(
-                getattr(parent_of(node), "ctx", None), ast.Store
-            ):
-                if _perhaps_after(script, node, place):
-                    return at(node)
-    return ""
+    return _late(script, chooses_devices(script), place)
 
 
 def chooses_gpu_late(script: Script, place: ast.stmt) -> str:
     """The line of ``torch.cuda.set_device()``, where that is not certainly before ``place``: until
     then, ``"cuda"`` is another GPU.
     """
-    nodes = (site.node for site in script.calls("torch.cuda.set_device"))
+    return _late(script, (s.node for s in script.calls("torch.cuda.set_device")), place)
+
+
+def _late(script: Script, nodes: Iterable[ast.AST], place: ast.stmt) -> str:
     return next((at(node) for node in nodes if _perhaps_after(script, node, place)), "")
 
 

@@ -126,9 +126,9 @@ def _terms(
             yield expr, -sign if _is_taken_away(expr) else sign
         case ast.Name() if depth < DEEP:
             made = script.analysis(Flow).definitions(expr).origins(expr)
-            values = [bound_to(d.node) for d in made if not d.is_augmented]
-            if len(values) == 1 and values[0][1] and values[0][0] is not None:
-                yield from _terms(script, values[0][0], sign, depth + 1)
+            values = [d.value for d in made if not d.is_augmented]
+            if len(values) == 1 and values[0] is not None:
+                yield from _terms(script, values[0], sign, depth + 1)
                 for d in made:
                     if isinstance(d.statement, ast.AugAssign):
                         yield from _added(script, d.statement, sign, depth + 1)
@@ -183,12 +183,8 @@ def _is_square(script: Script, expr: ast.expr, depth: int) -> bool:
         case ast.Call():
             return _called(script, expr) in ("pow", "square")
         case ast.Name() if depth < DEEP:
-            made = script.analysis(Flow).definitions(expr).origins(expr)
-            values = [bound_to(d.node) for d in made]
-            return surely(
-                whole and value is not None and _is_square(script, value, depth + 1)
-                for value, whole in values
-            )
+            flow = script.analysis(Flow)
+            return flow.is_made_by(expr, lambda made: _is_square(script, made, depth + 1))
     return False
 
 

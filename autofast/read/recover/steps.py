@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from autofast.flow.positions import shared
 from autofast.model.calls import is_method
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack, WithFrame, inside
 from autofast.model.kinds import is_autocast, is_optimizer, is_scaler, is_scheduler
@@ -60,10 +61,7 @@ def _home(occurrence: Occurrence, updates: list[Update]) -> ast.AST:
     depth = -1
     for update in updates:
         for other in update.site:
-            theirs = _plain_loops(other.stack)
-            common = 0
-            while common < min(len(mine), len(theirs)) and mine[common].node is theirs[common].node:
-                common += 1
+            common = shared(mine, _plain_loops(other.stack))
             if common and common > depth:
                 depth, best = common, mine[common - 1]
     if best is not None:
