@@ -84,7 +84,7 @@ def optimizers_of(script: Script, parameters: ast.expr) -> frozenset[int] | None
 def clipped(site: Site) -> ast.expr | None:
     """What a clip is given; None where it is a model's own method, or not seen."""
     for occurrence in site:
-        given = occurrence.args.given(0, "parameters") if occurrence.args is not None else None
+        given = occurrence.args.given(0, "parameters")
         if given is not None:
             return given.expr
     return None
@@ -94,8 +94,6 @@ def _raises_on_overflow(clip: Occurrence) -> bool:
     """Whether ``clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite)`` is, or may
     be, told to raise.
     """
-    if clip.args is None:
-        return False
     given = clip.args.given(3, "error_if_nonfinite")
     return given is not None and const(given.values) is not False
 

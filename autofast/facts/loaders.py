@@ -223,7 +223,7 @@ def managed(script: Script, loader: Loader) -> bool:
     ):
         for occurrence in site:
             name = getattr(occurrence.this, "name", "")
-            if occurrence.args is not None and name.startswith(("accelerate.", "lightning.")):
+            if name.startswith(("accelerate.", "lightning.")):
                 every = (t for g in occurrence.args.every for t in opened(g.values))
                 if any_in(every, loader.things):
                     return True
@@ -320,9 +320,7 @@ def _restarts(script: Script, loader: Loader) -> Iterator[Occurrence]:
         if isinstance(parent := parent_of(site.node), ast.Call) and site.node in parent.args:
             continue  # next(iter(loader)): that is not an epoch
         for occurrence in site:
-            if occurrence.args is not None and any_in(
-                occurrence.args.get(0, "object"), loader.things
-            ):
+            if any_in(occurrence.args.get(0, "object"), loader.things):
                 yield occurrence
 
 
@@ -422,7 +420,7 @@ def split_after(script: Script, places: Iterable[tuple[ast.AST, Stack]]) -> ast.
     ways = list(places)
     for site in script.calls(SPLIT):
         for o in site:
-            given = o.args.given(2, "generator") if o.args is not None else None
+            given = o.args.given(2, "generator")
             shared = given is None or Const(None) in given.values
             if shared and any(flow.may_follow(site.node, o.stack, *place) for place in ways):
                 return site.node

@@ -74,7 +74,7 @@ def _switches(script: Script, forward: Occurrence) -> Iterator[tuple[Occurrence,
 
 
 def _is_false(train: Occurrence) -> bool:
-    return train.args is not None and train.args.get(0, "mode") == {Const(False)}
+    return train.args.get(0, "mode") == {Const(False)}
 
 
 # ---------------------------------------------------------------------------------- what it returns

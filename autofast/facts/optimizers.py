@@ -60,7 +60,7 @@ def sparse(script: Script) -> str:
         for occurrence in site:
             name = getattr(occurrence.this, "name", "")
             place = 7 if name.endswith(".embedding_bag") else 6
-            if occurrence.args is not None and name in SPARSE:
+            if name in SPARSE:
                 flag = occurrence.args.given(place, "sparse")
             else:
                 flag = None

@@ -108,7 +108,7 @@ class Occurrence:
     stack: Stack
     order: int
     this: Thing | None
-    args: Arguments | None
+    args: Arguments  # NO_ARGUMENTS where it is no call
     result: Values
     grad: str  # on | off | inference | maybe: the gradient mode
     data: dict[str, Any] = field(default_factory=dict)
@@ -164,7 +164,7 @@ class Log:
         self.full = ""  # a place that is reached in more ways than are kept
 
     def add(self, kind: str, node: ast.AST, stack: Stack, this: Thing | None,
-            args: Arguments | None, result: Values, grad: str, data: dict[str, Any]) -> None:  # fmt: skip
+            args: Arguments, result: Values, grad: str, data: dict[str, Any]) -> None:  # fmt: skip
         key = (kind, node)
         site = self._sites.get(key)
         if site is None:

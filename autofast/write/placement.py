@@ -146,7 +146,7 @@ def _from_the_top(model: Model) -> bool:
 def _to_a_device(site: Site) -> bool:
     """Not only to another dtype or memory format, as channels-last writes."""
     name = getattr(getattr(site.node, "func", None), "attr", "")
-    return any(o.args is None or target_of(name, o.args)[1] for o in site)
+    return any(target_of(name, o.args)[1] for o in site)
 
 
 def _here(entry: Source, node: ast.AST) -> ast.stmt | None:

@@ -81,7 +81,7 @@ def requires_cuda(script: Script) -> bool:
         "torch.cuda.set_device", "torch.distributed.init_process_group", "move_model", "move"
     ):
         for occurrence in site:
-            if occurrence.args is None or not _certain(script, site.node, occurrence.stack):
+            if not _certain(script, site.node, occurrence.stack):
                 continue
             if any(f.node not in around for f in only(occurrence.stack, LoopFrame)):
                 continue  # a loop that may not turn
@@ -166,17 +166,14 @@ def _names(script: Script) -> Iterator[tuple[str, bool]]:
             )
             if how == "type":
                 yield from ((kind, False) for kind in {"cuda"} & occurrence.data["kinds"])
-            elif how in ("to", "cuda", "xpu") and occurrence.args is not None:
+            elif how in ("to", "cuda", "xpu"):
                 given, kinds, _ = target_of(how, occurrence.args)
                 derived = given is not None and all(map(_is_of_another, given.values))
                 yield from ((kind, derived) for kind in kinds - {"tensor"})
     for site in script.calls("torch.device", "torch.set_default_device"):
         for occurrence in site:
-            if occurrence.args is not None:
-                given_kinds = device_kinds(
-                    occurrence.args.get(0, "device") | occurrence.args.get(0, "type")
-                )
-                yield from ((kind, False) for kind in given_kinds)
+            named = occurrence.args.get(0, "device") | occurrence.args.get(0, "type")
+            yield from ((kind, False) for kind in device_kinds(named))
     if script.calls("torch.accelerator.current_accelerator"):
         yield "accel", False
     if script.calls("torch.cuda.set_device", "torch.set_default_tensor_type"):

@@ -76,6 +76,9 @@ class Arguments:
         )
 
 
+NO_ARGUMENTS = Arguments()  # of what is no call, or of one whose arguments nobody knows
+
+
 def joined(several: list[Arguments]) -> Arguments:
     """The arguments of one call in all the ways the script comes there."""
     first = several[0]

@@ -103,7 +103,7 @@ class Statements(Definitions):
         right = self.expr(node.value, env)
         result = self.extended(node, old, right) or operate(self, node, old, right)
         result = result or binary(old, right, type(node.op).__name__)
-        self.emit("augment", node, None, None, right, old=old)
+        self.emit("augment", node, result=right, old=old)
         self.assign(node.target, result, env, node.value)
 
     def extended(self, node: ast.AugAssign, old: Values, right: Values) -> Values:
@@ -155,7 +155,7 @@ class Statements(Definitions):
     def stmt_Return(self, node: ast.Return, env: Env) -> bool:
         found = self.expr(node.value, env) if node.value is not None else values(Const(None))
         self.records[-1].returns = join(self.records[-1].returns, found)
-        self.emit("return", node, None, None, found)
+        self.emit("return", node, result=found)
         return True
 
     def stmt_Raise(self, node: ast.Raise, env: Env) -> bool:

@@ -51,7 +51,7 @@ class _Ways:
             yield f"the hook of {at(site)} may keep it"
         for (kind, _), site in self.script.log.each():
             if kind.startswith("pandas."):
-                given = [v for o in site if o.args is not None for v in o.args.all()]
+                given = [v for o in site for v in o.args.all()]
                 if any(isinstance(t, Tensor) for v in given for t in opened(v, in_data)):
                     yield f"{at(site)} gives tensors to pandas, which may keep them"
         yield from self.kept()

@@ -71,7 +71,7 @@ def _made(script: Script, region: Region) -> str:
 
 def _copied(script: Script, region: Region) -> str:
     for site, occurrence in region.sites(script, *COPIES):
-        if occurrence.args is not None and _holds_module(occurrence.args):
+        if _holds_module(occurrence.args):
             return f"a module is copied here ({at(site)}): the copy could not be trained"
     return ""
 
@@ -89,17 +89,15 @@ def _given(script: Script, region: Region) -> str:
         if occurrence.this is not None and is_module(occurrence.this):
             return f"{at(site)} gives a module a tensor that is made here"
     for site, occurrence in region.sites(script, ".load_state_dict"):
-        given = occurrence.args.given(2, "assign") if occurrence.args is not None else None
+        given = occurrence.args.given(2, "assign")
         if given is not None and const(given.values) is not False:
             return f"{at(site)} puts other tensors into a module"
     for (kind, _), site in script.log.each():
         if kind.startswith(REWORKS) and not kind.startswith(READS):
             for occurrence in site:
-                if (
-                    occurrence.args is not None
-                    and any(is_module(t) for given in occurrence.args.all() for t in given)
-                    and region.meets(site, occurrence)
-                ):
+                if any(
+                    is_module(t) for given in occurrence.args.all() for t in given
+                ) and region.meets(site, occurrence):
                     return f"{at(site)} puts other tensors into a module"
     return ""
 

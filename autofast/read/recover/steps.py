@@ -74,9 +74,8 @@ def _home(occurrence: Occurrence, updates: list[Update]) -> ast.AST:
 
 def occurrence_node(occurrence: Occurrence) -> ast.AST:
     """Some node at the place of an occurrence."""
-    call = occurrence.args.call if occurrence.args is not None else None
-    assert call is not None
-    return call
+    assert occurrence.args.call is not None
+    return occurrence.args.call
 
 
 def _backwards(script: Script) -> list[Backward]:
@@ -146,7 +145,7 @@ def all_updates(script: Script) -> list[Update]:
                 this = occurrence.this
                 if this is None:
                     continue
-                if scaled and is_scaler(this) and occurrence.args is not None:
+                if scaled and is_scaler(this):
                     things.update((id(t), t) for t in occurrence.args.get(0, "optimizer"))
                 elif (
                     not scaled
@@ -217,10 +216,7 @@ def _step(
 
 
 def _creates_graph(site: Site) -> bool:
-    return any(
-        o.args is not None and any(t != Const(False) for t in o.args.get(4, "create_graph"))
-        for o in site
-    )
+    return any(any(t != Const(False) for t in o.args.get(4, "create_graph")) for o in site)
 
 
 def _foreign_loops(script: Script, home: ast.AST, backwards: list[Backward]) -> set[ast.AST]:

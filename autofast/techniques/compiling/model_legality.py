@@ -111,12 +111,7 @@ def _inputs(script: Script, model: Model, code: Code) -> str:
 
 
 def _given(model: Model) -> Iterator[tuple[Site, Arguments]]:
-    return (
-        (site, o.args)
-        for site in model.forwards
-        for o in site
-        if o.args is not None and o.grad in ("on", "maybe")
-    )
+    return ((site, o.args) for site in model.forwards for o in site if o.grad in ("on", "maybe"))
 
 
 def padded(script: Script, model: Model) -> str:
@@ -142,7 +137,7 @@ def _shapes(script: Script, model: Model, code: Code) -> str:
                 any(f.node is s.loop for s in mine) for f in only(occurrence.stack, LoopFrame)
             )
             in_step &= _module_of(occurrence.stack) is None
-            size = occurrence.args.get(1, "size") if occurrence.args is not None else frozenset()
+            size = occurrence.args.get(1, "size")
             if in_step and size and const(size) is ...:
                 return f"{at(site)} resizes the batches to sizes that change"
     return ""

@@ -257,9 +257,7 @@ def _spelled(ranks: Ranks, module: str, node: ast.AST) -> str:
 def _fixed(occurrence: Occurrence) -> bool:
     """Seeded by a constant or an option, not by something that is drawn or read from the clock."""
     return certainly(
-        occurrence.args.positional[0].values
-        if occurrence.args is not None and occurrence.args.positional
-        else frozenset(),
+        occurrence.args.positional[0].values if occurrence.args.positional else frozenset(),
         Const,
         Arg,
     )

@@ -80,8 +80,6 @@ def _differentiated(script: Script, models: Values) -> frozenset[Thing] | None:
     found: list[Tensor] = []
     for site in script.calls("torch.autograd.grad"):
         for occurrence in site:
-            if occurrence.args is None:
-                continue
             outputs = tensors_in(occurrence.args.get(0, "outputs"))
             if any(t.models & models for t in outputs) or not outputs:
                 found += tensors_in(occurrence.args.get(1, "inputs")) or [Tensor()]

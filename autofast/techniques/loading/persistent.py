@@ -90,7 +90,7 @@ def is_never_used(script: Script, call: ast.Call) -> bool:
     for (kind, _), site in script.log.each():
         known = kind.startswith(("torch.", "builtins."))
         for o in site if not known else ():
-            if o.args is not None and any(things & set(given) for given in o.args.all()):
+            if any(things & set(given) for given in o.args.all()):
                 return False  # whoever gets it may go through it
     return True
 

@@ -121,7 +121,7 @@ def _reaches_gpu(script: Script, loader: Loader) -> bool:
         return True
     for site in script.methods("copy_"):  # into a buffer on the device
         for occurrence in site:
-            found = occurrence.args.get(0, "src") if occurrence.args is not None else ()
+            found = occurrence.args.get(0, "src")
             on_it = isinstance(occurrence.this, Tensor) and occurrence.this.device == "dev"
             if on_it and any(
                 isinstance(t, Tensor) and any(x in loader.things for x in t.batch) for t in found

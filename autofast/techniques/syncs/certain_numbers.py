@@ -113,7 +113,7 @@ def _may_keep_elements(script: Script, call: ast.Call) -> bool:
     for occurrence in site or ():
         own = occurrence.this.args if isinstance(occurrence.this, Ext) else occurrence.args
         for name, whole in (("reduction", ("mean", "sum", "batchmean")), ("reduce", (True, None))):
-            given = own.named.get(name) if own is not None else None
+            given = own.named.get(name)
             if given is not None and const(given.values) not in whole:
                 return True
     return False

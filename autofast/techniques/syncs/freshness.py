@@ -109,7 +109,7 @@ def _graphs(script: Script) -> bool:
     """Whether outputs may be overwritten by the next run of a CUDA graph."""
     for site in script.calls("torch.compile"):
         for occurrence in site:
-            if occurrence.args is None or set(occurrence.args.named) & {"options"}:
+            if set(occurrence.args.named) & {"options"}:
                 return True
             if "mode" in occurrence.args.named and const(
                 occurrence.args.named["mode"].values

@@ -140,7 +140,7 @@ def _of_call(script: Script, kind: str, site: Site) -> Wait | None:
 
 def _given(site: Iterable[Occurrence]) -> list[Values]:
     """All that a place is given."""
-    return [v for o in site if o.args is not None for v in o.args.all()]
+    return [v for o in site for v in o.args.all()]
 
 
 def _is_tested(node: ast.AST) -> bool:

@@ -297,9 +297,7 @@ def _site(script: Script, made: ast.expr) -> Site | None:
 
 
 def _placed(site: Site) -> bool:
-    return any(
-        o.args is not None and {"device", "out", "pin_memory"} & o.args.named.keys() for o in site
-    )
+    return any({"device", "out", "pin_memory"} & o.args.named.keys() for o in site)
 
 
 def _is_integer(script: Script, option: Thing) -> bool:
