@@ -27,13 +27,13 @@ from autofast.rule import Refusal
 def zeros(script: Script) -> list[Event]:
     """``optimizer.zero_grad()`` and ``model.zero_grad()``."""
     sites = script.methods("zero_grad")
-    zeroed = parts_of(*(o.this for s in sites for o in s if o.this is not None))
+    zeroed = parts_of(*(t for s in sites for t in s.owners))
     trained = [m for step in script.steps for t in step.models for m in unwrapped(t)]
     found = []
     for site in sites:
         ids: set[int] = set()
         sure = True
-        for thing in (o.this for o in site if o.this is not None):
+        for thing in site.owners:
             models = parts_of(thing)
             for optimizer in script.optimizers:
                 mine = [m for p in optimizer.params for m in unwrapped(p)]

@@ -85,9 +85,7 @@ def unreached(script: Script, may_scale: bool) -> Iterator[tuple[ast.Call, str, 
 
     Not SGD with momentum where there may be a GradScaler (``may_scale``).
     """
-    may_scale = may_scale or any(
-        is_scaler(o.this) for s in script.log.of("new") for o in s if o.this is not None
-    )
+    may_scale = may_scale or any(is_scaler(o.this) for s in script.log.of("new") for o in s)
     for source in script.sources:
         imported = {
             alias.asname or alias.name

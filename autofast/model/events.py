@@ -132,8 +132,10 @@ class Site:
         """The call that stands there; None for a decorator, a class, an item of ``with``."""
         return self.node if isinstance(self.node, ast.Call) else None
 
-    def things(self) -> set[Thing | None]:
-        return {o.this for o in self.occurrences}
+    @property
+    def owners(self) -> list[Thing]:
+        """What it happens to: the object whose method is called, whose attribute is set."""
+        return [o.this for o in self.occurrences if o.this is not None]
 
 
 Way = tuple[Hashable, ...]
@@ -220,6 +222,11 @@ class Log:
 
     def at(self, kind: str, node: ast.AST) -> Site | None:
         return self._sites.get((kind, node))
+
+    def ways(self, kind: str, node: ast.AST) -> list[Occurrence]:
+        """Every way that the script comes to this; none where it never does."""
+        site = self.at(kind, node)
+        return site.occurrences if site is not None else []
 
 
 def loops(stack: Stack) -> list[LoopFrame]:

@@ -120,13 +120,9 @@ def iteration_of(script: Script, step: Step) -> Iteration:
         ("scaler", step.scaler_updates),
     ):
         for site in sites:
-            iteration.events += _events(
-                kind, iteration, site, [o.this for o in site if o.this is not None]
-            )
+            iteration.events += _events(kind, iteration, site, site.owners)
     for site in step.schedules:
-        iteration.events += _events(
-            "schedule", iteration, site, [o.this for o in site if o.this is not None]
-        )
+        iteration.events += _events("schedule", iteration, site, site.owners)
     _others(script, iteration)
     iteration.events.sort(key=lambda e: e.order)
     return iteration

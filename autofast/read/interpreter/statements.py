@@ -20,7 +20,6 @@ from autofast.model.values import (
     Dict,
     Env,
     Ext,
-    Func,
     Given,
     Inst,
     Method,
@@ -314,7 +313,7 @@ class Statements(Definitions):
     def swallows(self, thing: Thing) -> bool:
         """Whether a context may end an exception, so that its block need not run to the end."""
         if isinstance(thing, Inst):
-            exits = [f.node for f in thing.cls.find("__exit__") or () if isinstance(f, Func)]
+            exits = [f.node for f in thing.cls.methods("__exit__")]
             return any(
                 isinstance(n, ast.Return) and n.value is not None for f in exits for n in walk(f)
             )

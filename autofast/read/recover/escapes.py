@@ -154,8 +154,7 @@ class _Ways:
         statement = parent_of(name)
         if not isinstance(statement, ast.AugAssign):
             return False
-        site = self.script.log.at("augment", statement)
-        old = [t for o in site for t in o.data["old"]] if site is not None else []
+        old = [t for o in self.script.log.ways("augment", statement) for t in o.data["old"]]
         origins = self.flow.definitions(name).origins(name)
         return certainly(old, Tensor) and not any(
             self.region.holds(d.node) for d in origins if not d.is_augmented

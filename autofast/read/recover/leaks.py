@@ -253,8 +253,7 @@ class Leaks(ValueFlow[None]):
     def returned(self, use: Usage, context: None = None) -> str:
         """A result that holds a tensor is followed to the places that call the function."""
         node = use.node
-        site = self.script.log.at("return", node)
-        if site is None or not any(carries(o.result) for o in site):
+        if not any(carries(o.result) for o in self.script.log.ways("return", node)):
             return ""
         function = function_of(node)
         leaves = f"{getattr(function, 'name', 'a lambda')}() returns a tensor ({at(node)})"

@@ -86,7 +86,7 @@ def _given(script: Script, region: Region) -> str:
     parametrization.
     """
     for site, occurrence in region.sites(script, *GROWS):
-        if occurrence.this is not None and is_module(occurrence.this):
+        if is_module(occurrence.this):
             return f"{at(site)} gives a module a tensor that is made here"
     for site, occurrence in region.sites(script, ".load_state_dict"):
         given = occurrence.args.given(2, "assign")
@@ -105,7 +105,7 @@ def _given(script: Script, region: Region) -> str:
 def _moved(script: Script, region: Region) -> str:
     """Moves and casts: they give a module new parameters, unless it is there already."""
     for site, occurrence in region.sites(script, *CASTS):
-        if occurrence.this is not None and is_module(occurrence.this):
+        if is_module(occurrence.this):
             return f"{at(site)} casts a module: its new parameters could not be trained"
     for site, _ in region.sites(script, ".flatten_parameters"):
         return f"{at(site)} puts the weights of a recurrent layer into other memory"

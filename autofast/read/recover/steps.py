@@ -200,17 +200,15 @@ def _step(
     double += [b.node for b in backwards if b.double]
     scalers: dict[int, Thing] = {}
     for site in script.methods("scale", "step", "update", "unscale_"):
-        for occurrence in site:
-            if occurrence.this is not None and is_scaler(occurrence.this) and here(site):
-                scalers[id(occurrence.this)] = occurrence.this
+        scalers |= {id(t): t for t in site.owners if is_scaler(t) and here(site)}
     zeros = [s for s in script.methods("zero_grad") if here(s)]
     return Step(
         home, list(loaders.values()), mine, losses, backwards, [u for u in updates if here(u.site)], zeros,
         [s for s in script.calls(*CLIPS) if here(s)] + [s for s in script.methods("clip_grad_norm_", "clip_grad_value_") if here(s)],
         [s for s in script.methods("unscale_") if here(s)],
-        [s for s in script.methods("update") if here(s) and any(o.this is not None and is_scaler(o.this) for o in s)],
+        [s for s in script.methods("update") if here(s) and any(map(is_scaler, s.owners))],
         [s for s in script.log.of("grad_read") if here(s)],
-        [s for s in script.methods("step") if here(s) and any(o.this is not None and is_scheduler(o.this) for o in s)],
+        [s for s in script.methods("step") if here(s) and any(map(is_scheduler, s.owners))],
         double, list(autocast.values()), list(scalers.values()), list(models.values()), stack,
     )  # fmt: skip
 

@@ -228,7 +228,7 @@ def _building(node: ast.AST) -> bool:
 
 def _effects(script: Script, model: Model, code: Code) -> str:
     for site, occurrence in code.events("set_attribute", "set_elsewhere"):
-        if site.node in code.all and occurrence.this is not None and is_module(occurrence.this):
+        if site.node in code.all and is_module(occurrence.this):
             return f"its forward pass sets `{ast.unparse(site.node)}` ({at(site)}), which compiled code may not repeat"
     for kind, site in events_of(script, WEIGHTS):
         if site.node in code.all and site.call is not None:

@@ -15,6 +15,7 @@ from autofast.facts.loaders import (
     of_array,
     stays_unpinned,
     unpinned,
+    values_given,
 )
 from autofast.facts.workers.legality import on_device
 from autofast.model.roles import Loader
@@ -93,8 +94,7 @@ def against(script: Script, loader: Loader) -> str:
             return f"items of {dataset.name} are on the device already ({dataset.on_device}): they cannot be pinned"
     if why := on_device(loader):
         return f"{why}: they cannot be pinned"
-    collate = given(loader, "collate_fn")
-    made = (*loader.things, *loader.batch, *(collate.values if collate is not None else ()))
+    made = (*loader.things, *loader.batch, *values_given(loader, "collate_fn"))
     if any(map(_is_of_graphs, made)) and (old := rules_out(script, SINCE, GRAPHS)):
         return f"{old}, whose batches had no pin_memory() yet"
     if not managed(script, loader) and not _reaches_gpu(script, loader):

@@ -120,7 +120,7 @@ def _is_off(made: Occurrence) -> bool:
 def _skipped(script: Script, scaled: bool) -> str:
     """A GradScaler that may skip the first step, in words."""
     for site in script.log.of("new"):
-        if any(o.this is not None and is_scaler(o.this) and not _is_off(o) for o in site):
+        if any(is_scaler(o.this) and not _is_off(o) for o in site):
             return (
                 f"in steps that the GradScaler of {at(site)} skips, fused SGD spoils its momentum"
             )
@@ -263,7 +263,7 @@ def _complex(script: Script, optimizer: Optimizer) -> str:
         return "a parameter of it is complex, which no fused kernel takes"
     for site in script.log.of("new", "move_model"):
         for occurrence in site:
-            if is_module(occurrence.this) and any(  # type: ignore[arg-type]
+            if is_module(occurrence.this) and any(
                 dtype_of(t) == "complex" for g in occurrence.args.every for t in g.values
             ):
                 return f"the parameters of {at(site)} are complex, which no fused kernel takes"

@@ -70,7 +70,7 @@ def log_of_rounded(script: Script, code: Code, outputs: list[ast.Call]) -> str:
     rounded = any(p is not None and p not in code.logits for p in given)
     for site, occurrence in code.events("loss"):
         if site.node not in code.logits and (name := banned(occurrence.this)):
-            taken = tensors_in(occurrence.args.get(0, "input")) if occurrence.args else []
+            taken = tensors_in(occurrence.args.get(0, "input"))
             if rounded or not surely(t.prob for t in taken):
                 return error_of(name, site)
     if rounded:

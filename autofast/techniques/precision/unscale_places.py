@@ -183,7 +183,7 @@ class Known:
             for u in self.updates
         ]
         for site in script.methods("unscale_", "update"):
-            if not any(o.this is not None and is_scaler(o.this) for o in site):
+            if not any(map(is_scaler, site.owners)):
                 continue
             if site.kind == ".update":
                 self.events.append(Event("update", site.node))
