@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
-from unicodedata import normalize
 
 import libcst as cst
 
@@ -57,8 +56,7 @@ def set_keyword(call: cst.Call, name: str, value: cst.BaseExpression, room: Room
 def drop_keyword(call: cst.Call, name: str) -> cst.Call:
     """``call`` without ``name=...``, or without ``**...``."""
     for n, arg in enumerate(call.args):
-        spelled = arg.keyword.value if arg.keyword is not None else arg.star
-        if name == normalize("NFKC", spelled):  # as Python takes names
+        if name == (arg.keyword.value if arg.keyword is not None else arg.star):
             return drop_argument(call, n)
     return call
 

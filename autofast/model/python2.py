@@ -1,10 +1,9 @@
 """What a file that Python 3 cannot parse has left of Python 2, so that the error message can name
-every place; and one that is read all the same: ``x.cuda(async=True)``.
+every place.
 """
 
 from __future__ import annotations
 
-import ast
 import builtins
 import io
 import re
@@ -23,41 +22,7 @@ OLD_NAMES = {
     "iterkeys": "keys",
     "has_key": "in",
 }
-# ``async`` with a full-width letter: a name, which Python takes for the same letters, and which is
-# as long. It stands in the text that is read, and never in what is written or shown.
-ASYNC = "\uff41sync"
-COPIES = {"cuda", "to", "cpu", "copy_", "type"}  # methods that took ``async``
 VALUES = (tokenize.STRING, tokenize.NUMBER, tokenize.NAME)
-
-
-def parsed(text: str) -> tuple[str, ast.Module] | None:
-    """A text that is no Python 3 for its copies with ``async=`` alone, as it is read; None where
-    there is more to it.
-    """
-    rows = text.splitlines(keepends=True)
-    found = [
-        t.start for line in _statements(text) for t, after in pairwise(line) if _is_async(t, after)
-    ]
-    for row, column in found:
-        here = rows[row - 1]
-        rows[row - 1] = here[:column] + ASYNC + here[column + len("async") :]
-        # as long as it was: what stands behind it keeps its column
-    try:
-        tree = ast.parse(changed := "".join(rows))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and asks_async(n)]
-    return (changed, tree) if found and len(calls) == len(found) else None
-
-
-def asks_async(call: ast.Call) -> bool:
-    """``x.cuda(async=True)``"""
-    named = isinstance(call.func, ast.Attribute) and call.func.attr in COPIES
-    return named and any(k.arg == "async" for k in call.keywords)
-
-
-def _is_async(token: tokenize.TokenInfo, after: tokenize.TokenInfo) -> bool:
-    return token.string == "async" and after.string == "="
 
 
 def leftovers(text: str) -> str:
@@ -143,7 +108,7 @@ def _in_line(tokens: list[tokenize.TokenInfo]) -> Iterator[tuple[int, str, str]]
         yield tokens[0].start[0], "`raise A, message`", "write `raise A(message)`"
     for before, token in pairwise(tokens):
         touches = before.end == token.start
-        if _is_async(before, token):
+        if before.string == "async" and token.string == "=":
             yield before.start[0], "`async=`", "write non_blocking="
         elif touches and before.string == "<" and token.string == ">" or token.string == "<>":
             yield token.start[0], "`<>`", "write `!=`"

@@ -19,7 +19,6 @@ from itertools import chain, pairwise, takewhile
 from pathlib import Path
 from typing import Protocol, TypeGuard, TypeVar
 
-from autofast.model.python2 import ASYNC, leftovers, parsed
 from autofast.model.several import any_of, grouped, one
 from autofast.model.syntax import DEFINITIONS, is_stored
 
@@ -41,8 +40,7 @@ class Source:
     Attributes:
         path: absolute path (``-`` for stdin).
         rel: posix path relative to the project root, as it is shown and written in reports.
-        text: the decoded text with ``\\n`` line ends and without a byte order mark, as it is read
-            (see :meth:`written`).
+        text: the decoded text with ``\\n`` line ends and without a byte order mark.
         tree: ``ast.Module`` of ``text``; each node has its source and parent (see
             :func:`source_of`, :func:`parent_of`).
         spared: the rules that the configuration keeps away from this file.
@@ -64,7 +62,7 @@ class Source:
             raise BadInput(f"{rel}:1: a binary file, not Python source; give a .py file")
         self.newline = _newline(decoded)
         self.text = decoded.replace("\r\n", "\n").replace("\r", "\n")
-        self.text, self.tree = _parse(self.text, rel)
+        self.tree = _parse(self.text, rel)
         _link(self.tree, self)
 
     def encode(self, text: str) -> bytes:
@@ -76,14 +74,8 @@ class Source:
                 f"{shown_path(self.path)}:{other}: has another line ending than the lines before; "
                 "make them uniform first (e.g. with dos2unix)"
             )
-        body = self.written(text).replace("\n", self.newline)
+        body = text.replace("\n", self.newline)
         return (codecs.BOM_UTF8 if self.bom else b"") + body.encode(self.encoding)
-
-    def written(self, text: str) -> str:
-        """``text`` as the file has it, where it had to be read another way (see
-        :mod:`autofast.model.python2`).
-        """
-        return text.replace(ASYNC, "async")
 
     def shown(self, line: int) -> int:
         """The line of the file, as users see it, that is line ``line`` of ``text``."""
@@ -483,16 +475,16 @@ _AS_READ = (
 )
 
 
-def _parse(text: str, rel: str) -> tuple[str, ast.Module]:
+def _parse(text: str, rel: str) -> ast.Module:
     import warnings
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # "invalid escape sequence" is the user's business
-            return text, ast.parse(text)
+            return ast.parse(text)
     except SyntaxError as error:
-        if "async" in text and (found := parsed(text)) is not None:
-            return found
+        from autofast.model.python2 import leftovers
+
         raise BadInput(
             f"{rel}:{error.lineno or 1}: syntax error: {error.msg}{leftovers(text) or _AS_READ}"
         ) from None

@@ -14,7 +14,6 @@ from autofast.flow.importers import Importers
 from autofast.model.calls import is_method, keyword_of
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, Site, TryFrame
 from autofast.model.names import last_part
-from autofast.model.python2 import asks_async
 from autofast.model.script import Script
 from autofast.model.several import only
 from autofast.model.source import Source, source_of, statement_of
@@ -40,7 +39,6 @@ from autofast.read.torch_versions import (
     SINCE_PYTHON,
 )
 
-ASYNC = "is no Python since 3.7, for its `async=`, and torch 1.11 needs that"
 # What stands in each file that imports what is gone, or reads a loss by ``[0]``.
 OLD = rf"\b({'|'.join(map(last_part, GONE))})\b|\[0\]".encode()
 
@@ -52,11 +50,6 @@ def torch_age(script: Script) -> TorchAge:
         *_imports(script),
         *_calls(script),
         *_keywords(script),
-        *(
-            _at(n, ASYNC, Limit((1, 10)), "async=non_blocking")
-            for n in script.each(ast.Call)
-            if asks_async(n)
-        ),
         *_stft(script),
         *_functions(script),
         *extensions(script),

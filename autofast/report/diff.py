@@ -102,8 +102,8 @@ def _without_last_ends(pieces: list[bytes]) -> bytes:
 
 
 def _lines(file: FileDiff) -> Iterator[_Line]:
-    before, old_end = _split(file.source.written(file.source.text))
-    after, new_end = _split(file.source.written(file.text))
+    before, old_end = _split(file.source.text)
+    after, new_end = _split(file.text)
     for group in _grouped(file.changes):
         lead = min(CONTEXT, group[0].old[0])
         trail = min(CONTEXT, len(before) - group[-1].old[1])

@@ -65,7 +65,7 @@ class Record:
             gain=gain and replace(gain, reason=said(gain.reason)),
             end_column=_column(source, node, line, end=True),
             cell=source.cell(line),
-            code=source.written(source.lines[line - 1]) if line <= len(source.lines) else "",
+            code=source.lines[line - 1] if line <= len(source.lines) else "",
         )
 
     @property

@@ -225,7 +225,7 @@ def _regions(source: Source, text: str, said: _Said) -> Iterator[Region]:
 def _parts(
     source: Source, text: str, said: _Said, span: tuple[int, int], hunks: Sequence[Hunk]
 ) -> Iterator[Part]:
-    old, new = _lines(source.written(source.text)), _lines(source.written(text))
+    old, new = _lines(source.text), _lines(text)
     # How far the new text is ahead of the old one, where the region begins.
     before = [h for h in said.hunks if h.old[1] <= span[0] and h not in hunks]
     ahead = sum((h.new[1] - h.new[0]) - (h.old[1] - h.old[0]) for h in before)

@@ -105,7 +105,7 @@ def _replacement(source: Source, text: str, change: Change) -> dict[str, Any]:
     """Whole lines for whole lines. The last line of a file may have no end; what replaces it then
     has one only where lines were added.
     """
-    (first, end), new = change.old, source.written(text).split("\n")
+    (first, end), new = change.old, text.split("\n")
     lines = source.text.split("\n")
     at_end = end == len(lines)
     inserted = "\n".join(new[slice(*change.new)]) + (

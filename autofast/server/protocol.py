@@ -190,7 +190,7 @@ def _message(record: Record) -> str:
 def _text_edits(diff: FileDiff, codec: PositionCodec) -> Iterator[types.TextEdit]:
     """Whole lines for whole lines. A last line may have no end: then the end before it goes with
     it."""
-    source, new = diff.source, diff.source.written(diff.text).split("\n")
+    source, new = diff.source, diff.text.split("\n")
     lines = source.text.split("\n")
     for change in diff.changes:
         (first, end), text = change.old, "\n".join(new[slice(*change.new)])
