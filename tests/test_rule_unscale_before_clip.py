@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from autofast.rule import Effect
 from tests.amp import HEAD, LOOP, amp, close, faked, script, trained, weights
 from tests.onerule import apply
 
@@ -43,7 +44,7 @@ def test_a_forgotten_unscale_is_mended():
     assert (weights(broken) - weights(start)).norm() < 0.1 * (
         weights(plain) - weights(start)
     ).norm()
-    assert [f.message for f in done.fixes][0].startswith("a bug:")
+    assert [(f.message[:6], f.effect) for f in done.fixes] == [("a bug:", Effect.RECIPE)]
 
 
 @pytest.mark.parametrize(

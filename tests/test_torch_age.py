@@ -588,6 +588,9 @@ def test_one_version_in_a_readme(
         ("# Tested with PyTorch 1.1.\n", (1, 1)),
         ('"""Trains a model.\n\nThis code was tested on PyTorch 1.4.\n"""\n', (1, 4)),
         ('"""Trains a model; requires torch >= 1.8."""\n', (1, 8)),
+        ('"""A GAN.\n\nDependencies:\ntorch: 0.4\nnumpy\n"""\n', (0, 4)),
+        ("# torch == 1.1\nx = 1\n", (1, 1)),
+        ("x = 1\n# torch == 1.1\n", None),
         ('x = 1\n\n\ndef f():\n    """Requires torch >= 1.8."""\n', None),  # that function alone
         ("# since PyTorch 1.1 the scheduler comes after the optimizer\n", None),
         ("# PyTorch 1.4 has no such layer\n", None),
@@ -646,3 +649,52 @@ def test_what_is_written_runs_with_the_oldest(asked: str, written: str, left: st
         bound = f"requirements.txt:1 asks for torch {asked.removeprefix('torch')}"
         hint = "what would be written needs torch 2.4 (--torch 2.4, if that is yours)"
         assert f"{bound}, and {hint}" in done.refusals
+
+
+BATCHES = """
+from torch.utils.data import DataLoader, TensorDataset
+
+def batches(x):
+    data = TensorDataset(x)
+    return DataLoader(data, batch_size=8)
+"""
+SHARES = """
+import torch
+from batches import batches
+
+model = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for (x,) in batches(torch.rand(64, 3)):
+    loss = model(x).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (
+            SHARES + "    print(loss.data[0])\n",
+            "other.py:11, which shares batches.py, reads `loss.d",
+        ),
+        ("from torch._six import inf\nimport batches\n", ""),  # 1.13 has it
+        ("from torch.autograd.function import traceable\nimport batches\n", ""),
+        (
+            "import batches\nfrom torch.legacy import nn\n",
+            "other.py:2, which shares batches.py, uses",
+        ),
+        (SHARES + "    print(weights.data[0])\n", ""),
+        (SHARES.replace("from batches", "from others") + "    print(loss.data[0])\n", ""),
+    ],
+)
+def test_scripts_that_share_a_file_keep_their_torch(other: str, said: str) -> None:
+    """What is written in a file has to run for all that import it; in the script itself it need
+    not.
+    """
+    done = apply(
+        "batched-dataset set-to-none", SHARES, files={"batches.py": BATCHES, "other.py": other}
+    )
+    assert any(f.rule == "batched-dataset" for f in done.fixes) == (not said)
+    assert said in done.refusals

@@ -345,7 +345,8 @@ def _dated(script: Script, fix: Finding, renewing: Mapping[object, Finding]) -> 
     """
     assert fix.torch is not None
     needs = []
-    for newest in script.torch.in_the_way(fix.torch):
+    shared = {source.path for source in map(file_of, fix.edits) if source is not script.entry}
+    for newest in script.torch.in_the_way(fix.torch, shared):
         anew = renewing.get(newest.node)
         if anew is None:
             needed = f"what would be written needs torch {shown(fix.torch)}"

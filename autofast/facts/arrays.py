@@ -37,10 +37,13 @@ from autofast.model.values import (
 )
 
 TYPES = {
-    "uint8": "uint8", "int8": "int8", "int16": "int16", "int32": "int32", "int64": "int64", "bool": "bool", "bool_": "bool",
-    "float16": "float16", "float32": "float32", "float64": "float64", "float": "float64", "int": "int64", "single": "float32",
+    **{name: name for name in "uint8 int8 int16 int32 int64 bool float16 float32 float64".split()},
+    "bool_": "bool",
+    "float": "float64",
+    "int": "int64",
+    "single": "float32",
     "double": "float64",
-}  # fmt: skip
+}
 # As torch calls them, where it is otherwise.
 OF_TORCH = {"long": "int64", "float": "float32", "double": "float64", "half": "float16", "int": "int32", "short": "int16"}  # fmt: skip
 OF_TENSORS = {"f32": "float32", "f64": "float64"}

@@ -38,12 +38,14 @@ CHANGERS = wordset("append appendleft extend extendleft insert add remove discar
     "__setitem__ __delitem__ __setattr__ __next__ send move_to_end subtract")
 HANDLES = wordset("read read1 readinto readline readlines seek tell write writelines flush truncate execute executemany executescript commit cursor "
     "fetchone fetchall fetchmany recv sendall acquire release")
-FIRST = frozenset({  # functions that change their first argument
-    "random.shuffle", "numpy.random.shuffle", "builtins.setattr", "builtins.delattr", "heapq.heappush", "heapq.heappop", "heapq.heapify",
-    "heapq.heappushpop", "heapq.heapreplace", "bisect.insort", "bisect.insort_left", "bisect.insort_right", "numpy.copyto", "numpy.put",
-    "numpy.place", "numpy.putmask", "numpy.fill_diagonal", "operator.setitem", "operator.delitem", "operator.iadd",
-    "operator.isub", "operator.imul", "operator.itruediv", "numpy.add.at", "numpy.subtract.at", "numpy.multiply.at",
-})
+# Functions that change their first argument.
+FIRST = wordset("""
+    random.shuffle numpy.random.shuffle builtins.setattr builtins.delattr heapq.heappush
+    heapq.heappop heapq.heapify heapq.heappushpop heapq.heapreplace bisect.insort
+    bisect.insort_left bisect.insort_right numpy.copyto numpy.put numpy.place numpy.putmask
+    numpy.fill_diagonal operator.setitem operator.delitem operator.iadd operator.isub
+    operator.imul operator.itruediv numpy.add.at numpy.subtract.at numpy.multiply.at
+""")
 DRAWING = wordset("cv2.rectangle cv2.circle cv2.line cv2.putText cv2.fillPoly cv2.polylines cv2.ellipse")
 # fmt: on
 

@@ -64,7 +64,7 @@ class Importers:
             if (path, name) in seen:
                 continue
             seen.add((path, name))
-            for file in self._mentioning(name, path):
+            for file in self._mentioning(re.escape(name.encode()), path):
                 uses = list(_uses_of(self, file, path, name))
                 targets += [(file.path, again) for again in _exported(self, file, path, name)]
                 if method != getattr(owner, "name", "") and uses:
@@ -73,6 +73,14 @@ class Importers:
                     ]
                 if file.path not in self._mine:
                     yield from (User(file.place(n.lineno)) for n in uses)
+
+    def importing(self, module: Path, text: bytes) -> Iterator[Source]:
+        """The files that are not part of the script, have a text (a pattern), and import a module
+        or something of it.
+        """
+        for file in self._mentioning(text, module):
+            if file.path not in self._mine and any(_bound(self, file, module)):
+                yield file
 
     def mention(self, name: str) -> User | None:
         """A file that is not part of the script and has the word."""
@@ -97,12 +105,12 @@ class Importers:
                 continue  # what nobody can read imports nothing
         return found
 
-    def _mentioning(self, name: str, module: Path) -> Iterator[Source]:
-        """The files that may import ``name`` of ``module``, by their text."""
-        word, imports = name.encode(), self._imports(module)
+    def _mentioning(self, text: bytes, module: Path) -> Iterator[Source]:
+        """The files that may import ``module``, by their text, and have another text."""
+        word, imports = re.compile(text), self._imports(module)
         for path, raw in self._raw.items():
             if (
-                word in raw
+                word.search(raw)
                 and (path.suffix != ".py" or imports.search(raw))
                 and (source := self._source(path, raw)) is not None
             ):
@@ -162,19 +170,7 @@ class Importers:
 
 def _uses_of(files: Importers, file: Source, path: Path, name: str) -> Iterator[ast.expr]:
     """The places in ``file`` that use ``name`` of the module at ``path``."""
-    names, modules = set(), set()
-    for plain in file.each(ast.Import):
-        for alias in plain.names:
-            if files.module(file, alias.name) == path:
-                modules.add(alias.asname or alias.name)
-    for node in file.each(ast.ImportFrom):
-        whole = files.module(file, node.module or "", node.level)
-        for alias in node.names:
-            part = ".".join(filter(None, (node.module, alias.name)))
-            if whole == path and alias.name in (name, "*"):
-                names.add(alias.asname or name)
-            elif files.module(file, part, node.level) == path:
-                modules.add(alias.asname or alias.name)
+    names, modules = _bound(files, file, path, name)
     for use in file.nodes if names or modules else ():
         if (
             isinstance(use, ast.Name)
@@ -187,6 +183,26 @@ def _uses_of(files: Importers, file: Source, path: Path, name: str) -> Iterator[
             )
         ):
             yield use
+
+
+def _bound(files: Importers, file: Source, path: Path, name: str = "") -> tuple[set[str], set[str]]:
+    """What ``name`` of the module at ``path`` (or anything of it) is called in ``file``, and what
+    the module is.
+    """
+    names, modules = set(), set()
+    for plain in file.each(ast.Import):
+        for alias in plain.names:
+            if files.module(file, alias.name) == path:
+                modules.add(alias.asname or alias.name)
+    for node in file.each(ast.ImportFrom):
+        whole = files.module(file, node.module or "", node.level)
+        for alias in node.names:
+            part = ".".join(filter(None, (node.module, alias.name)))
+            if whole == path and (not name or alias.name in (name, "*")):
+                names.add(alias.asname or name)
+            elif files.module(file, part, node.level) == path:
+                modules.add(alias.asname or alias.name)
+    return names, modules
 
 
 def _exported(files: Importers, file: Source, path: Path, name: str) -> Iterator[str]:

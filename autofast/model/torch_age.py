@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 Version = tuple[int, ...]
 GIVEN = "--torch"
@@ -85,12 +86,14 @@ class TorchAge:
         oldest: what rules older ones out.
         given: the version that the user names; it outweighs the rest.
         living: the oldest version that a Python of these years installs.
+        beside: what other scripts say that import a file.
     """
 
     newest: tuple[Newest, ...] = ()
     oldest: tuple[Oldest, ...] = ()
     given: Version = ()
     living: Version = ()
+    beside: Callable[[Path], Iterable[Newest]] = lambda _: ()
 
     @property
     def least(self) -> Version:
@@ -105,16 +108,17 @@ class TorchAge:
         """
         return next((n.words for n in self.in_the_way(version) if not n.anew), "")
 
-    def in_the_way(self, version: Version) -> Iterator[Newest]:
+    def in_the_way(self, version: Version, files: Iterable[Path] = ()) -> Iterator[Newest]:
         """All that says that torch is older than ``version``: what no other line of the code
-        contradicts.
+        contradicts, and what those say that share ``files`` with it.
         """
         if self.given:
             if self.given < version:
                 yield Newest(GIVEN, f"says {shown(self.given)}", Limit(self.given))
             return
         bound = self.promised
-        for newest in (*self.newest, *([bound] if bound is not None else ())):
+        others = (newest for file in files for newest in self.beside(file))
+        for newest in (*self.newest, *([bound] if bound is not None else ()), *others):
             stale = newest.node is None and newest.limit.is_below(self._shown)
             if newest.limit.is_below(version) and not stale:
                 yield newest

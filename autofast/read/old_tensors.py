@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method, keyword_of
+from autofast.model.calls import is_method, is_name, keyword_of, literal_of
 from autofast.model.script import Script
 from autofast.model.several import surely
+from autofast.model.source import Source
 from autofast.model.syntax import is_read
 from autofast.model.values import Ref, Tensor, Unknown, certainly, consts
 
@@ -22,6 +23,7 @@ KEPT = tuple("float double half int long byte bool type to clone detach".split()
 RANKED = ("topk",)  # which only tensors have, and torch itself
 Question = Callable[[Script, ast.expr, int], bool]
 DEEP = 12
+OLD_NUMBER = "reads `{}`, an IndexError since torch 0.5, as a loss has no dimensions"
 
 
 def broken_views(script: Script) -> Iterator[tuple[ast.Call, str]]:
@@ -53,8 +55,20 @@ def old_numbers(script: Script) -> Iterator[tuple[ast.Subscript, str]]:
             and script.may_be(tensor, Tensor)
             and _is_one_number(script, tensor, frozenset())
         ):
-            why = "an IndexError since torch 0.5, as a loss has no dimensions"
-            yield node, f"reads `{ast.unparse(node)}`, {why}"
+            yield node, OLD_NUMBER.format(ast.unparse(node))
+
+
+def old_losses(file: Source) -> Iterator[tuple[ast.Subscript, str]]:
+    """``loss.data[0]`` in a file that is not followed, which calls ``loss.backward()``."""
+    losses = {
+        n.func.value.id
+        for n in file.each(ast.Call)
+        if is_method(n, "backward") and not n.args and isinstance(n.func.value, ast.Name)
+    }
+    for node in file.each(ast.Subscript):
+        tensor = read_of_old(node)
+        if is_name(tensor, *losses) and literal_of(node.slice) == 0:
+            yield node, OLD_NUMBER.format(ast.unparse(node))
 
 
 def read_of_old(node: ast.AST) -> ast.expr | None:

@@ -6,7 +6,7 @@ the project runs with, the newest where several are named. "1.10+", "1.x" or "1.
 a lower bound, and so open above. Where nothing names torch, what is said of Python counts, or else
 what other packages are pinned to: an environment with these has a torch of their time. A remark
 counts where it speaks of the project ("we support", "tested with", at the head of a file
-"requires"): another may speak of one function.
+"requires", or a line with the version alone): another may speak of one function.
 """
 
 from __future__ import annotations
@@ -176,7 +176,9 @@ def _remarked(source: Source) -> Iterator[Said]:
         for match in NAMED.finditer(remark):
             start = remark[: match.start()]
             supports = bool(SUPPORTS.search(start))
-            requires = REQUIRES.search(start) and (first is None or number < first.lineno)
+            at_head = first is None or number < first.lineno
+            alone = not any(map(str.isalnum, start + remark[match.end() :]))
+            requires = at_head and (alone or REQUIRES.search(start))
             found = _of_match(source.place(number), remark, match, "torch", supports)
             if found is not None and (supports or requires or TESTED.search(start)):
                 yield found

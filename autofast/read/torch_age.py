@@ -6,18 +6,22 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
+from autofast.flow.importers import Importers
 from autofast.model.calls import is_method, keyword_of
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, Site, TryFrame
 from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import only
-from autofast.model.source import source_of, statement_of
+from autofast.model.source import Source, source_of, statement_of
 from autofast.model.syntax import is_attribute
 from autofast.model.torch_age import Limit, Newest, Oldest, TorchAge, Version, shown
 from autofast.model.values import Arguments, Ext, Ref
 from autofast.read.extensions import extensions
-from autofast.read.old_tensors import broken_views, byte_masks, differences, old_numbers
+from autofast.read.old_tensors import broken_views, byte_masks, differences, old_losses, old_numbers
 from autofast.read.requirements import PACKAGE, in_words, limits, lower, newest_with
 from autofast.read.torch_versions import (
     GONE,
@@ -35,6 +39,9 @@ from autofast.read.torch_versions import (
     SINCE_PYTHON,
 )
 
+# What stands in each file that imports what is gone, or reads a loss by ``[0]``.
+OLD = rf"\b({'|'.join(map(last_part, GONE))})\b|\[0\]".encode()
+
 
 def torch_age(script: Script) -> TorchAge:
     """Which versions of torch a script can run with."""
@@ -51,7 +58,20 @@ def torch_age(script: Script) -> TorchAge:
         *(_at(node, why, Limit((2, 0)), anew) for node, why, anew in byte_masks(script)),
         *(_at(node, why, Limit((1, 1))) for node, why in differences(script)),
     )
-    return TorchAge(newest, (*_asked(script), *_new(script)), living=LIVING)
+
+    @cache
+    def beside(shared: Path) -> list[Newest]:
+        others = script.analysis(Importers).importing(shared, OLD)
+        return [
+            replace(said, place=f"{said.place}, which shares {shared.name},")
+            for file in others
+            for said in (
+                *_gone_imports(file),
+                *(_at(node, why, Limit((0, 4))) for node, why in old_losses(file)),
+            )
+        ]
+
+    return TorchAge(newest, (*_asked(script), *_new(script)), living=LIVING, beside=beside)
 
 
 def _at(node: ast.AST, why: str, limit: Limit, anew: str = "") -> Newest:
@@ -111,15 +131,21 @@ def _imports(script: Script) -> Iterator[Newest]:
     any_torch = IN_PYTHON & imported or any(is_attribute(n, *IN_PYTHON) for n in script.nodes)
     for source in script.sources:
         for node in source.tree.body:
-            names = [f"{name}." for name in _imported(node)]
-            for package in {name.partition(".")[0] for name in names} & LAST.keys():
+            names = {name.partition(".")[0] for name in _imported(node)}
+            for package in names & LAST.keys():
                 if not any_torch:
                     words = f"imports {package}, whose last release goes with torch"
                     last = Limit(LAST[package])
                     yield _at(node, f"{words} {shown(last.newest)}", last)
-            for known in GONE if names else ():
-                if known not in MODULES and any(n.startswith(f"{known}.") for n in names):
-                    yield _gone(node, known, _moved(node))
+        yield from _gone_imports(source)
+
+
+def _gone_imports(source: Source) -> Iterator[Newest]:
+    for node in source.tree.body:
+        names = [f"{name}." for name in _imported(node)]
+        for known in GONE if names else ():
+            if known not in MODULES and any(n.startswith(f"{known}.") for n in names):
+                yield _gone(node, known, _moved(node))
 
 
 def _imported(node: ast.stmt) -> list[str]:

@@ -21,7 +21,8 @@ from autofast.flow.valueflow import Answer, ValueFlow, Verdict, first
 from autofast.model.calls import arguments_of, short_name
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import last_part
-from autofast.model.script import Model, Script
+from autofast.model.roles import Model
+from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import at, parent_of, source_of, statement_of
 from autofast.model.syntax import SEQUENCES, is_read
@@ -47,12 +48,9 @@ MOVES = wordset("""detach detach_ data T mT view reshape flatten squeeze unsquee
     squeeze_""")
 # Give values and indices.
 WITH_INDICES = wordset("max min topk sort kthvalue mode median")
-LOOKS = frozenset(
-    f"builtins.{n}" for n in ("isinstance", "len", "type", "id", "float", "int", "bool", "hasattr")
-)
+LOOKS = frozenset(f"builtins.{n}" for n in "isinstance len type id float int bool hasattr".split())
 PASSES = frozenset(
-    f"builtins.{n}"
-    for n in ("tuple", "list", "iter", "reversed", "enumerate", "zip", "dict", "next")
+    f"builtins.{n}" for n in "tuple list iter reversed enumerate zip dict next".split()
 )
 RESULTS = wordset(
     "data T mT values indices loss logits last_hidden_state pooler_output hidden_states"

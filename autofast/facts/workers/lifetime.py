@@ -36,12 +36,14 @@ MUTABLE = (ast.List, ast.Dict, ast.Set, ast.Call)
 PARTS = wordset("get pop popleft popitem setdefault values items keys __getitem__ loc iloc __iter__ requires_grad_")
 COPIES = wordset("copy clone astype tolist item convert resize crop rotate read decode encode lower upper strip split join format replace numpy "
     "mean sum max min transpose load open sample")
-PASSING = frozenset({  # functions whose result may be their argument, or hold parts of it
-    "builtins.iter", "builtins.next", "builtins.enumerate", "builtins.zip", "builtins.reversed", "builtins.map", "builtins.filter",
-    "builtins.getattr", "builtins.vars", "random.choice", "torch.from_numpy", "torch.as_tensor", "numpy.asarray", "numpy.ascontiguousarray",
-    "numpy.squeeze", "numpy.expand_dims", "numpy.transpose", "numpy.reshape", "numpy.ravel", "numpy.atleast_1d", "numpy.atleast_2d",
-    "torch.squeeze", "torch.unsqueeze", "torch.reshape", "torch.transpose", "operator.itemgetter", "typing.cast", "builtins.super",
-})
+# Functions whose result may be their argument, or hold parts of it.
+PASSING = wordset("""
+    builtins.iter builtins.next builtins.enumerate builtins.zip builtins.reversed builtins.map
+    builtins.filter builtins.getattr builtins.vars random.choice torch.from_numpy torch.as_tensor
+    numpy.asarray numpy.ascontiguousarray numpy.squeeze numpy.expand_dims numpy.transpose
+    numpy.reshape numpy.ravel numpy.atleast_1d numpy.atleast_2d torch.squeeze torch.unsqueeze
+    torch.reshape torch.transpose operator.itemgetter typing.cast builtins.super
+""")
 # fmt: on
 SHALLOW = wordset(
     "builtins.dict builtins.list builtins.tuple builtins.set builtins.sorted builtins.frozenset collections.OrderedDict "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import operator
 import re
 from collections.abc import Callable
 from typing import Any
@@ -385,25 +386,25 @@ def _is_given(key: Any, thing: Thing | None) -> bool | None:
 
 
 _FOLD: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
     ast.Mult: lambda a, b: a * b if abs(a) < 1e15 and abs(b) < 1e15 else 0 / 0,
-    ast.Div: lambda a, b: a / b,
-    ast.FloorDiv: lambda a, b: a // b,
-    ast.Mod: lambda a, b: a % b,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
     ast.Pow: lambda a, b: a**b if abs(a) <= 1024 and abs(b) <= 64 else 0 / 0,
 }
 _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    ast.Eq: lambda a, b: a == b,
-    ast.NotEq: lambda a, b: a != b,
-    ast.Is: lambda a, b: a is b,
-    ast.IsNot: lambda a, b: a is not b,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
     ast.In: lambda a, b: a in b,
     ast.NotIn: lambda a, b: a not in b,
-    ast.Lt: lambda a, b: a < b,
-    ast.Gt: lambda a, b: a > b,
-    ast.LtE: lambda a, b: a <= b,
-    ast.GtE: lambda a, b: a >= b,
+    ast.Lt: operator.lt,
+    ast.Gt: operator.gt,
+    ast.LtE: operator.le,
+    ast.GtE: operator.ge,
 }
 
 

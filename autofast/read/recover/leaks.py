@@ -56,12 +56,13 @@ READS = wordset("""builtins.print builtins.float builtins.int builtins.bool buil
 # of several things, without computing with them
 CHOOSES = wordset("builtins.max builtins.min builtins.sorted")
 PASS_ON = wordset("""random heapq queue multiprocessing threading collections itertools functools operator""")
-FRESH = frozenset({  # a tensor of their own, made where they run
-    "eq", "ne", "lt", "gt", "le", "ge", "sum", "mean", "argmax", "argmin", "topk", "max", "min", "mul", "add", "sub", "div", "pow", "exp",
-    "log", "softmax", "log_softmax", "sigmoid", "tanh", "relu", "sqrt", "square", "norm", "std", "var", "prod", "abs", "neg", "clone", "cat",
-    "stack", "sort", "argsort", "cumsum", "matmul", "mm", "bmm", "round", "floor", "ceil", "where", "isnan", "isinf", "isfinite",
-    "nonzero", "gather", "index_select", "masked_select", "repeat", "one_hot", "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "bincount",
-})
+# A tensor of their own, made where they run.
+FRESH = wordset("""
+    eq ne lt gt le ge sum mean argmax argmin topk max min mul add sub div pow exp log softmax
+    log_softmax sigmoid tanh relu sqrt square norm std var prod abs neg clone cat stack sort
+    argsort cumsum matmul mm bmm round floor ceil where isnan isinf isfinite nonzero gather
+    index_select masked_select repeat one_hot cross_entropy nll_loss mse_loss l1_loss bincount
+""")
 COUNTED = wordset("is_inference _version")
 KEEPERS = wordset("append appendleft add insert extend extendleft update setdefault")
 # fmt: on

@@ -26,10 +26,11 @@ from autofast.flow.typestate import Events
 from autofast.model.calls import receiver_of
 from autofast.model.events import BranchFrame, Occurrence, Site, inside
 from autofast.model.kinds import is_scaler
-from autofast.model.script import Script, Step, Update
+from autofast.model.roles import Step, Update
+from autofast.model.script import Script
 from autofast.model.source import at, function_of, source_of
 from autofast.model.values import Thing, Unknown, any_of
-from autofast.rule import Finding, Refusal
+from autofast.rule import Effect, Finding, Refusal
 
 Named = Callable[[ast.AST], str]  # what the scaler is called at a place; raises :class:`Refusal`
 
@@ -249,7 +250,7 @@ def forgotten(known: Known, step: Step) -> Iterator[Finding]:
         if refusal:
             yield Finding(site.node, BUG, refusal=refusal)
         elif edits:
-            yield Finding(site.node, BUG, edits=tuple(edits))
+            yield Finding(site.node, BUG, edits=tuple(edits), effect=Effect.RECIPE)
 
 
 def _missing(step: Step, site: Site, update: Update) -> tuple[str, Before | None]:
