@@ -215,7 +215,7 @@ def _stft(script: Script) -> Iterator[Newest]:
 
 
 def _is_bare(args: Arguments) -> bool:
-    return not args.open and args.loose is None and args.given(9, "return_complex") is None
+    return args.known and args.given(9, "return_complex") is None
 
 
 def _functions(script: Script) -> Iterator[Newest]:

@@ -40,6 +40,11 @@ class Arguments:
         return given.values if given is not None else NOTHING
 
     @property
+    def known(self) -> bool:
+        """All arguments are known, each with its place."""
+        return not self.open and self.loose is None
+
+    @property
     def every(self) -> list[Given]:
         """The arguments that are known one by one, positional ones first."""
         return [*self.positional, *self.named.values()]

@@ -296,7 +296,7 @@ def _gives_in_order(callee: Thing) -> bool:
             return True
         case Ext(name="torch.nn.Conv2d" | "torch.nn.ConvTranspose2d", args=args):
             return const(args.get(1, "out_channels")) in (1,)
-        case Ext(name="torch.nn.Sequential", args=args) if args.loose is None and not args.open:
+        case Ext(name="torch.nn.Sequential", args=args) if args.known:
             layers = [g.values for g in args.positional]
             while layers and all(is_named(t, Ext, LAYERS) for t in layers[-1]):
                 layers.pop()
