@@ -99,9 +99,9 @@ def own_argument(loader: Loader, *names: str) -> str:
     return next((n for n, g in found if g is not None and const(g.values) is not None), "")
 
 
-def is_spelled_out(argument: Given | None, value: object) -> bool:
-    """The argument is certainly this constant, and the script says so."""
-    return argument is not None and argument.sure and const(argument.values) is value
+def says_no(argument: Given) -> bool:
+    """The argument is certainly False, and the script says so."""
+    return argument.sure and const(argument.values) is False
 
 
 def stays_unpinned(script: Script, loader: Loader) -> str:
@@ -109,7 +109,7 @@ def stays_unpinned(script: Script, loader: Loader) -> str:
     where it is not written out.
     """
     argument = given(loader, "pin_memory")
-    if argument is None or not is_spelled_out(argument, False):
+    if argument is None or not says_no(argument):
         return ""
     expr = argument.expr
     if argument.via or not isinstance(expr, ast.Constant):
@@ -119,7 +119,7 @@ def stays_unpinned(script: Script, loader: Loader) -> str:
     if "#" in beside or (within and above.lstrip().startswith("#")):
         return "pin_memory=False is written out, with a comment"
     others = (given(x, "pin_memory") for x in script.loaders)
-    if any(o is not None and not is_spelled_out(o, False) for o in others):
+    if any(o is not None and not says_no(o) for o in others):
         return "pin_memory=False is written out, and other loaders pin"
     if has_no_workers(loader):
         return "pin_memory=False is written out, and there are no workers"

@@ -91,7 +91,7 @@ def _is_whole(node: ast.expr) -> bool:
 
 def _cancels(script: Script, terms: list[tuple[ast.expr, int]]) -> bool:
     """Whether a sum of squares has a product of matrices taken away, or the reverse."""
-    squares = {sign for term, sign in terms if _is_sum_of_squares(script, term, 0)}
+    squares = {sign for term, sign in terms if _is_sum_of_squares(script, term)}
     return any(-sign in squares and _is_product(script, term) for term, sign in terms)
 
 
@@ -159,11 +159,11 @@ def _is_product(script: Script, term: ast.expr) -> bool:
     return isinstance(term, ast.Call) and _called(script, term) in PRODUCTS | ADDING
 
 
-def _is_sum_of_squares(script: Script, term: ast.expr, depth: int) -> bool:
+def _is_sum_of_squares(script: Script, term: ast.expr) -> bool:
     match term:
         case ast.Call(func=ast.Attribute(value=tensor)) if _called(script, term) == "sum":
             of = tensor if script.may_be(tensor, Tensor) else next(iter(term.args), None)
-            return of is not None and _is_square(script, of, depth)
+            return of is not None and _is_square(script, of)
         case ast.BinOp(left=norm, op=ast.Pow(), right=ast.Constant(value=2)):
             return isinstance(norm, ast.Call) and _called(script, norm) == "norm"
         case ast.Call(func=ast.Attribute(value=ast.Call() as norm)) if _called(script, term) in (
@@ -174,7 +174,7 @@ def _is_sum_of_squares(script: Script, term: ast.expr, depth: int) -> bool:
     return False
 
 
-def _is_square(script: Script, expr: ast.expr, depth: int) -> bool:
+def _is_square(script: Script, expr: ast.expr, depth: int = 0) -> bool:
     match expr:
         case ast.BinOp(op=ast.Pow(), right=ast.Constant(value=2)):
             return True

@@ -9,10 +9,10 @@ from autofast.facts.loaders import (
     counts,
     given,
     has_no_workers,
-    is_spelled_out,
     made_elsewhere,
     managed,
     of_array,
+    says_no,
     stays_unpinned,
     unpinned,
     values_given,
@@ -72,7 +72,7 @@ def _seldomness(loader: Loader) -> tuple[bool, bool, bool]:
 def is_given(loader: Loader) -> bool:
     """Whether the script says something about it, other than no."""
     argument = given(loader, "pin_memory")
-    return argument is not None and not is_spelled_out(argument, False)
+    return argument is not None and not says_no(argument)
 
 
 def written_off(loader: Loader) -> Home | None:
