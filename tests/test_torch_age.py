@@ -677,7 +677,7 @@ for (x,) in batches(torch.rand(64, 3)):
     [
         (
             SHARES + "    print(loss.data[0])\n",
-            "other.py:12, which shares batches.py, reads `loss.d",
+            "other.py:11, which shares batches.py, reads `loss.d",
         ),
         ("from torch._six import inf\nimport batches\n", ""),  # 1.13 has it
         ("from torch.autograd.function import traceable\nimport batches\n", ""),
