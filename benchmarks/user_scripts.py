@@ -1,6 +1,6 @@
 """Projects in as many people's styles: what is found there, and what rewriting changes.
 
-    python -m benchmarks.user_scripts [NAME ...] [--set 1..8] [--python PYTHON] [--json FILE]
+    python -m benchmarks.user_scripts [NAME ...] [--set 1..9] [--python PYTHON] [--json FILE]
 
 ``benchmarks/user_scripts`` has a folder for each of sixteen, ``user_scripts_2`` for eighteen more
 of another hand, ``user_scripts_3`` for fourteen of a third, ``user_scripts_4`` to ``_7`` for
@@ -35,7 +35,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-SETS = {"1": "user_scripts"} | {str(n): f"user_scripts_{n}" for n in range(2, 9)}
+SETS = {"1": "user_scripts"} | {str(n): f"user_scripts_{n}" for n in range(2, 10)}
 REWRITES = {
     "exact": ["--effect", "exact", "--exhaustive"],
     "default": [],

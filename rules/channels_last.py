@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from autofast.facts.cost import gains
 from autofast.flow.positions import position
-from autofast.model.script import Model, Script
+from autofast.model.roles import Model
+from autofast.model.script import Script
 from autofast.model.several import grouped
 from autofast.model.source import source_of
 from autofast.rule import Effect, Finding, Options, rule

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from autofast.facts.parts import parts_of
 from autofast.facts.precision.code import Code
 from autofast.model.contents import unwrapped
-from autofast.model.script import Model, Script
+from autofast.model.roles import Model
+from autofast.model.script import Script
 from autofast.model.values import Inst, Thing
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.compiling import graphs

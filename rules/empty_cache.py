@@ -11,7 +11,8 @@ from autofast.facts.switches import in_every_epoch, in_every_iteration, whole_st
 from autofast.flow.slices import is_unused
 from autofast.model.events import Site, inside
 from autofast.model.names import CLOCKS
-from autofast.model.script import Script, Transfer
+from autofast.model.roles import Transfer
+from autofast.model.script import Script
 from autofast.model.several import any_in
 from autofast.model.source import at, block_of, statement_of
 from autofast.model.values import Arguments, Const, Tensor, Thing, const

@@ -14,7 +14,8 @@ from autofast.facts.untrained import untrained
 from autofast.flow.scopes import own_nodes
 from autofast.model.events import Site, loops
 from autofast.model.names import OWNERS
-from autofast.model.script import Evaluation, Script
+from autofast.model.roles import Evaluation
+from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import at, nodes_in, source_of
 from autofast.model.syntax import DEFS, VARIABLES, is_attribute

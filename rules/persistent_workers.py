@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from autofast.facts.cost import gains
 from autofast.facts.loaders import again, counts, given
 from autofast.facts.settings import beside
-from autofast.model.script import Loader, Script
+from autofast.model.roles import Loader
+from autofast.model.script import Script
 from autofast.model.source import at
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.loading.persistent import (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autofast.facts.loaders import again, counts, given
-from autofast.model.script import Loader, Script
+from autofast.model.roles import Loader
+from autofast.model.script import Script
 from autofast.model.values import const
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.loading.resident import left

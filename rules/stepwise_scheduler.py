@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from autofast.edit.edits import After, Edit, Remove
 from autofast.edit.order import Rank
 from autofast.facts.updates.rates import by_hand, check_rates, counted_wrong
-from autofast.model.script import Scheduler, Script, Tick
+from autofast.model.roles import Scheduler, Tick
+from autofast.model.script import Script
 from autofast.model.source import at, function_of
 from autofast.rule import Effect, Finding, Options, Refusal, rule
 from autofast.techniques.accumulation.accumulated import planned

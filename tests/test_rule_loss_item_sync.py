@@ -148,6 +148,8 @@ ON_DEVICE = [
     ("total += loss.item()", "total = 0.0", "print(repr(total))", ["print(repr(float(total)))"]),
     ("total += loss.item()", "total = 0.0", "print(total, -total)", ["total = float(total)"]),
     ("total -= loss.data.item()", "total = 0", "print(repr(total))", IF_ANY),
+    ("total += loss.cpu().item()", "total = 0", "print(repr(total))", IF_ANY),
+    ("total += float(loss.detach().cpu())", "total = 0", "print(repr(total))", IF_ANY),
     (
         "total += (loss > 0.5).sum().item()",
         "total = 0",

@@ -501,26 +501,47 @@ def test_a_loop_over_batches() -> None:
 
 
 @pytest.mark.parametrize(
-    "beside",
+    ("beside", "mode"),
     [
-        "weight = torch.ones(2)",
-        "head = nn.Linear(2, 2)",
-        "helper(model)",
-        "rows = [x for x in loader]",
+        ("weight = torch.ones(2)", "inference_mode"),
+        ("helper(model)", "no_grad"),  # the model keeps a tensor
+        ("rows = [x for x in loader]", "inference_mode"),
+        ("head = nn.Linear(2, 2)", ""),
     ],
 )
-def test_a_loop_beside_other_work(beside: str) -> None:
+def test_a_loop_beside_other_work(beside: str, mode: str) -> None:
     text = (
         EVALUATE.replace("    with torch.no_grad():\n", f"    {beside}\n")
         .replace("        for", "    for")
         .replace("            ", "        ")
     )
     helper = "def helper(model):\n    model.spare = torch.zeros(3)\n\n\n"
+    if mode:
+        done = check(HEAD + helper + text + TRAIN + CALL, f"@torch.{mode}()")
+        assert f"@torch.{mode}()\ndef evaluate(" in done.text
+        return
     done = check(HEAD + helper + text + TRAIN + CALL, "with torch.inference_mode():")
     assert (
         f"    {beside}\n    with torch.inference_mode():\n        for x, y in loader:\n            out"
         in done.text
     )
+
+
+def test_two_loops_of_one_function() -> None:
+    text = """
+def evaluate(rows):
+    right, found = 0, []
+    for x, y in loader:
+        right += (model(x.to(device)).argmax(1).cpu() == y).sum().item()
+    for row in rows:
+        found.append(model(row.to(device).expand(2, -1)).softmax(1))
+    found = torch.cat(found)
+    losses.append(right + found.mean().item())
+
+
+"""
+    done = check(HEAD + text + TRAIN + "    evaluate(data.tensors[0])\n", "@torch.inference_mode()")
+    assert done.text.count("torch.inference_mode") == 1
 
 
 def test_a_function_without_a_loop() -> None:
@@ -1694,11 +1715,8 @@ def measure(name, rows):
 
 """
     measured = "    print(measure('dev', [line for line in open(__file__)]))\n"
-    is_text = "torch" not in score
-    text = HEAD + more + TRAIN + measured
-    done = apply("no-grad-eval", text)
-    assert ("@torch.inference_mode()" in done.text) is is_text
-    assert ("with torch.inference_mode():" in done.text) is not is_text
+    done = apply("no-grad-eval", HEAD + more + TRAIN + measured)
+    assert "@torch.inference_mode()\ndef measure" in done.text
 
 
 BOTH_WAYS = """
@@ -1733,12 +1751,40 @@ def test_a_function_of_one_statement_gets_a_decorator() -> None:
     assert "    with torch." in done.text
 
 
-def test_what_comes_to_torch_gets_no_decorator() -> None:
-    measured = "    print(infer(data.tensors[0].tolist(), [1, 2]))\n"
-    more = "* float(torch.ones(1).sum())"
-    text = "import numpy as np\n" + HEAD + PREPARED.format(more=more) + TRAIN + measured
-    done = check(text, "with torch.inference_mode():")
-    assert "@torch" not in done.text
+METERS = """
+class Meter{base}:
+    def __init__(self):
+        {more}self.sum, self.count = 0, 0
+
+    def update(self, value, n=1):
+        self.sum += value * n
+        self.count += n
+
+
+def measure():
+    model.eval()
+    seen, right = Meter(), Meter()
+    for x, y in loader:
+        found = model(x.to(device)).argmax(1).cpu()
+        right.update((found == y).float().mean().item(), len(y))
+        seen.update(len(y))
+    return right.sum / right.count
+
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("base", "more", "mode"),
+    [
+        ("", "", "@torch.inference_mode()"),
+        ("", "self.start = torch.zeros(1)\n        ", "@torch.inference_mode()"),
+        ("(nn.Module)", "super().__init__()\n        ", "with torch.inference_mode():"),
+    ],
+)
+def test_meters_are_made_below_the_decorator(base: str, more: str, mode: str) -> None:
+    meters = METERS.format(base=base, more=more)
+    check(HEAD + meters + TRAIN + "    print(measure())\n", mode)
 
 
 # ------------------------------------------------------------------------------------------- tables
@@ -2143,7 +2189,7 @@ def test_results_that_a_list_gathers() -> None:
     F.cross_entropy(head(feats), data.tensors[1].to(device)).backward()
     losses.append(head.weight.grad.sum().item())
 """
-    check(HEAD + GATHERED + TRAIN + probe, "with torch.inference_mode():")
+    check(HEAD + GATHERED + TRAIN + probe, "@torch.no_grad()")
 
 
 @pytest.mark.parametrize(

@@ -365,6 +365,48 @@ def test_sizes_that_options_give_tell_narrow_layers(width: int, worth: bool) -> 
         }
 
 
+TABLES = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Embedding(100, 32)
+        self.outer = nn.Embedding(100, 32)
+
+    def forward(self, word, others):
+        word, others = self.inner(word), self.outer(others)
+        return F.logsigmoid(SCORES)
+
+
+net = Words().cuda()
+optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+for word in torch.randint(0, 100, (64, 256)).cuda():
+    loss = -net(word, word.flip(0)[:, None]).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("scores", "worth"),
+    [
+        ("(others * word.unsqueeze(1)).sum(-1)", False),
+        ("torch.bmm(others, word.unsqueeze(2))", False),
+        ("torch.mm(word, others.squeeze(1).t())", True),
+        ("word @ others.squeeze(1).t()", True),
+        ("F.linear(word, self.outer.weight)", True),
+    ],
+)
+def test_tables_of_words_alone_are_bound_by_memory(scores: str, worth: bool) -> None:
+    found = apply("autocast", TABLES.replace("SCORES", scores), min_gain=0.01)
+    assert bool(found.fixes) is worth
+
+
 def test_how_large_a_number_is_at_the_most(tmp_path: Path) -> None:
     text = """
 import argparse

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from autofast.explain.words import names, place, thing, values
 from autofast.flow.provenance import Trail
 from autofast.model.events import Site, Stack
-from autofast.model.script import Loader, Script, Step
+from autofast.model.roles import Loader, Step
+from autofast.model.script import Script
 from autofast.model.values import Arguments, Ext, Inst, Thing
 
 Here = Callable[["ast.AST | None"], bool]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autofast.facts.transforms import pipeline, short_name
-from autofast.model.script import Dataset
+from autofast.model.roles import Dataset
 from autofast.model.values import Ext, Seq, Thing, const, one
 
 FLIPS = {"RandomHorizontalFlip": "columns", "RandomVerticalFlip": "rows"}

@@ -25,7 +25,8 @@ from autofast.model.events import (
     Stack,
     inside,
 )
-from autofast.model.script import Script, Step
+from autofast.model.roles import Step
+from autofast.model.script import Script
 from autofast.model.several import only, surely
 from autofast.model.source import function_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES

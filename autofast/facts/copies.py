@@ -9,7 +9,8 @@ import ast
 from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method
-from autofast.model.script import Script, Transfer
+from autofast.model.roles import Transfer
+from autofast.model.script import Script
 from autofast.model.several import only, surely, wordset
 from autofast.model.source import at
 from autofast.model.values import Ref, Tensor, is_named

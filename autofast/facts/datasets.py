@@ -30,7 +30,8 @@ from autofast.model.calls import only_target, variable_name
 from autofast.model.calls import short_name as called_as
 from autofast.model.events import Occurrence, Site, loops
 from autofast.model.names import LEGACY_TENSORS, last_part
-from autofast.model.script import Dataset, Loader, Script
+from autofast.model.roles import Dataset, Loader
+from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import (
     at,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from autofast.model.script import Script, Step
+from autofast.model.roles import Step
+from autofast.model.script import Script
 from autofast.model.source import at
 from autofast.model.values import Const
 

@@ -19,7 +19,8 @@ from autofast.flow.positions import (
 )
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Occurrence, Site, inside
 from autofast.model.kinds import is_module
-from autofast.model.script import Evaluation, Script, Step
+from autofast.model.roles import Evaluation, Step
+from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import nodes_in, statement_of
 from autofast.model.syntax import ASSIGNMENTS, LOOPS, SIMPLE, VARIABLES, is_read, is_stored

@@ -14,7 +14,8 @@ from autofast.flow.program import Flow
 from autofast.model.contents import each_once, unwrapped
 from autofast.model.events import Occurrence, Site
 from autofast.model.kinds import is_optimizer
-from autofast.model.script import Script, Update
+from autofast.model.roles import Update
+from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import at
 from autofast.model.tensors import tensors_in

@@ -27,7 +27,8 @@ from autofast.model.events import (
     inside,
 )
 from autofast.model.kinds import is_loss, is_module
-from autofast.model.script import Backward, Script, Step
+from autofast.model.roles import Backward, Step
+from autofast.model.script import Script
 from autofast.model.several import only
 from autofast.model.source import at, holds, nodes_in, walk
 from autofast.model.syntax import TURN_ENDS, is_stored

@@ -14,7 +14,8 @@ import ast
 from autofast.flow.program import Flow
 from autofast.flow.usage import Act, Usage, is_identity
 from autofast.flow.valueflow import Answer, Verdict, expressions, first_bad
-from autofast.model.script import Loader, Script
+from autofast.model.roles import Loader
+from autofast.model.script import Script
 from autofast.model.several import any_in, surely, wordset
 from autofast.model.source import at, first_line, parent_of
 from autofast.model.syntax import is_stored

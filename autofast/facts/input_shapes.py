@@ -14,7 +14,8 @@ from autofast.flow.scopes import stored_in
 from autofast.model.calls import is_method, is_name, names_in, short_name
 from autofast.model.events import CallFrame, inside
 from autofast.model.names import COLLATES, last_part
-from autofast.model.script import Dataset, Loader, Script
+from autofast.model.roles import Dataset, Loader
+from autofast.model.script import Script
 from autofast.model.several import any_in, only, surely, wordset
 from autofast.model.source import at, holds, nodes_in
 from autofast.model.syntax import SEQUENCES, TURN_ENDS

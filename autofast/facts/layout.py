@@ -15,7 +15,8 @@ from autofast.facts.precision.foreign import custom_function, handed_out
 from autofast.model import names
 from autofast.model.calls import is_method
 from autofast.model.names import TIMM, VISION, last_part
-from autofast.model.script import Model, Script
+from autofast.model.roles import Model
+from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import ancestors, at, nodes_in
 from autofast.model.values import Ext, Inst, Tensor, Thing, Unknown, any_of, begins, const

@@ -8,7 +8,8 @@ import ast
 
 from autofast.flow.usage import Act, Usage, usage_of
 from autofast.flow.valueflow import expressions
-from autofast.model.script import Loader, Script
+from autofast.model.roles import Loader
+from autofast.model.script import Script
 from autofast.model.several import any_in, surely, wordset
 from autofast.model.values import Bound, Cls, Func, Inst, Ref, is_named
 

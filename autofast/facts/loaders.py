@@ -15,7 +15,8 @@ from autofast.flow.program import Flow
 from autofast.model.calls import root_of
 from autofast.model.contents import opened
 from autofast.model.events import CallFrame, Occurrence, Stack, WithFrame, loops
-from autofast.model.script import Loader, Script, Use
+from autofast.model.roles import Loader, Use
+from autofast.model.script import Script
 from autofast.model.several import any_in, only, surely, wordset
 from autofast.model.source import parent_of, source_of
 from autofast.model.tensors import device_kinds, is_device

@@ -11,7 +11,8 @@ from autofast.facts.precision.code import Code
 from autofast.model.calls import arguments_of, short_name
 from autofast.model.contents import opened, unwrapped
 from autofast.model.events import Site
-from autofast.model.script import Model, Script
+from autofast.model.roles import Model
+from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import at
 from autofast.model.values import Inst, Thing, Values

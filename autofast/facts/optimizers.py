@@ -9,7 +9,8 @@ from autofast.facts.parts import moved_models, parts_of
 from autofast.flow.effects import CHANGERS
 from autofast.model.calls import is_method, short_name
 from autofast.model.kinds import is_module, is_scaler
-from autofast.model.script import Optimizer, Script
+from autofast.model.roles import Optimizer
+from autofast.model.script import Script
 from autofast.model.source import ancestors, at, parent_of
 from autofast.model.syntax import is_constant, is_stored
 from autofast.model.values import Const, Ext, Inst, const, consts

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from autofast.model.changes import remember, remembered
 from autofast.model.contents import members, opened
 from autofast.model.kinds import is_module
-from autofast.model.script import Model, Script
+from autofast.model.roles import Model
+from autofast.model.script import Script
 from autofast.model.several import any_in
 from autofast.model.values import Arg, Const, Dict, Ext, Num, Seq, Tensor, Thing
 

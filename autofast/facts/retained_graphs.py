@@ -6,7 +6,8 @@ import ast
 
 from autofast.flow.positions import position
 from autofast.model.events import BranchFrame, Site
-from autofast.model.script import Backward, Script
+from autofast.model.roles import Backward
+from autofast.model.script import Script
 
 
 def gone_through_twice(script: Script) -> tuple[Backward, Backward, ast.AST] | None:

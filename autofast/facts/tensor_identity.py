@@ -14,7 +14,8 @@ from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method, is_name, parts_of, unstarred
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
-from autofast.model.script import Loader, Script
+from autofast.model.roles import Loader
+from autofast.model.script import Script
 from autofast.model.several import only, surely, wordset
 from autofast.model.source import ancestors, nodes_in, parent_of, statement_of
 from autofast.model.syntax import ASSIGNMENTS, IDENTITY, SEQUENCES, is_attribute, is_stored

@@ -24,7 +24,8 @@ from autofast.flow.importers import Importers
 from autofast.flow.scopes import defaults, is_parameter, variables_of
 from autofast.model.calls import call_of, is_method
 from autofast.model.contents import each_once
-from autofast.model.script import Loader, Script
+from autofast.model.roles import Loader
+from autofast.model.script import Script
 from autofast.model.several import grouped, wordset
 from autofast.model.source import at, function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import DEFS, is_stored

@@ -17,7 +17,8 @@ from autofast.flow.scopes import (
     variables_of,
 )
 from autofast.model.events import BranchFrame, CallFrame, Site, Stack, TryFrame
-from autofast.model.script import Loader, Script, Transfer
+from autofast.model.roles import Loader, Transfer
+from autofast.model.script import Script
 from autofast.model.several import only
 from autofast.model.source import at, function_of, parent_of, source_of
 from autofast.model.syntax import is_read

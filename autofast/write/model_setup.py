@@ -17,7 +17,8 @@ from autofast.model.contents import unwrapped
 from autofast.model.events import CallFrame, LoopFrame, Stack
 from autofast.model.kinds import is_module, is_optimizer, is_wrapper
 from autofast.model.names import DDP
-from autofast.model.script import Model, Script
+from autofast.model.roles import Model
+from autofast.model.script import Script
 from autofast.model.several import only, surely, wordset
 from autofast.model.source import (
     ancestors,

@@ -10,7 +10,8 @@ from autofast.facts.parts import trained_models
 from autofast.flow.program import Flow
 from autofast.flow.scopes import loaded_in, stored_in
 from autofast.model.events import CallFrame, GuardFrame, Site, Stack
-from autofast.model.script import Model, Script, Trainer
+from autofast.model.roles import Model, Trainer
+from autofast.model.script import Script
 from autofast.model.source import (
     Source,
     ancestors,

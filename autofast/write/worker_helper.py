@@ -13,7 +13,8 @@ from autofast.facts.workers.shared_state import unseen
 from autofast.flow.program import Flow
 from autofast.flow.scopes import declared, is_parameter, mentions
 from autofast.model.calls import keyword_of
-from autofast.model.script import Loader, Script
+from autofast.model.roles import Loader
+from autofast.model.script import Script
 from autofast.model.source import Source, at, function_of, source_of, statement_of
 from autofast.model.syntax import is_read
 from autofast.model.values import Cls, Func, Inst, Thing

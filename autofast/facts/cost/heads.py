@@ -12,11 +12,13 @@ from autofast.facts.by_default import not_by_default
 from autofast.facts.cost.bounds import most
 from autofast.facts.cost.inputs import turns
 from autofast.facts.parts import moved_models, parts_of, trained_models
+from autofast.model.calls import is_method, receiver_of
 from autofast.model.contents import elements, members, opened
 from autofast.model.events import CallFrame, loops
 from autofast.model.kinds import is_module
 from autofast.model.names import CONTAINERS, CONVOLVE, WRAPPERS, last_part
-from autofast.model.script import Model, Script
+from autofast.model.roles import Model
+from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import function_of, parent_of
 from autofast.model.values import Ext, Inst, const, is_named, only
@@ -220,6 +222,32 @@ def is_narrow(script: Script) -> bool:
     models = _usual_models(script)
     multiply = any(layer in MULTIPLIES for m in models for layer in m.layers)
     return multiply and all(_is_narrow(script, m) for m in models)
+
+
+def only_looks_up(script: Script) -> bool:
+    """Whether the models that are trained by default look up rows of tables and multiply nothing by
+    weights: of words, of users and items. Products with one vector each are bound by memory.
+    """
+    models = _usual_models(script)
+    layers = {layer for m in models for layer in m.layers}
+    others = [n for n in layers - TABLES if n.startswith(CONVOLVE) or not PLAIN.match(n)]
+    known = bool(layers & TABLES) and not others and all(map(_is_known, models))
+    if not known or script.calls("torch.nn.Parameter") or _multiplying(script):
+        return False
+    every = {*PRODUCTS, "linear", "addmm", "tensordot"}
+    sites = (s for (kind, _), s in script.log.each() if last_part(kind) in every)
+    return all(_is_with_vectors(site.node) for site in sites)
+
+
+def _multiplying(script: Script) -> bool:
+    return any(isinstance(n.op, ast.MatMult) for n in script.each(ast.BinOp))
+
+
+def _is_with_vectors(product: ast.AST) -> bool:
+    """``torch.bmm(x, y.unsqueeze(2))``"""
+    return isinstance(product, ast.Call) and any(
+        is_method(given, "unsqueeze") for given in (*product.args, receiver_of(product))
+    )
 
 
 def goes_along_few(script: Script, batch: int) -> str:

@@ -9,7 +9,8 @@ from autofast.facts.input_shapes import CROPS
 from autofast.facts.transforms import steps_of
 from autofast.model.kinds import library_dataset
 from autofast.model.names import last_part
-from autofast.model.script import Dataset, Loader, Script
+from autofast.model.roles import Dataset, Loader
+from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.values import (
     Arg,

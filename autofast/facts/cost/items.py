@@ -21,7 +21,8 @@ from autofast.facts.transforms import short_name as kind_of
 from autofast.facts.transforms import steps_of
 from autofast.model import names
 from autofast.model.calls import short_name
-from autofast.model.script import Dataset, Loader, Script
+from autofast.model.roles import Dataset, Loader
+from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import ancestors, live, nodes_in
 from autofast.model.values import (

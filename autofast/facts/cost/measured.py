@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from autofast.facts.cost import machine
 from autofast.facts.cost.machine import Machine
 from autofast.model.measured import Facts, Fetches, at
-from autofast.model.script import Loader, Script
+from autofast.model.roles import Loader
+from autofast.model.script import Script
 from autofast.rule import Gain
 
 WARM = 2  # steps before those in which copies and reads were watched

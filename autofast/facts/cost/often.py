@@ -24,7 +24,8 @@ from autofast.model.events import (
     loops,
     way_of,
 )
-from autofast.model.script import Loader, Script, Step, Use
+from autofast.model.roles import Loader, Step, Use
+from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import parent_of, statement_of, walk
 from autofast.model.syntax import DEFS

@@ -29,7 +29,8 @@ from autofast.model.events import (
     loops,
 )
 from autofast.model.names import CONVOLVE, last_part
-from autofast.model.script import Loader, Script, Step
+from autofast.model.roles import Loader, Step
+from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import Source, at
 from autofast.model.syntax import LOOPS

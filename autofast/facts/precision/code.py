@@ -12,7 +12,8 @@ from autofast.flow.positions import happens_in, nodes_of
 from autofast.model.contents import unwrapped
 from autofast.model.events import Occurrence, Site
 from autofast.model.kinds import is_autograd_function, is_module
-from autofast.model.script import Model, Script
+from autofast.model.roles import Model
+from autofast.model.script import Script
 from autofast.model.several import only
 from autofast.model.source import nodes_in
 from autofast.model.values import Cls, Reason, Thing, Unknown, is_chosen

@@ -21,7 +21,8 @@ from autofast.flow.valueflow import Answer, ValueFlow, Verdict, first
 from autofast.model.calls import arguments_of, short_name
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import last_part
-from autofast.model.script import Model, Script
+from autofast.model.roles import Model
+from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import at, parent_of, source_of, statement_of
 from autofast.model.syntax import SEQUENCES, is_read

@@ -7,7 +7,8 @@ from __future__ import annotations
 from autofast.facts.precision.code import Code
 from autofast.model.events import Site
 from autofast.model.names import is_model_class
-from autofast.model.script import Model, Script
+from autofast.model.roles import Model
+from autofast.model.script import Script
 from autofast.model.several import any_in, surely
 from autofast.model.source import ancestors, at
 from autofast.model.values import Ext, Thing, const, is_named

@@ -8,7 +8,8 @@ import ast
 
 from autofast.flow.loops import Loop
 from autofast.flow.program import Flow
-from autofast.model.script import Loader, Script
+from autofast.model.roles import Loader
+from autofast.model.script import Script
 from autofast.model.several import only
 from autofast.model.source import at, nodes_in
 from autofast.model.values import Const, Ext, Inst, Thing, Values, begins, const

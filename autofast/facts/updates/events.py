@@ -28,7 +28,8 @@ from autofast.model.events import (
     inside,
 )
 from autofast.model.kinds import is_module, is_optimizer, is_scaler, is_scheduler
-from autofast.model.script import Backward, Script, Step, Update
+from autofast.model.roles import Backward, Step, Update
+from autofast.model.script import Script
 from autofast.model.several import any_in, only, surely, wordset
 from autofast.model.source import at, function_of, parent_of, source_of, within
 from autofast.model.syntax import DEFS, is_attribute

@@ -12,7 +12,8 @@ from autofast.flow.program import Flow
 from autofast.model.calls import is_name
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_loader, is_scheduler
-from autofast.model.script import Scheduler, Script, Tick
+from autofast.model.roles import Scheduler, Tick
+from autofast.model.script import Script
 from autofast.model.several import any_in, only, surely
 from autofast.model.source import ancestors, at, nodes_in, outwards, parent_of, statement_of
 from autofast.model.syntax import LOOPS, TESTS, is_attribute, is_constant, is_read, is_stored

@@ -17,7 +17,8 @@ from autofast.facts.workers.shared_state import (
     seeds,
 )
 from autofast.model.events import inside, loops
-from autofast.model.script import Dataset, Loader, Script, Use
+from autofast.model.roles import Dataset, Loader, Use
+from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import at
 from autofast.model.syntax import is_attribute

@@ -14,7 +14,8 @@ from autofast.facts.workers.timing import Time
 from autofast.flow.callgraph import CallGraph, Function, code_of
 from autofast.model.calls import names_in
 from autofast.model.names import last_part
-from autofast.model.script import Loader, Script
+from autofast.model.roles import Loader
+from autofast.model.script import Script
 from autofast.model.several import any_in, wordset
 from autofast.model.source import ancestors, at, function_of, nodes_in, parent_of
 from autofast.model.syntax import is_attribute

@@ -19,7 +19,8 @@ from autofast.flow.effects import Effects, Write
 from autofast.flow.program import holder_of
 from autofast.flow.scopes import parameters
 from autofast.model.calls import is_name
-from autofast.model.script import Loader, Script
+from autofast.model.roles import Loader
+from autofast.model.script import Script
 from autofast.model.source import ancestors, at, function_of, holds, live, parent_of
 from autofast.model.syntax import COMPREHENSIONS, VARIABLES, is_attribute, is_read
 from autofast.model.values import (

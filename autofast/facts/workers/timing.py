@@ -12,7 +12,8 @@ from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.effects import Write
 from autofast.flow.program import Flow
 from autofast.model.events import CallFrame, LoopFrame
-from autofast.model.script import Loader, Script
+from autofast.model.roles import Loader
+from autofast.model.script import Script
 from autofast.model.several import any_in, wordset
 from autofast.model.source import ancestors, function_of, is_generator, parent_of
 from autofast.model.syntax import FUNCTIONS, LOOPS

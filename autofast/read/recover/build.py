@@ -16,7 +16,8 @@ from autofast.model.events import BranchFrame, below, loops
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.limits import SCRIPT, WORK, TooLarge
 from autofast.model.names import last_part
-from autofast.model.script import Optimizer, Script, Sync, Transfer
+from autofast.model.roles import Optimizer, Sync, Transfer
+from autofast.model.script import Script
 from autofast.model.several import only
 from autofast.model.source import BadInput, Endless, Source, Told, shown_path
 from autofast.model.values import Cls, Ext, Inst, Seq, Tensor, Thing, Unknown, any_of, joined

@@ -12,7 +12,7 @@ from typing import TypeGuard
 from autofast.model.contents import opened
 from autofast.model.kinds import library_dataset
 from autofast.model.names import last_part
-from autofast.model.script import Dataset
+from autofast.model.roles import Dataset
 from autofast.model.several import wordset
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (

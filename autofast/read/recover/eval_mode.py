@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 
 from autofast.flow.positions import block, index, nodes_of
-from autofast.model.script import Evaluation, Script
+from autofast.model.roles import Evaluation
+from autofast.model.script import Script
 from autofast.model.source import function_of
 
 

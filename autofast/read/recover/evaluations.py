@@ -10,9 +10,10 @@ import ast
 from autofast.flow.scopes import is_local, parameters
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack, inside
 from autofast.model.kinds import gradient_modes, is_module
-from autofast.model.script import Evaluation, Script
+from autofast.model.roles import Evaluation
+from autofast.model.script import Script
 from autofast.model.several import any_in, wordset
-from autofast.model.source import ancestors, function_of, nodes_in, statement_of
+from autofast.model.source import ancestors, function_of, nodes_in, parent_of, statement_of
 from autofast.model.syntax import DEFS, LOOPS, WITHS
 from autofast.model.tensors import tensors_in, things_in
 from autofast.model.values import Const, Ext, Inst, Num, Ref, Tensor, Values, all_of
@@ -154,6 +155,7 @@ def evaluations(script: Script) -> list[Evaluation]:
     for key, evaluation in list(found.items()):
         if evaluation.context is None and any_in(ancestors(evaluation.node), whole):
             del found[key]  # the whole function is one evaluation
+    passes = {site.node for e in found.values() if not e.shared for site in e.forwards}
     for key, evaluation in list(found.items()):
         region = region_of(script, evaluation)
         kept = evaluation.shared and evaluation.node not in sealed
@@ -163,9 +165,42 @@ def evaluations(script: Script) -> list[Evaluation]:
         evaluation.escapes = hazard(script, evaluation, region) or leak(script, region)
         if evaluation.context is None:
             evaluation.unknown = needs_gradients(script, evaluation, region, training)
+            evaluation.whole = _whole(script, evaluation, training, passes)
         else:
             evaluation.unknown = ""
     return list(found.values())
+
+
+def _whole(
+    script: Script, evaluation: Evaluation, training: Training, passes: set[ast.AST]
+) -> Evaluation | None:
+    """The evaluation with its whole function; ``passes`` are those of all evaluations."""
+    function = parent_of(evaluation.node)
+    if (
+        evaluation.kind == "function"
+        or evaluation.unknown
+        or evaluation.shared
+        or not isinstance(function, ast.FunctionDef)
+        or function.decorator_list
+        or not isinstance(parent_of(function), (ast.Module, ast.ClassDef))
+    ):
+        return None
+    wider = Evaluation(function, "function", evaluation.mode, evaluation.forwards)
+    region = region_of(script, wider)
+    others = region.sites(script, "forward", "new", "move_model", ".load_state_dict")
+    if not all(_is_plain(site, o, passes) for site, o in others):
+        return None
+    wider.escapes = hazard(script, wider, region) or leak(script, region)
+    wider.unknown = needs_gradients(script, wider, region, training)
+    return wider if not wider.unknown else None
+
+
+def _is_plain(site: Site, occurrence: Occurrence, passes: set[ast.AST]) -> bool:
+    """A pass of an evaluation, or another object than a network."""
+    if site.kind == "forward":
+        return site.node in passes or not occurrence.data["outer"]
+    made = occurrence.this
+    return site.kind == "new" and made is not None and not is_module(made)
 
 
 HOOKS = wordset(

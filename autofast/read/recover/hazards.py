@@ -10,7 +10,8 @@ from autofast.flow.scopes import is_local
 from autofast.model.events import WithFrame
 from autofast.model.kinds import is_autocast, is_module, is_optimizer
 from autofast.model.names import WRAPPERS, is_of_model_library
-from autofast.model.script import Evaluation, Script
+from autofast.model.roles import Evaluation
+from autofast.model.script import Script
 from autofast.model.several import any_in, wordset
 from autofast.model.source import at, function_of, nodes_in
 from autofast.model.syntax import is_read

@@ -7,7 +7,8 @@ import ast
 from autofast.model import names
 from autofast.model.events import CallFrame, GuardFrame, LoopFrame, Stack, inside, loops
 from autofast.model.kinds import is_loader
-from autofast.model.script import Loader, Script, Use
+from autofast.model.roles import Loader, Use
+from autofast.model.script import Script
 from autofast.model.several import any_in, only, surely
 from autofast.model.syntax import LOOPS
 from autofast.model.values import (

@@ -8,7 +8,8 @@ from autofast.model import names
 from autofast.model.contents import each_once, unwrapped
 from autofast.model.kinds import foreign_bases, is_loss, is_module
 from autofast.model.names import last_part
-from autofast.model.script import Model, Script
+from autofast.model.roles import Model
+from autofast.model.script import Script
 from autofast.model.several import grouped
 from autofast.model.values import Dict, Ext, Inst, Seq, Thing, Unknown, const, is_named
 from autofast.read.interpreter.interpreter import Interpreter

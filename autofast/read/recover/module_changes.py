@@ -14,7 +14,8 @@ from autofast.model.contents import attributes, opened
 from autofast.model.events import Occurrence, branches
 from autofast.model.kinds import is_loss, is_module, is_optimizer
 from autofast.model.names import WITHOUT_TENSORS
-from autofast.model.script import Evaluation, Script
+from autofast.model.roles import Evaluation
+from autofast.model.script import Script
 from autofast.model.source import at
 from autofast.model.tensors import dtype_of
 from autofast.model.values import Arguments, Ext, Inst, const, is_named

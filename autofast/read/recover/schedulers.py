@@ -11,7 +11,8 @@ from autofast.model.calls import is_method
 from autofast.model.events import LoopFrame, Site, loops
 from autofast.model.kinds import is_optimizer, is_scheduler
 from autofast.model.names import last_part
-from autofast.model.script import Scheduler, Script, Tick
+from autofast.model.roles import Scheduler, Tick
+from autofast.model.script import Script
 from autofast.model.several import any_in, only
 from autofast.model.syntax import LOOPS
 from autofast.model.values import Ext, Inst, Seq, Thing, Values, joined, one, ordered

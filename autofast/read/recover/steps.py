@@ -7,7 +7,8 @@ import ast
 from autofast.model.calls import is_method
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack, WithFrame, inside
 from autofast.model.kinds import is_autocast, is_optimizer, is_scaler, is_scheduler
-from autofast.model.script import Backward, Script, Step, Update
+from autofast.model.roles import Backward, Step, Update
+from autofast.model.script import Script
 from autofast.model.source import function_of
 from autofast.model.syntax import LOOPS
 from autofast.model.values import (

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from autofast.model.script import Loader, Script, Trainer, Use
+from autofast.model.roles import Loader, Trainer, Use
+from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.values import Arguments, Const, Ext, Given, Inst, Unknown, joined, ordered
 from autofast.read.library.frameworks import HF_ARGUMENTS, KINDS, given, name_of

@@ -11,7 +11,8 @@ from autofast.flow.program import Flow
 from autofast.model.calls import items_of, targets_of
 from autofast.model.events import Occurrence, TryFrame
 from autofast.model.names import last_part
-from autofast.model.script import Evaluation, Script
+from autofast.model.roles import Evaluation
+from autofast.model.script import Script
 from autofast.model.several import only, wordset
 from autofast.model.source import at, parent_of
 from autofast.model.values import Num, Ref, Tensor

@@ -21,7 +21,8 @@ from autofast.flow.positions import block, index, place_in
 from autofast.flow.scopes import stored_in
 from autofast.model.calls import arguments_of, names_in
 from autofast.model.names import DDP
-from autofast.model.script import Script, Step
+from autofast.model.roles import Step
+from autofast.model.script import Script
 from autofast.model.several import only
 from autofast.model.source import at, function_of, nodes_in, source_of, statement_of, within
 from autofast.model.syntax import VARIABLES

@@ -13,7 +13,8 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.frequency import rare_arm
 from autofast.model.calls import short_name, taker_of
 from autofast.model.kinds import is_module, is_optimizer
-from autofast.model.script import Loader, Script
+from autofast.model.roles import Loader
+from autofast.model.script import Script
 from autofast.model.several import any_in, only, wordset
 from autofast.model.source import ancestors, at, nodes_in, parent_of, within
 from autofast.model.syntax import VARIABLES, is_attribute, is_read, is_stored

@@ -21,7 +21,8 @@ from autofast.flow.positions import block, index, nodes_of, place_in
 from autofast.flow.program import Flow
 from autofast.flow.scopes import Variable, loaded_in, mentions, stored_in
 from autofast.model.calls import receiver_of
-from autofast.model.script import Backward, Script
+from autofast.model.roles import Backward
+from autofast.model.script import Script
 from autofast.model.several import any_in, grouped
 from autofast.model.source import (
     at,

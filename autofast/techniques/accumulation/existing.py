@@ -11,7 +11,8 @@ from autofast.facts.updates.counter import Counter
 from autofast.flow.program import Flow
 from autofast.model.calls import alternatives, literal_of
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, below, inside
-from autofast.model.script import Script, Step
+from autofast.model.roles import Step
+from autofast.model.script import Script
 from autofast.model.several import only, surely
 from autofast.model.source import at, function_of
 from autofast.model.syntax import is_operation

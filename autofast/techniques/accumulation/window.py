@@ -15,7 +15,8 @@ from autofast.flow.importers import Importers
 from autofast.flow.scopes import binds, is_parameter, stored_in, variables_of
 from autofast.model.calls import names_in
 from autofast.model.kinds import is_loader
-from autofast.model.script import Loader, Script, Step
+from autofast.model.roles import Loader, Step
+from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import Source, ancestors, at, function_of, nodes_in, parent_of, source_of
 from autofast.model.syntax import VARIABLES

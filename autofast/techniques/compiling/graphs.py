@@ -29,7 +29,8 @@ from autofast.model.contents import unwrapped
 from autofast.model.events import CallFrame, LoopFrame, Site, below, inside
 from autofast.model.kinds import is_module
 from autofast.model.names import WRAPPERS
-from autofast.model.script import Evaluation, Model, Script, Step
+from autofast.model.roles import Evaluation, Model, Step
+from autofast.model.script import Script
 from autofast.model.several import any_in, surely, wordset
 from autofast.model.source import at, function_of, parent_of, source_of, within
 from autofast.model.syntax import LOOPS

@@ -14,7 +14,8 @@ from autofast.model.contents import unwrapped
 from autofast.model.events import CallFrame, LoopFrame, Site, Stack
 from autofast.model.kinds import is_module
 from autofast.model.names import last_part
-from autofast.model.script import Model, Script, Step
+from autofast.model.roles import Model, Step
+from autofast.model.script import Script
 from autofast.model.several import any_in, only, surely, wordset
 from autofast.model.source import at, enclosing, nodes_in, parent_of
 from autofast.model.syntax import IDENTITY, TESTS, VARIABLES, is_attribute

@@ -22,7 +22,8 @@ from autofast.model.contents import unwrapped
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_module
 from autofast.model.names import MODULE_BASES
-from autofast.model.script import Model, Script
+from autofast.model.roles import Model
+from autofast.model.script import Script
 from autofast.model.several import any_in, only, surely, wordset
 from autofast.model.source import ancestors, source_of
 from autofast.model.values import Dict, Ext, Inst, Tensor, Thing, Values, const, is_named, one

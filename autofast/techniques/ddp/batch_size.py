@@ -13,7 +13,8 @@ from autofast.flow.scopes import is_parameter, mentions, owner, parameters, scop
 from autofast.model.calls import only_target
 from autofast.model.kinds import is_loader, is_module
 from autofast.model.names import last_part
-from autofast.model.script import Loader, Script
+from autofast.model.roles import Loader
+from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import at, nodes_in, outwards, parent_of, statement_of, within_statement
 from autofast.model.syntax import is_attribute, is_read

@@ -7,7 +7,8 @@ import ast
 from autofast.facts.loaders import given, managed, whole_batches
 from autofast.model.calls import is_name
 from autofast.model.names import last_part
-from autofast.model.script import Loader, Script, Step
+from autofast.model.roles import Loader, Step
+from autofast.model.script import Script
 from autofast.model.several import any_in
 from autofast.model.source import at, function_of
 from autofast.model.values import Const, Ext, Given, all_of, const, ordered

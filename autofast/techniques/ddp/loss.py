@@ -26,7 +26,8 @@ from autofast.flow.effects import is_number
 from autofast.model.calls import unstarred
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import last_part
-from autofast.model.script import Backward, Script
+from autofast.model.roles import Backward
+from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import at, function_of, nodes_in, parent_of
 from autofast.model.syntax import TAKERS

@@ -20,7 +20,8 @@ from autofast.model.contents import unwrapped
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.kinds import is_module
 from autofast.model.names import DDP, last_part
-from autofast.model.script import Model, Script, Step
+from autofast.model.roles import Model, Step
+from autofast.model.script import Script
 from autofast.model.several import only, wordset
 from autofast.model.source import at
 from autofast.model.values import Const, Ext, Num, Tensor, Thing, begins

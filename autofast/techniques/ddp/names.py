@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 from autofast.edit.edits import Edit, Helper, Import
 from autofast.flow.imports import bindings
 from autofast.model.events import GuardFrame
-from autofast.model.script import Loader, Model, Script, Step
+from autofast.model.roles import Loader, Model, Step
+from autofast.model.script import Script
 from autofast.model.several import any_in
 from autofast.model.source import Source, ancestors, at, source_of
 from autofast.model.syntax import FUNCTIONS

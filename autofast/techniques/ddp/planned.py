@@ -9,7 +9,8 @@ from autofast.edit.edits import Edit, Wrap
 from autofast.edit.order import Rank
 from autofast.facts.retained_graphs import gone_through_twice
 from autofast.model.names import DDP, last_part
-from autofast.model.script import Loader, Script
+from autofast.model.roles import Loader
+from autofast.model.script import Script
 from autofast.model.source import at
 from autofast.rule import Options, Refusal
 from autofast.techniques.ddp import (

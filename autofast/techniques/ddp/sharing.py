@@ -22,7 +22,8 @@ from autofast.flow.scopes import is_local, stored_in
 from autofast.model.calls import literal_of, short_name
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.kinds import is_loader
-from autofast.model.script import Loader, Script, Step
+from autofast.model.roles import Loader, Step
+from autofast.model.script import Script
 from autofast.model.several import any_in, only, surely
 from autofast.model.source import at, function_of, holds, parent_of, statement_of
 from autofast.model.syntax import is_constant

@@ -7,7 +7,6 @@ what a block says for the loop, and DataParallel's threads, which know of ``no_g
 from __future__ import annotations
 
 import ast
-import builtins
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -16,38 +15,26 @@ from autofast.edit.ignores import is_spared
 from autofast.facts.model_mode import trains_at
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.scopes import stored_in
-from autofast.model import names
 from autofast.model.events import BranchFrame, Stack, below, inside
-from autofast.model.kinds import is_loss
-from autofast.model.names import LOADER
-from autofast.model.script import Evaluation, Script, Step
-from autofast.model.several import surely, wordset
+from autofast.model.roles import Evaluation, Step
+from autofast.model.script import Script
+from autofast.model.several import surely
 from autofast.model.source import (
     at,
     function_of,
     is_generator,
-    nodes_in,
     parent_of,
-    source_of,
     walk,
     within,
 )
-from autofast.model.syntax import LOOPS, SIMPLE, is_docstring
+from autofast.model.syntax import is_docstring
 from autofast.model.values import (
-    Func,
-    Method,
-    Ref,
-    Seq,
-    Tensor,
-    Unknown,
     all_of,
-    certainly,
     only,
 )
 from autofast.read.recover.evaluations import region_of
 from autofast.rule import Finding
 from autofast.write.neighbours import follows
-from autofast.write.spelling import is_taken
 
 
 # ----------------------------------------------------------------------------------------- replicas
@@ -68,44 +55,7 @@ def trained_replicas(script: Script, evaluation: Evaluation) -> str:
     return f"threads of DataParallel ({at(sites[0])}) may change buffers of models that are not in evaluation mode"
 
 
-# ---------------------------------------------------------------------- functions that are one loop
-PLAIN = (*SIMPLE, ast.Assert, ast.Pass)
-# They make and keep no tensors.
-HARMLESS = (
-    *("builtins.", "numpy.", "random.", "time.", "math.", "logging.", "tqdm.", "cv2.", "PIL."),
-    *("os.", "json.", "copy.", LOADER),
-)
-# Kinds of events in which a tensor, a network or something unknown takes part.
-ASKING = wordset(
-    "forward loss sync move move_model inplace tensor_write grad_read closure call_unknown call_object"
-)
-MODES = wordset("eval train format append update dataset item")
-MOVES = wordset("to cuda")
-OF_TENSORS = {".add", ".sort", ".split", ".values"}  # too
-OF_PYTHON = {f".{name}" for kind in (str, list, dict, set) for name in dir(kind)} - OF_TENSORS
-
-
-def whole_function(script: Script, loop: ast.AST) -> ast.FunctionDef | None:
-    """The function whose only work with tensors is this loop, or whose only statement this is; None
-    where there may be more.
-    """
-    function = parent_of(loop)
-    if (
-        not isinstance(function, ast.FunctionDef)
-        or function.decorator_list
-        or is_generator(function)
-        or not isinstance(parent_of(function), (ast.Module, ast.ClassDef))
-    ):
-        return None
-    others = [s for s in function.body if s is not loop and not is_docstring(s)]
-    if others and not isinstance(loop, LOOPS):
-        return None
-    for statement in others:
-        if not _is_plain(statement) or not all(_is_harmless(script, e) for e in _inside(statement)):
-            return None
-    return function
-
-
+# ---------------------------------------------------------------------------------- whole functions
 def decorated(
     script: Script, evaluation: Evaluation
 ) -> tuple[ast.FunctionDef | None, list[Evaluation]]:
@@ -124,7 +74,14 @@ def decorated(
             and held.issuperset(graph.sites(function))
         ):
             return function, group
-    return whole_function(script, evaluation.node), [evaluation]
+    whole = evaluation.whole
+    if whole is not None and isinstance(whole.node, ast.FunctionDef):
+        return whole.node, [whole]
+    around = parent_of(evaluation.node)
+    if isinstance(around, ast.FunctionDef) and not around.decorator_list:
+        if all(s is evaluation.node or is_docstring(s) for s in around.body):
+            return around, [evaluation]
+    return None, [evaluation]
 
 
 def _entered(evaluation: Evaluation) -> set[ast.AST]:
@@ -136,56 +93,6 @@ def _entered(evaluation: Evaluation) -> set[ast.AST]:
     first = [next((f for f in way if f.node in here), None) for way in ways]
     made = {getattr(getattr(f, "func", None), "node", f.node) for f in first if f is not None}
     return made if len(made) == 1 else set()
-
-
-def _is_plain(statement: ast.stmt) -> bool:
-    if isinstance(statement, ast.If):
-        return all(map(_is_plain, (*statement.body, *statement.orelse)))
-    return isinstance(statement, PLAIN)
-
-
-def _inside(statement: ast.stmt) -> Iterator[ast.expr]:
-    return (n for n in nodes_in(statement, ast.expr))
-
-
-def _is_harmless(script: Script, expr: ast.expr) -> bool:
-    """Neither a tensor nor a call that may make, keep or be given one."""
-    if script.may_be(expr, Tensor):
-        return False
-    if isinstance(expr, ast.ListComp):
-        over = [script.values(g.iter) for g in expr.generators]
-        return all(certainly(o, Seq) for o in over)
-    if not isinstance(expr, ast.Call):
-        return not isinstance(expr, (ast.Await, ast.Lambda, ast.GeneratorExp))
-    callees = script.values(expr.func)
-    if certainly(callees, Func):
-        return not script.unread and not _comes_to_torch(script, expr)
-    if not callees and isinstance(expr.func, ast.Name):  # never reached
-        return hasattr(builtins, expr.func.id) and not is_taken(source_of(expr), expr.func.id)
-    return bool(callees) and all(map(_is_known, callees))
-
-
-def _comes_to_torch(script: Script, call: ast.Call) -> bool:
-    """Whether what a function of the project runs asks anything of torch, or of what is not
-    known.
-    """
-    for (kind, _), site in script.log.each():
-        if kind in OF_PYTHON or kind.startswith(HARMLESS):
-            continue
-        if not any(inside(o.stack, call) for o in site):
-            continue
-        if "." in kind or kind in ASKING:
-            return True
-    return False
-
-
-def _is_known(callee: object) -> bool:
-    if isinstance(callee, Method):
-        moves = callee.name in MOVES and is_loss(callee.this)
-        return moves or (callee.name in MODES and not isinstance(callee.this, Unknown))
-    return isinstance(callee, Ref) and (
-        callee.name.startswith(HARMLESS) or names.is_loss(callee.name)
-    )
 
 
 # ------------------------------------------------------------------------------------------- phases

@@ -14,7 +14,8 @@ from autofast.model.calls import is_method, put_into
 from autofast.model.contents import unwrapped
 from autofast.model.events import CallFrame, Site, inside
 from autofast.model.kinds import is_module, is_wrapper
-from autofast.model.script import Model, Script, Transfer
+from autofast.model.roles import Model, Transfer
+from autofast.model.script import Script
 from autofast.model.several import any_in, grouped, wordset
 from autofast.model.source import function_of, nodes_in, parent_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES, has_star, is_read

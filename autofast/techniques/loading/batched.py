@@ -12,7 +12,8 @@ from autofast.facts.loader_uses import ITERATING, KEEPING, is_known, uses
 from autofast.facts.loaders import given, managed, own_argument
 from autofast.flow.memory import Memory
 from autofast.model.calls import receiver_of, short_name, taker_of
-from autofast.model.script import Dataset, Loader, Script
+from autofast.model.roles import Dataset, Loader
+from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import at, first_line, function_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES

@@ -18,7 +18,8 @@ from autofast.facts.settings import place, setting
 from autofast.facts.workers.legality import against, cheap, effect_of
 from autofast.flow.provenance import Origin, Trail
 from autofast.model.calls import literal_of
-from autofast.model.script import Loader, Script
+from autofast.model.roles import Loader
+from autofast.model.script import Script
 from autofast.model.source import at, parent_of, source_of, statement_of
 from autofast.model.values import Given, const
 from autofast.rule import Finding, Options

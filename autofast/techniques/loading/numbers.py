@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from autofast.edit.edits import Edit, Rewrite
 from autofast.facts.loader_uses import ITERATING
 from autofast.model.calls import is_name, keyword_of
-from autofast.model.script import Loader, Script
+from autofast.model.roles import Loader
+from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import parent_of, source_of
 from autofast.model.syntax import is_read

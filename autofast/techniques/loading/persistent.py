@@ -11,7 +11,8 @@ from autofast.facts.workers.shared_state import changed_between, changed_by_item
 from autofast.flow.program import Flow
 from autofast.model.calls import literal_of, short_name
 from autofast.model.events import CallFrame, Stack, loops
-from autofast.model.script import Loader, Script, Use
+from autofast.model.roles import Loader, Use
+from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import ancestors, at, function_of, source_of
 from autofast.model.syntax import is_attribute

@@ -17,7 +17,8 @@ from autofast.facts.loaders import (
     unpinned,
 )
 from autofast.facts.workers.legality import on_device
-from autofast.model.script import Loader, Script
+from autofast.model.roles import Loader
+from autofast.model.script import Script
 from autofast.model.source import at
 from autofast.model.values import Ext, Inst, Ref, Tensor, Thing
 from autofast.read.requirements import rules_out

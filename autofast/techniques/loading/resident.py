@@ -20,7 +20,8 @@ from autofast.facts.several_processes import several_processes
 from autofast.flow.program import Flow
 from autofast.model.calls import variable_name
 from autofast.model.events import LoopFrame
-from autofast.model.script import Loader, Script
+from autofast.model.roles import Loader
+from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import at, parent_of, source_of, statement_of
 from autofast.model.syntax import SEQUENCES, VARIABLES

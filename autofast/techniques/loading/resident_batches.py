@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from autofast.edit.edits import After, Edit, literal
-from autofast.model.script import Loader, Script
+from autofast.model.roles import Loader
+from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import source_of
 from autofast.model.values import Ext, Inst, is_named

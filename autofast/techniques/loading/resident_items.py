@@ -10,7 +10,8 @@ from autofast.facts.datasets import COLOUR, GREY, SPLIT, held, indexed, returns_
 from autofast.facts.loaders import again
 from autofast.facts.workers.shared_state import changed_ever, changed_since_made
 from autofast.model.names import last_part
-from autofast.model.script import Dataset, Loader, Script
+from autofast.model.roles import Dataset, Loader
+from autofast.model.script import Script
 from autofast.model.source import first_line
 from autofast.model.values import Ext, const
 from autofast.rule import Refusal

@@ -20,7 +20,8 @@ from autofast.flow.typestate import Events, Protocol, follow
 from autofast.model.calls import is_path, keyword_of
 from autofast.model.contents import unwrapped
 from autofast.model.names import DDP
-from autofast.model.script import Backward, Optimizer, Script, Step
+from autofast.model.roles import Backward, Optimizer, Step
+from autofast.model.script import Script
 from autofast.model.several import any_in
 from autofast.model.source import at, parent_of, statement_of, within
 from autofast.model.values import Thing

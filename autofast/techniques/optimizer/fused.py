@@ -26,7 +26,8 @@ from autofast.model.calls import arguments_of, literal_of
 from autofast.model.events import CallFrame, Occurrence
 from autofast.model.kinds import is_module, is_scaler
 from autofast.model.names import ANY_OPTIMIZER
-from autofast.model.script import Optimizer, Script
+from autofast.model.roles import Optimizer
+from autofast.model.script import Script
 from autofast.model.several import any_in, wordset
 from autofast.model.source import at, nodes_in, statement_of
 from autofast.model.syntax import is_attribute, is_read

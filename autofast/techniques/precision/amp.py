@@ -37,7 +37,8 @@ from autofast.facts.precision.layers import recurrent
 from autofast.facts.precision.whole_script import against_script
 from autofast.flow.positions import nodes_of
 from autofast.model.calls import is_method
-from autofast.model.script import Script, Step
+from autofast.model.roles import Step
+from autofast.model.script import Script
 from autofast.model.several import any_in, surely
 from autofast.model.source import at, nodes_in
 from autofast.model.tensors import tensors_in

@@ -29,7 +29,8 @@ from autofast.flow.typestate import Events
 from autofast.model.calls import is_method, receiver_of, stands_alone
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, inside
 from autofast.model.kinds import is_optimizer
-from autofast.model.script import Backward, Script, Step, Update
+from autofast.model.roles import Backward, Step, Update
+from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, at, function_of, statement_of
 from autofast.model.syntax import ASSIGNMENTS, DEFINITIONS, DEFS
 from autofast.model.values import Thing

@@ -26,7 +26,8 @@ from autofast.flow.typestate import Events
 from autofast.model.calls import receiver_of
 from autofast.model.events import BranchFrame, Occurrence, Site, inside
 from autofast.model.kinds import is_scaler
-from autofast.model.script import Script, Step, Update
+from autofast.model.roles import Step, Update
+from autofast.model.script import Script
 from autofast.model.source import at, function_of, source_of
 from autofast.model.values import Thing, Unknown, any_of
 from autofast.rule import Effect, Finding, Refusal

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from autofast.edit.edits import Edit, Keyword, Wrap, literal
 from autofast.facts.updates.rates import counts_batches
 from autofast.model.calls import is_call_of, literal_of
-from autofast.model.script import Scheduler, Script
+from autofast.model.roles import Scheduler
+from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import at
 from autofast.model.syntax import is_operation

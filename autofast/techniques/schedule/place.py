@@ -16,7 +16,8 @@ from autofast.flow.scopes import stored_in
 from autofast.model.calls import stands_alone
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.kinds import is_loader, is_scaler
-from autofast.model.script import Scheduler, Script, Tick, Update
+from autofast.model.roles import Scheduler, Tick, Update
+from autofast.model.script import Script
 from autofast.model.source import at, function_of, parent_of, statement_of, within
 from autofast.model.syntax import LOOPS
 from autofast.model.values import Thing

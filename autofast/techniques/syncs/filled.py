@@ -35,7 +35,8 @@ from autofast.flow.filled_lists import is_only_filled
 from autofast.flow.loops import Loop, loop_of, loops_around
 from autofast.flow.program import Flow
 from autofast.model.calls import call_of, is_method
-from autofast.model.script import Script, Sync
+from autofast.model.roles import Sync
+from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import ancestors, function_of, parent_of, statement_of, within
 from autofast.model.syntax import COMPREHENSIONS, is_read

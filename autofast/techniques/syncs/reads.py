@@ -69,20 +69,20 @@ def reads(script: Script) -> list[Read]:
     for site in script.log.of("sync"):
         node = site.node
         how = site.occurrences[-1].data.get("how", "item")
-        if how == "numpy" and is_method(node) and not node.args and not node.keywords:
-            core = peeled(node.func.value)
-            if any(on_device(t) for t in script.values(core)) and is_scalar(script, core):
-                found.append(Read(node, core, how))
-        if not any(on_device(o.this) for o in site):
-            continue
         if isinstance(node, ast.Subscript):  # ``loss.data[0]``
-            found.append(Read(node, peeled(node.value), "item"))
-        if not isinstance(node, ast.Call):
+            read, how = node.value, "item"
+        elif how in ("item", "numpy") and is_method(node) and not node.args and not node.keywords:
+            read = node.func.value
+        elif how in ("float", "int") and isinstance(node, ast.Call) and len(node.args) == 1:
+            read = node.args[0]
+        else:
             continue
-        if how == "item" and is_method(node):
-            found.append(Read(node, peeled(node.func.value), how))
-        elif how in ("float", "int") and len(node.args) == 1 and not node.keywords:
-            found.append(Read(node, peeled(node.args[0]), how))
+        core = peeled(read)
+        there = [o.this for o in site if how != "numpy"]
+        if not any(map(on_device, (*script.values(core), *there))):
+            continue
+        if how != "numpy" or is_scalar(script, core):
+            found.append(Read(node, core, how))
     # what may be None besides would be an error at this place already
     found = [
         r

@@ -24,7 +24,8 @@ from autofast.flow.program import Flow, may_swallow
 from autofast.flow.scopes import binds
 from autofast.model.calls import is_name
 from autofast.model.events import BranchFrame, CallFrame, Occurrence, loops
-from autofast.model.script import Loader, Script
+from autofast.model.roles import Loader
+from autofast.model.script import Script
 from autofast.model.several import only, surely
 from autofast.model.source import ancestors, function_of, nodes_in, statement_of, within
 from autofast.model.syntax import (

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from autofast.edit.edits import Edit, Import, Wrap, literal
 from autofast.facts.double_backward import step_against_half
 from autofast.facts.loaders import managed
-from autofast.model.script import Script, Trainer
+from autofast.model.roles import Trainer
+from autofast.model.script import Script
 from autofast.model.values import Const, Ext, Thing, const, one
 from autofast.read.requirements import rules_out
 from autofast.rule import Effect, Finding, Options

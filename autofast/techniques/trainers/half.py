@@ -15,7 +15,8 @@ from autofast.facts.precision.hazards import against, has_autocast, ratio
 from autofast.facts.precision.layers import recurrent
 from autofast.facts.precision.whole_script import against_script
 from autofast.model.names import last_part
-from autofast.model.script import Model, Script
+from autofast.model.roles import Model
+from autofast.model.script import Script
 from autofast.model.several import only
 from autofast.model.source import Source, at
 from autofast.model.values import Cls, Ext, Func, Inst, Thing, Unknown, begins, is_named, ordered

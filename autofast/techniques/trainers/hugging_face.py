@@ -16,7 +16,8 @@ from autofast.facts.precision.fp32 import needs_digits
 from autofast.facts.workers.legality import against as against_workers
 from autofast.facts.workers.legality import cheap, effect_of
 from autofast.facts.workers.shared_state import changed_between
-from autofast.model.script import Loader, Script, Trainer
+from autofast.model.roles import Loader, Trainer
+from autofast.model.script import Script
 from autofast.model.several import only
 from autofast.model.source import statement_of
 from autofast.model.values import Cls, Const, Ext, Inst, Thing, const

@@ -10,7 +10,8 @@ from autofast.facts.input_shapes import FLAG, varies
 from autofast.facts.loaders import managed, told
 from autofast.model.calls import short_name, targets_of
 from autofast.model.names import CONVOLVE
-from autofast.model.script import Script, Trainer
+from autofast.model.roles import Trainer
+from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import at
 from autofast.model.syntax import is_constant, is_written

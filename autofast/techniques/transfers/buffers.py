@@ -12,7 +12,8 @@ from autofast.flow.memory import Memory
 from autofast.model.calls import is_method, is_name, items_of
 from autofast.model.kinds import is_module
 from autofast.model.names import DDP, MODULE_BASES
-from autofast.model.script import Script, Transfer
+from autofast.model.roles import Transfer
+from autofast.model.script import Script
 from autofast.model.source import function_of, nodes_in, parent_of
 from autofast.model.syntax import is_attribute, is_stored
 from autofast.model.tensors import is_dtype, tensors_in

@@ -18,7 +18,8 @@ from autofast.flow.usage import Act, Usage, is_identity, usage_of
 from autofast.flow.valueflow import Answer, Verdict, expressions, first_bad
 from autofast.model.calls import call_of, only_target
 from autofast.model.contents import elements, opened
-from autofast.model.script import Loader, Script, Transfer
+from autofast.model.roles import Loader, Transfer
+from autofast.model.script import Script
 from autofast.model.several import any_in, surely, wordset
 from autofast.model.source import at, function_of, parent_of, source_of
 from autofast.model.syntax import SEQUENCES, has_star, is_read

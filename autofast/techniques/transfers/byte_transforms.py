@@ -13,7 +13,8 @@ from autofast.facts.transforms import pipeline, short_name
 from autofast.flow.program import Flow
 from autofast.flow.reflection import showing
 from autofast.model.calls import literal_of, spreads
-from autofast.model.script import Loader, Script
+from autofast.model.roles import Loader
+from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import at, live, source_of, statement_of
 from autofast.model.values import (

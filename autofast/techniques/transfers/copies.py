@@ -15,7 +15,8 @@ from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method, literal_of, short_name
 from autofast.model.events import BranchFrame, Occurrence, Site, below, inside, loops
-from autofast.model.script import Script, Transfer
+from autofast.model.roles import Transfer
+from autofast.model.script import Script
 from autofast.model.several import any_in, surely, wordset
 from autofast.model.source import at, function_of, nodes_in, parent_of, source_of
 from autofast.model.syntax import LOOPS, VARIABLES

@@ -13,7 +13,8 @@ from autofast.flow.scopes import mentions, own_nodes
 from autofast.model.calls import call_of, is_name, is_path, keyword_of, names_in, receiver_of
 from autofast.model.events import Site
 from autofast.model.names import FACTORIES, last_part
-from autofast.model.script import Script, Transfer
+from autofast.model.roles import Transfer
+from autofast.model.script import Script
 from autofast.model.several import only, surely, wordset
 from autofast.model.source import function_of, parent_of, source_of, statement_of, within_statement
 from autofast.model.syntax import VARIABLES, is_attribute

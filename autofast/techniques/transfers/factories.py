@@ -22,7 +22,8 @@ from autofast.model.calls import (
 )
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Site, Stack
 from autofast.model.names import FACTORIES
-from autofast.model.script import Script, Transfer
+from autofast.model.roles import Transfer
+from autofast.model.script import Script
 from autofast.model.several import only, surely, wordset
 from autofast.model.source import (
     block_of,

@@ -12,7 +12,8 @@ from autofast.model.calls import arguments_of
 from autofast.model.events import Stack, inside, loops
 from autofast.model.kinds import is_module
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
-from autofast.model.script import Script, Transfer
+from autofast.model.roles import Transfer
+from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import function_of, within
 from autofast.model.syntax import is_attribute

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from autofast.edit.edits import Edit, Helper, Remove, Wrap, literal
 from autofast.facts.loaders import has_workers, managed, own_order
 from autofast.model.calls import pairs_of
-from autofast.model.script import Loader, Script, Transfer
+from autofast.model.roles import Loader, Transfer
+from autofast.model.script import Script
 from autofast.model.source import at, source_of, walk
 from autofast.model.values import Ref, Tensor, Values
 from autofast.rule import Refusal

@@ -11,7 +11,8 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import mentions
 from autofast.model.calls import is_method, is_name, items_of, pairs_of, put_into
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, TryFrame
-from autofast.model.script import Script, Transfer
+from autofast.model.roles import Transfer
+from autofast.model.script import Script
 from autofast.model.several import any_in
 from autofast.model.source import function_of, nodes_in, parent_of, statement_of, within
 from autofast.model.syntax import is_attribute, is_read

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Edit, Rewrite
 from autofast.flow.program import Flow
-from autofast.model.script import Script, Transfer
+from autofast.model.roles import Transfer
+from autofast.model.script import Script
 from autofast.model.source import statement_of
 from autofast.model.values import Given, Tensor
 from autofast.rule import Effect

@@ -22,7 +22,14 @@ from autofast.facts.cost.gains.asking import (
     touched,
     waits_for_data,
 )
-from autofast.facts.cost.heads import convolves, goes_along_few, is_narrow, multiplies, only_embeds
+from autofast.facts.cost.heads import (
+    convolves,
+    goes_along_few,
+    is_narrow,
+    multiplies,
+    only_embeds,
+    only_looks_up,
+)
 from autofast.facts.cost.inputs import number
 from autofast.facts.cost.step import CONVOLUTIONS, Cost, Estimate
 from autofast.facts.optimizers import asks_momentum
@@ -41,6 +48,7 @@ MOST_RESHAPES = (
     2  # statements that channels_last may touch, beside the one that converts the network
 )
 CONVOLVED = "layers of cuDNN use TF32 without it, and no other products are known to count"
+LOOKS_UP = Gain(0.0, "bound by memory: it looks up rows of tables, and no layer multiplies them")
 NARROW = Gain(
     0.0, "bound by launches and memory: the layers that multiply are narrow, or few and small"
 )
@@ -57,6 +65,8 @@ def half(script: Script, options: Options, finding: Finding, beside: Findings) -
     if why := _by_launches(script, options):
         return why
     gain = _of_arithmetic(script, options, beside, 0.4, machine.HALF, machine.HALF, 0.5, casts=2)
+    if not gain.known and only_looks_up(script):
+        return LOOKS_UP
     return gain if gain.known or not is_narrow(script) else NARROW
 
 

@@ -18,7 +18,8 @@ from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
 from autofast.model.events import BranchFrame, CallFrame, Stack, below, inside, loops
 from autofast.model.kinds import is_scaler
-from autofast.model.script import Loader, Script
+from autofast.model.roles import Loader
+from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import block_of, function_of, outwards, statement_of, walk
 from autofast.model.syntax import DEFS, SIMPLE

@@ -36,7 +36,8 @@ from autofast.flow.loops import loops_around
 from autofast.flow.provenance import Trail
 from autofast.model.events import loops
 from autofast.model.names import FACTORIES
-from autofast.model.script import Dataset, Loader, Script, Transfer
+from autofast.model.roles import Dataset, Loader, Transfer
+from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import at, statement_of
 from autofast.model.values import Ext, Inst, Tensor

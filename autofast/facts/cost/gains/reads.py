@@ -27,7 +27,8 @@ from autofast.flow.frequency import rare_arms_around
 from autofast.flow.loops import loops_around
 from autofast.model.calls import is_method
 from autofast.model.events import loops
-from autofast.model.script import Script, Transfer
+from autofast.model.roles import Transfer
+from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import at, statement_of, walk
 from autofast.model.syntax import LOOPS
