@@ -82,9 +82,7 @@ def printed(folder: Path, script: str) -> str:
 
 
 def rules(text: str) -> set[str]:
-    return {
-        word for word in ("no_grad", "inference_mode", "fused=", "loss.item()") if word in text
-    }
+    return {word for word in ("no_grad", "inference_mode", "fused=", "loss.item()") if word in text}
 
 
 def test_what_another_script_forbids(shared: Path) -> None:
