@@ -1065,12 +1065,15 @@ def test_a_loss_that_does_not_fall_for_certain_makes_nothing_equivalent() -> Non
 def test_nobody_is_told_to_run_a_thousand_seeds() -> None:
     near = pairs(lambda seed: falling(1.0, 0.01, seed), 0.03, 0.05, 4)
     runs = [run for pair in near.pairs for run in pair] + [near.a]
-    few, many = (judge("sampling", runs, margin=m) for m in (0.02, 1e-6))
+    few, many = (judge("sampling", runs, margin=m, seeds=4) for m in (0.02, 1e-6))
     for found in (few, many):
         assert found.verdict is Sameness.UNCLEAR and "margin ±" in found.summary
         told = f"--seeds {4 + found.more_runs}" if found.more_runs <= 50 else "a longer training"
         assert told in found.summary
         assert found.summary in parity_clause(Parity(found.verdict, "sampling", (), found.summary))
+    # Seeds that are allowed already, and for which there was no time.
+    early = judge("sampling", runs, margin=0.02).summary
+    assert "--time-budget" in early and "--seeds" not in early
 
 
 def test_hunks_of_two_files_and_of_lines_taken_out() -> None:
