@@ -303,6 +303,23 @@ def test_16_bits_stay_near_what_16_bits_make(
     assert check is None or "on average" in check.text
 
 
+@pytest.mark.parametrize(
+    ("begin", "off", "seen"),
+    [(3, 2e-4, True), (3, 8e-5, False), (35, 2e-4, False)],
+    ids=["before rounding grows", "too little", "where rounding grows"],
+)
+def test_what_leaves_before_rounding_has_grown(begin: int, off: float, seen: bool) -> None:
+    """The yardstick is what rounding has done by then, not what it does later."""
+    states, still = tuple(map(str, range(60))), [1.0] * 60
+    grown = [1.0 + 8e-5 * (i > 45) for i in range(60)]
+    left = tuple(1.0 + off * (i >= begin) for i in range(60))
+    plain = made(losses=tuple(still), states=states)
+    other = made("rewritten", left, states=states)
+    ev = gather("unknown", [plain, plain, other, made(losses=tuple(grown), states=states, detail=MOVED)])  # fmt: skip
+    check = rounding.departs(ev)
+    assert (check is not None and check.passed is False and f"loss {begin + 1} " in check.text) is seen  # fmt: skip
+
+
 def test_other_data_from_the_same_random_numbers_are_never_equivalent() -> None:
     """Noise that is drawn, and not used: neither the first step nor, over few seeds, the loss has
     to show it.

@@ -35,6 +35,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from autofast.model.several import surely
 from autofast.verify.estimates import fmean, gap, median
@@ -242,18 +243,22 @@ def yardsticks(ev: Evidence) -> list[Run]:
     return [run for run in (ev.perturbed, ev.double) if run is not None] + list(ev.originals[1:])
 
 
+def moved(ev: Evidence) -> list[float]:
+    """How far a yardstick has moved by each loss."""
+    rulers = yardsticks(ev)
+    length = min((len(run.record.losses) for run in (ev.a, ev.b, *rulers)), default=0)
+    by_loss = zip(*(spans(ev.a, run)[:length] for run in rulers), strict=True)
+    return [*accumulate(map(max, by_loss), max)]
+
+
 def tame(ev: Evidence, eps: float) -> tuple[int, bool]:
     """Over how many losses, and whether up to the final weights, no yardstick moved by more than
     TAME roundings.
     """
-    rulers = yardsticks(ev)
-    limit = min(TAME * eps, 0.05)
-    length = min((len(run.record.losses) for run in (ev.a, ev.b, *rulers)), default=0)
-    moved = [
-        max(values) for values in zip(*(spans(ev.a, run)[:length] for run in rulers), strict=True)
-    ]
-    until = next((i for i, value in enumerate(moved) if value > limit), length)
-    return until, until == length and all(state_apart(ev.a, run, False) <= limit for run in rulers)
+    limit, own = min(TAME * eps, 0.05), moved(ev)
+    until = sum(value <= limit for value in own)
+    whole = all(state_apart(ev.a, run, False) <= limit for run in yardsticks(ev))
+    return until, until == len(own) and whole
 
 
 def departs(ev: Evidence) -> Check | None:
@@ -268,12 +273,15 @@ def departs(ev: Evidence) -> Check | None:
     if not until:
         return None
     name = "as far as rounding carries"
-    own = max(eps, *(max(spans(ev.a, run)[:until]) for run in rulers))
+    # What rounding does some steps later is allowed already: it may grow earlier in the other run.
+    own = [max(eps, value) for value in moved(ev)[:until]]
+    own = own[EARLY:] + own[-1:] * EARLY
     other = spans(ev.a, ev.b)[:until]
-    place = next((i for i, value in enumerate(other) if value > max(FAR * own, SEEN)), None)
+    beyond = (value > max(FAR * near, SEEN) for value, near in zip(other, own, strict=False))
+    place = next((i for i, far in enumerate(beyond) if far), None)
     drawn = sum(step.backwards for step in ev.a.record.steps[: alike.agreeing_steps(ev)])
     if place is not None and place < drawn:
-        text = f"loss {place + 1} is {other[place]:.2g} away from the original's, where rounding makes {own:.2g}; "
+        text = f"loss {place + 1} is {other[place]:.2g} away from the original's, where rounding makes {own[place]:.2g}; "
         return Check(name, False, f"{text}random numbers and data are the same until there")
     masked = set(ev.a.record.precision) == set(ev.b.record.precision) and not alike.determined(ev)
     if ev.effect == "unknown" and (masked or not alike.throughout(ev)):
@@ -299,7 +307,7 @@ def departs(ev: Evidence) -> Check | None:
         return None
     # It leaves long before rounding could have grown.
     if place is not None and place + EARLY < until:
-        text = f"loss {place + 1} is {other[place]:.2g} away from the original's, where rounding makes {own:.2g}"
+        text = f"loss {place + 1} is {other[place]:.2g} away from the original's, where rounding makes {own[place]:.2g}"
         return Check(name, False, text)
     return None
 
