@@ -22,12 +22,15 @@ own = torch.Generator().manual_seed(1)
 x = torch.randn(240, 8, generator=own)
 y = (x[:, :3] * x[:, 3:6]).argmax(1)
 net = nn.Sequential(nn.Linear(8, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 3))
-slow, best = copy.deepcopy(net), 9.0
+slow, best = copy.deepcopy(net).eval(), 9.0
+seen = torch.no_grad()(slow)
 optimizer = torch.optim.Adam(net.parameters(), 0.01)
 for epoch in range(6):
     total = 0.0
     for rows in torch.randperm(160).split(20):
-        loss = F.cross_entropy(net(x[rows] + 0.1 * torch.randn(len(rows), 8)), y[rows])
+        noise = 0.1 * torch.randn(len(rows), 8)
+        out, aim = net(x[rows] + noise), seen(x[rows])
+        loss = F.cross_entropy(out, y[rows])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -45,6 +48,7 @@ for epoch in range(6):
         best = held
         torch.save(slow.state_dict(), "best.pt")
 """
+TERM = "100 * net[0].weight.square().mean()"
 DRAWN = ("torch.randperm(160)", "torch.rand(160).argsort()")  # no number is common to both
 HELD = "        held = F.cross_entropy(out, y[160:]).item()\n"
 
@@ -59,10 +63,14 @@ HELD = "        held = F.cross_entropy(out, y[160:]).item()\n"
         (("net(x[160:])", "torch.cat([net(x[160:200]), net(x[200:])])"), ""),
         (("net.parameters(), 0.01)", "[*net[3].parameters(), *net[:3].parameters()], 0.01)"), ""),
         (("torch.randn(len(rows), 8)", "torch.empty(len(rows), 8).normal_()"), ""),
+        (("loss.backward()", f"loss = loss + 0.1 * {TERM}; loss.backward()"), "the loss is"),
+        (("loss.backward()", f"(loss + {TERM} - {TERM}.detach()).backward()"), "the gradient norm"),
+        (("out, aim = net(x[rows] + noise), seen(x[rows])", "aim, out = seen(x[rows]), net(x[rows] + noise)"), ""),
     ],
     ids=[
         "other data", "some of the data", "another rate",
         "another sum", "two batches", "another order of the parameters", "other noise",
+        "a term more", "other gradients", "another order of the models",
     ],
 )  # fmt: skip
 def test_faults_that_no_seed_shows(tmp_path: Path, edit: tuple[str, str], said: str) -> None:

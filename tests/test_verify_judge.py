@@ -303,6 +303,23 @@ def test_16_bits_stay_near_what_16_bits_make(
     assert check is None or "on average" in check.text
 
 
+@pytest.mark.parametrize(
+    ("begin", "off", "seen"),
+    [(3, 2e-4, True), (3, 8e-5, False), (35, 2e-4, False)],
+    ids=["before rounding grows", "too little", "where rounding grows"],
+)
+def test_what_leaves_before_rounding_has_grown(begin: int, off: float, seen: bool) -> None:
+    """The yardstick is what rounding has done by then, not what it does later."""
+    states, still = tuple(map(str, range(60))), [1.0] * 60
+    grown = [1.0 + 8e-5 * (i > 45) for i in range(60)]
+    left = tuple(1.0 + off * (i >= begin) for i in range(60))
+    plain = made(losses=tuple(still), states=states)
+    other = made("rewritten", left, states=states)
+    ev = gather("unknown", [plain, plain, other, made(losses=tuple(grown), states=states, detail=MOVED)])  # fmt: skip
+    check = rounding.departs(ev)
+    assert (check is not None and check.passed is False and f"loss {begin + 1} " in check.text) is seen  # fmt: skip
+
+
 def test_other_data_from_the_same_random_numbers_are_never_equivalent() -> None:
     """Noise that is drawn, and not used: neither the first step nor, over few seeds, the loss has
     to show it.
@@ -505,6 +522,23 @@ def test_what_tensorboard_is_given_counts_as_printed(value: float | None, words:
 )
 def test_places_in_the_source_and_warnings_are_no_numbers(line: str, kept: str) -> None:
     assert outputs.said(made(log=line)).strip("\n") == kept.strip("\n")
+
+
+@pytest.mark.parametrize(
+    ("wide", "astray", "words"),
+    [(1.0, 0.0, ""), (1.0, 9.0, ""), (0.1, 0.0, "scatters by"), (9.0, 0.0, "scatters by")],
+    ids=["alike", "one goes astray", "lost", "more"],
+)
+def test_how_far_printed_numbers_scatter_over_seeds(wide: float, astray: float, words: str) -> None:
+    """Of four trainings one may go astray, in either script."""
+    runs, draw = [], random.Random(4)
+    for seed in range(4):
+        for arm, size in (("original", 1.0), ("rewritten", wide)):
+            shown = [size * draw.gauss(0, 1) + astray * (seed == 2) * (arm == "original") for _ in range(12)]  # fmt: skip
+            text = "\n".join(f"epoch {i} held {10 + x:.4f}" for i, x in enumerate(shown))
+            runs.append(made(arm, seed=seed, states=tuple("abcd"[:3] + arm[0]), stdout=text))
+    check = printed.levels(gather("unknown", [*runs, runs[0]]))
+    assert check is not None and check.passed is not bool(words) and words in check.text
 
 
 def test_a_table_that_is_none() -> None:
@@ -1048,12 +1082,15 @@ def test_a_loss_that_does_not_fall_for_certain_makes_nothing_equivalent() -> Non
 def test_nobody_is_told_to_run_a_thousand_seeds() -> None:
     near = pairs(lambda seed: falling(1.0, 0.01, seed), 0.03, 0.05, 4)
     runs = [run for pair in near.pairs for run in pair] + [near.a]
-    few, many = (judge("sampling", runs, margin=m) for m in (0.02, 1e-6))
+    few, many = (judge("sampling", runs, margin=m, seeds=4) for m in (0.02, 1e-6))
     for found in (few, many):
         assert found.verdict is Sameness.UNCLEAR and "margin ±" in found.summary
         told = f"--seeds {4 + found.more_runs}" if found.more_runs <= 50 else "a longer training"
         assert told in found.summary
         assert found.summary in parity_clause(Parity(found.verdict, "sampling", (), found.summary))
+    # Seeds that are allowed already, and for which there was no time.
+    early = judge("sampling", runs, margin=0.02).summary
+    assert "--time-budget" in early and "--seeds" not in early
 
 
 def test_hunks_of_two_files_and_of_lines_taken_out() -> None:

@@ -95,7 +95,8 @@ def gather(
 ) -> Evidence:
     """Sort ``runs``; ``arm`` is the one compared with the original. ``rules``: names of those
     applied, which tell the precision to expect."""
-    driven = tuple(r for r in runs if r.detail.driven)
+    driven = [r for r in runs if r.detail.driven]
+    driven = [_as_in(driven[:1], r) if r.arm == arm else r for r in driven]
     common = tuple(
         replace(r, detail=replace(r.detail, common=False))
         for r in runs
@@ -106,12 +107,7 @@ def gather(
     runs = compared(runs)
     plain = [r for r in runs if not r.detail.double and not r.detail.perturb]
     arms = {name: [r for r in plain if r.arm == name] for name in (ORIGINAL, arm)}
-    if arms[ORIGINAL] and arms[ORIGINAL][0].records:
-        first = arms[ORIGINAL][0].record
-        arms[arm] = [
-            replace(run, records=tuple(aligned(record, first) for record in run.records))
-            for run in arms[arm]
-        ]
+    arms[arm] = [_as_in(arms[ORIGINAL], run) for run in arms[arm]]
     good: dict[str, dict[int, Run]] = {ORIGINAL: {}, arm: {}}
     for name, some in arms.items():
         for run in some:
@@ -135,10 +131,21 @@ def gather(
         frozenset((r.arm, r.seed, r.detail) for r in runs),
         made,
         common=common,
-        driven=driven,
+        driven=tuple(driven),
         rules=None if rules is None else tuple(rules),
         arm=arm,
     )
+
+
+def _as_in(originals: Sequence[Run], run: Run) -> Run:
+    """With the numbers that its models have in the first of these."""
+    records = [
+        aligned(record, first.record)
+        for first in originals[:1]
+        if first.records
+        for record in run.records
+    ]
+    return replace(run, records=tuple(records)) if records else run
 
 
 def given(run: Run) -> Counter[int]:

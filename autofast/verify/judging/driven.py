@@ -1,17 +1,25 @@
-"""What is made of the weights, behind other draws: evaluations, saves, averages, when it stops.
+"""What is made of the weights, behind other draws: evaluations, saves, averages, when it stops, and
+what losses and gradients are on average.
 
 Both scripts are run with weights that begin the same and then move by numbers of the step alone,
 whatever is drawn, given and lost (``Detail.driven``). What a training makes of its weights is then
 the same in both; what depends on draws, another such run of the original shows, which draws all but
 in evaluations otherwise and has its parameters moved by one rounding. Asked under two seeds.
+
+As the weights of a step are the same in both, its losses and gradients differ by what is drawn
+alone, and so, over many steps, not on average. Chance is what stretches of the run scatter by.
+Where the other run of the original is off for good too (rows that are drawn once before the first
+step), nothing is said.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
+from autofast.model.several import grouped
 from autofast.report.style import short
-from autofast.verify.estimates import gap
+from autofast.verify.estimates import fmean, gap, spread
 from autofast.verify.evidence import alike
 from autofast.verify.evidence.figures import printed
 from autofast.verify.evidence.gathered import ORIGINAL, SINGLE_STEP, Evidence, Wish
@@ -24,6 +32,9 @@ from autofast.verify.result import Check
 NAME = "what is made of the weights"
 SEEDS = 2
 FEW = 3  # values of a printed number
+STRETCHES = 10
+OFF = 6.0  # standard errors, under either seed: one in ten thousand, twice
+SLIGHT = 1e-3  # of the mean: no less is held against a script
 DRIVEN = replace(FULL, common=True, driven=1)
 OTHERWISE = replace(DRIVEN, driven=2, perturb=SINGLE_STEP)
 
@@ -73,6 +84,15 @@ def _off(a: Run, other: Run, b: Run) -> dict[str, str]:
             place = far.index(True)
             text = f"{after[place]:g} instead of {texts[place]} in {short(quantity[0], 70)!r}"
             found[f"{quantity}"] = text
+    rows = [_by_step(run) for run in (a, other, b)]
+    for what, before in rows[0].items():
+        moved, after = (some.get(what, []) for some in rows[1:])
+        off = _errors(before, after)
+        if abs(off) > OFF and abs(_errors(before, moved)) < OFF / 2:
+            text = (
+                f"{what[1]} is {fmean(after):.4g} on average, {fmean(before):.4g} in the original"
+            )
+            found[f"{what} {off > 0}"] = f"{text}, {abs(off):.0f} standard errors"
     saves = [{one.path: one.tensors for one in run.record.saves} for run in (a, other, b)]
     for path, tensors in saves[0].items():
         for key, one in tensors.items():
@@ -84,6 +104,31 @@ def _off(a: Run, other: Run, b: Run) -> dict[str, str]:
                         f"{path}: {key} is {there:.2g} away from the original's"
                     )
     return found
+
+
+def _by_step(run: Run) -> dict[tuple[int, str], list[float]]:
+    """Loss and gradients, before they are clipped, of every step, by optimizer."""
+    return grouped(
+        ((step.optimizer, name), value)
+        for step in run.record.steps
+        for name, value in (
+            ("the loss", sum(step.losses)),
+            ("the gradient norm", step.left_norm or step.grad_norm),
+        )
+        if value
+    )
+
+
+def _errors(before: list[float], after: list[float]) -> float:
+    """How many standard errors the mean is off; 0 where that cannot be told."""
+    size = len(before) // STRETCHES
+    if len(before) != len(after) or size < FEW or not all(map(math.isfinite, (*before, *after))):
+        return 0.0
+    far = [y - x for x, y in zip(before, after, strict=True)]
+    parts = [fmean(far[i : i + size]) for i in range(0, size * STRETCHES, size)]
+    least = SLIGHT * abs(fmean(before)) / OFF
+    error = max(spread(parts) / math.sqrt(STRETCHES), least)
+    return fmean(parts) / error if error else 0.0
 
 
 def _comparable(a: Run, b: Run) -> bool:

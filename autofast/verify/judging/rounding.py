@@ -35,6 +35,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from autofast.model.several import surely
 from autofast.verify.estimates import fmean, gap, median
@@ -80,11 +81,6 @@ SINGLE = Tolerance("float32", 1e-4, 1e-3, 1e-2)
 HALF = Tolerance("16 bits or TF32", 2e-2, 0.10, 0.15)
 
 
-def _relative(x: float, y: float) -> float:
-    known = math.isfinite(x) and math.isfinite(y)
-    return abs(x - y) / max(abs(x), abs(y), 1e-12) if known else math.inf
-
-
 def equal_start(a: Run, b: Run) -> bool:
     """Both begin with the same weights (as far as they were recorded). Buffers have gone through a
     forward by then: they are no weights.
@@ -107,7 +103,7 @@ def first_differences(a: Run, b: Run, steps: int = FIRST) -> dict[str, float]:
     if not a.record.steps or not b.record.steps or not x or not y:
         return {}
     losses = [
-        _relative(p, q)
+        _share(p, q)
         for p, q in zip(a.record.steps[0].losses, b.record.steps[0].losses, strict=False)
         if math.isfinite(p)
     ]
@@ -115,7 +111,7 @@ def first_differences(a: Run, b: Run, steps: int = FIRST) -> dict[str, float]:
     found = {"loss": max(losses)} if losses else {}
     for name in NORMS:
         pairs = [(getattr(p, name), getattr(q, name)) for p, q in zip(x, y, strict=False)]
-        known = [_relative(p, q) for p, q in pairs if p is not None and q is not None]
+        known = [_share(p, q) for p, q in pairs if p is not None and q is not None]
         if known:
             far = median(known) if shifted or name == "update_norm" else known[0]
             what = FIRSTS[name]
@@ -123,13 +119,14 @@ def first_differences(a: Run, b: Run, steps: int = FIRST) -> dict[str, float]:
     return found
 
 
-def _share(x: float, y: float, usual: Sequence[float | None]) -> float:
+def _share(x: float, y: float, usual: Sequence[float | None] = ()) -> float:
     """The difference as a share of the larger one, or of what is usual: a loss may cross zero in
     any step but the first.
     """
     known = [abs(u) for u in usual if u is not None and math.isfinite(u)]
     far = gap(x, y)
-    return far and far / max(abs(x), abs(y), median(known) if known else 0.0, 1e-12)
+    size = max(abs(x), abs(y), median(known) if known else 0.0, 1e-12)
+    return far / size if far < math.inf else far
 
 
 def _against(far: Mapping[str, float], known: Tolerance) -> tuple[str, float]:
@@ -242,18 +239,22 @@ def yardsticks(ev: Evidence) -> list[Run]:
     return [run for run in (ev.perturbed, ev.double) if run is not None] + list(ev.originals[1:])
 
 
+def moved(ev: Evidence) -> list[float]:
+    """How far a yardstick has moved by each loss."""
+    rulers = yardsticks(ev)
+    length = min((len(run.record.losses) for run in (ev.a, ev.b, *rulers)), default=0)
+    by_loss = zip(*(spans(ev.a, run)[:length] for run in rulers), strict=True)
+    return [*accumulate(map(max, by_loss), max)]
+
+
 def tame(ev: Evidence, eps: float) -> tuple[int, bool]:
     """Over how many losses, and whether up to the final weights, no yardstick moved by more than
     TAME roundings.
     """
-    rulers = yardsticks(ev)
-    limit = min(TAME * eps, 0.05)
-    length = min((len(run.record.losses) for run in (ev.a, ev.b, *rulers)), default=0)
-    moved = [
-        max(values) for values in zip(*(spans(ev.a, run)[:length] for run in rulers), strict=True)
-    ]
-    until = next((i for i, value in enumerate(moved) if value > limit), length)
-    return until, until == length and all(state_apart(ev.a, run, False) <= limit for run in rulers)
+    limit, own = min(TAME * eps, 0.05), moved(ev)
+    until = sum(value <= limit for value in own)
+    whole = all(state_apart(ev.a, run, False) <= limit for run in yardsticks(ev))
+    return until, until == len(own) and whole
 
 
 def departs(ev: Evidence) -> Check | None:
@@ -268,12 +269,15 @@ def departs(ev: Evidence) -> Check | None:
     if not until:
         return None
     name = "as far as rounding carries"
-    own = max(eps, *(max(spans(ev.a, run)[:until]) for run in rulers))
+    # What rounding does some steps later is allowed already: it may grow earlier in the other run.
+    own = [max(eps, value) for value in moved(ev)[:until]]
+    own = own[EARLY:] + own[-1:] * EARLY
     other = spans(ev.a, ev.b)[:until]
-    place = next((i for i, value in enumerate(other) if value > max(FAR * own, SEEN)), None)
+    beyond = (value > max(FAR * near, SEEN) for value, near in zip(other, own, strict=False))
+    place = next((i for i, far in enumerate(beyond) if far), None)
     drawn = sum(step.backwards for step in ev.a.record.steps[: alike.agreeing_steps(ev)])
     if place is not None and place < drawn:
-        text = f"loss {place + 1} is {other[place]:.2g} away from the original's, where rounding makes {own:.2g}; "
+        text = f"loss {place + 1} is {other[place]:.2g} away from the original's, where rounding makes {own[place]:.2g}; "
         return Check(name, False, f"{text}random numbers and data are the same until there")
     masked = set(ev.a.record.precision) == set(ev.b.record.precision) and not alike.determined(ev)
     if ev.effect == "unknown" and (masked or not alike.throughout(ev)):
@@ -299,7 +303,7 @@ def departs(ev: Evidence) -> Check | None:
         return None
     # It leaves long before rounding could have grown.
     if place is not None and place + EARLY < until:
-        text = f"loss {place + 1} is {other[place]:.2g} away from the original's, where rounding makes {own:.2g}"
+        text = f"loss {place + 1} is {other[place]:.2g} away from the original's, where rounding makes {own[place]:.2g}"
         return Check(name, False, text)
     return None
 
@@ -315,9 +319,9 @@ def unruly(ev: Evidence) -> bool:
         for place in range(min(len(step.update_norms) for step in (x, y, *rulers))):
             one, two = (step.grad_norms[place : place + 1] for step in (x, y))
             before, after, *others = (step.update_norms[place] or 0.0 for step in (x, y, *rulers))
-            alike_ = one and two and one != two and _relative(one[0] or 0.0, two[0] or 0.0) <= TINY
-            near = max((_relative(before, u) for u in others), default=0.0)
-            if alike_ and _relative(before, after) > max(FAR * TINY, FAR * near):
+            alike_ = one and two and one != two and _share(one[0] or 0.0, two[0] or 0.0) <= TINY
+            near = max((_share(before, u) for u in others), default=0.0)
+            if alike_ and _share(before, after) > max(FAR * TINY, FAR * near):
                 return True
     return False
 
@@ -342,7 +346,7 @@ def drawn_otherwise(ev: Evidence) -> bool:
         if x.optimizer not in seen:
             seen.add(x.optimizer)
             if any(
-                _relative(p, q) > allowed
+                _share(p, q) > allowed
                 for p, q in zip(x.losses, y.losses, strict=False)
                 if math.isfinite(p)
             ):

@@ -211,15 +211,15 @@ class State:
             )
 
     def drive(self, optimizer: Any) -> None:
-        """Gradients by numbers that follow from the step and from a tensor's place among those of
-        its shape, whatever the optimizer's groups are.
+        """Gradients by numbers that follow from the step and from a tensor's place among the
+        optimizer's of its shape, whatever its groups are, and which other models there are.
         """
-        models = (one for model in self.models for one in model.parameters())
+        models = [one for model in self.models for one in model.parameters()]
         mine = {id(one): one for one in parameters(optimizer)}
         places: dict[Any, int] = {}
-        for key, one in {**{id(one): one for one in models}, **mine}.items():
+        for one in {id(one): one for one in [*models, *mine.values()] if id(one) in mine}.values():
             places[one.shape] = place = places.get(one.shape, 0) + 1
-            if key in mine and one.grad is not None and one.grad.layout == torch.strided:
+            if one.grad is not None and one.grad.layout == torch.strided:
                 text = f"{self.probe.steps} {tuple(one.shape)} {place}"
                 one.grad.copy_(DRIVEN * numbers(one.shape, zlib.crc32(text.encode())))
 
