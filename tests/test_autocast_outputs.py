@@ -139,6 +139,7 @@ PAIR = BY_HAND.replace("out =", "out, _ =")
         ("return F.log_softmax(self.b(h), dim=1), h", PAIR, ""),
         ("out = F.log_softmax(self.b(h), dim=1)\n        return out, h", PAIR, ""),
         ("return F.normalize(self.b(h), dim=1)", BY_HAND, ""),
+        ("return torch.clamp(-self.b(h).log_softmax(1), min=0)", BY_HAND, ""),
         ("return reduced(self.b(h), 'none')", BY_HAND, ""),
         ("return self.b(h)", f"{BY_HAND.replace('model(x)', 'unit(model(x))')}", ""),
     ],
@@ -154,6 +155,7 @@ def test_what_a_softmax_gives_is_fp32_already(returns: str, loss: str, layer: st
     [
         "return F.log_softmax(self.b(h), dim=1) if with_h else self.b(h)",
         "return F.log_softmax(self.b(h), dim=1) @ torch.eye(4).to(x.device)",
+        "return torch.clamp(-self.b(h), min=0)",
     ],
 )
 def test_what_may_be_16_bits_is_cast(returns: str):

@@ -779,6 +779,13 @@ STEP = f"{LOSS}\n    loss.backward()\n    optimizer.step()"
             "computes distances by way of a product",
         ),
         (
+            changed(  # the logits of a contrastive loss
+                "return self.b(torch.relu(self.a(x)))",
+                "h, k = self.a(x), self.b(self.a(x))\n        return (h @ h.T) / 0.07",
+            ),
+            "compares samples by way of a product",
+        ),
+        (
             changed(
                 "self.b(torch.relu(self.a(x)))",
                 "self.b(torch.sparse.mm(x.to_sparse(), self.a.weight.t()))",

@@ -91,6 +91,13 @@ def test_a_dataset_without_a_name_gets_one() -> None:
     assert "sampler=BatchSampler(RandomSampler(dataset), 8, drop_last=False)" in found.text
 
 
+def test_a_dataset_that_is_made_deep_in_a_statement() -> None:
+    """Nothing is computed before it there, no number drawn."""
+    made = "pick([DataLoader(TensorDataset(torch.randn(30, 4)), batch_size=8, shuffle=True)])"
+    found = checked(f"loader = {made}", "def pick(loaders):\n    return loaders[0]\n")
+    assert "    dataset = TensorDataset(torch.randn(30, 4))\n" in found.text
+
+
 def test_a_random_split() -> None:
     assert checked(
         f"{TENSORS}\nfirst, rest = random_split(data, [20, 10])\nloader = DataLoader(first, batch_size=8, shuffle=True)"
@@ -240,7 +247,7 @@ ROWS = "TensorDataset(torch.randn(30, 4), torch.randn(30))"
         (script("DataLoader(data, batch_size=8)", more=f"data = {ROWS}", epoch="watch(loader)", dataset="from secret import watch\n"), "not known"),
         (script("DataLoader(torch.utils.data.ConcatDataset([data, data]), batch_size=8)", more=f"data = {ROWS}"), "one index at a time"),
         (script("DataLoader(data, batch_size=8, sampler=s)", more=f"data = {ROWS}\ns = None\nif torch.rand(1) > 0:\n    s = torch.utils.data.RandomSampler(data)"), "depends on the run"),
-        (script("pick([DataLoader(TensorDataset(a), batch_size=8)])", more="a = torch.randn(8, 4)", dataset="def pick(x):\n    return x[0]\n"), "has no name"),
+        (script("pick(torch.rand(1), [DataLoader(TensorDataset(torch.randn(8, 4)), batch_size=8)])", dataset="def pick(_, x):\n    return x[0]\n"), "has no name"),
     ],
 )  # fmt: skip
 def test_what_is_left_alone(text: str, reason: str) -> None:

@@ -130,6 +130,8 @@ def test_a_dataset_that_is_made_in_the_call() -> None:
     other = checked(setup.replace("TensorDataset(x,", "TensorDataset(2 * x.t().clone().t(),"))
     made = " ".join(other.text.split()).replace("( ", "(")
     assert "data = TensorDataset((2 * x.t().clone().t()).to(device).contiguous()," in made
+    pair = checked(setup.replace("loader =", "loader, size =") + ", 8")
+    assert "data = TensorDataset(x.to(device), (x.sum(1) > 0).long().to(device))" in pair.lines
     large = checked(setup.replace("randn(30, 4)", "randn(3, 4).repeat(10, 1)"))
     assert "data = on_device([x, (x.sum(1) > 0).long()], device)" in large.lines
 
@@ -443,7 +445,7 @@ def test_images_that_stay(setup: str, reason: str) -> None:
         (f"{PLAIN}\nprint(loader.batch_size)", "uses its `batch_size`"),
         (f"{PLAIN}\nprint(loader.dataset.tensors)", "uses its `dataset`"),
         ("loader = DataLoader(data, batch_size=8) if len(data) > 3 else None", "in the middle of a statement"),
-        ("loader, size = DataLoader(TensorDataset(a, b), batch_size=8), 8", "has no name"),
+        ("size, loader = len(a), DataLoader(TensorDataset(a, b), batch_size=8)", "has no name"),
         (f"{PLAIN}\na.add_(1)", "may write to it"),
         (f"{PLAIN}\ntorch._foreach_mul_([a], 0.5)", "may write to it"),
         (f"import operator\n{PLAIN}\noperator.imul(a, 0.5)", "may write to it"),

@@ -524,6 +524,23 @@ def test_places_in_the_source_and_warnings_are_no_numbers(line: str, kept: str) 
     assert outputs.said(made(log=line)).strip("\n") == kept.strip("\n")
 
 
+@pytest.mark.parametrize(
+    ("wide", "astray", "words"),
+    [(1.0, 0.0, ""), (1.0, 9.0, ""), (0.1, 0.0, "scatters by"), (9.0, 0.0, "scatters by")],
+    ids=["alike", "one goes astray", "lost", "more"],
+)
+def test_how_far_printed_numbers_scatter_over_seeds(wide: float, astray: float, words: str) -> None:
+    """Of four trainings one may go astray, in either script."""
+    runs, draw = [], random.Random(4)
+    for seed in range(4):
+        for arm, size in (("original", 1.0), ("rewritten", wide)):
+            shown = [size * draw.gauss(0, 1) + astray * (seed == 2) * (arm == "original") for _ in range(12)]  # fmt: skip
+            text = "\n".join(f"epoch {i} held {10 + x:.4f}" for i, x in enumerate(shown))
+            runs.append(made(arm, seed=seed, states=tuple("abcd"[:3] + arm[0]), stdout=text))
+    check = printed.levels(gather("unknown", [*runs, runs[0]]))
+    assert check is not None and check.passed is not bool(words) and words in check.text
+
+
 def test_a_table_that_is_none() -> None:
     files = {"a.csv": 'x,y\n1,2\n"' + "z" * 140_000 + "\n3,4\n"}
     assert "a.csv: 3,4" in outputs.written(made(files=files))
@@ -1065,12 +1082,15 @@ def test_a_loss_that_does_not_fall_for_certain_makes_nothing_equivalent() -> Non
 def test_nobody_is_told_to_run_a_thousand_seeds() -> None:
     near = pairs(lambda seed: falling(1.0, 0.01, seed), 0.03, 0.05, 4)
     runs = [run for pair in near.pairs for run in pair] + [near.a]
-    few, many = (judge("sampling", runs, margin=m) for m in (0.02, 1e-6))
+    few, many = (judge("sampling", runs, margin=m, seeds=4) for m in (0.02, 1e-6))
     for found in (few, many):
         assert found.verdict is Sameness.UNCLEAR and "margin ±" in found.summary
         told = f"--seeds {4 + found.more_runs}" if found.more_runs <= 50 else "a longer training"
         assert told in found.summary
         assert found.summary in parity_clause(Parity(found.verdict, "sampling", (), found.summary))
+    # Seeds that are allowed already, and for which there was no time.
+    early = judge("sampling", runs, margin=0.02).summary
+    assert "--time-budget" in early and "--seeds" not in early
 
 
 def test_hunks_of_two_files_and_of_lines_taken_out() -> None:

@@ -202,6 +202,16 @@ def test_text_fits_and_is_plain(name: str) -> None:
     assert "\x1b[" in text(made(name), Style(on=True))
 
 
+def test_what_did_not_pass_stands_first() -> None:
+    one, other = (
+        result.Check(name, passed, "figures") for name, passed in (("held", True), ("lost", False))
+    )
+    judged = result.Parity(Sameness.DIFFERENT, "exact", (one, other), "lost: figures")
+    v = replace(light(None, Sameness.DIFFERENT), parity=judged)
+    for told in (text(v, Style()), markdown(v), page(v)):
+        assert told.rindex("lost") < told.rindex("held")
+
+
 def test_text_says_what_was_found() -> None:
     told = text(made("rules"), Style())
     for part in (

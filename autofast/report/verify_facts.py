@@ -16,6 +16,7 @@ from autofast.verify.result import (
     Answer,
     Check,
     Contribution,
+    Parity,
     Ratio,
     Speed,
     SpeedVerdict,
@@ -222,6 +223,11 @@ def _answered(answer: Answer) -> str:
         "nothing": "finds nothing to change",
         "unknown": "the original could not be read",
     }[answer.state]
+
+
+def checks(parity: Parity) -> list[tuple[Check, str]]:
+    """With their outcomes; what did not pass stands first."""
+    return [(c, outcome(c)) for c in sorted(parity.checks, key=lambda c: bool(c.passed))]
 
 
 def outcome(check: Check) -> str:

@@ -70,7 +70,8 @@ def _folded(v: Verification) -> Iterator[tuple[str, str]]:
             "not decided": "? not decided",
         }
         checks = [
-            (_said(c.name), outcomes[facts.outcome(c)], _said(c.text)) for c in v.parity.checks
+            (_said(c.name), outcomes[outcome], _said(c.text))
+            for c, outcome in facts.checks(v.parity)
         ]
         number = Counter("passed" if c.passed else facts.outcome(c) for c in v.parity.checks)
         tally = ", ".join(

@@ -46,7 +46,7 @@ def _sections(v: Verification, style: Style) -> Iterator[tuple[str, str]]:
     if v.parity is None:
         yield "Sameness", "  not tested\n"
     else:
-        checks = [(c.name, facts.outcome(c), c.text) for c in v.parity.checks]
+        checks = [(c.name, outcome, c.text) for c, outcome in facts.checks(v.parity)]
         title = f"Sameness: {words.SAMENESS_WORDS[v.parity.verdict]} (strongest effect of the rules: {v.parity.effect})"
         yield (
             title,

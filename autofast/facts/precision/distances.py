@@ -17,6 +17,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
+from autofast.facts.precision.activations import is_activation
 from autofast.facts.precision.code import Code
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition, bound_to
@@ -28,7 +29,7 @@ from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import only, surely, wordset
 from autofast.model.source import at, nodes_in, parent_of, walk
-from autofast.model.syntax import is_operation, is_read
+from autofast.model.syntax import is_attribute, is_operation, is_read
 from autofast.model.values import (
     Arg,
     Cls,
@@ -60,6 +61,28 @@ def distances(code: Code) -> str:
     if found is None:
         return ""
     return f"{at(found)} computes distances by way of a product, which in 16 bits is off by more than a small distance"
+
+
+def similarities(code: Code) -> str:
+    """Why a network needs fp32 that gives a contrastive loss itself: ``a @ b.T / temperature`` are
+    logits of any size. A module without layers of its own is a loss, which is computed apart.
+    """
+    losses = {s for m in code.models if not m.layers for c in m.classes for s in c.body}
+    for node in (n for part in code.parts if part not in losses for n in walk(part)):
+        if _compares(code.script, node):
+            return f"{at(node)} compares samples by way of a product, whose 16-bit rounding a loss multiplies"
+    return ""
+
+
+def _compares(script: Script, node: ast.AST) -> bool:
+    """``a @ b.T`` of two activations, which something divides."""
+    match node:
+        case ast.BinOp(left=ast.BinOp(left=one, op=ast.MatMult(), right=other), op=ast.Div()):
+            turned = other.func if is_method(other, "t") else other
+            return is_attribute(turned, "T", "t") and all(
+                is_activation(script.values(side)) for side in (one, turned.value)
+            )
+    return False
 
 
 def _inside(script: Script, part: ast.AST) -> ast.AST | None:

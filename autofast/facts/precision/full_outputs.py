@@ -37,6 +37,7 @@ FULL_LAYERS = frozenset(
 NORMALIZE = "torch.nn.functional.normalize"  # divides by a norm, which is computed in fp32
 KEEPS = wordset("""view reshape permute transpose t squeeze unsqueeze flatten unflatten contiguous expand
     clone detach cpu cuda sqrt abs neg clamp clamp_min clamp_max mean amax amin square""")
+KINDS = ("dtype", "out", None)  # arguments that may ask for another
 DEPTH = 8  # calls of functions and variables that are followed
 
 
@@ -70,6 +71,8 @@ class FullOutputs:
                     and not has_star(elts)
                     and self.is_full(elts[part], None, depth + 1)
                 )
+            case ast.UnaryOp(op=ast.USub(), operand=inner):
+                return part is None and self.is_full(inner, None, depth + 1)
             case ast.BinOp(left=left, op=op, right=right):
                 if part is not None:
                     return False
@@ -98,8 +101,10 @@ class FullOutputs:
         if is_named(thing, Ref, NORMALIZE):
             return not any(k.arg in ("out", None) for k in call.keywords) and len(call.args) < 5
         if isinstance(thing, Ref):
-            asked = thing.name.startswith("torch.") and last_part(thing.name) in FULL
-            return asked and not _names_dtype(call, 2)
+            name = last_part(thing.name) if thing.name.startswith("torch.") else ""
+            if name in KEEPS and call.args and not any(k.arg in KINDS for k in call.keywords):
+                return self.is_full(call.args[0], None, depth + 1)
+            return name in FULL and not _names_dtype(call, 2)
         if isinstance(thing, Ext):
             return _is_full_layer(thing)
         is_of_tensor = isinstance(thing, Method) and isinstance(thing.this, Tensor)

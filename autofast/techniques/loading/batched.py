@@ -15,8 +15,17 @@ from autofast.model.calls import receiver_of, short_name, taker_of
 from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
 from autofast.model.several import surely
-from autofast.model.source import at, first_line, function_of, source_of, statement_of
-from autofast.model.syntax import VARIABLES
+from autofast.model.source import (
+    at,
+    children,
+    first_line,
+    function_of,
+    holds,
+    parent_of,
+    source_of,
+    statement_of,
+)
+from autofast.model.syntax import SEQUENCES, VARIABLES
 from autofast.model.values import (
     Const,
     Ext,
@@ -150,9 +159,8 @@ def sampler_of_batches(script: Script, loader: Loader) -> tuple[Edit, ...] | str
     edits: list[Edit] = []
     data = source.segment(value.expr)
     if not isinstance(value.expr, VARIABLES):
-        statement = statement_of(call)
-        if not isinstance(statement, ast.Assign) or statement.value is not call:
-            return NAMELESS
+        if isinstance(statement := above(value.expr), str):
+            return statement
         data = beside(call, value.expr, "dataset")
         edits += [
             Before(statement, f"{data} = {{data}}", {"data": value.expr}),
@@ -164,6 +172,23 @@ def sampler_of_batches(script: Script, loader: Loader) -> tuple[Edit, ...] | str
         edits += wrapped
     sampler, more = batches(loader, data)
     return (*edits, *more, Keyword(call, "sampler", sampler))
+
+
+def above(data: ast.expr) -> ast.stmt | str:
+    """The statement above which the data of a loader can be made as they are in it, or why not:
+    they always are, and nothing but variables is asked for before.
+    """
+    node: ast.AST = data
+    around = (*SEQUENCES, ast.Dict, ast.Call, ast.keyword, ast.Assign, ast.Return, ast.Expr)
+    while isinstance(outer := parent_of(node), around):
+        parts = list(children(outer))
+        earlier = [] if isinstance(data, VARIABLES) else parts[: parts.index(node)]
+        if any(holds(part, ast.Call, ast.NamedExpr, ast.Await) for part in earlier):
+            return NAMELESS
+        if isinstance(outer, ast.stmt):
+            return outer
+        node = outer
+    return "it is made in the middle of a statement: give it a name above"
 
 
 def batches(loader: Loader, data: str, spread: str = "") -> tuple[str, list[Edit]]:
@@ -210,7 +235,7 @@ def beside(call: ast.Call, data: ast.expr, *words: str) -> str:
         case _:
             name = short_name(data)
     head = name.replace("dataloader", "loader").removesuffix("loader")
-    ends = {"": "", name: "_"}.get(head, "")
+    ends = {name: "_", "": ""}.get(head, "")
     return source_of(call).fresh(*(f"{head}{ends}{word}" for word in words))
 
 

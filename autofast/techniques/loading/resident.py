@@ -23,13 +23,13 @@ from autofast.model.events import LoopFrame
 from autofast.model.roles import Loader
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import at, parent_of, source_of, statement_of
-from autofast.model.syntax import SEQUENCES, VARIABLES
+from autofast.model.source import at, source_of, statement_of
+from autofast.model.syntax import VARIABLES
 from autofast.model.values import Const, Thing, const
 from autofast.rule import Effect, Options, Refusal
 from autofast.techniques.loading.batched import (
-    NAMELESS,
     SIZES,
+    above,
     arguments,
     batches,
     beside,
@@ -303,15 +303,10 @@ def _plan(script: Script, loader: Loader, drawn: bool) -> Plan:
 
 def _named(loader: Loader) -> ast.expr:
     """Its dataset; refuses where the data on the device cannot get a name in a statement above."""
-    node, statement = parent_of(loader.node), statement_of(loader.node)
-    while isinstance(node, (*SEQUENCES, ast.Dict, ast.Call, ast.keyword)):
-        node = parent_of(node)
-    if node is not statement or not isinstance(node, (ast.Assign, ast.Return, ast.Expr)):
-        raise Refusal("it is made in the middle of a statement: give it a name above")
     dataset = given(loader, "dataset")
     assert dataset is not None and dataset.expr is not None  # see arguments()
-    if not isinstance(dataset.expr, VARIABLES) and parent_of(loader.node) is not statement:
-        raise Refusal(NAMELESS)
+    if isinstance(why := above(dataset.expr), str):
+        raise Refusal(why)
     return dataset.expr
 
 

@@ -29,7 +29,7 @@ from autofast.model.names import ANY_OPTIMIZER
 from autofast.model.roles import Optimizer
 from autofast.model.script import Script
 from autofast.model.several import any_in, wordset
-from autofast.model.source import at, nodes_in
+from autofast.model.source import at, nodes_in, statement_of
 from autofast.model.syntax import is_attribute, is_read
 from autofast.model.tensors import dtype_of, tensors_in
 from autofast.model.values import (
@@ -48,6 +48,7 @@ from autofast.model.values import (
 )
 from autofast.rule import Finding
 from autofast.write.arguments import Home, room
+from autofast.write.cuda_flag import enabled_where_cuda
 from autofast.write.spelling import cuda_test, devices
 
 # ----------------------------------------------------------------------- classes that settings name
@@ -152,18 +153,22 @@ COMPLEX = wordset(
 )
 
 
-def edits(script: Script, home: Home, unless: str = "") -> Iterator[Edit]:
-    """``fused=True``, which CPUs and GPUs take; never False, with which torch takes the loop over
-    single parameters instead of the foreach kernels.
+def edits(script: Script, home: Home, target: str, unless: str = "") -> Iterator[Edit]:
+    """``fused=True``, which CPUs and GPUs take, CPUs since torch 2.4: the script's own flag for
+    CUDA where it may run without, and nothing says that it has one.
 
-    Other accelerators got the kernels later: a script that may run on one says where it wants them.
-    ``unless``: an expression that must be true.
+    Other accelerators got the kernels later: a script that may run on one says where it wants them,
+    and never False, with which torch takes the loop over single parameters instead of the foreach
+    kernels there. ``unless``: an expression that must be true.
     """
     if unless:
         yield home.set("fused", f"True if {unless} else None")
         return
     if not OTHERS & devices(script):
-        yield home.set("fused", "True")
+        new = target == "cpu" or script.frameworks or script.torch.is_at_least(SINCE)
+        test, imports = ("", ()) if new else enabled_where_cuda(script, statement_of(home.node))
+        yield from imports
+        yield home.set("fused", test or "True")
         return
     test, imports = cuda_test(script, home.node)
     yield from imports

@@ -338,7 +338,9 @@ def _asked(ev: Evidence, more: int) -> str:
     seeds = f"about {more} more seed{'s' * (more != 1)}"
     if more > MANY:
         return f"seeds alone would hardly tell ({seeds}), {seeded.longer(ev)} would"
-    return f"{seeds} would tell, --seeds {len(ev.pairs) + more}"
+    total = len(ev.pairs) + more
+    asked = f"--seeds {total}" if total > ev.seeds else "and a longer --time-budget lets them run"
+    return f"{seeds} would tell, {asked}"
 
 
 def _judge(ev: Evidence) -> Parity:

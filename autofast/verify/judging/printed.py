@@ -297,8 +297,9 @@ def levels(ev: Evidence) -> Check | None:
     original.
 
     Level: the mean difference is beyond 3 seed standard deviations, 4 standard errors and 1 %.
-    Scatter: standard deviation over seeds more than 4 times as large or as small, where there are
-    three values a run at least. Constants stay what they are, numbers stay numbers.
+    Scatter: standard deviation over seeds more than 4 times as large or as small, whichever one
+    seed is left out (one training may go astray), where there are three values a run at least.
+    Constants stay what they are, numbers stay numbers.
     """
     name = "printed numbers over seeds"
     if len(ev.pairs) < 4:
@@ -316,6 +317,11 @@ def levels(ev: Evidence) -> Check | None:
         if text:
             return Check(name, False, f"{short(quantity[0], 60)!r}: {text}")
     return Check(name, True, f"{looked} quantities within the scatter of seeds") if looked else None
+
+
+def _wide(columns: list[list[float]], out: int) -> float:
+    """How far the values of a place scatter over seeds, but for that one."""
+    return math.sqrt(fmean(spread([*some[:out], *some[out + 1 :]]) ** 2 for some in columns))
 
 
 def _quantity(a: list[list[float]], b: list[list[float]]) -> str:
@@ -340,8 +346,9 @@ def _quantity(a: list[list[float]], b: list[list[float]]) -> str:
     ):
         return f"{fmean(means[1]):.4g} on average, {fmean(means[0]):.4g} ± {spread(means[0]):.2g} in the original"
     if len(columns) >= 3:
-        one, two = (math.sqrt(fmean(spread(c[k]) ** 2 for c in columns)) for k in (0, 1))
-        if min(one, two) > 0 and max(one, two) > 4 * min(one, two):
+        rows = [[_wide([c[k] for c in columns], out) for out in range(n)] for k in (0, 1)]
+        (low, one), (least, two) = ((min(row), max(row)) for row in rows)
+        if 0 < 4 * one < least or 0 < 4 * two < low:
             return f"scatters by {two:.2g} over seeds, by {one:.2g} in the original"
     return ""
 

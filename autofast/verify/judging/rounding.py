@@ -81,11 +81,6 @@ SINGLE = Tolerance("float32", 1e-4, 1e-3, 1e-2)
 HALF = Tolerance("16 bits or TF32", 2e-2, 0.10, 0.15)
 
 
-def _relative(x: float, y: float) -> float:
-    known = math.isfinite(x) and math.isfinite(y)
-    return abs(x - y) / max(abs(x), abs(y), 1e-12) if known else math.inf
-
-
 def equal_start(a: Run, b: Run) -> bool:
     """Both begin with the same weights (as far as they were recorded). Buffers have gone through a
     forward by then: they are no weights.
@@ -108,7 +103,7 @@ def first_differences(a: Run, b: Run, steps: int = FIRST) -> dict[str, float]:
     if not a.record.steps or not b.record.steps or not x or not y:
         return {}
     losses = [
-        _relative(p, q)
+        _share(p, q)
         for p, q in zip(a.record.steps[0].losses, b.record.steps[0].losses, strict=False)
         if math.isfinite(p)
     ]
@@ -116,7 +111,7 @@ def first_differences(a: Run, b: Run, steps: int = FIRST) -> dict[str, float]:
     found = {"loss": max(losses)} if losses else {}
     for name in NORMS:
         pairs = [(getattr(p, name), getattr(q, name)) for p, q in zip(x, y, strict=False)]
-        known = [_relative(p, q) for p, q in pairs if p is not None and q is not None]
+        known = [_share(p, q) for p, q in pairs if p is not None and q is not None]
         if known:
             far = median(known) if shifted or name == "update_norm" else known[0]
             what = FIRSTS[name]
@@ -124,13 +119,14 @@ def first_differences(a: Run, b: Run, steps: int = FIRST) -> dict[str, float]:
     return found
 
 
-def _share(x: float, y: float, usual: Sequence[float | None]) -> float:
+def _share(x: float, y: float, usual: Sequence[float | None] = ()) -> float:
     """The difference as a share of the larger one, or of what is usual: a loss may cross zero in
     any step but the first.
     """
     known = [abs(u) for u in usual if u is not None and math.isfinite(u)]
     far = gap(x, y)
-    return far and far / max(abs(x), abs(y), median(known) if known else 0.0, 1e-12)
+    size = max(abs(x), abs(y), median(known) if known else 0.0, 1e-12)
+    return far / size if far < math.inf else far
 
 
 def _against(far: Mapping[str, float], known: Tolerance) -> tuple[str, float]:
@@ -323,9 +319,9 @@ def unruly(ev: Evidence) -> bool:
         for place in range(min(len(step.update_norms) for step in (x, y, *rulers))):
             one, two = (step.grad_norms[place : place + 1] for step in (x, y))
             before, after, *others = (step.update_norms[place] or 0.0 for step in (x, y, *rulers))
-            alike_ = one and two and one != two and _relative(one[0] or 0.0, two[0] or 0.0) <= TINY
-            near = max((_relative(before, u) for u in others), default=0.0)
-            if alike_ and _relative(before, after) > max(FAR * TINY, FAR * near):
+            alike_ = one and two and one != two and _share(one[0] or 0.0, two[0] or 0.0) <= TINY
+            near = max((_share(before, u) for u in others), default=0.0)
+            if alike_ and _share(before, after) > max(FAR * TINY, FAR * near):
                 return True
     return False
 
@@ -350,7 +346,7 @@ def drawn_otherwise(ev: Evidence) -> bool:
         if x.optimizer not in seen:
             seen.add(x.optimizer)
             if any(
-                _relative(p, q) > allowed
+                _share(p, q) > allowed
                 for p, q in zip(x.losses, y.losses, strict=False)
                 if math.isfinite(p)
             ):

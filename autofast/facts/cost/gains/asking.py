@@ -134,7 +134,7 @@ def _code_once(script: Script, node: ast.AST) -> Gain | None:
         return past
     if all(map(cost.is_alone, ways)):
         return Gain(0.0, "runs once, beside all steps of the training")
-    if all(map(cost.is_seldom, ways)):
+    if all(cost.is_seldom(way) or cost.is_alone(way) for way in ways):
         return Gain(EVALUATION / EPOCHS, "runs now and then, beside many steps of training")
     return _small(cost) if all(map(cost.is_outside, ways)) else None
 
