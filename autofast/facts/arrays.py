@@ -282,7 +282,7 @@ def _of_two(script: Script, left: ast.expr, right: ast.expr) -> Array | None:
 
 
 def _of_call(script: Script, call: ast.Call) -> Array | None:
-    callee, name = script.values(call.func), script.library_function(call)
+    callee, name = script.called(call), script.library_function(call)
     dtype = keyword_of(call, "dtype")
     typed = dtype_named(script, dtype) if dtype is not None else ""
     first = call.args[0] if call.args else None

@@ -97,7 +97,7 @@ class BatchEscapes:
             case Act.ASKED if isinstance(node, ast.Attribute) and node.attr in SHARING:
                 return "gives the memory of"
             case Act.GIVEN if isinstance(node, ast.Call):
-                callees = self.script.values(node.func)
+                callees = self.script.called(node)
                 if self._hooked and any(map(is_module, callees)):
                     return "gives a module with hooks"
                 is_super = is_name(node.func, "super")

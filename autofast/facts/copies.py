@@ -42,7 +42,7 @@ def is_batch_memory(script: Script, source: ast.expr) -> bool:
     on the host, or of a NumPy array.
     """
     call = source
-    while is_method(call) and (found := script.values(call.func)):
+    while is_method(call) and (found := script.called(call)):
         if all(is_named(t, Ref, OF_ARRAYS) for t in found):
             return False  # pin_memory knows tensors only
         if call.func.attr in RECAST:

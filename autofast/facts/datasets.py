@@ -29,6 +29,7 @@ from autofast.flow.scopes import declared
 from autofast.model.calls import only_target, variable_name
 from autofast.model.calls import short_name as called_as
 from autofast.model.events import Occurrence, Site, loops
+from autofast.model.kinds import ways_made
 from autofast.model.names import LEGACY_TENSORS, last_part
 from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
@@ -409,7 +410,7 @@ def _images(
         return "its transforms are not just ToTensor and Normalize"
     if any(_is_given(thing, 3, "target_transform") for thing in things):
         return "it has a target_transform"
-    if any(t != Ref(things[0].name) for t in script.values(call.func)):
+    if any(t != Ref(things[0].name) for t in script.called(call)):
         return "which dataset it is depends on the run"
     if sites := script.calls(*DEVICE_DEFAULTS, "torch.set_default_dtype"):
         return f"{at(sites[0])} changes what new tensors are"
@@ -422,7 +423,7 @@ def _images(
         for use in uses(script, loader):
             if is_attribute(use.node, "dataset") and not is_measured(script, use.node):
                 return f"{at(use)} takes the dataset of a loader, which would be another"
-        if any(loops(getattr(t, "made", ())) for t in loader.things):
+        if any(loops(ways_made(t)) for t in loader.things):
             return f"the loader of {at(loader)} is made in a loop, and with it all images"
         taken = _readers(loader.args, things)
         if taken is None:
@@ -472,4 +473,4 @@ def _is_given(thing: Ext, index: int, name: str) -> bool:
 def is_measured(script: Script, node: ast.AST) -> bool:
     """``len(loader.dataset)``."""
     call = parent_of(node)
-    return isinstance(call, ast.Call) and script.values(call.func) == {Ref("builtins.len")}
+    return script.called(call) == {Ref("builtins.len")}

@@ -375,7 +375,7 @@ def is_measured(script: Script, evaluation: Evaluation) -> bool:
 
 def _measured_by(script: Script, call: ast.Call) -> Iterator[Tensor]:
     """The tensors that a call takes the largest of, or compares."""
-    for callee in script.values(call.func):
+    for callee in script.called(call):
         if is_named(callee, Method, MEASURES):
             yield from tensors_in(frozenset({callee.this}))
         elif is_named(callee, Ref, {f"torch.{m}" for m in MEASURES}):

@@ -386,7 +386,7 @@ def _foreign(script: Script, call: ast.Call) -> Event | None:
     """A call of something outside the project that is given a model, its parameters or an
     optimizer.
     """
-    callees = script.values(call.func)
+    callees = script.called(call)
     if not callees or all(_is_harmless(t) for t in callees):
         return None
     ids: set[int] = set()

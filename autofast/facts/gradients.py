@@ -100,7 +100,7 @@ def _is_called(script: Script, step: Step, model: Thing) -> bool:
                     site.node,
                     *(f.node for f in below(o.stack, step.loop) if isinstance(f, CallFrame)),
                 ]
-                single = len([t for t in script.values(site.node.func) if is_module(t)]) == 1
+                single = len([t for t in script.called(site.node) if is_module(t)]) == 1
                 if single and not any(_left_before(script, step, call) for call in calls):
                     return True
     return False
@@ -214,7 +214,7 @@ def _fixed(script: Script, cls: ast.ClassDef, method: ast.FunctionDef, test: ast
     library = all(bool(found := script.values(n)) and all_of(found, Ref, Cls) for n in names)
     return (
         library
-        and all(script.values(c.func) <= ASKS and script.values(c.func) for c in calls)
+        and all(script.called(c) <= ASKS and script.called(c) for c in calls)
         and not asked & changed
     )
 

@@ -186,7 +186,7 @@ class _Needs:
 
     def _handed(self, call: ast.Call) -> str:
         """Functions of the project are followed, and few of Python's do nothing with it."""
-        callee = self.script.values(call.func)
+        callee = self.script.called(call)
         known = surely(
             isinstance(t, (Func, Bound, Cls))
             or (isinstance(t, Inst) and t.cls.find("forward") is not None)

@@ -135,7 +135,7 @@ def effect_of(script: Script, call: ast.Call) -> HostEffect | None:
     """What a call does outside its process; None where it is nothing, or where the project's own
     code does it.
     """
-    callee = script.values(call.func)
+    callee = script.called(call)
     if not callee:
         return None
     worst: HostEffect | None = None

@@ -256,7 +256,7 @@ def _of_one_each(script: Script, made: Sequence[ast.AST], own: Container[str]) -
 
 def _whole(script: Script, expr: ast.expr) -> bool:
     """Whole numbers only: a tensor of them, or a list."""
-    if isinstance(expr, ast.Call) and script.values(expr.func) <= {
+    if isinstance(expr, ast.Call) and script.called(expr) <= {
         Ref("torch.LongTensor"),
         Ref("torch.IntTensor"),
     }:

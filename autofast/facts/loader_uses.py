@@ -33,7 +33,7 @@ def is_known(script: Script, call: ast.Call, functions: frozenset[str]) -> bool:
     """Whether a call is of code of the project, which is read as well, or of one of these
     functions.
     """
-    callee = script.values(call.func)
+    callee = script.called(call)
     return surely(
         isinstance(t, (Func, Bound, Cls, Inst)) or is_named(t, Ref, functions) for t in callee
     )

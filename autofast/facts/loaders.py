@@ -15,6 +15,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import root_of
 from autofast.model.contents import opened
 from autofast.model.events import CallFrame, Occurrence, Stack, WithFrame, loops
+from autofast.model.kinds import ways_made
 from autofast.model.roles import Loader, Use
 from autofast.model.script import Script
 from autofast.model.several import any_in, only, surely, wordset
@@ -199,7 +200,7 @@ def hooks(script: Script, loader: Loader) -> set[str]:
     """The Lightning methods that the loader is made for, of those that Lightning is told to call:
     ``self.train_dataloader = self.training_loader`` says so of a method with another name.
     """
-    frames = [f for t in loader.things for f in getattr(t, "made", ()) if isinstance(f, CallFrame)]
+    frames = [f for t in loader.things for f in ways_made(t) if isinstance(f, CallFrame)]
     kept = script.analysis(_kept_methods)
     other = (kept.get(f.func, ()) for f in frames if is_lightning(f.func.owner))
     found = {f.func.name for f in frames}.union(*other)
@@ -285,7 +286,7 @@ def epochs_of_its_own(loader: Loader, use: Use) -> bool:
     """A use in a loop that is not one around the making of the loader: the epochs of one fold, for
     each of which there is a loader.
     """
-    around = {f.node for t in loader.things for f in loops(getattr(t, "made", ()))}
+    around = {f.node for t in loader.things for f in loops(ways_made(t))}
     inner = {f.node for f in loops(use.stack) if isinstance(f.node, (ast.For, ast.While))}
     return bool(around) and not use.is_next and bool(inner - around - {use.node})
 
@@ -329,7 +330,7 @@ def _in_loop(stack: Stack) -> bool:
 def _is_iter(script: Script, expr: ast.expr) -> bool:
     return isinstance(expr, ast.Call) and any(
         is_named(t, Ref, ("builtins.iter", "builtins.enumerate")) or is_named(t, Method, "__iter__")
-        for t in script.values(expr.func)
+        for t in script.called(expr)
     )
 
 

@@ -172,7 +172,7 @@ class LookedAt:
 
     def _given(self, use: Usage, names: set[str]) -> bool:
         assert isinstance(use.node, ast.Call)
-        of = self.script.values(use.node.func)
+        of = self.script.called(use.node)
         if library_name(of) in PASSING:
             use = usage_of(use.node)
             if use.act is Act.LOOPED:

@@ -213,7 +213,7 @@ class _Uses:
         outer = parent_of(call)
         if isinstance(outer, ast.Call):
             first = bool(outer.args) and outer.args[0] is call
-            return first and _are_norms(self.script.values(outer.func))
+            return first and _are_norms(self.script.called(outer))
         match outer:
             case ast.Assign(targets=[ast.Name() as target], value=value) if value is call:
                 flow = self.script.analysis(Flow).definitions(target)

@@ -94,7 +94,7 @@ def unreached(script: Script, may_scale: bool) -> Iterator[tuple[ast.Call, str, 
             for alias in node.names
         }
         for call in source.nodes:
-            if not isinstance(call, ast.Call) or script.values(call.func):
+            if not isinstance(call, ast.Call) or script.called(call):
                 continue
             owner, _, name = ast.unparse(call.func).rpartition(".")
             if name not in FUSED or not (owner in ("torch.optim", "optim") or name in imported):

@@ -192,7 +192,7 @@ def _may_go_back(script: Script, call: ast.Call) -> bool:
     name = short_name(call.func)
     if name in BACKWARDS:
         return True
-    known = script.values(call.func)
+    known = script.called(call)
     return name not in HARMLESS and any(
         isinstance(t.this if isinstance(t, Method) else t, Unknown) for t in known
     )

@@ -26,7 +26,7 @@ def is_reshaping(script: Script, node: ast.AST) -> ast.expr | None:
         if not script.may_be(node.func.value, Ref):
             return node.func.value
     if isinstance(node, ast.Call) and node.args:
-        callee = script.values(node.func)
+        callee = script.called(node)
         if any(is_named(t, Ref, FUNCTIONS) or is_named(t, Ext, "torch.nn.Flatten") for t in callee):
             return node.args[0]
     return None

@@ -206,7 +206,7 @@ class Uses:
     def _is_read_in(self, call: ast.Call, expr: ast.expr) -> bool:
         if self.losses.get(call) is expr:
             return False
-        found = self.script.values(call.func)
+        found = self.script.called(call)
         names = library_names(found)
         if found and len(names) == len(found):
             if names <= ABOUT_TOO or (call in self.mine and all(map(is_view, names))):

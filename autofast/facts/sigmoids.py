@@ -169,9 +169,9 @@ class _Proof:
     # ------------------------------------------------------------------------------------- the loss
     def _loss(self, loss: ast.Call, given: ast.expr | None) -> None:
         name = "binary cross entropy"
-        for thing in self.script.values(loss.func):
+        for thing in self.script.called(loss):
             name = last_part(banned(thing)) or name
-        for thing in self.script.values(loss.func):
+        for thing in self.script.called(loss):
             if not banned(thing):
                 raise Refusal(f"which loss {at(loss)} computes is chosen when the script runs")
         if given is None:
@@ -208,7 +208,7 @@ class _Proof:
 
     def _is_ours(self, call: ast.Call) -> bool:
         """A call of the project's own code, or of what only puts things together."""
-        found = self.script.values(call.func)
+        found = self.script.called(call)
         if surely(isinstance(t, Method) or _is_builtin(t) for t in found):
             return True
         return bool(self.calls.callees(call))
@@ -220,7 +220,7 @@ class _Proof:
         if makes_layer(self.script, place):
             self._layers(place)
             return
-        for thing in self.script.values(place.func):
+        for thing in self.script.called(place):
             plain = is_named(thing, Ref, FUNCTIONS)
             method = is_named(thing, Method, "sigmoid")
             if not plain and not method and not is_named(thing, Ext, LAYER):
@@ -286,7 +286,7 @@ class _Proof:
 
     def _is_harmless(self, call: ast.Call) -> bool:
         """What a call does with a model says nothing of what the model gives, or is seen."""
-        names = [_name(t) for t in self.script.values(call.func)]
+        names = [_name(t) for t in self.script.called(call)]
         if self.calls.callees(call) or is_name(call.func, "super"):
             return True
         known = bool(names) and all(names)

@@ -261,7 +261,7 @@ def is_settled(script: Script, node: ast.AST) -> bool:
     """
     parts = list(nodes_in(getattr(node, "test", node), ast.expr))
     kinds = only(parts, ast.Call)
-    if any({getattr(t, "name", "") for t in script.values(n.func)} - KINDS for n in kinds):
+    if any({getattr(t, "name", "") for t in script.called(n)} - KINDS for n in kinds):
         return False
     if kinds:
         return getattr(node, "test", None) in kinds

@@ -261,7 +261,7 @@ class Plainness:
         """
         if not isinstance(expr, ast.Call) or any(k.arg in (None, "out") for k in expr.keywords):
             return False
-        called = self.script.values(expr.func)
+        called = self.script.called(expr)
         names = library_names(called)
         if len(names) != len(called) or not names:
             return False
@@ -295,7 +295,7 @@ class Plainness:
             return False
         if is_attribute(expr.func, *MAKING):
             return self._is_method(expr)
-        callees = self.script.values(expr.func)
+        callees = self.script.called(expr)
         names = [t.name for t in callees if isinstance(t, Ref)]
         if not names or len(names) != len(callees):
             return False

@@ -158,7 +158,7 @@ def _is_hidden(script: Script, site: Site) -> bool:
                 if not (known or node.attr in MODES or is_stored(node)):
                     return "asks for something of"
             case Act.GIVEN if isinstance(node, ast.Call):
-                called = script.values(node.func)
+                called = script.called(node)
                 known = all(
                     isinstance(t, Func | Bound | Cls) or is_named(t, Ref, TAKING) for t in called
                 )

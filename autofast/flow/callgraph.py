@@ -132,7 +132,7 @@ class CallGraph:
 
     def _look(self, node: ast.AST) -> None:
         if isinstance(node, ast.Call):
-            callees = [c for t in ordered(self.script.values(node.func)) for c in code_of(t)]
+            callees = [c for t in ordered(self.script.called(node)) for c in code_of(t)]
             if callees:
                 self._callees[node] = callees
             for function in _once(c.function for c in callees):
@@ -151,7 +151,7 @@ class CallGraph:
             self._handed.setdefault(node, node)
 
     def _look_unknown(self, call: ast.Call) -> None:
-        found = self.script.values(call.func)
+        found = self.script.called(call)
         if isinstance(call.func, ast.Attribute) and (
             not found
             or any(isinstance(t.this if isinstance(t, Method) else t, Unknown) for t in found)
@@ -190,7 +190,7 @@ class CallGraph:
         """Whether the call may run something that is not among its callees: a library, or what is
         not known.
         """
-        found = self.script.values(call.func)
+        found = self.script.called(call)
         return not found or any(not code_of(t) for t in found)
 
     def argument(self, call: ast.Call, callee: Callee, parameter: str) -> ast.expr | None:

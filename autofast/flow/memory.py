@@ -91,7 +91,7 @@ class Memory:
 
     def _viewed(self, node: ast.expr) -> Iterator[ast.expr]:
         """What a view is one of: ``h`` of ``h.view(-1)``, ``torch.movedim(h, 0, 1)``."""
-        functions = self.script.values(node.func) if isinstance(node, ast.Call) else ()
+        functions = self.script.called(node)
         if isinstance(node, ast.Call) and any(
             isinstance(t, Ref) and is_view(t.name) for t in functions
         ):
@@ -235,7 +235,7 @@ class Memory:
         given = [a for a in arguments_of(call) if not isinstance(a, ast.Constant)]
         if any(k.arg == "inplace" and not is_false(k.value) for k in call.keywords):
             return given
-        for thing in self.script.values(call.func):
+        for thing in self.script.called(call):
             if isinstance(thing, Ref) and _writes_first(thing.name, call):
                 return given
             if isinstance(thing, Ref) and (known := op(thing.name)) is not None and known.mutates:

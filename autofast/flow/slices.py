@@ -177,4 +177,4 @@ def is_unused(script: Script, expr: ast.expr, seen: frozenset[ast.AST] = frozens
 
 
 def _asks_a_clock(script: Script, call: ast.Call) -> bool:
-    return surely(begins(t, Ref, ("time.", "timeit.")) for t in script.values(call.func))
+    return surely(begins(t, Ref, ("time.", "timeit.")) for t in script.called(call))

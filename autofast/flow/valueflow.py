@@ -113,7 +113,7 @@ class ValueFlow(ABC, Generic[Context]):
         return why or (self.follow(use.result, context) if use.result is not None else "")
 
     def _given(self, use: Usage, context: Context) -> str:
-        callees = self.script.values(use.node.func)  # type: ignore[attr-defined]
+        callees = self.script.called(use.node)
         if not callees:
             return self.lost(use)
         return first(self._passed(use, callee, context) for callee in callees)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeGuard
 
 from autofast.model import names
-from autofast.model.events import Frame, WithFrame
+from autofast.model.events import Frame, Stack, WithFrame
 from autofast.model.names import AUTOCAST, LOADER, NO_GRAD, WRAPPERS, canonical
 from autofast.model.values import (
     NOTHING,
@@ -48,6 +48,11 @@ def foreign_bases(cls: Cls) -> frozenset[str]:
     it is taken for a module.
     """
     return frozenset(n for n in cls.external if n.split(".")[0] not in names.KNOWN_BASES)
+
+
+def ways_made(thing: Thing) -> Stack:
+    """The frames in which an object is made; none of what nobody makes."""
+    return thing.made if isinstance(thing, (Ext, Inst)) else ()
 
 
 def is_loader(thing: Thing) -> bool:

@@ -236,7 +236,7 @@ def _flows(
         case ast.Call() if use in parent.args:
             if is_method(parent, "update"):
                 return _dicts(script, parent.func.value) or None
-            if any_named(script.values(parent.func), Ref, DICTS | {"copy.copy", "copy.deepcopy"}):
+            if any_named(script.called(parent), Ref, DICTS | {"copy.copy", "copy.deepcopy"}):
                 return _dicts(script, parent)
             return [] if _enters(script, parent) else None
         case ast.Dict():
@@ -268,7 +268,7 @@ def _spread(script: Script, call: ast.Call, name: str) -> list[Dict] | None:
     parameter of that name.
     """
     made = _dicts(script, call)
-    if any_named(script.values(call.func), Ref, DICTS):
+    if any_named(script.called(call), Ref, DICTS):
         return made
     callees = [c.function for c in script.analysis(CallGraph).callees(call)]
     if script.analysis(CallGraph).may_run_others(call) or any(

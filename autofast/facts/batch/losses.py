@@ -305,12 +305,12 @@ class Losses(TorchCalls):
         if spreads(expr):
             if not self._is_model_given_rows(expr, run):
                 raise unknown(expr)
-            return joined([self._output(t, expr) for t in self.script.values(expr.func)], expr)
+            return joined([self._output(t, expr) for t in self.script.called(expr)], expr)
         if is_name(expr.func, "len") and len(expr.args) == 1:
             if self.shape(expr.args[0], run) is Kind.ROWS and not self._container(expr.args[0]):
                 return Kind.SIZE
             raise unknown(expr)
-        callees = self.script.values(expr.func)
+        callees = self.script.called(expr)
         if (made := self.script.values(expr)) and all(
             isinstance(t, Seq) and t.kind == "parameters" for t in made
         ):
@@ -391,7 +391,7 @@ class Losses(TorchCalls):
 
     def _is_model_given_rows(self, expr: ast.Call, run: Activation) -> bool:
         """``model(**batch)`` of a model whose result is no loss."""
-        callees = self.script.values(expr.func)
+        callees = self.script.called(expr)
         if not surely(is_module(t) and not is_loss(t) for t in callees) or any(
             t.loss for t in tensors_in(self.script.values(expr))
         ):

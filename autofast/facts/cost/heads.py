@@ -78,7 +78,7 @@ def _usual_models(script: Script) -> list[Model]:
         if isinstance(t, (Ext, Inst)) and is_module(t)
     ]
     models = models or script.models  # a library takes their steps
-    ways = {id(m): getattr(m.thing, "made", ()) for m in models}
+    ways = {id(m): m.thing.made for m in models}
     return [m for m in models if not not_by_default(script, [ways[id(m)]])] or models
 
 
@@ -201,7 +201,7 @@ def _repeated(model: Model, layers: list[Ext]) -> int:
 
 def _loops(model: Model, layer: Ext) -> set[ast.AST]:
     """The loops that a layer is made in, and the model is not."""
-    around = {f.node for f in loops(getattr(model.thing, "made", ()))}
+    around = {f.node for f in loops(model.thing.made)}
     return {f.node for f in loops(layer.made)} - around
 
 

@@ -225,7 +225,7 @@ def turns(script: Script, loop: ast.AST) -> int | None:
     while (
         isinstance(call, ast.Call)
         and call.args
-        and Ref("builtins.range") not in script.values(call.func)
+        and Ref("builtins.range") not in script.called(call)
     ):
         call = call.args[0]  # tqdm(range(...))
     return range_of(script, call) if isinstance(call, ast.Call) else None
@@ -233,7 +233,7 @@ def turns(script: Script, loop: ast.AST) -> int | None:
 
 def range_of(script: Script, call: ast.Call) -> int | None:
     """How many numbers ``range(...)`` gives; None for other calls, and where that is not known."""
-    ranges = Ref("builtins.range") in script.values(call.func)
+    ranges = Ref("builtins.range") in script.called(call)
     if not ranges or call.keywords or not 1 <= len(call.args) <= 2:
         return None
     bounds = [_bound(script, a) for a in call.args]

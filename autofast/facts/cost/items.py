@@ -156,7 +156,7 @@ def _cut_to(script: Script, call: ast.Call) -> int:
     """How many words ``tokenizer(text, truncation=True, max_length=n)`` leaves at most; 0 of other
     calls.
     """
-    if not surely(names.is_tokenizer(_owner(t)) for t in script.values(call.func)):
+    if not surely(names.is_tokenizer(_owner(t)) for t in script.called(call)):
         return 0
     given = (k.value for k in call.keywords if k.arg == "max_length")
     return next((inputs.number(script.values(e)) or 0 for e in given), 0)

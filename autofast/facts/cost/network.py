@@ -10,7 +10,7 @@ from autofast.facts.cost.bounds import most
 from autofast.facts.cost.shapes import Shape, Unsized, Work, layer
 from autofast.model.calls import is_name
 from autofast.model.events import LoopFrame
-from autofast.model.kinds import is_module
+from autofast.model.kinds import is_module, ways_made
 from autofast.model.names import WRAPPERS, last_part
 from autofast.model.script import Script
 from autofast.model.values import (
@@ -47,7 +47,7 @@ class Network:
 
     def run(self, thing: Thing, shape: Shape) -> Shape:
         """What the model makes of an item; raises :class:`Unsized` where that is not known."""
-        made = getattr(thing, "made", ())
+        made = ways_made(thing)
         self.loops |= {f.node for f in made if isinstance(f, LoopFrame) and not self.depth}
         if any(
             isinstance(f, LoopFrame) and not f.unrolled and f.node not in self.loops for f in made

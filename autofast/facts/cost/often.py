@@ -24,6 +24,7 @@ from autofast.model.events import (
     loops,
     way_of,
 )
+from autofast.model.kinds import ways_made
 from autofast.model.roles import Loader, Step, Use
 from autofast.model.script import Script
 from autofast.model.several import surely
@@ -93,7 +94,7 @@ class Often:
         their class; 0 of others.
         """
         trained = [x for x in self.script.loaders if "training" in self.purposes(x)]
-        made = [(d.thing, getattr(d.thing, "made", ())) for x in trained for d in x.datasets]
+        made = [(d.thing, ways_made(d.thing)) for x in trained for d in x.datasets]
         usual = [thing for thing, way in made if not not_by_default(self.script, [way])]
         sets = usual or [thing for thing, _ in made]
         return min((PHOTOS.get(library_name_of(thing), 0) for thing in sets), default=0)

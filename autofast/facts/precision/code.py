@@ -86,7 +86,7 @@ class Code:
             return False
         if applied(self.script, call.func):
             return True  # an autograd Function, asked about elsewhere
-        called = self.script.values(call.func)
+        called = self.script.called(call)
         return any(map(is_module, called)) and not is_chosen(called)
 
 

@@ -215,7 +215,7 @@ def _called(script: Script, call: ast.Call) -> str:
     """The operation of torch that a call is one of, as a function or as a method."""
     names = {
         last_part(t.name)
-        for t in script.values(call.func)
+        for t in script.called(call)
         if (begins(t, Ref, "torch.")) or (isinstance(t, Method) and isinstance(t.this, Tensor))
     }
     return one(names, "")
@@ -250,7 +250,7 @@ class Ratios:
 
     def _differences(self, call: ast.Call) -> Iterator[tuple[ast.expr, ast.expr]]:
         """What is subtracted from what, in the argument of ``exp``."""
-        if Ref("torch.exp") in self.script.values(call.func) and call.args:
+        if Ref("torch.exp") in self.script.called(call) and call.args:
             todo = [call.args[0]]
         elif is_method(call, "exp"):
             todo = [call.func.value]

@@ -41,7 +41,7 @@ def summed(code: Code) -> str:
         operation = parent_of(call)
         if isinstance(operation, ast.BinOp) and isinstance(operation.op, ast.Div):
             continue
-        for known, made in filter(None, map(loss_called, script.values(call.func))):
+        for known, made in filter(None, map(loss_called, script.called(call))):
             with suppress(Refusal):
                 if reduction_of(script, known, made, call)[0] == "sum":
                     return f"the loss on {at(call)} is a sum: scaled, its gradients do not fit fp16 at first, and those steps would be skipped"
@@ -56,7 +56,7 @@ def _constant(code: Code, node: ast.expr) -> float | None:
     if any_of(ancestors(node), ast.Slice):
         return None  # `rows[i : i + 65536]`
     if (call := taker_of(node)) is not None:
-        if any(_keeps_fp32(t) for t in code.script.values(call.func)):
+        if any(_keeps_fp32(t) for t in code.script.called(call)):
             return None
         tensor = _tensor_of(code, call)
         if tensor is not None and code.script.analysis(FullOutputs).is_full(tensor):
@@ -90,7 +90,7 @@ def _constant(code: Code, node: ast.expr) -> float | None:
 
 def _tensor_of(code: Code, call: ast.Call) -> ast.expr | None:
     """What a method or a function of torch computes with."""
-    if surely(begins(t, Ref, "torch.") for t in code.script.values(call.func)):
+    if surely(begins(t, Ref, "torch.") for t in code.script.called(call)):
         return call.args[0] if call.args else None
     return receiver_of(call)
 

@@ -88,7 +88,7 @@ class FullOutputs:
         return self.script.must_be(expr, Const, Num, Arg)
 
     def _call(self, call: ast.Call, part: int | None, depth: int) -> bool:
-        found = [inner for t in self.script.values(call.func) for inner in unwrapped(t)]
+        found = [inner for t in self.script.called(call) for inner in unwrapped(t)]
         return surely(self._thing(t, call, part, depth) for t in found)
 
     def _thing(self, thing: Thing, call: ast.Call, part: int | None, depth: int) -> bool:

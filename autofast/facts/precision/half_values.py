@@ -105,7 +105,7 @@ class Half(ValueFlow[bool]):
 
     def is_of_losses(self, call: ast.Call) -> bool:
         """Whether all that a call may call are losses in the form of a module."""
-        called = self.script.values(call.func)
+        called = self.script.called(call)
         return bool(called) and not any(self.networks.get(id(t), True) for t in called)
 
     # -------------------------------------------------------------------------------------- one use
@@ -186,7 +186,7 @@ class Half(ValueFlow[bool]):
         ):
             return Verdict.ENTERS
         elif isinstance(callee, Unknown):  # the same model, loaded from a file
-            others = self.script.values(call.func)
+            others = self.script.called(call)
             fine = here and any(is_module(t) and not is_loss(t) for t in others)
         else:
             fine = here and isinstance(callee, (Ext, Inst)) and is_module(callee)

@@ -88,7 +88,7 @@ def _taken_by(script: Script, node: ast.expr) -> ast.Call | None:
         if isinstance(outer, ast.stmt):
             return None
         if isinstance(outer, ast.Call) and here is not outer.func:
-            found = script.values(outer.func)
+            found = script.called(outer)
             mine = certainly(found, Func, Bound, Cls)
             library = surely(
                 begins(t, Ref, ("torch.optim.lr_scheduler.", "builtins.")) for t in found

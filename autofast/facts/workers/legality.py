@@ -24,6 +24,7 @@ from autofast.facts.workers.shared_state import (
     seeds,
 )
 from autofast.model.events import inside, loops
+from autofast.model.kinds import ways_made
 from autofast.model.roles import Dataset, Loader, Use
 from autofast.model.script import Script
 from autofast.model.several import wordset
@@ -42,7 +43,7 @@ def _each_epoch(script: Script, loader: Loader) -> bool:
     """Made once in each pass of the loop over epochs, and iterated there: any loader has its
     workers started as often, unless they are kept.
     """
-    around = {f.node for t in loader.things for f in loops(getattr(t, "made", ()))}
+    around = {f.node for t in loader.things for f in loops(ways_made(t))}
     if len(around) != 1 or not loader.uses or any(use.is_next for use in loader.uses):
         return False
     epochs = next(iter(around))

@@ -183,13 +183,13 @@ class Lifetime:
 
     def keeps_receiver(self, site: ast.Call, this: Thing | None, depth: int) -> bool:
         """Whether the object whose method is called, or which is called itself, is kept."""
-        if this in self.script.values(site.func):
+        if this in self.script.called(site):
             return self.keeps(site.func, depth + 1)
         return not isinstance(site.func, ast.Attribute) or self.keeps(site.func.value, depth + 1)
 
     def keeps_result(self, call: ast.Call, depth: int, place: int | None = None) -> bool:
         """With ``place``: whether that part of a tuple which it returns is kept."""
-        callees = self.script.values(call.func)
+        callees = self.script.called(call)
         if is_name(call.func, "super"):
             first = [Definition(p.arg, p) for p in parameters(function_of(call))[:1]]
             return any(self.binds_kept(d, depth) for d in first)

@@ -130,7 +130,7 @@ class Side:
                     self.function(member.node)
 
     def call(self, node: ast.Call) -> None:
-        callees = self.script.values(node.func)
+        callees = self.script.called(node)
         for callee in self.graph.callees(node):
             self.sites.setdefault(callee.function, []).append(node)
             self.function(callee.function)

@@ -251,7 +251,7 @@ def _at_once(script: Script, side: Side) -> bool:
         for part in parts:
             call = part.value if isinstance(part, ast.Return) else None
             if not isinstance(call, ast.Call) or not any_named(
-                script.values(call.func), Ref, "builtins.iter"
+                script.called(call), Ref, "builtins.iter"
             ):
                 return False
             if (
@@ -270,9 +270,7 @@ def draws_ahead(script: Script, loader: Loader) -> bool:
     """
     side = indices(script, loader)
     for call in side.calls:
-        if any(begins(t, Ref, DICE) for t in script.values(call.func)) and _between(
-            side, call, set()
-        ):
+        if any(begins(t, Ref, DICE) for t in script.called(call)) and _between(side, call, set()):
             return True
     return False
 
@@ -283,7 +281,7 @@ def seeds(script: Script, loader: Loader) -> bool:
     return any(
         isinstance(t, Ref) and t.name.endswith(("seed", "seed_all", "seed_everything"))
         for c in calls
-        for t in script.values(c.func)
+        for t in script.called(c)
     )
 
 

@@ -12,6 +12,7 @@ from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.effects import Write
 from autofast.flow.program import Flow
 from autofast.model.events import CallFrame, LoopFrame
+from autofast.model.kinds import ways_made
 from autofast.model.roles import Loader
 from autofast.model.script import Script
 from autofast.model.several import any_in, wordset
@@ -31,7 +32,7 @@ EARLY = wordset("""__init__ __post_init__ __init_subclass__ setup prepare_data c
 def made(loader: Loader) -> list[list[ast.AST]]:
     """The ways on which the loader is made: the calls and loops, and the place itself."""
     return [
-        [*(f.node for f in getattr(t, "made", ()) if isinstance(f, STARTS)), loader.node]
+        [*(f.node for f in ways_made(t) if isinstance(f, STARTS)), loader.node]
         for t in loader.things
     ]
 
@@ -112,7 +113,7 @@ class Time:
 
     def _makes(self, value: ast.AST | None) -> bool:
         if isinstance(value, ast.Call):
-            return self.script.values(value.func) <= CONTAINERS != frozenset()
+            return self.script.called(value) <= CONTAINERS != frozenset()
         return isinstance(value, (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp))
 
     def follows(self, node: ast.AST, place: ast.AST) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from autofast.model.events import CallFrame
-from autofast.model.kinds import is_loader
+from autofast.model.kinds import is_loader, ways_made
 from autofast.model.limits import FED
 from autofast.model.several import wordset
 from autofast.model.source import source_of
@@ -100,7 +100,7 @@ def run_hooks(interp: Core) -> None:
         interp.run_class(cls)
     for thing in list(interp.made):
         if is_loader(thing) and any(
-            f.func.name in DATA_HOOKS for f in only(getattr(thing, "made", ()), CallFrame)
+            f.func.name in DATA_HOOKS for f in only(ways_made(thing), CallFrame)
         ):
             batch_of(interp, thing)
 

@@ -135,7 +135,7 @@ def _is_new(script: Script, site: Site) -> bool:
 def binds_elsewhere(script: Script, region: Region) -> bool:
     """Whether functions that run in the region give values to variables of the code around them."""
     calls = (n for s in region.statements for n in nodes_in(s, ast.Call))
-    called = [c.function for n in calls for t in script.values(n.func) for c in code_of(t)]
+    called = [c.function for n in calls for t in script.called(n) for c in code_of(t)]
     called += [frame.func.node for frame in region.calls(script)]
     code = (n for part in [*region.statements, *called] for n in ast.walk(part))
     return any_of(code, ast.Global, ast.Nonlocal)

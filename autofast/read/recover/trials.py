@@ -83,5 +83,5 @@ def _is_unused(script: Script, target: ast.Name, seen: set[ast.AST]) -> bool:
 
 
 def _only_computes(script: Script, call: ast.Call) -> bool:
-    outside = any(not t.name.startswith("torch.") for t in only(script.values(call.func), Ref))
+    outside = any(not t.name.startswith("torch.") for t in only(script.called(call), Ref))
     return not outside and script.must_be(call, Tensor, Num)

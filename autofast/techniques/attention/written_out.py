@@ -94,7 +94,7 @@ def softmaxes(script: Script) -> Iterator[tuple[ast.Call, ast.expr]]:
 def _softmax(script: Script, call: ast.Call) -> ast.expr | None:
     """What the softmax over the last dimension is taken of; None where the call is none."""
     args, keywords = list(call.args), {k.arg: k.value for k in call.keywords}
-    layers = script.values(call.func)
+    layers = script.called(call)
     if surely_named(layers, Ext, "torch.nn.Softmax"):
         dims = {const(t.args.get(0, "dim")) for t in layers if isinstance(t, Ext)}
         dim = one(dims)
@@ -326,7 +326,7 @@ class _Reader:
     def _is_dropout(self, call: ast.Call, node: ast.expr) -> bool:
         if not call.args or call.args[0] is not node:
             return False
-        layers = self.script.values(call.func)
+        layers = self.script.called(call)
         is_layer = surely_named(layers, Ext, "torch.nn.Dropout")
         return is_layer or self.script.is_call(call, DROPOUT)
 
@@ -343,7 +343,7 @@ def drops_weights(script: Script) -> Iterator[tuple[ast.Call, Effect]]:
         call = site.call
         if call is None or len(call.args) > PLACE:
             continue
-        layers = script.values(call.func)
+        layers = script.called(call)
         if not surely_named(layers, Ext, LAYER):
             continue
         given = {k.arg for k in call.keywords}

@@ -243,7 +243,7 @@ def _is_known(script: Script, call: ast.Call) -> bool:
     """
     if script.analysis(CallGraph).callees(call):
         return True
-    found = script.values(call.func)
+    found = script.called(call)
     return surely(
         (begins(t, Ref, KNOWN))
         or (isinstance(t, Method) and isinstance(t.this, Tensor))

@@ -183,7 +183,7 @@ def _written(script: Script, node: ast.AST, occurrences: list[Occurrence]) -> No
             begins(t, Ref, DRAWS)
             for a in node.args
             for n in nodes_in(a, ast.Call)
-            for t in script.values(n.func)
+            for t in script.called(n)
         )
         if drawn:
             raise Refusal(

@@ -117,9 +117,9 @@ def _check(script: Script, use: ast.expr, known: Known, depth: int) -> None:
         if isinstance(outer, ast.Call):
             if here is outer.func:
                 return
-            if all(
-                is_named(t, Ref, "builtins.dict") for t in script.values(outer.func)
-            ) and isinstance(parent_of(outer), ast.Call):
+            if all(is_named(t, Ref, "builtins.dict") for t in script.called(outer)) and isinstance(
+                parent_of(outer), ast.Call
+            ):
                 continue
             _in_call(script, use, outer, known, depth)
             return
@@ -152,7 +152,7 @@ def _kept(script: Script, statement: ast.AST, known: Known, depth: int) -> None:
 
 
 def _in_call(script: Script, use: ast.expr, call: ast.Call, known: Known, depth: int) -> None:
-    for callee in script.values(call.func):
+    for callee in script.called(call):
         name = callee.name if isinstance(callee, (Ref, Method)) else ""
         if isinstance(callee, Ref) and (name in NUMBERS or name.startswith(SHOWS)):
             continue
@@ -194,7 +194,7 @@ def _apart(script: Script, call: ast.Call, known: Known) -> bool:
     noise, to look at results.
     """
     if not any(
-        begins(t, Ref, "torch.") and last_part(t.name) in MAKES for t in script.values(call.func)
+        begins(t, Ref, "torch.") and last_part(t.name) in MAKES for t in script.called(call)
     ):
         return False
     target = only_target(statement_of(call))

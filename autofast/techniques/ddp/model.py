@@ -116,7 +116,7 @@ def trained(script: Script) -> list[Trained]:
 def _check_call(script: Script, node: ast.AST) -> None:
     if not isinstance(node, ast.Call):
         raise Refusal(f"the model is called by {at(node)} in a way that is not understood")
-    for thing in script.values(node.func):
+    for thing in script.called(node):
         if not is_module(thing):
             name = ast.unparse(node.func)
             raise Refusal(

@@ -190,7 +190,7 @@ def _call(
     products: list[ast.AST],
 ) -> bool:
     turned = False
-    for callee in script.values(call.func):
+    for callee in script.called(call):
         if is_loss(callee):
             raise Refusal(
                 f"the model computes its loss itself ({at(call)}): return the outputs and compute the loss outside"

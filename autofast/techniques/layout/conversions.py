@@ -155,7 +155,7 @@ def fed_by(models: list[Model], others: list[Model]) -> str:
 
 def _networks_around(model: Model) -> Iterator[Cls]:
     """The networks whose constructors make the model."""
-    for frame in getattr(model.thing, "made", ()):
+    for frame in model.thing.made:
         owner = frame.func.owner if isinstance(frame, CallFrame) else None
         if owner is not None and is_module(Inst(owner, None)):
             yield owner

@@ -238,13 +238,13 @@ PRODUCTS = wordset("torch.matmul torch.mm torch.bmm torch.addmm")
 
 
 def _is_contiguous(script: Script, call: ast.Call, around: tuple[ast.expr, ...]) -> bool:
-    if not call.keywords and any_named(script.values(call.func), Ref, PRODUCTS):
+    if not call.keywords and any_named(script.called(call), Ref, PRODUCTS):
         return True
     if is_method(call, "contiguous", "flatten", "reshape", "mm", "bmm"):
         return True
     if is_method(call, "view"):
         return _lies_in_order(script, call.func.value, around)
-    found = script.values(call.func)
+    found = script.called(call)
     if call.args and surely_named(found, Ref, EACH):
         return _lies_in_order(script, call.args[0], around)
     if surely(_is_pooled(t, call, script) or _gives_in_order(t) for t in found):

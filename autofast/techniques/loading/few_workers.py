@@ -18,6 +18,7 @@ from autofast.facts.settings import place, setting
 from autofast.facts.workers.legality import against, cheap, effect_of
 from autofast.flow.provenance import Origin, Trail
 from autofast.model.calls import literal_of
+from autofast.model.kinds import ways_made
 from autofast.model.roles import Loader
 from autofast.model.script import Script
 from autofast.model.source import at, parent_of, source_of, statement_of
@@ -115,7 +116,7 @@ def raised(script: Script, options: Options, loaders: list[Loader]) -> Iterator[
     for loader in script.loaders:
         argument = given(loader, NAME)
         if argument is not None:
-            origins = trail.of(argument, [getattr(t, "made", ()) for t in loader.things])
+            origins = trail.of(argument, [ways_made(t) for t in loader.things])
         else:
             origins = []
         if isinstance(origins, str) and _is_none(argument) and counts(script, loader):

@@ -30,7 +30,7 @@ def split_numbers(script: Script, loader: Loader) -> tuple[Edit, ...]:
     numbers = call.args[0] if call.args else None
     if not all_of(loader.things, Ext):  # a class of the project gives others
         return ()
-    if not isinstance(numbers, ast.Call) or script.values(numbers.func) != {RANGE}:
+    if not isinstance(numbers, ast.Call) or script.called(numbers) != {RANGE}:
         return ()
     size = call.args[1] if len(call.args) > 1 else keyword_of(call, "batch_size")
     if size is None or len(call.args) > 2 or {k.arg for k in call.keywords} - KNOWN:
@@ -80,7 +80,7 @@ def _is_gone_through(script: Script, call: ast.Call) -> bool:
     taken: ast.expr = call
     taker = parent_of(call)
     if isinstance(taker, ast.Call) and all(
-        is_named(t, Ref, ITERATING) for t in script.values(taker.func) or {None}
+        is_named(t, Ref, ITERATING) for t in script.called(taker) or {None}
     ):
         taken, taker = taker, parent_of(taker)
     return isinstance(taker, (ast.For, ast.comprehension)) and taker.iter is taken

@@ -11,6 +11,7 @@ from autofast.facts.workers.shared_state import changed_between, changed_by_item
 from autofast.flow.program import Flow
 from autofast.model.calls import literal_of, short_name
 from autofast.model.events import CallFrame, Stack, loops
+from autofast.model.kinds import ways_made
 from autofast.model.roles import Loader, Use
 from autofast.model.script import Script
 from autofast.model.several import wordset
@@ -138,7 +139,7 @@ def made_anew(loader: Loader) -> Iterator[Finding]:
     """Advice for a loader with workers that is made in each epoch, of data from before."""
     number = given(loader, WORKERS)
     used = {f.node for use in loader.uses if use.trains for f in loops(use.stack)}
-    made = [f.node for t in loader.things for f in loops(getattr(t, "made", ()))]
+    made = [f.node for t in loader.things for f in loops(ways_made(t))]
     around = [loop for loop in made if loop in used]
     names = ("dataset", "sampler", "batch_sampler", "collate_fn")
     arguments = [values_given(loader, n) for n in names]
@@ -298,8 +299,8 @@ def _repeatable(script: Script, expr: ast.expr) -> bool:
         if isinstance(node, ast.Call):
             if _is_lookup(script, node):
                 continue
-            pure = all(is_named(t, Ref, PURE) for t in script.values(node.func)) and bool(
-                script.values(node.func)
+            pure = all(is_named(t, Ref, PURE) for t in script.called(node)) and bool(
+                script.called(node)
             )
             if not pure:
                 return False

@@ -211,7 +211,7 @@ def _only_those(script: Script, optimizer: Optimizer) -> str:
     """A class that the call may make besides those that take ``fused=``, in words."""
     others = [
         t
-        for t in script.values(optimizer.node.func)
+        for t in script.called(optimizer.node)
         if not is_named(t, Ref, {f"torch.optim.{n}" for n in FUSED})
     ]
     return "its class is chosen when it runs, and not all take fused=" if others else ""

@@ -50,7 +50,7 @@ def _returned(
     script: Script, call: ast.Call, part: int | None, deeper: int = 4
 ) -> Iterator[ast.expr]:
     """What a call gives, also where other calls give it first: ``x, sizes = conv(x, sizes)``."""
-    flow, found = script.analysis(Flow), script.values(call.func)
+    flow, found = script.analysis(Flow), script.called(call)
     for code in (c for t in found for inner in unwrapped(t) for c in code_of(inner)):
         for result in script.analysis(CallGraph).results(code.function):
             parts = result.elts if isinstance(result, ast.Tuple) else []

@@ -28,7 +28,7 @@ from autofast.flow.positions import block, index, is_sure, nodes_of, shared, sta
 from autofast.flow.typestate import Events
 from autofast.model.calls import is_method, receiver_of, stands_alone
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, inside
-from autofast.model.kinds import is_optimizer
+from autofast.model.kinds import is_optimizer, ways_made
 from autofast.model.roles import Backward, Step, Update
 from autofast.model.script import Script
 from autofast.model.source import Source, ancestors, at, function_of, statement_of
@@ -66,11 +66,7 @@ def makes(
             early = not stores
             places = [here[max(stores, default=first)]]
     made_in = {
-        f.node
-        for u in updates
-        for t in u.things
-        for f in getattr(t, "made", ())
-        if isinstance(f, LoopFrame)
+        f.node for u in updates for t in u.things for f in ways_made(t) if isinstance(f, LoopFrame)
     }
     for place in places:
         for outer in ancestors(place):

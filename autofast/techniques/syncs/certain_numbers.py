@@ -186,10 +186,10 @@ def _called(script: Script, call: ast.Call) -> str:
         .removeprefix("torch.")
         if isinstance(t, Ref)
         else t.name
-        for t in script.values(call.func)
+        for t in script.called(call)
         if isinstance(t, Ref) or (isinstance(t, Method) and isinstance(t.this, Tensor))
     }
-    known = len(names) == 1 and len(script.values(call.func)) > 0
+    known = len(names) == 1 and len(script.called(call)) > 0
     return names.pop() if known and script.must_be(call, Tensor) else ""
 
 
@@ -215,7 +215,7 @@ def _assigns(script: Script, made: Definition, depth: int) -> bool:
 
 def _returns(script: Script, call: ast.Call, depth: int) -> bool:
     """Whether all that a function of the project returns is such a tensor."""
-    given = [_given_by(script, t) for t in script.values(call.func)]
+    given = [_given_by(script, t) for t in script.called(call)]
     return (
         bool(given)
         and all(given)
@@ -227,7 +227,7 @@ def _each(script: Script, call: ast.Call, depth: int) -> bool:
     """Whether everything in the list or tuple that a function of the project returns is such a
     tensor.
     """
-    callees = [code_of(t) for t in script.values(call.func)]
+    callees = [code_of(t) for t in script.called(call)]
     functions = [c.function for code in callees for c in code]
     parts = [e for f in functions for e in _elements(script, f)]
     return all(callees) and surely(

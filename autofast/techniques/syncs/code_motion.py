@@ -128,7 +128,7 @@ def _is_pure_call(script: Script, call: ast.Call) -> bool:
             value=tensor, attr="detach" | "cpu" | "mean" | "sum" | "size" | "numel" | "dim"
         ):
             return script.must_be(tensor, Tensor)
-    found = script.values(call.func)
+    found = script.called(call)
     return surely(
         isinstance(t, Ref) and (t.name in PURE or t.name.startswith("math.")) for t in found
     )

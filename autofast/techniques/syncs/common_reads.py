@@ -130,7 +130,7 @@ def may_move(script: Script, sink: Sink, to: ast.stmt, mine: Collection[ast.AST]
 
 
 def _is_of_torch(script: Script, call: ast.Call) -> bool:
-    names = [getattr(t, "name", "") for t in script.values(call.func)]
+    names = [getattr(t, "name", "") for t in script.called(call)]
     if names and all(n.startswith(("torch.", "builtins.")) for n in names if n):
         return all(names)
     return isinstance(call.func, ast.Attribute) and all_of(script.values(call.func.value), Tensor)

@@ -164,7 +164,7 @@ def _is_of_transformers(script: Script, output: ast.Name, loop: Loop | None) -> 
 
 # -------------------------------------------------------------------------------- what a call gives
 def _gives_fresh(script: Script, call: ast.Call, depth: int) -> bool:
-    callees = script.values(call.func)
+    callees = script.called(call)
     return (
         bool(callees)
         and not writes(script, call)
@@ -255,7 +255,7 @@ def _is_harmless(script: Script, node: ast.expr) -> bool:
     if isinstance(parent, ast.keyword):
         parent = parent_of(parent)
     if isinstance(parent, ast.Call):
-        callees = script.values(parent.func)
+        callees = script.called(parent)
         if not surely(_only_looks(t) for t in callees) or writes(script, parent):
             return False
         torch = [t for t in callees if getattr(t, "name", "").startswith("torch.")]

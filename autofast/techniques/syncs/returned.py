@@ -82,7 +82,7 @@ def hand_on(
     edits: list[Edit] = [keep(script, r.read) for r in results]
     gains = False
     for call in _calls(script, function, occurrences):
-        callees = [t.func if isinstance(t, Bound) else t for t in script.values(call.func)]
+        callees = [t.func if isinstance(t, Bound) else t for t in script.called(call)]
         if not all(isinstance(t, Func) and t.node is function for t in callees):
             raise Refusal(
                 f"another function may be called instead of {function.name}() ({at(call)})"

@@ -300,8 +300,8 @@ def _is_plain_call(script: Script, func: Func, call: ast.Call, me: str, seen: se
         )
     if _bottom(call.func) == me:
         return call.func.attr in OF_LISTS
-    return all(begins(t, Ref, ("math.", "numpy.")) for t in script.values(call.func)) and bool(
-        script.values(call.func)
+    return all(begins(t, Ref, ("math.", "numpy.")) for t in script.called(call)) and bool(
+        script.called(call)
     )
 
 
@@ -401,7 +401,7 @@ class _Collector:
         )
 
     def check_call(self, call: ast.Call) -> None:
-        things = self.script.values(call.func)
+        things = self.script.called(call)
         builtin = {f"builtins.{n}" for n in PURE}
         pure = all(
             isinstance(t, Ref) and (t.name.startswith(("math.", "numpy.")) or t.name in builtin)

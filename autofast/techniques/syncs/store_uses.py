@@ -253,7 +253,7 @@ class Uses:
         return call if call is not None and self._only_looks(call) else None
 
     def _only_looks(self, call: ast.Call) -> bool:
-        found = self.script.values(call.func)
+        found = self.script.called(call)
         return surely(
             (begins(t, Ref, LOOKING))
             or (isinstance(t, Method) and isinstance(t.this, (Ext, Const, Num)))

@@ -234,7 +234,7 @@ class _Handling:
         return node.attr in self.attributes and not isinstance(parent_of(node), ast.Subscript)
 
     def _knows(self, call: ast.Call) -> bool:
-        callee = self.script.values(call.func)
+        callee = self.script.called(call)
         return surely(
             isinstance(t, (Func, Bound, Cls)) or is_named(t, Ref, self.functions) for t in callee
         )
@@ -254,7 +254,7 @@ def _loaded(
             raise Refusal(f"text or locals() may use the batches of {at(loop)}")
         target, expr = loop.target, loop.iter
         while isinstance(expr, ast.Call):
-            if library := next(iter(script.values(expr.func)), None):
+            if library := next(iter(script.called(expr)), None):
                 if library == Ref("builtins.enumerate"):
                     target = _element(target, 1)
                 elif not is_named(library, Ref, LOOPED):

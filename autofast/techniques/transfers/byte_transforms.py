@@ -165,7 +165,7 @@ def pictures_of(script: Script, loaders: Sequence[Loader]) -> list[Pictures]:
             pictures.key, call = made
             pictures.calls.append(call)
             pictures.getitems.append(getitem)
-            transforms = script.values(call.func)
+            transforms = script.called(call)
             why = ""
         else:
             continue
@@ -350,7 +350,7 @@ def _bound(script: Script, name: ast.Name) -> list[ast.expr | None]:
 
 
 def _is_transform(script: Script, call: ast.Call) -> bool:
-    found = script.values(call.func) - {Const(None)}
+    found = script.called(call) - {Const(None)}
     plain = len(call.args) == 1 and not call.keywords and not spreads(call)
     return plain and surely(short_name(t) in ("Compose", "ToTensor") for t in found)
 

@@ -94,7 +94,7 @@ def parts(script: Script, expr: ast.expr, factory: Factory, name: str = "") -> P
 
 
 def _call(script: Script, call: ast.Call, factory: Factory, name: str) -> Parts | None:
-    found = script.values(call.func)
+    found = script.called(call)
     names = library_names(found)
     of_torch = len(names) == len(found) == 1
     rest = [*call.args[1:], *(k.value for k in call.keywords)]

@@ -39,7 +39,7 @@ def from_numpy(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
                 pass
             case _:
                 continue
-        names = [t.name for t in script.values(inner.func) if isinstance(t, Ref)]
+        names = [t.name for t in script.called(inner) if isinstance(t, Ref)]
         if len(names) != 1 or names[0] not in DRAWS or not runs_often(site, hot):
             continue
         if (

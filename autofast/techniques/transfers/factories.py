@@ -113,7 +113,7 @@ def factory(script: Script, expr: ast.expr) -> ast.Call | None:
         if isinstance(expr, ast.Subscript):
             expr = expr.value
             continue
-        found = script.values(expr.func)
+        found = script.called(expr)
         names = library_names(found)
         if listed(script, expr, "") is not None:
             return expr

@@ -153,7 +153,7 @@ def _is_put_together(script: Script, call: ast.Call) -> bool:
 
 def _makes(script: Script, call: ast.Call) -> bool:
     """A function of the project, a distribution that is drawn from, or a factory."""
-    found = script.values(call.func)
+    found = script.called(call)
     given = [t for a in arguments_of(call) for t in script.values(a)]
     of_sizes = not any_of(given, Tensor, Seq, Dict, Inst, Ext)
     return surely(

@@ -35,6 +35,7 @@ from autofast.facts.workers.seeding import seed_of
 from autofast.flow.loops import loops_around
 from autofast.flow.provenance import Trail
 from autofast.model.events import loops
+from autofast.model.kinds import ways_made
 from autofast.model.names import FACTORIES
 from autofast.model.roles import Dataset, Loader, Transfer
 from autofast.model.script import Script
@@ -267,7 +268,7 @@ def gets_workers(script: Script, loader: Loader, beside: Sequence[Finding]) -> b
         if isinstance(place, ast.AST) and (loader.node is place or feeds(loader, place)):
             return True
     number = given(loader, "num_workers")
-    ways = [getattr(t, "made", ()) for t in loader.things]
+    ways = [ways_made(t) for t in loader.things]
     origins = Trail(script).of(number, ways) if number is not None else ""
     changed = {place for f in beside if f.edits for place in touched(f)}
     return not isinstance(origins, str) and any(o.expr in changed for o in origins)
@@ -340,7 +341,7 @@ def _has_one_epoch(script: Script, loader: Loader) -> bool:
     ways = {tuple(f.node for f in o.stack) for o in script.log.ways("iterate", use.node)}
     if len(ways) != 1:
         return False  # a function that is called twice, or for other loaders
-    made = {f.node for t in loader.things for f in loops(getattr(t, "made", ()))}
+    made = {f.node for t in loader.things for f in loops(ways_made(t))}
     outer = [f.node for f in loops(use.stack) if f.node not in made | {use.node}]
     return surely(turns(script, loop) == 1 for loop in outer)
 
