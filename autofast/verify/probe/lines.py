@@ -13,6 +13,26 @@ import sys
 import threading
 from typing import Any
 
+HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+class Files:
+    """The files of the project, which lie under one of ``folders``."""
+
+    def __init__(self, folders: tuple[str, ...]) -> None:
+        self.folders = tuple(folder.rstrip(os.sep) + os.sep for folder in folders if folder)
+        self.known: dict[str, str] = {}
+
+    def path(self, file: str) -> str:
+        """The file of a code object without links; empty for what is none of the project's."""
+        known = self.known.get(file)
+        if known is None:
+            real = os.path.realpath(file) if not file.startswith("<") else ""
+            ours = real.startswith(self.folders) and not real.startswith(HERE)
+            ours = ours and f"{os.sep}site-packages{os.sep}" not in real
+            known = self.known[file] = real if ours else ""
+        return known
+
 
 class Lines:
     """``folders``: a file under one of them is of the project; ``journal``: the file that workers
@@ -20,11 +40,10 @@ class Lines:
     """
 
     def __init__(self, folders: tuple[str, ...], start: str, journal: str) -> None:
-        self.folders = tuple(folder.rstrip(os.sep) + os.sep for folder in folders if folder)
+        self.path = Files(folders).path
         self.start = start
         self.journal = journal
         self.process = os.getpid()
-        self.files: dict[str, str] = {}  # as code objects name them: real path, if of the project
         self.seen: set[tuple[str, int]] = set()
         self.stopped = False
         if sys.version_info >= (3, 12):
@@ -34,15 +53,6 @@ class Lines:
             threading.settrace(self.call)
         else:
             self.stopped = True  # a debugger, a coverage tool
-
-    def path(self, file: str) -> str:
-        """Without links; empty for what is none of the project's."""
-        known = self.files.get(file)
-        if known is None:
-            real = os.path.realpath(file) if not file.startswith("<") else ""
-            inside = real.startswith(self.folders) and f"{os.sep}site-packages{os.sep}" not in real
-            known = self.files[file] = real if inside else ""
-        return known
 
     def mark(self, path: str, line: int) -> None:
         if (path, line) not in self.seen:

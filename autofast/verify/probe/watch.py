@@ -21,6 +21,7 @@ from torch.utils.data._utils import fetch as fetchers
 
 from .core import Probe
 from .instead import instead_of, opaque
+from .lines import HERE, Files
 from .operations import Operations
 from .walk import walk
 
@@ -29,7 +30,6 @@ LEAST = 3  # batches of a loader from which anything is told
 MOST = 8  # shapes that are kept of a place
 LOADER, PLACE = "_autofast_loader", "_autofast_place"
 READS = ("item", "tolist", "cpu", "__bool__", "__float__", "__int__", "__index__")
-HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 class Watch:
@@ -48,9 +48,8 @@ class Watch:
         self, probe: Probe, loaders: Any, folders: tuple[str, ...], start: str, journal: str
     ) -> None:
         self.probe, self.loaders = probe, loaders
-        self.folders = tuple(folder.rstrip(os.sep) + os.sep for folder in folders if folder)
+        self.path = Files(folders).path
         self.start, self.journal = start, journal
-        self.files: dict[str, str] = {}
         self.made: dict[str, list[tuple[float, int, bool]]] = {}
         self.by: dict[str, set[int]] = {}
         self.places: dict[int, tuple[str, int]] = {}
@@ -69,14 +68,6 @@ class Watch:
         self.wrap_calls()
 
     # --------------------------------------------------------------------------------------- places
-    def path(self, file: str) -> str:
-        """Without links; empty for what is none of the project's."""
-        if file not in self.files:
-            real = os.path.realpath(file) if not file.startswith("<") else ""
-            ours = real.startswith(self.folders) and f"{os.sep}site-packages{os.sep}" not in real
-            self.files[file] = real if ours and not real.startswith(HERE) else ""
-        return self.files[file]
-
     def place(self, direct: bool = False) -> tuple[str, int] | None:
         """The innermost line of the project; with ``direct`` only where that calls us itself."""
         frame: Any = sys._getframe(2)
