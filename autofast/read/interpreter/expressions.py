@@ -209,13 +209,8 @@ class Expressions(Comprehensions):
         found: Values = NOTHING
         before = env.vars
         ends = []
-        for arm, part in ((True, node.body), (False, node.orelse)):
-            env.vars = dict(before)
-            if not self.narrow(node.test, arm, env):
-                continue
-            self.stack.append(BranchFrame(node, arm))
-            found = join(found, self.expr(part, env))
-            self.stack.pop()
+        for arm in self.arms(node, env):
+            found = join(found, self.expr(node.body if arm else node.orelse, env))
             ends.append(env.vars)
         env.vars = merge([before, *ends]) if _has_walrus(node) else before
         return found

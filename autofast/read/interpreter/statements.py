@@ -185,14 +185,8 @@ class Statements(Definitions):
                 self.stack.pop()
         before = env.vars
         ends = []
-        for taken, body in ((True, node.body), (False, node.orelse)):
-            env.vars = dict(before)
-            if not self.narrow(node.test, taken, env):
-                continue
-            self.stack.append(BranchFrame(node, taken))
-            stopped = self.block(body, env)
-            self.stack.pop()
-            if not stopped:
+        for arm in self.arms(node, env):
+            if not self.block(node.body if arm else node.orelse, env):
                 ends.append(env.vars)
         env.vars = merge(ends) if ends else before
         return not ends

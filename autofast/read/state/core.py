@@ -340,6 +340,16 @@ class Core:
 
     # ----------------------------------------------------------------------------------- statements
 
+    def arms(self, node: ast.If | ast.IfExp, env: Env) -> Iterator[bool]:
+        """The arms that may run, one after the other, each from the variables before."""
+        before = env.vars
+        for arm in (True, False):
+            env.vars = dict(before)
+            if self.narrow(node.test, arm, env):
+                self.stack.append(BranchFrame(node, arm))
+                yield arm
+                self.stack.pop()
+
     def weak(self, made: tuple[Any, ...], once: bool = False) -> bool:
         """Whether a change made here to a thing that was made below the frames ``made`` may not
         happen, or happen to only one of many.
