@@ -113,7 +113,7 @@ def _needed(script: Script, site: Site) -> str:
                 f"{at(transfer)} copies to the host without waiting: the values are read after this"
             )
     for copy in script.methods("copy_"):
-        if any(not _on_device(o.this) and o.args and _asynchronous(o.args) for o in copy):
+        if any(not _on_device(o.this) and _asynchronous(o.args) for o in copy):
             return (
                 f"{at(copy)} may copy to the host without waiting: the values are read after this"
             )

@@ -61,6 +61,7 @@ def values(found: Values) -> str:
 
 
 def thing(value: Thing) -> str:
+    """A value in words."""
     match value:
         case Const(value=constant):
             said = repr(constant)

@@ -210,6 +210,7 @@ def use_of(node: ast.Attribute) -> str:
 
 
 def is_nothing(value: ast.expr) -> bool:
+    """``None``, or zeros: what leaves no gradient."""
     if isinstance(value, ast.IfExp):
         return is_nothing(value.body) and is_nothing(value.orelse)
     if isinstance(value, ast.Call):

@@ -56,6 +56,7 @@ def grows(script: Script) -> str:
 
 
 def sparse(script: Script) -> str:
+    """A place whose gradients may be sparse, in words; empty where there is none."""
     for site in script.log.of("new", *SPARSE):
         for occurrence in site:
             name = getattr(occurrence.this, "name", "")

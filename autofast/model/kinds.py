@@ -91,6 +91,7 @@ def is_loss(thing: Thing) -> bool:
 
 
 def is_dataset(thing: Thing) -> bool:
+    """What a DataLoader takes items from: a class with ``__getitem__``, or one of a library."""
     if isinstance(thing, Inst):
         return (
             bool(thing.cls.external & names.DATASET_BASES)

@@ -195,6 +195,9 @@ def kind_asked(found: Values) -> str:
 
 
 def dtype_of(thing: Thing) -> str:
+    """How ``Tensor.dtype`` names a type that is asked for (``f64``, ``f32``, ``half``, ``int``,
+    ``complex``); empty for what is no dtype of torch or float of Python.
+    """
     last = last_part(thing.name) if isinstance(thing, Ref) else ""
     if is_named(thing, Ref, "builtins.float"):
         return "f64"  # as torch takes Python's own type

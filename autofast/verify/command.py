@@ -352,6 +352,7 @@ def scratch_of(request: Request, setup: Setup, rewritten: Program) -> Iterator[S
 
 
 def warnings_of(machine: Mapping[str, str], target: str, runs: list[Run]) -> Iterator[str]:
+    """What speaks against trusting the figures, a sentence each."""
     if machine["device"] == "cpu":
         yield "no GPU was found: the scripts ran on the CPU, and the figures say nothing about a GPU"
     elif target == "cpu":
@@ -390,6 +391,7 @@ def warnings_of(machine: Mapping[str, str], target: str, runs: list[Run]) -> Ite
 
 
 def environment_of(machine: Mapping[str, str], runs: list[Run], threads: int) -> dict[str, str]:
+    """What the machine and the recorded runs say of where they ran, by name."""
     recorded = next((dict(run.record.environment) for run in runs if run.records), {})
     kept = {
         name: value

@@ -212,6 +212,7 @@ def half_width(found: Ratio) -> float:
 
 
 def verdict_of(noise: Ratio, found: Ratio) -> SpeedVerdict:
+    """What an interval says beside the noise of the machine."""
     if min(found.pairs, noise.pairs) < FIRST:
         return SpeedVerdict.UNCLEAR
     floor = max(floor_of(noise), 1 + MINIMUM)

@@ -38,6 +38,9 @@ def is_of_tensor(kind: str, occurrence: Occurrence) -> bool:
 
 
 def algebra(code: Code) -> str:
+    """A computation here without kernels in 16 bits (linear algebra, Fourier transforms), in words;
+    empty where there is none.
+    """
     for site, occurrence in code.events(
         *(f"{root}.{n}" for root in ("torch", "") for n in LINALG),
         *FACTORING,

@@ -33,6 +33,9 @@ LOADED_IN_16 = ("torch_dtype", "dtype", "load_in_8bit", "load_in_4bit", "quantiz
 
 
 def foreign(code: Code) -> str:
+    """What gets tensors here and is not followed, so that 16 bits may not suit it, in words; empty
+    where there is nothing.
+    """
     for model in code.models:
         if why := not_known(model):
             return why

@@ -55,6 +55,7 @@ def inside_bar(found: Values) -> ast.expr | None:
 
 
 def check_loader(loader: Loader, thing: Thing) -> None:
+    """Raises :class:`Refusal` where the number of batches in a pass is not certain."""
     where = f"the loader on {at(loader)}"
     if isinstance(thing, Inst) and any(
         thing.cls.find(n) is not None for n in ("__len__", "__iter__")

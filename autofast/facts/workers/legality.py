@@ -261,6 +261,7 @@ def rounding(dataset: Dataset) -> bool:
 
 
 def effect_of(script: Script, loader: Loader) -> Effect:
+    """How far worker processes change what is trained: other draws, other rounding, nothing."""
     if (
         loader.collate_random
         or draws_ahead(script, loader)

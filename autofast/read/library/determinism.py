@@ -24,14 +24,15 @@ CONTEXT = "torch.backends.cudnn.flags"
 
 
 def asked(script: Script) -> Iterator[ast.AST]:
+    """The places that ask for deterministic algorithms."""
     for site in script.flags("torch.backends.cudnn.deterministic"):
         if any(t != Const(False) for o in site for t in o.result):
             yield site.node
     for site in script.calls(SWITCH):
-        if any(const(o.args.get(0, "mode")) is not False for o in site if o.args):
+        if any(const(o.args.get(0, "mode")) is not False for o in site):
             yield site.node
     for site in script.calls(LEVEL):
-        if any(o.args and _is_on(o.args.get(0, "debug_mode")) for o in site):
+        if any(_is_on(o.args.get(0, "debug_mode")) for o in site):
             yield site.node
     yield from (s.node for s in script.calls(*HELPERS))
     for (kind, _), site in script.log.each():

@@ -223,6 +223,7 @@ def _chain(interp: Core, thing: Ext, args: Arguments, node: ast.AST | None) -> V
 
 
 def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+    """What a function of a library gives; emits the call by the function's canonical name."""
     name = protocols.SPELLED.get(last_part(name), name)  # `object.__setattr__(x, n, v)`
     interp.emit(name, node, Ref(name), args)
     if (found := known(interp, name, args, node)) is not None:

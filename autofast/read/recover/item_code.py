@@ -248,6 +248,7 @@ class Walk:
 
 
 def collating(interp: Core, found: Values) -> Walk:
+    """What was followed through the functions that collate batches."""
     funcs: list[Func] = []
     for thing in found:
         if isinstance(thing, Partial):

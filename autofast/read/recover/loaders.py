@@ -29,6 +29,7 @@ from autofast.read.recover.item_code import collating
 
 
 def build_loaders(interp: Interpreter, script: Script) -> list[Loader]:
+    """The DataLoaders that the script makes, one for each place."""
     made: dict[ast.AST, list[tuple[Ext | Inst, Arguments]]] = {}
     nodes: dict[ast.AST, ast.Call] = {}
     for thing in interp.made:

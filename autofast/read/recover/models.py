@@ -17,6 +17,7 @@ from autofast.read.library.module_parts import MORE
 
 
 def build_models(interp: Interpreter, script: Script) -> list[Model]:
+    """The outermost modules that are called, each once, in the order of their first pass."""
     found: dict[int, Model] = {}
     wraps = grouped(
         (id(inner), made)

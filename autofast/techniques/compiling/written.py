@@ -247,11 +247,7 @@ def _is_copied(script: Script, thing: Thing) -> bool:
     parts = parts_of(thing)
     for site in script.calls(*PARALLEL):
         for occurrence in site:
-            given = [
-                inner
-                for t in (occurrence.args.get(0, "module") if occurrence.args else ())
-                for inner in unwrapped(t)
-            ]
+            given = [inner for t in occurrence.args.get(0, "module") for inner in unwrapped(t)]
             if not given or any(id(t) in parts or not isinstance(t, Inst) for t in given):
                 return True
     return False

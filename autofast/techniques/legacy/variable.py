@@ -71,6 +71,7 @@ class Use:
 
 
 def variables(script: Script, source: Source, plain: Plainness) -> Iterator[Finding]:
+    """``Variable(x)``, one finding for each use in a file."""
     if "Variable" not in source.text:
         return
     bound = imports_of(source, MODULES, "Variable")

@@ -45,6 +45,8 @@ def refusal(script: Script, loader: Loader) -> str:
 
 
 def wish(script: Script, loader: Loader, options: Options, template: str = "{}") -> Wish:
+    """The wish for a number of worker processes; ``template`` says what is written with it."""
+
     def make(home: Home) -> tuple[str, tuple[Edit, ...]]:
         own = home.node is loader.node and not options.workers
         beside = as_beside(script, loader.node) if own else None

@@ -59,6 +59,7 @@ def name_of(made: Augmentation) -> str:
 
 
 def function_text(made: Augmentation, name: str, torch: str) -> str:
+    """The function that crops and flips a batch of images (N, C, H, W) on its device."""
     lines = [
         f"def {name}(batch):\n",
         f'    """{_said(made)} for a batch: each image by draws of its own."""\n',

@@ -62,6 +62,7 @@ def _planned(script: Script) -> WithLogits:
 
 
 def edits_of(script: Script, group: Group) -> list[Edit]:
+    """What is written for a group of losses and the sigmoids that they share."""
     called = [c for c in group.calls if not makes_layer(script, c)]
     edits: list[Edit] = []
     for loss in group.written:

@@ -46,6 +46,7 @@ Found = tuple[Finding, set[ast.expr]]  # with the reads that it is about
 
 
 def in_functions(script: Script, every: list[Read]) -> Iterator[Found]:
+    """Reads whose numbers a function returns to loops over batches, which then return tensors."""
     homes = ((function_of(r.node), r) for r in every if loop_of(r.node) is None)
     by_function = grouped((home, r) for home, r in homes if isinstance(home, ast.FunctionDef))
     for function, found in by_function.items():
@@ -83,6 +84,7 @@ def is_read_anyway(script: Script, result: Read, found: list[Read]) -> bool:
 
 
 def in_stores(script: Script, every: list[Read], lists: bool = False) -> Iterator[Found]:
+    """Reads that go into lists and attributes, which then hold tensors."""
     for made in stores(script, every, lists):
         places: list[tuple[ast.AST, str]] = [(s, said(rs)) for s, rs in by_statement(made.reads)]
         if made.why:

@@ -124,6 +124,9 @@ def margin_words(ev: Evidence) -> str:
 
 
 def tost(ev: Evidence) -> Tost:
+    """Two one-sided tests: whether the mean of the last third of the loss is the same but for the
+    margin.
+    """
     before, after = _columns(ev, late)
     n = len(before)
     nothing = Difference(math.nan, math.inf, 0, True)

@@ -70,6 +70,9 @@ def read_record(path: Path) -> Record:
 
 
 def record(raw: Mapping[str, Any]) -> Record:
+    """A record of the raw events of the probe; raises ``ValueError`` for an ending that it does not
+    know, ``KeyError`` for what lacks a part.
+    """
     if raw["ending"] not in get_args(Ending):
         raise ValueError(f"ending {raw['ending']!r}")
     moments, raw = raw["moments"], {k: v if k == "watched" else frozen(v) for k, v in raw.items()}

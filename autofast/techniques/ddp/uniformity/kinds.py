@@ -25,6 +25,8 @@ from autofast.model.several import all_of, wordset
 
 @dataclass(frozen=True)
 class Kind:
+    """What a value of one process is of that of all: the same, a part, a mean, a sum, a count."""
+
     name: str
     zero: bool = False
     none: bool = False
@@ -152,6 +154,7 @@ def add(a: Kind, b: Kind) -> Kind:
 
 
 def times(a: Kind, b: Kind) -> Kind:
+    """``a * b``"""
     a, b = a.whole, b.whole
     if (worse := _worse(a, b)) is not None:
         return worse
