@@ -213,7 +213,7 @@ class Memory:
             stores = [
                 parent_of(n)
                 for n in self.script.nodes
-                if isinstance(getattr(n, "ctx", None), ast.Store) and _puts(n, name)
+                if is_stored(n) and _puts(n, name)
             ]
             made = [p for p in stores if not isinstance(p, ast.AugAssign)]
             self._attributes[name] = (
