@@ -114,7 +114,7 @@ def _is_whole(node: ast.expr) -> bool:
 
 def _cancels(script: Script, terms: list[tuple[ast.expr, int]]) -> bool:
     """Whether a sum of squares has a product of matrices taken away, or the reverse."""
-    squares = {sign for term, sign in terms if _is_sum_of_squares(script, term, 0)}
+    squares = {sign for term, sign in terms if _is_sum_of_squares(script, term)}
     return any(-sign in squares and _is_product(script, term) for term, sign in terms)
 
 
@@ -149,9 +149,9 @@ def _terms(
             yield expr, -sign if _is_taken_away(expr) else sign
         case ast.Name() if depth < DEEP:
             made = script.analysis(Flow).definitions(expr).origins(expr)
-            values = [bound_to(d.node) for d in made if not d.is_augmented]
-            if len(values) == 1 and values[0][1] and values[0][0] is not None:
-                yield from _terms(script, values[0][0], sign, depth + 1)
+            values = [d.value for d in made if not d.is_augmented]
+            if len(values) == 1 and values[0] is not None:
+                yield from _terms(script, values[0], sign, depth + 1)
                 for d in made:
                     if isinstance(d.statement, ast.AugAssign):
                         yield from _added(script, d.statement, sign, depth + 1)
@@ -182,11 +182,11 @@ def _is_product(script: Script, term: ast.expr) -> bool:
     return isinstance(term, ast.Call) and _called(script, term) in PRODUCTS | ADDING
 
 
-def _is_sum_of_squares(script: Script, term: ast.expr, depth: int) -> bool:
+def _is_sum_of_squares(script: Script, term: ast.expr) -> bool:
     match term:
         case ast.Call(func=ast.Attribute(value=tensor)) if _called(script, term) == "sum":
             of = tensor if script.may_be(tensor, Tensor) else next(iter(term.args), None)
-            return of is not None and _is_square(script, of, depth)
+            return of is not None and _is_square(script, of)
         case ast.BinOp(left=norm, op=ast.Pow(), right=ast.Constant(value=2)):
             return isinstance(norm, ast.Call) and _called(script, norm) == "norm"
         case ast.Call(func=ast.Attribute(value=ast.Call() as norm)) if _called(script, term) in (
@@ -197,7 +197,7 @@ def _is_sum_of_squares(script: Script, term: ast.expr, depth: int) -> bool:
     return False
 
 
-def _is_square(script: Script, expr: ast.expr, depth: int) -> bool:
+def _is_square(script: Script, expr: ast.expr, depth: int = 0) -> bool:
     match expr:
         case ast.BinOp(op=ast.Pow(), right=ast.Constant(value=2)):
             return True
@@ -206,12 +206,8 @@ def _is_square(script: Script, expr: ast.expr, depth: int) -> bool:
         case ast.Call():
             return _called(script, expr) in ("pow", "square")
         case ast.Name() if depth < DEEP:
-            made = script.analysis(Flow).definitions(expr).origins(expr)
-            values = [bound_to(d.node) for d in made]
-            return surely(
-                whole and value is not None and _is_square(script, value, depth + 1)
-                for value, whole in values
-            )
+            flow = script.analysis(Flow)
+            return flow.is_made_by(expr, lambda made: _is_square(script, made, depth + 1))
     return False
 
 

@@ -94,8 +94,6 @@ def one_dtype(code: Code) -> str:
     """Why 16-bit values cannot go where this code puts them; empty where nothing speaks against."""
     kinds = (f"{root}.{name}" for root in ("torch", "") for name in WANTING)
     for site, occurrence in code.events(*kinds):
-        if occurrence.args is None:
-            continue
         positional = [g.values for g in occurrence.args.positional]
         method = site.kind.startswith(".")
         own = (
@@ -107,7 +105,7 @@ def one_dtype(code: Code) -> str:
         if len(tensors) > 1 and any(is_activation(v) for v in tensors):
             return f"{at(site)} wants tensors of one dtype, of which one may be 16-bit"
     for site, occurrence in code.events(".view"):
-        if occurrence.args is None or not isinstance(occurrence.this, Tensor):
+        if not isinstance(occurrence.this, Tensor):
             continue
         if is_activation(frozenset({occurrence.this})) and any(
             is_dtype(t) for t in occurrence.args.get(0, "dtype")
@@ -235,10 +233,8 @@ def ratio(code: Code) -> str:
 
 def _writes(code: Code) -> str:
     for site, occurrence in code.events(*SAME_DTYPE):
-        if (
-            occurrence.args is not None
-            and any(is_activation(g.values) for g in occurrence.args.positional[2:])
-            and not made_alike(code.script, site.node)
+        if any(is_activation(g.values) for g in occurrence.args.positional[2:]) and not made_alike(
+            code.script, site.node
         ):
             return f"{at(site)} writes 16-bit values into a tensor that is fp32"
     for site, occurrence in code.events("tensor_write"):

@@ -252,8 +252,6 @@ def _transfers(script: Script) -> list[Transfer]:
         loaders = list({id(x): x for t in tensors for x in t.batch}.values())
         kinds = {k for o in site for k in o.data.get("kinds", {"?"})}
         last = site.occurrences[-1]
-        if last.args is None:
-            continue
         around = max((tuple(f for f in loops(o.stack)) for o in site), key=len)
         how, target = last.data.get("how", "to"), last.data.get("target")
         given = (target, last.args, around, site, unknown)

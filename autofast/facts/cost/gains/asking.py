@@ -275,7 +275,7 @@ def waits_beside(
 def _reads_of_scale(script: Script) -> Iterator[ast.AST]:
     """``scaler.state_dict()``, ``scaler.get_scale()``, and the calls of methods that do it."""
     for site in script.methods("state_dict", "get_scale"):
-        for way in (o.stack for o in site if o.this is not None and is_scaler(o.this)):
+        for way in (o.stack for o in site if is_scaler(o.this)):
             yield from (site.node, *(f.node for f in way[-1:] if isinstance(f, CallFrame)))
 
 
