@@ -31,9 +31,9 @@ def debug(on: bool) -> None:
     _DEBUGGING.set(on)
 
 
-def internal(error: Exception, during: str = "") -> str:
+def internal(error: Exception) -> str:
     """One line about an exception that nobody expected."""
-    return f"internal error ({described(error)}){during}; {REPORT}{trace(error)}"
+    return f"internal error ({described(error)}); {REPORT}{trace(error)}"
 
 
 def described(error: BaseException) -> str:

@@ -90,7 +90,7 @@ def _is_on(site: Site) -> bool:
     """
     if site.kind.endswith(".detect_anomaly"):
         return True
-    return all(o.args is not None and const(o.args.get(0, "mode")) is True for o in site)
+    return all(const(o.args.get(0, "mode")) is True for o in site)
 
 
 def _caught(script: Script) -> str:
@@ -114,7 +114,7 @@ def _catches(node: ast.Try) -> bool:
 
 def _trainer(site: Site) -> Iterator[Finding]:
     for occurrence in site:
-        given = occurrence.args.named.get("detect_anomaly") if occurrence.args is not None else None
+        given = occurrence.args.named.get("detect_anomaly")
         if given is not None and not given.via and is_constant(given.expr, True):
             assert site.call
             yield Finding(site.call, MESSAGE, edits=(DropKeyword(site.call, "detect_anomaly"),))

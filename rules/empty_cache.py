@@ -123,9 +123,7 @@ def _needed(script: Script, site: Site) -> str:
         return f"{at(other)} communicates in the background"
     for _, other in script.log.each():
         if any(
-            o.args is not None
-            and "async_op" in o.args.named
-            and const(o.args.named["async_op"].values) is not False
+            "async_op" in o.args.named and const(o.args.named["async_op"].values) is not False
             for o in other
         ):
             return f"{at(other)} communicates in the background"
@@ -154,10 +152,7 @@ def _asynchronous(args: Arguments) -> bool:
 def _is_barrier(site: Site) -> bool:
     if site.kind == ".wait_for_everyone":
         return all(getattr(o.this, "name", "") == "accelerate.Accelerator" for o in site)
-    return all(
-        o.args is not None and all(v.values == {Const(None)} for v in o.args.named.values())
-        for o in site
-    )
+    return all(all(v.values == {Const(None)} for v in o.args.named.values()) for o in site)
 
 
 def _after_gradients(script: Script, site: Site) -> bool:

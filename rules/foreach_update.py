@@ -87,7 +87,7 @@ def _clipping(script: Script, loop: ParameterLoop, clamp: Op) -> tuple[str, dict
     passes = {
         site.node
         for site in script.log.of("forward")
-        if any(x in mine for o in site if o.this is not None for x in unwrapped(o.this))
+        if any(x in mine for o in site for x in unwrapped(o.this))
     }
     backwards = [
         o.order
@@ -136,7 +136,7 @@ def _cast(script: Script, loop: ParameterLoop) -> str:
     for site in script.log.of("move_model", ".half", ".bfloat16", ".double", ".float"):
         for o in site:
             cast = site.kind != "move_model" or o.data.get("dtype")
-            if cast and o.this is not None and any_in(unwrapped(o.this), mine):
+            if cast and any_in(unwrapped(o.this), mine):
                 return at(site)
     return ""
 

@@ -85,7 +85,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         elif isinstance(place, str):
             yield Finding(optimizer.node, message, refusal=place)
         else:
-            yield Finding(optimizer.node, message, edits=tuple(edits(script, place, unless)))
+            yield Finding(
+                optimizer.node, message, edits=tuple(edits(script, place, options.target, unless))
+            )
 
 
 def _may_be_scaled(script: Script, options: Options) -> bool:

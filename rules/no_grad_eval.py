@@ -20,7 +20,7 @@ from autofast.model.several import surely
 from autofast.model.source import at, nodes_in, source_of
 from autofast.model.syntax import DEFS, VARIABLES, is_attribute
 from autofast.model.tensors import is_unknown_in, tensors_in
-from autofast.model.values import Ext, Func, Inst, Ref, Tensor
+from autofast.model.values import Ext, Inst, Ref, Tensor
 from autofast.read.recover.evaluations import HOOKS
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.evaluation.places import (
@@ -184,7 +184,7 @@ def _takes_few(forward: Site) -> bool:
 def _records(script: Script, evaluation: Evaluation) -> bool:
     """Whether a pass records anything: an average of weights goes below ``no_grad`` itself."""
     made = [o.this.cls for s in evaluation.forwards for o in s if isinstance(o.this, Inst)]
-    own = [f.node for cls in made for f in cls.find("forward") or () if isinstance(f, Func)]
+    own = [f.node for cls in made for f in cls.methods("forward")]
     modes = [any(script.is_call(n, "torch.no_grad") for n in nodes_in(f, ast.Call)) for f in own]
     return not own or not all(modes)
 

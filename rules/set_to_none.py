@@ -28,9 +28,7 @@ ADVICE = (
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Point out gradients that are filled with zeros instead of dropped."""
     for site in script.methods("zero_grad"):
-        asked = all(
-            o.args is not None and const(o.args.get(0, "set_to_none")) is False for o in site
-        )
-        owners = [o.this for o in site if o.this is not None]
+        asked = all(const(o.args.get(0, "set_to_none")) is False for o in site)
+        owners = site.owners
         if asked and site.call and all(is_optimizer(t) or is_module(t) for t in owners):
             yield Finding(site.node, MESSAGE, advice=ADVICE)

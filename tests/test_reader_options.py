@@ -209,6 +209,21 @@ def test_a_field_that_is_made_anew_or_has_no_default_is_not_known(tmp_path: Path
     assert not any(isinstance(t, Arg) for t in found)
 
 
+def test_what_a_field_says_of_its_default(tmp_path: Path) -> None:
+    code = """
+        from dataclasses import dataclass, field
+        import probe
+        @dataclass
+        class Net:
+            hidden: int = field(default=48, repr=False)
+        @dataclass
+        class Args:
+            net: Net = field(default_factory=Net)
+        probe.show(Args().net.hidden)
+    """
+    assert shown(read(tmp_path, code)) == {Const(48)}
+
+
 def test_options_of_parents_that_are_not_known(tmp_path: Path) -> None:
     code = ARGPARSE.replace("()", "(parents=[probe.maybe()])")
     found = shown(read(tmp_path, code + "probe.show(parser.parse_args().batch_size)"))

@@ -308,7 +308,7 @@ def test_rewrite_goes_on_without_a_rule_that_raises(broken: Path) -> None:
     assert f"  train.py:{LINE}: tf32: internal error (KeyError: 'x'" in done.err
     assert "Traceback" not in done.err
     text = (broken / "train.py").read_text()
-    assert "fused=True" in text and "set_float32_matmul_precision" not in text
+    assert "fused=" in text and "set_float32_matmul_precision" not in text
 
 
 def test_debug_shows_the_trace(broken: Path, monkeypatch: pytest.MonkeyPatch) -> None:

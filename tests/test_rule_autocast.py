@@ -779,6 +779,13 @@ STEP = f"{LOSS}\n    loss.backward()\n    optimizer.step()"
             "computes distances by way of a product",
         ),
         (
+            changed(  # the logits of a contrastive loss
+                "return self.b(torch.relu(self.a(x)))",
+                "h, k = self.a(x), self.b(self.a(x))\n        return (h @ h.T) / 0.07",
+            ),
+            "compares samples by way of a product",
+        ),
+        (
             changed(
                 "self.b(torch.relu(self.a(x)))",
                 "self.b(torch.sparse.mm(x.to_sparse(), self.a.weight.t()))",
@@ -1470,6 +1477,18 @@ def test_an_optimizer_that_is_made_under_a_condition() -> None:
     choice = f"if len(X) > 3:\n    {made}\nelse:\n    {made.replace('SGD', 'Adam')}"
     done = alone(script().replace(made, choice, 1))
     assert f"functional as F\n\n{ASKED}\n" in done.text and NATIVE in done.lines
+
+
+@pytest.mark.parametrize(
+    "said", ["# os.environ['CUDA_VISIBLE_DEVICES'] = '0'\n", "'CUDA_VISIBLE_DEVICES=0 train.py'\n"]
+)
+def test_devices_that_only_words_choose(said: str) -> None:
+    """A comment, or a docstring that says how to start it, sets nothing: a constant will do."""
+    head = HEAD.replace(
+        "import torch.nn.functional as F\n", f"import torch.nn.functional as F\n{said}"
+    )
+    text = amp(script(IN_FUNCTIONS, head)).text
+    assert "\namp_dtype = " in text and "amp_dtype()" not in text
 
 
 @pytest.mark.parametrize(

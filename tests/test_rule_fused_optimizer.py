@@ -46,12 +46,38 @@ def joined(done: Applied) -> str:
     return " ".join(done.lines)
 
 
+PLAIN = ["optimizer = optim.Adam(model.parameters(), lr=1e-2, fused=True)"]
+
+
 def test_plainly() -> None:
-    """CPUs and GPUs have the kernels: no condition."""
-    done = made()
-    assert done.lines == ["optimizer = optim.Adam(model.parameters(), lr=1e-2, fused=True)"]
+    """GPUs have the kernels, and CPUs with torch 2.4 or newer: no condition there."""
+    for done in (
+        made(files={"requirements.txt": "torch>=2.4"}),
+        made(target="cpu"),
+        made(device="", move=".cuda()"),
+    ):
+        assert done.lines == PLAIN
+    done = made(target="cpu")
     assert run(done.text)["losses"] == pytest.approx(run(done.before)["losses"], rel=1e-5)
-    assert made(device="", move=".cuda()").lines == done.lines
+
+
+FLAG = "use_cuda = torch.cuda.is_available()\ndevice = torch.device('cuda' if use_cuda else 'cpu')"
+NAMED = "device = 'cuda' if torch.cuda.is_available() else 'cpu'"
+
+
+@pytest.mark.parametrize(
+    ("device", "test"),
+    [
+        (DEVICE, 'device.type == "cuda"'),
+        (FLAG, "use_cuda"),
+        (NAMED, "torch.cuda.is_available()"),
+    ],
+)
+def test_where_cuda_is_in_a_script_that_may_run_without(device: str, test: str) -> None:
+    """CPUs have the kernels since torch 2.4 only, and nothing says that it is that new."""
+    done = made(device=device)
+    assert joined(done).endswith(f"fused={test})") or f"fused={test}" in done.lines[-2]
+    assert run(done.text)["losses"] == run(done.before)["losses"]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +105,7 @@ def test_arguments_in_a_dict() -> None:
         "optim.Adam(model.parameters(), **options)",
         before='options = {"lr": 0.1, "weight_decay": 0.9}',
     )
-    assert '"fused": True' in joined(done)
+    assert '"fused": device.type == "cuda"' in joined(done)
     assert run(done.text)["losses"] == pytest.approx(run(done.before)["losses"], rel=1e-5)
     before = 'options = dict(lr=0.1)\nif model_is_new:\n    options["fused"] = True'
     assert not made(
@@ -155,7 +181,7 @@ OTHER = "optim.SGD(model.parameters(), lr=1e-2{momentum})"
 def test_an_arm_that_is_not_taken(before: str, optimizer: str) -> None:
     for momentum in ("", ", momentum=0.9"):  # which a GradScaler would spoil
         done = made(optimizer.format(other=OTHER.format(momentum=momentum)), before=before)
-        assert len(done.fixes) == 1 and "Adam(model.parameters(), fused=True)" in done.text
+        assert len(done.fixes) == 1 and "Adam(model.parameters(), fused=dev" in done.text
         assert ("leads past it" in done.advice) is not bool(momentum)
 
 
@@ -384,10 +410,15 @@ def test_momentum_without_a_scaler() -> None:
     plain = [f"optimizer = {MOMENTUM[:-1]}, fused=True)"]
     for done in (
         made(MOMENTUM, target="cpu"),
-        apply(RULE, script(MOMENTUM), precision="bf16"),
-        made(MOMENTUM, before="cell = nn.LSTM(2, 2)\ntorch.autograd.set_detect_anomaly(True)"),
+        apply(RULE, script(MOMENTUM, device="", move=".cuda()"), precision="bf16"),
+        made(
+            MOMENTUM,
+            files={"requirements.txt": "torch>=2.4"},
+            before="cell = nn.LSTM(2, 2)\ntorch.autograd.set_detect_anomaly(True)",
+        ),
     ):
         assert done.lines == plain
+    for done in (made(MOMENTUM, target="cpu"), made(MOMENTUM)):
         assert run(done.text)["losses"] == pytest.approx(run(done.before)["losses"], rel=1e-5)
 
 

@@ -180,7 +180,7 @@ def test_typing_hovering_and_mending(project: Path) -> None:
         assert one.edit is None
         text = (await editor.apply(one))[train.as_uri()]
         changed = set(text.splitlines()) ^ set(SCRIPT.splitlines())
-        assert len(changed) == 2 and any("fused=" in line for line in changed)
+        assert len(changed) == 4 and any("fused=" in line for line in changed)
 
         # Typed, not saved: an emoji before the place counts as two units.
         editor.type(train, "lr=1e-3)", "lr=1e-3, fused=True)")

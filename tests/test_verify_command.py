@@ -113,9 +113,7 @@ def test_the_rewritten_script_is_made_where_none_is_given(folder: Path):
     done = verify(
         "train.py", "--select", "fused-optimizer", "--steps", "0", "--time-budget", "5", "--github"
     )
-    assert "fused=True" in done.stdout and "fused-optimizer" in done.stdout, (
-        done.stdout + done.stderr
-    )
+    assert "fused=" in done.stdout and "fused-optimizer" in done.stdout, done.stdout + done.stderr
     assert "different" not in done.stdout.lower().splitlines()[0]
     assert "no GPU was found" in words(done.stdout)
     assert (folder / "train.py").read_text() == SCRIPT

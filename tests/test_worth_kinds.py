@@ -65,7 +65,7 @@ def test_an_optimizer_that_options_choose(default: str, fixed: list[str]) -> Non
     either; beside one that gains, its sibling is written, too.
     """
     found = apply("fused-optimizer", CHOSEN.format(default=default), min_gain=0.01)
-    changed = [line for line in found.text.splitlines() if "fused=True" in line]
+    changed = [line for line in found.text.splitlines() if "fused=" in line]
     assert [
         name for name in ("SGD(", "Adam(", "AdamW(") if any(name in c for c in changed)
     ] == fixed

@@ -103,6 +103,15 @@ def test_samples_now_and_then_are_left(every: int, over: str, worth: bool) -> No
     assert bool(apply("no-grad-eval", text, min_gain=LITTLE).fixes) is worth
 
 
+@pytest.mark.parametrize(("every", "worth"), [(100, False), (5, True)])
+def test_a_look_now_and_then_and_at_the_end(every: int, worth: bool) -> None:
+    """One function for both: neither runs often."""
+    look = "def look():\n    return model(kept[0]).mean().item()\n"
+    text, _, _ = endless(before=look, every=every).partition("        with torch.no_grad():")
+    text += "        print(look())\nprint(look())\n"
+    assert bool(apply("no-grad-eval", text, min_gain=0.01).fixes) is worth
+
+
 def test_inference_mode_for_no_grad_is_noise_of_a_training() -> None:
     """A tenth of what evaluations take, at most, by measurement: less than one in a hundred of an
     epoch.

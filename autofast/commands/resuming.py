@@ -67,8 +67,6 @@ def _together(here: dict[ast.AST, bool], there: dict[ast.AST, bool]) -> bool:
 
 
 def _ways(script: Script, o: Occurrence, place: str) -> Iterator[Way]:
-    if o.args is None:
-        return
     flags: dict[str, tuple[str, ...]] = {}
     for frame in o.stack:
         if isinstance(frame, BranchFrame) and isinstance(frame.node, (ast.If, ast.IfExp)):

@@ -10,7 +10,7 @@ edit inside code that another edit throws away.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
 
 from autofast.edit.edits import (
@@ -78,13 +78,9 @@ class Pool:
             self.edits[other].add(edit.rule)
             return
         _check_form(edit)
-        for check in (
-            self._check_slots,
-            self._check_crossing,
-            self._check_inside,
-            self._check_outside,
-        ):
-            check(edit)
+        self._check_slots(edit)
+        self._check_crossing(edit)
+        self._check_places(edit)
         self._same[wish] = edit
         self._slots.update((slot, (edit, content)) for slot, content in _slots(edit))
         self._gone.update((node, edit) for node in discarded(edit))
@@ -99,7 +95,7 @@ class Pool:
         for slot, content in _slots(edit):
             other, present = self._slots.get(slot, (edit, content))
             if present != content:
-                raise EditConflict(other, edit, f"{other.rule} {_deed(other)}")
+                raise _conflict(other, edit)
 
     def _check_crossing(self, edit: Edit) -> None:
         if not isinstance(edit, Around):
@@ -114,31 +110,34 @@ class Pool:
             if isinstance(other, Around) and other.first in block:
                 start, stop = _index(block, other.first), _index(block, other.last)
                 if start < first <= stop < last or first < start <= last < stop:
-                    raise EditConflict(other, edit, f"{other.rule} {_deed(other)}")
+                    raise _conflict(other, edit)
 
-    def _check_inside(self, edit: Edit) -> None:
-        """Would ``edit`` be lost, as another edit throws its place away?"""
+    def _check_places(self, edit: Edit) -> None:
+        """Would ``edit`` be lost, as another edit throws its place away, or throw away the place of
+        another?
+        """
+        for node, whole in self._thrown_away(edit, self._gone):
+            if _loses(self._gone[node], edit, whole):
+                raise _conflict(self._gone[node], edit)
+        gone = set(discarded(edit))
+        for other in self.edits if gone else ():
+            if any(_loses(edit, other, whole) for _, whole in self._thrown_away(other, gone)):
+                raise _conflict(other, edit)
+
+    def _thrown_away(self, edit: Edit, gone: Collection[ast.AST]) -> Iterator[tuple[ast.AST, bool]]:
+        """What is gone of the places of ``edit`` and what is around them, and whether that is a
+        place itself.
+        """
         for anchor in anchors(edit):
             for node in (anchor, *ancestors(anchor)):
                 if node in self._holes:
                     break  # moved, not thrown away
-                if (other := self._gone.get(node)) is not None and _loses(
-                    other, edit, node is anchor
-                ):
-                    raise EditConflict(other, edit, f"{other.rule} {_deed(other)}")
+                if node in gone:
+                    yield node, node is anchor
 
-    def _check_outside(self, edit: Edit) -> None:
-        """Would ``edit`` throw away the place of another?"""
-        gone = set(discarded(edit))
-        if not gone:
-            return
-        for other in self.edits:
-            for anchor in anchors(other):
-                for node in (anchor, *ancestors(anchor)):
-                    if node in self._holes:
-                        break
-                    if node in gone and _loses(edit, other, node is anchor):
-                        raise EditConflict(other, edit, f"{other.rule} {_deed(other)}")
+
+def _conflict(first: Edit, second: Edit) -> EditConflict:
+    return EditConflict(first, second, f"{first.rule} {_deed(first)}")
 
 
 # ---------------------------------------------------------------------------- what an edit is about

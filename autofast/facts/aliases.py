@@ -154,7 +154,7 @@ def writes(script: Script) -> tuple[bool, list[tuple[ast.AST, Values, ast.expr |
         ):
             # getattr(x, "mul_")(2).
             if not (isinstance(site.node.func, ast.Attribute) and is_in_place(site.node.func.attr)):
-                things = frozenset(o.this for o in site if o.this is not None)
+                things = frozenset(site.owners)
                 found.append((site.node, things, None))
     return shared, found
 

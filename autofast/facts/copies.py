@@ -74,12 +74,7 @@ def against_copy(transfer: Transfer, name: str) -> str:
     args = transfer.args
     if not transfer.to_device:
         return f"the device to which `{name}` goes is not known"
-    if (
-        args.open
-        or args.loose is not None
-        or len(args.positional) > 1
-        or not set(args.named) <= PLAIN
-    ):
+    if not args.known or len(args.positional) > 1 or not set(args.named) <= PLAIN:
         return "the copy is given more than a device: it may be a cast as well"
     return ""
 

@@ -187,7 +187,7 @@ def _of_call(script: Script, call: ast.Call, depth: int) -> set[Dimensions]:
         case ast.Call(args=[pattern, *_]) if name == "torch.einsum":
             return {_summed(script.constant(pattern))}
         case ast.Call(args=[inner, *_]) if name.removeprefix("torch.") in TRIANGLES:
-            return _at_least(2, _possible(script, inner, depth + 1))
+            return _of_two(_possible(script, inner, depth + 1))
         case ast.Call(func=ast.Attribute(attr=attr), args=args, keywords=[]) if attr in SIZED:
             each = len(args) > 1 and not has_star(args)
             return {Dimensions(len(args), len(args)) if each else UNKNOWN}
@@ -196,7 +196,7 @@ def _of_call(script: Script, call: ast.Call, depth: int) -> set[Dimensions]:
             if attr in SAME:
                 return {*before}
             if attr in TRIANGLES:
-                return _at_least(2, before)
+                return _of_two(before)
             if attr in GROWING:
                 return {Dimensions(d.least) for d in before}
             if attr == "unsqueeze":
@@ -219,8 +219,9 @@ def _is_plain(call: ast.Call) -> bool:
     return True
 
 
-def _at_least(number: int, before: frozenset[Dimensions]) -> set[Dimensions]:
-    return {Dimensions(max(number, d.least), d.most) for d in before}
+def _of_two(before: frozenset[Dimensions]) -> set[Dimensions]:
+    """The same, of what has two dimensions at the least."""
+    return {Dimensions(max(2, d.least), d.most) for d in before}
 
 
 def _summed(pattern: object) -> Dimensions:

@@ -17,7 +17,7 @@ def gradients_of_gradients(script: Script) -> ast.AST | None:
     for node in (n for step in script.steps for n in step.double_backward):
         return node
     for site in script.calls("torch.autograd.grad"):
-        if any(o.args is not None and o.args.get(4, "create_graph") - {Const(False)} for o in site):
+        if any(o.args.get(4, "create_graph") - {Const(False)} for o in site):
             return site.node
     return None
 

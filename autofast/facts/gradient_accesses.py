@@ -104,7 +104,7 @@ def against_scaler(script: Script) -> str:
     if sites := script.calls("builtins.exec"):
         return f"exec() on {at(sites[0])} may run steps that are not seen here"
     for site in script.calls("torch.autograd.set_detect_anomaly", "torch.autograd.detect_anomaly"):
-        if any(o.args is None or const(o.args.get(0, "mode")) is not False for o in site):
+        if any(const(o.args.get(0, "mode")) is not False for o in site):
             return f"{at(site)} makes gradients that overflow an error, and a scaler finds its scale by overflows"
     for node in script.analysis(_nodes):
         if isinstance(node, ast.Attribute):

@@ -27,13 +27,13 @@ from autofast.rule import Refusal
 def zeros(script: Script) -> list[Event]:
     """``optimizer.zero_grad()`` and ``model.zero_grad()``."""
     sites = script.methods("zero_grad")
-    zeroed = parts_of(*(o.this for s in sites for o in s if o.this is not None))
+    zeroed = parts_of(*(t for s in sites for t in s.owners))
     trained = [m for step in script.steps for t in step.models for m in unwrapped(t)]
     found = []
     for site in sites:
         ids: set[int] = set()
         sure = True
-        for thing in (o.this for o in site if o.this is not None):
+        for thing in site.owners:
             models = parts_of(thing)
             for optimizer in script.optimizers:
                 mine = [m for p in optimizer.params for m in unwrapped(p)]
@@ -84,7 +84,7 @@ def optimizers_of(script: Script, parameters: ast.expr) -> frozenset[int] | None
 def clipped(site: Site) -> ast.expr | None:
     """What a clip is given; None where it is a model's own method, or not seen."""
     for occurrence in site:
-        given = occurrence.args.given(0, "parameters") if occurrence.args is not None else None
+        given = occurrence.args.given(0, "parameters")
         if given is not None:
             return given.expr
     return None
@@ -94,8 +94,6 @@ def _raises_on_overflow(clip: Occurrence) -> bool:
     """Whether ``clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite)`` is, or may
     be, told to raise.
     """
-    if clip.args is None:
-        return False
     given = clip.args.given(3, "error_if_nonfinite")
     return given is not None and const(given.values) is not False
 

@@ -90,12 +90,7 @@ def _is_called(script: Script, step: Step, model: Thing) -> bool:
     """One call of the model, with gradients, runs in every iteration."""
     for site in step.forwards:
         for o in site:
-            mine = (
-                o.this is not None
-                and model in unwrapped(o.this)
-                and inside(o.stack, step.loop)
-                and o.grad == "on"
-            )
+            mine = model in unwrapped(o.this) and inside(o.stack, step.loop) and o.grad == "on"
             if (
                 mine
                 and isinstance(site.node, ast.Call)
@@ -256,7 +251,7 @@ def _later_in_steps(script: Script, wanted: set[int]) -> str:
                 return f"{at(site)} switches gradients on or off while training"
         for site in step.forwards:
             for o in site:
-                mine = o.this is not None and any(id(x) in wanted for x in unwrapped(o.this))
+                mine = any(id(x) in wanted for x in unwrapped(o.this))
                 if (
                     mine
                     and inside(o.stack, step.loop)

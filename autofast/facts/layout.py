@@ -98,10 +98,8 @@ def against(script: Script, model: Model, code: Code) -> str:
         if isinstance(occurrence.this, Tensor) and is_activation(frozenset({occurrence.this})):
             return f"{at(site)} looks at how values are laid out in memory"
     for site, occurrence in code.events("call_unknown"):
-        if (
-            isinstance(occurrence.this, Unknown)
-            and occurrence.args is not None
-            and any(is_activation(g.values) for g in occurrence.args.positional)
+        if isinstance(occurrence.this, Unknown) and any(
+            is_activation(g.values) for g in occurrence.args.positional
         ):
             return f"{at(site)} gives values to something that is not known: {occurrence.this.why}"
     if (out := handed_out(code)) is not None:
@@ -110,7 +108,7 @@ def against(script: Script, model: Model, code: Code) -> str:
         return why
     for site in model.forwards:
         for occurrence in site:
-            if occurrence.args is not None and occurrence.args.positional:
+            if occurrence.args.positional:
                 given = occurrence.args.positional[0].values
             else:
                 given = frozenset()

@@ -88,15 +88,20 @@ def given(loader: Loader, name: str) -> Given | None:
     return loader.args.given(POSITION.get(name, -1), name)
 
 
+def values_given(loader: Loader, name: str) -> Values:
+    """What an argument of the loader may be; nothing where it is not given."""
+    return loader.args.get(POSITION.get(name, -1), name)
+
+
 def own_argument(loader: Loader, *names: str) -> str:
     """The first of these arguments that it is given, or may be."""
     found = ((name, given(loader, name)) for name in names)
     return next((n for n, g in found if g is not None and const(g.values) is not None), "")
 
 
-def is_spelled_out(argument: Given | None, value: object) -> bool:
-    """The argument is certainly this constant, and the script says so."""
-    return argument is not None and argument.sure and const(argument.values) is value
+def says_no(argument: Given) -> bool:
+    """The argument is certainly False, and the script says so."""
+    return argument.sure and const(argument.values) is False
 
 
 def stays_unpinned(script: Script, loader: Loader) -> str:
@@ -104,7 +109,7 @@ def stays_unpinned(script: Script, loader: Loader) -> str:
     where it is not written out.
     """
     argument = given(loader, "pin_memory")
-    if argument is None or not is_spelled_out(argument, False):
+    if argument is None or not says_no(argument):
         return ""
     expr = argument.expr
     if argument.via or not isinstance(expr, ast.Constant):
@@ -114,7 +119,7 @@ def stays_unpinned(script: Script, loader: Loader) -> str:
     if "#" in beside or (within and above.lstrip().startswith("#")):
         return "pin_memory=False is written out, with a comment"
     others = (given(x, "pin_memory") for x in script.loaders)
-    if any(o is not None and not is_spelled_out(o, False) for o in others):
+    if any(o is not None and not says_no(o) for o in others):
         return "pin_memory=False is written out, and other loaders pin"
     if has_no_workers(loader):
         return "pin_memory=False is written out, and there are no workers"
@@ -123,19 +128,19 @@ def stays_unpinned(script: Script, loader: Loader) -> str:
 
 def has_workers(loader: Loader) -> bool:
     """Whether the script certainly asks for worker processes; an option counts as its default."""
-    numbers = _numbers(given(loader, "num_workers"))
-    return surely(n > 0 for n in numbers)
+    return surely(n > 0 for n in _workers(loader))
 
 
 def has_no_workers(loader: Loader) -> bool:
     """Whether it certainly asks for none."""
-    asked = given(loader, "num_workers")
-    return not loader.args.open if asked is None else set(_numbers(asked)) == {0}
+    if given(loader, "num_workers") is None:
+        return not loader.args.open
+    return set(_workers(loader)) == {0}
 
 
-def _numbers(asked: Given | None) -> list[int]:
-    """What an argument may be; -1 for what is not known."""
-    things = asked.values if asked is not None else ()
+def _workers(loader: Loader) -> list[int]:
+    """How many it may ask for; -1 for what is not known."""
+    things = values_given(loader, "num_workers")
     found = [t for thing in things for t in (thing.default if isinstance(thing, Arg) else {thing})]
     known = [t.value if isinstance(t, Const) and type(t.value) is int else -1 for t in found]
     return [*known, *(-1 for t in only(things, Arg) if not t.default)]
@@ -155,8 +160,7 @@ def own_order(loader: Loader) -> str:
     if not all_of(loader.things, Ext) or loader.args.open:
         return "the loader is of a class of its own, or its arguments are not all known"
     for name in ("sampler", "batch_sampler"):
-        argument = given(loader, name)
-        for thing in argument.values if argument is not None else ():
+        for thing in values_given(loader, name):
             if thing != Const(None) and not is_named(thing, Ext, SAMPLERS | OF_RANKS):
                 return f"the loader has a {name} of its own"
     return ""
@@ -223,7 +227,7 @@ def managed(script: Script, loader: Loader) -> bool:
     ):
         for occurrence in site:
             name = getattr(occurrence.this, "name", "")
-            if occurrence.args is not None and name.startswith(("accelerate.", "lightning.")):
+            if name.startswith(("accelerate.", "lightning.")):
                 every = (t for g in occurrence.args.every for t in opened(g.values))
                 if any_in(every, loader.things):
                     return True
@@ -305,14 +309,8 @@ def peeks(script: Script, loader: Loader) -> Use | None:
 
 def first_use(script: Script, loader: Loader) -> int:
     """When the loader is iterated for the first time, in the order of the log."""
-    sites = [
-        s
-        for s in (
-            script.log.at(kind, use.node) for use in loader.uses for kind in ("iterate", "next")
-        )
-        if s is not None
-    ]
-    return min((o.order for s in sites for o in s), default=0)
+    ways = (script.log.ways(kind, u.node) for u in loader.uses for kind in ("iterate", "next"))
+    return min((o.order for some in ways for o in some), default=0)
 
 
 def _restarts(script: Script, loader: Loader) -> Iterator[Occurrence]:
@@ -320,9 +318,7 @@ def _restarts(script: Script, loader: Loader) -> Iterator[Occurrence]:
         if isinstance(parent := parent_of(site.node), ast.Call) and site.node in parent.args:
             continue  # next(iter(loader)): that is not an epoch
         for occurrence in site:
-            if occurrence.args is not None and any_in(
-                occurrence.args.get(0, "object"), loader.things
-            ):
+            if any_in(occurrence.args.get(0, "object"), loader.things):
                 yield occurrence
 
 
@@ -422,7 +418,7 @@ def split_after(script: Script, places: Iterable[tuple[ast.AST, Stack]]) -> ast.
     ways = list(places)
     for site in script.calls(SPLIT):
         for o in site:
-            given = o.args.given(2, "generator") if o.args is not None else None
+            given = o.args.given(2, "generator")
             shared = given is None or Const(None) in given.values
             if shared and any(flow.may_follow(site.node, o.stack, *place) for place in ways):
                 return site.node

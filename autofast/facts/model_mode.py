@@ -42,7 +42,7 @@ def trains_at(script: Script, forward: Occurrence) -> bool | None:
 
 def _is_part(script: Script, forward: Occurrence) -> bool:
     """Whether something else that is switched has the model as a part, or may have."""
-    mine = {id(x) for x in unwrapped(forward.this)} if forward.this is not None else set()
+    mine = {id(x) for x in unwrapped(forward.this)}
     return any(
         parts is None or (thing not in mine and not mine.isdisjoint(parts))
         for thing, parts in script.analysis(_switched).items()
@@ -53,40 +53,37 @@ def _switched(script: Script) -> dict[int, frozenset[int] | None]:
     """What is switched anywhere, with its parts, all by id; None for what is not known."""
     found: dict[int, frozenset[int] | None] = {}
     for site in script.methods("eval", "train"):
-        for this in site.things():
-            for thing in unwrapped(this) if this is not None else ():
-                if id(thing) not in found:
-                    found[id(thing)] = frozenset(parts_of(thing))
-            if this is None:
-                found[0] = None
+        for thing in (t for o in site for t in unwrapped(o.this)):
+            if id(thing) not in found:
+                found[id(thing)] = frozenset(parts_of(thing))
+        if len(site.owners) < len(site.occurrences):
+            found[0] = None
     return found
 
 
 def _switches(script: Script, forward: Occurrence) -> Iterator[tuple[Occurrence, bool]]:
     """Where the model of a forward pass, or what it is part of, is switched, to which mode."""
-    if forward.this is None:
-        return
     mine = set(unwrapped(forward.this))
     for site in script.methods("eval", "train"):
         for o in site:
-            if o.this is not None and any_in(unwrapped(o.this), mine):
+            if any_in(unwrapped(o.this), mine):
                 yield o, site.kind == ".train" and not _is_false(o)
 
 
 def _is_false(train: Occurrence) -> bool:
-    return train.args is not None and train.args.get(0, "mode") == {Const(False)}
+    return train.args.get(0, "mode") == {Const(False)}
 
 
 # ---------------------------------------------------------------------------------- what it returns
 def outputs(script: Script, call: ast.Call) -> Values:
     """What a call of a model may give, in the mode that the model is in there."""
     found = script.values(call)
-    site = script.log.at("forward", call)
-    modes = {trains_at(script, o) for o in site} if site is not None else {None}
+    passes = script.log.ways("forward", call)
+    modes = {trains_at(script, o) for o in passes}
     if len(modes) != 1 or None in modes:
         return found
     mode = modes.pop()
-    models = {id(o.this): o.this for o in site or ()}
+    models = {id(o.this): o.this for o in passes}
     mine: set[object] = set()
     for model in models.values():
         forward = model.cls.find("forward") if isinstance(model, Inst) else None

@@ -59,7 +59,7 @@ def passed_on(script: Script, mine: set[int]) -> Iterator[Site]:
         "copy.deepcopy",
         "copy.copy",
     ):
-        if any(holds(v, mine) for o in site if o.args is not None for v in o.args.all()):
+        if any(holds(v, mine) for o in site for v in o.args.all()):
             yield site
 
 

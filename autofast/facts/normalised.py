@@ -65,9 +65,7 @@ def in_other_ways(script: Script) -> str:
     """
     for site in script.methods("eval", "train"):
         for o in site:
-            kept = site.kind == ".eval" or (
-                o.args is not None and o.args.get(0, "mode") <= {Const(False)} != set()
-            )
+            kept = site.kind == ".eval" or o.args.get(0, "mode") == {Const(False)}
             if is_named(o.this, Ext, NORMS) and kept:
                 return f"{at(site)} keeps a normalisation from taking the mean of a batch"
     for site in script.methods("register_forward_hook", "register_forward_pre_hook"):

@@ -60,7 +60,7 @@ def sparse(script: Script) -> str:
         for occurrence in site:
             name = getattr(occurrence.this, "name", "")
             place = 7 if name.endswith(".embedding_bag") else 6
-            if occurrence.args is not None and name in SPARSE:
+            if name in SPARSE:
                 flag = occurrence.args.given(place, "sparse")
             else:
                 flag = None
@@ -85,9 +85,7 @@ def unreached(script: Script, may_scale: bool) -> Iterator[tuple[ast.Call, str, 
 
     Not SGD with momentum where there may be a GradScaler (``may_scale``).
     """
-    may_scale = may_scale or any(
-        is_scaler(o.this) for s in script.log.of("new") for o in s if o.this is not None
-    )
+    may_scale = may_scale or any(is_scaler(o.this) for s in script.log.of("new") for o in s)
     for source in script.sources:
         imported = {
             alias.asname or alias.name
@@ -116,7 +114,7 @@ def unreached(script: Script, may_scale: bool) -> Iterator[tuple[ast.Call, str, 
 def has_momentum(script: Script, optimizer: Optimizer) -> bool:
     """SGD, unless it is certain that no group of it has momentum."""
     return asks_momentum(optimizer) or (
-        optimizer.name in ("SGD", "Optimizer") and _is_said(script, "momentum")
+        optimizer.name in ("SGD", "Optimizer") and _says_momentum(script)
     )
 
 
@@ -145,12 +143,12 @@ def fused_with_momentum(script: Script) -> str:
     return ""
 
 
-def _is_said(script: Script, word: str) -> bool:
+def _says_momentum(script: Script) -> bool:
     """A constant, or a keyword of ``dict`` or ``update``, that may be a key of a group or state."""
     for node in script.nodes:
-        if isinstance(node, ast.Constant) and node.value == word:
+        if isinstance(node, ast.Constant) and node.value == "momentum":
             return True
-        if isinstance(node, ast.Call) and any(k.arg == word for k in node.keywords):
+        if isinstance(node, ast.Call) and any(k.arg == "momentum" for k in node.keywords):
             if short_name(node.func) in ("dict", "update"):
                 return True
     return False

@@ -180,8 +180,7 @@ def are_alike(script: Script, a: ast.Call, b: ast.Call) -> bool:
 
 def _site(script: Script, call: ast.Call) -> list[Occurrence]:
     assert isinstance(call.func, ast.Attribute)
-    site = script.log.at(f".{call.func.attr}", call)
-    return site.occurrences if site is not None else []
+    return script.log.ways(f".{call.func.attr}", call)
 
 
 def _alike(script: Script, a: Thing, b: Thing) -> bool:

@@ -55,7 +55,7 @@ def _modules_in(thing: Thing) -> Iterable[Thing]:
 
 def moved_models(script: Script) -> list[Thing]:
     """What ``.to(...)``, ``.cuda()`` or a cast is called on, of models and their parts."""
-    return [o.this for s in script.log.of("move_model") for o in s if o.this is not None]
+    return [t for s in script.log.of("move_model") for t in s.owners]
 
 
 def trained_models(script: Script) -> list[Model]:

@@ -39,7 +39,6 @@ from autofast.model.syntax import DEFS, LOOPS, VARIABLES
 from autofast.model.values import Arg, Const, Setting, certainly, only
 from autofast.read.library.frameworks import batch_at
 
-Branch = tuple[int, bool]
 ONCE = ("test_step", "predict_step")
 KINDS = wordset("builtins.isinstance torch.is_tensor")
 

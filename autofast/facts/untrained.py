@@ -134,7 +134,7 @@ def _is_apart(site: Site, trained: Parts) -> bool:
 
 def _is_hidden(script: Script, site: Site) -> bool:
     """Whether nothing gets at the parameters of the modules that are called there."""
-    parts = parts_of(*(m for o in site if o.this is not None for m in unwrapped(o.this)))
+    parts = parts_of(*(m for o in site for m in unwrapped(o.this)))
 
     def holds(found: Values) -> bool:
         return any(

@@ -125,7 +125,7 @@ def used_parameters(module: Thing, above: tuple[object, ...]) -> set[Key]:
         return used if module.args.loose is None else {_inside(module, key) for key in used}
     if not isinstance(module, Inst):
         return set()
-    forward = only(module.cls.find("forward") or (), Func)
+    forward = module.cls.methods("forward")
     return _of_method(module, forward[0], above) if len(forward) == 1 else set()
 
 
@@ -139,7 +139,7 @@ def _of_method(this: Inst, func: Func, above: tuple[object, ...]) -> set[Key]:
             keys.add((id(this), name))
             keys |= {key for t in found for key in used_parameters(t, above)}
         elif not found:
-            methods = [f for f in only(this.cls.find(name) or (), Func) if f.node not in above]
+            methods = [f for f in this.cls.methods(name) if f.node not in above]
             keys |= {key for f in methods for key in _of_method(this, f, (*above, f.node))}
     return keys
 

@@ -112,7 +112,7 @@ class Memory:
                 k.arg in (None, "out", "inplace", "copy", "like") for k in keywords
             ):
                 return False
-            case ast.Call(func=func, args=[data, *_]) if self._is_one_of(func, WRAPPED):
+            case ast.Call(func=func, args=[data, *_]) if surely_named(values(func), Ref, WRAPPED):
                 return self.is_fresh(data)
             case ast.Call(func=ast.Attribute(value=inner, attr=attr), args=args) if all_of(
                 values(expr.func), Method
@@ -147,9 +147,6 @@ class Memory:
             case ast.Subscript(value=inner):
                 return self.is_fresh(inner)
         return False
-
-    def _is_one_of(self, func: ast.expr, names: frozenset[str]) -> bool:
-        return surely_named(self.script.values(func), Ref, names)
 
     def made_by(self, expr: ast.expr) -> frozenset[ast.AST] | None:
         """The expressions that made the memory of what ``expr`` holds, all of them new

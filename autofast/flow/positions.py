@@ -5,7 +5,7 @@ function calls.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from autofast.flow.scopes import loaded_in
 from autofast.model.events import (
@@ -17,6 +17,7 @@ from autofast.model.events import (
     Stack,
     TryFrame,
 )
+from autofast.model.several import only
 from autofast.model.source import (
     ancestors,
     block_of,
@@ -33,7 +34,7 @@ from autofast.model.source import (
 SHARED = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
 
 
-def shared(a: Stack, b: Stack) -> int:
+def shared(a: Sequence[Frame], b: Sequence[Frame]) -> int:
     """How many frames, from the outside, two places have in common."""
     n = 0
     while n < min(len(a), len(b)) and _same(a[n], b[n]):
@@ -67,6 +68,18 @@ def depth_of(stack: Stack, node: ast.AST) -> int:
         if frame.node is node or (isinstance(frame, CallFrame) and frame.func.node is node):
             return n + 1
     return 0
+
+
+def node_in(scope: ast.AST, stack: Stack, node: ast.AST) -> ast.AST | None:
+    """The node in the code of ``scope`` (a function or module) at which the script is when it comes
+    to ``node``; None where it does not come through this code.
+    """
+    calls = tuple(only(stack, CallFrame))
+    start = depth_of(calls, scope)
+    if not start and not isinstance(scope, ast.Module):
+        return None
+    here = (f.node for f in calls[start:] if function_of(f.node) is scope)
+    return next(here, node if function_of(node) is scope else None)
 
 
 def index(block: list[ast.stmt], stmt: ast.stmt) -> int:

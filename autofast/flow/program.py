@@ -5,7 +5,7 @@ what the model knows of them.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from autofast.flow.build import is_try
 from autofast.flow.callgraph import code_of
@@ -67,6 +67,13 @@ class Flow:
         found = self.reaching(load) if isinstance(load, ast.Name) else ()
         given = [made.value for made in found]
         return [v for v in given if v is not None] if None not in given else []
+
+    def is_made_by(self, expr: ast.expr, is_one: Callable[[ast.expr], bool]) -> bool:
+        """Whether an expression is such a one, or a variable made by nothing but such ones."""
+        if not isinstance(expr, ast.Name):
+            return is_one(expr)
+        made = self.definitions(expr).origins(expr)
+        return surely(d.value is not None and is_one(d.value) for d in made)
 
     def value_of_its_own(self, load: ast.Name) -> ast.expr | None:
         """The same of a variable that is read at this place alone."""

@@ -51,7 +51,7 @@ def is_parameter(function: ast.AST, name: str) -> bool:
     return any(a.arg == name for a in parameters(function))
 
 
-def defaults(function: ast.AST) -> dict[str, ast.expr | None]:
+def defaults(function: ast.AST | None) -> dict[str, ast.expr | None]:
     """The parameters of a function (not ``*args``, ``**kwargs``), each with its default or None."""
     spec = getattr(function, "args", None)
     if not isinstance(spec, ast.arguments):

@@ -8,7 +8,6 @@ import ast
 from collections.abc import Callable, Iterable
 
 from autofast.flow.cfg import graph_of
-from autofast.flow.graph import Function
 from autofast.flow.scopes import parameters
 from autofast.model.several import surely
 from autofast.model.source import Source, ancestors, function_of, parent_of, statement_of
@@ -80,7 +79,6 @@ def hands_on(store: ast.Attribute, load: ast.Attribute) -> bool:
     function = function_of(load)
     return (
         function is function_of(store)
-        and isinstance(function, Function)
         and ast.dump(store.value) == ast.dump(load.value)
         and statement_of(store) is not statement_of(load)
         and graph_of(function).dominates(store, load)

@@ -63,9 +63,10 @@ def each_once(todo: list[T]) -> Iterator[T]:
             yield here
 
 
-def unwrapped(thing: Thing) -> list[Thing]:
+def unwrapped(thing: Thing | None) -> list[Thing]:
     """The modules inside DDP, DataParallel, torch.compile, however many are around them."""
-    return [t for t in opened([thing], _inner) if not is_wrapper(t)]
+    start = [] if thing is None else [thing]
+    return [t for t in opened(start, _inner) if not is_wrapper(t)]
 
 
 def _inner(thing: Thing) -> list[Thing]:

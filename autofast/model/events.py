@@ -108,7 +108,7 @@ class Occurrence:
     stack: Stack
     order: int
     this: Thing | None
-    args: Arguments | None
+    args: Arguments  # NO_ARGUMENTS where it is no call
     result: Values
     grad: str  # on | off | inference | maybe: the gradient mode
     data: dict[str, Any] = field(default_factory=dict)
@@ -132,8 +132,10 @@ class Site:
         """The call that stands there; None for a decorator, a class, an item of ``with``."""
         return self.node if isinstance(self.node, ast.Call) else None
 
-    def things(self) -> set[Thing | None]:
-        return {o.this for o in self.occurrences}
+    @property
+    def owners(self) -> list[Thing]:
+        """What it happens to: the object whose method is called, whose attribute is set."""
+        return [o.this for o in self.occurrences if o.this is not None]
 
 
 Way = tuple[Hashable, ...]
@@ -164,7 +166,7 @@ class Log:
         self.full = ""  # a place that is reached in more ways than are kept
 
     def add(self, kind: str, node: ast.AST, stack: Stack, this: Thing | None,
-            args: Arguments | None, result: Values, grad: str, data: dict[str, Any]) -> None:  # fmt: skip
+            args: Arguments, result: Values, grad: str, data: dict[str, Any]) -> None:  # fmt: skip
         key = (kind, node)
         site = self._sites.get(key)
         if site is None:
@@ -220,6 +222,11 @@ class Log:
 
     def at(self, kind: str, node: ast.AST) -> Site | None:
         return self._sites.get((kind, node))
+
+    def ways(self, kind: str, node: ast.AST) -> list[Occurrence]:
+        """Every way that the script comes to this; none where it never does."""
+        site = self.at(kind, node)
+        return site.occurrences if site is not None else []
 
 
 def loops(stack: Stack) -> list[LoopFrame]:

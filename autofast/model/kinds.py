@@ -32,7 +32,7 @@ from autofast.model.values import (
 from autofast.model.values import things as values
 
 
-def is_module(thing: Thing) -> bool:
+def is_module(thing: Thing | None) -> bool:
     """An ``nn.Module``: of the project, of torch, or wrapped."""
     if isinstance(thing, Inst):
         if any(n in names.MODULE_BASES or names.makes_module(n) for n in thing.cls.external):
@@ -56,7 +56,7 @@ def is_loader(thing: Thing) -> bool:
     return is_named(thing, Ext, LOADER)
 
 
-def is_optimizer(thing: Thing) -> bool:
+def is_optimizer(thing: Thing | None) -> bool:
     if isinstance(thing, Inst):
         return any(
             n == "torch.optim.Optimizer" or names.is_optimizer(n) for n in thing.cls.external
@@ -64,13 +64,13 @@ def is_optimizer(thing: Thing) -> bool:
     return isinstance(thing, Ext) and names.is_optimizer(thing.name)
 
 
-def is_scheduler(thing: Thing) -> bool:
+def is_scheduler(thing: Thing | None) -> bool:
     if isinstance(thing, Inst):
         return any(names.is_scheduler(n) for n in thing.cls.external)
     return isinstance(thing, Ext) and names.is_scheduler(thing.name)
 
 
-def is_scaler(thing: Thing) -> bool:
+def is_scaler(thing: Thing | None) -> bool:
     return is_named(thing, Ext, names.SCALER)
 
 

@@ -12,16 +12,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 SHOWN = 6  # lines named for each kind of leftover
-OLD_NAMES = {
-    "xrange": "range",
-    "raw_input": "input",
-    "unicode": "str",
-    "basestring": "str",
-    "iteritems": "items",
-    "itervalues": "values",
-    "iterkeys": "keys",
-    "has_key": "in",
-}
+OLD_NAMES: dict[str, str] = dict(
+    pair.split("=")
+    for pair in """xrange=range raw_input=input unicode=str basestring=str iteritems=items
+    itervalues=values iterkeys=keys has_key=in""".split()
+)
 VALUES = (tokenize.STRING, tokenize.NUMBER, tokenize.NAME)
 
 

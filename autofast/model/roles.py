@@ -144,6 +144,18 @@ class Transfer:
         """
         return bool(self.kinds & GPUS) and not self.kinds & NO_COPIES
 
+    @property
+    def only_moves(self) -> bool:
+        """``x.to(device)`` and ``x.cuda()``, with ``non_blocking`` at most: no cast, nothing like
+        ``copy=True``.
+        """
+        return (
+            self.how in ("to", "cuda")
+            and "tensor" not in self.kinds
+            and len(self.node.args) <= 1
+            and {k.arg for k in self.node.keywords} <= {"device", "non_blocking"}
+        )
+
 
 @dataclass(eq=False)
 class Backward:

@@ -225,9 +225,8 @@ def _replaces(name: str, found: Values) -> bool:
 def _mocks(site: Site) -> bool:
     """``mock.patch("torch.load")``, ``mock.patch.object(torch.Tensor, "item")``"""
     for occurrence in site:
-        if occurrence.args is not None:
-            for thing in occurrence.args.get(0, "target"):
-                name = thing.value if isinstance(thing, Const) else getattr(thing, "name", "")
-                if isinstance(name, str) and _replaces(name, frozenset({thing, Ref(name)})):
-                    return True
+        for thing in occurrence.args.get(0, "target"):
+            name = thing.value if isinstance(thing, Const) else getattr(thing, "name", "")
+            if isinstance(name, str) and _replaces(name, frozenset({thing, Ref(name)})):
+                return True
     return False

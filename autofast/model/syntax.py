@@ -99,6 +99,6 @@ def is_read(node: ast.AST) -> bool:
     return isinstance(getattr(node, "ctx", None), ast.Load)
 
 
-def is_stored(node: ast.AST) -> bool:
+def is_stored(node: ast.AST | None) -> bool:
     """A variable, attribute or item that is set here."""
     return isinstance(getattr(node, "ctx", None), ast.Store)

@@ -81,6 +81,9 @@ class Op:
     indices: Literal["", "maybe", "always"] = ""
 
 
+UNKNOWN = Op("")  # an operation that the tables do not know
+
+
 @cache
 def op(name: str) -> Op | None:
     """The operation that is called ``torch.add``, ``torch.nn.functional.relu``,
@@ -94,6 +97,11 @@ def op(name: str) -> Op | None:
     space, short = SPACES[prefix], name.removeprefix(prefix)
     keys = _keys(space, short)
     return _op(name, keys) if keys else None
+
+
+def _named(name: str) -> Op | None:
+    """The same; a name alone is a method's."""
+    return op(name if "." in name else f".{name}")
 
 
 def is_new(name: str) -> bool:
@@ -110,7 +118,7 @@ def is_in_place(name: str, flags: bool = False) -> bool:
 
     ``name`` may be a method's name alone, of an object that may be no tensor.
     """
-    known = op(name if "." in name else f".{name}")
+    known = _named(name)
     if known is not None:
         return 0 in known.mutates and (flags or not known.flags)
     short = name.rpartition(".")[2]
@@ -121,15 +129,14 @@ def is_view(name: str) -> bool:
     """Whether the result of a function, method or attribute may be a view of an argument, or the
     argument itself; no if not known.
     """
-    known = op(name if "." in name else f".{name}")
-    return known is not None and bool(known.view)
+    return bool((_named(name) or UNKNOWN).view)
 
 
 def may_share(name: str) -> bool:
     """Whether the result of a function or method may share memory with an argument, or be it:
     views, and what works in place.
     """
-    known = op(name if "." in name else f".{name}")
+    known = _named(name)
     return bool(known.view) or 0 in known.mutates if known is not None else is_in_place(name)
 
 
@@ -137,24 +144,22 @@ def is_pointwise(name: str) -> bool:
     """Whether a function or method works on each place of its operands for itself, and makes a new
     tensor; no if not known.
     """
-    known = op(name)
-    return known is not None and known.pointwise and not may_share(name)
+    return (op(name) or UNKNOWN).pointwise and not may_share(name)
 
 
 def draws(name: str) -> bool:
     """Whether a function or method may draw random numbers: as the table says, no where it does not
     know it.
     """
-    known = op(name if "." in name else f".{name}")
-    return known is not None and known.random
+    return (_named(name) or UNKNOWN).random
 
 
 def reshapes(name: str) -> bool:
     """Whether a method gives the tensor that it is called on another shape or other strides; no if
     not known.
     """
-    known = op(name if "." in name else f".{name}")
-    return known is not None and known.reshapes and not known.flags
+    known = _named(name) or UNKNOWN
+    return known.reshapes and not known.flags
 
 
 def autocast(short: str) -> str:

@@ -199,15 +199,15 @@ def _with_keywords(
                 yield site, name
 
 
-def _gives(args: Arguments | None, name: str) -> bool:
-    given = None if args is None else args.given(-1, name)
+def _gives(args: Arguments, name: str) -> bool:
+    given = args.given(-1, name)
     return given is not None and given.sure
 
 
 def _stft(script: Script) -> Iterator[Newest]:
     """``torch.stft(x, n)`` of real numbers, where no call of it says ``return_complex``."""
     calls = [(site.node, o) for site in script.calls("torch.stft") for o in site]
-    if all(o.args is not None and _is_bare(o.args) for _, o in calls):
+    if all(_is_bare(o.args) for _, o in calls):
         for node, o in calls:
             if _is_certain(o):
                 words = "calls torch.stft without return_complex, which is an error since torch 2.0"
@@ -215,7 +215,7 @@ def _stft(script: Script) -> Iterator[Newest]:
 
 
 def _is_bare(args: Arguments) -> bool:
-    return not args.open and args.loose is None and args.given(9, "return_complex") is None
+    return args.known and args.given(9, "return_complex") is None
 
 
 def _functions(script: Script) -> Iterator[Newest]:

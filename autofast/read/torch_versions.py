@@ -155,12 +155,18 @@ GONE_KEYWORDS: dict[str, dict[str, tuple[Version, str, str]]] = {
         )
     },
 }
+
+
+def _since(lines: str) -> list[tuple[Version, list[str]]]:
+    """Versions, and what is written behind them."""
+    found = map(str.split, lines.splitlines())
+    return [((int(major), int(minor)), names) for major, minor, *names in found]
+
+
 # What is new: the first torch that has it.
 NEW: dict[str, Version] = {
-    f"torch.{name}": (int(major), int(minor))
-    for major, minor, *names in map(
-        str.split,
-        """\
+    f"torch.{name}": version
+    for version, names in _since("""\
 0 4 no_grad as_tensor
 1 1 nn.Identity nn.MultiheadAttention nn.SyncBatchNorm utils.tensorboard.SummaryWriter
 1 1 optim.lr_scheduler.CyclicLR optim.lr_scheduler.CosineAnnealingWarmRestarts
@@ -180,30 +186,31 @@ NEW: dict[str, Version] = {
 2 0 compile func.functional_call func.grad func.vmap set_default_device
 2 0 nn.functional.scaled_dot_product_attention
 2 3 amp.GradScaler
-2 4 amp.custom_fwd amp.custom_bwd""".splitlines(),
-    )
+2 4 amp.custom_fwd amp.custom_bwd""")
     for name in names
 }
-NEW_KEYWORDS: dict[str, dict[str, Version]] = {
-    "torch.utils.data.DataLoader": {
-        "multiprocessing_context": (1, 2),
-        "generator": (1, 6),
-        "persistent_workers": (1, 7),
-        "prefetch_factor": (1, 7),
-        "pin_memory_device": (1, 12),
-    },
-    ".zero_grad": {"set_to_none": (1, 7)},
-    "torch.stft": {"return_complex": (1, 7)},
-    "torch.div": {"rounding_mode": (1, 8)},
-    "torch.nn.functional.cross_entropy": {"label_smoothing": (1, 10)},
-    "torch.nn.CrossEntropyLoss": {"label_smoothing": (1, 10)},
-    "torch.meshgrid": {"indexing": (1, 10)},
-    "torch.load": {"weights_only": (1, 13)},
-    "torch.optim.Adam": {"foreach": (1, 12), "fused": (2, 0)},
-    "torch.optim.AdamW": {"foreach": (1, 12), "fused": (2, 0)},
-    "torch.optim.SGD": {"foreach": (1, 12), "fused": (2, 3)},
-    "torch.nn.functional.scaled_dot_product_attention": {"scale": (2, 1)},
-}
+# The same of keywords of calls.
+NEW_KEYWORDS: dict[str, dict[str, Version]] = {}
+for _version, (_call, *_names) in _since("""\
+1 2 torch.utils.data.DataLoader multiprocessing_context
+1 6 torch.utils.data.DataLoader generator
+1 7 torch.utils.data.DataLoader persistent_workers prefetch_factor
+1 12 torch.utils.data.DataLoader pin_memory_device
+1 7 .zero_grad set_to_none
+1 7 torch.stft return_complex
+1 8 torch.div rounding_mode
+1 10 torch.nn.functional.cross_entropy label_smoothing
+1 10 torch.nn.CrossEntropyLoss label_smoothing
+1 10 torch.meshgrid indexing
+1 13 torch.load weights_only
+1 12 torch.optim.Adam foreach
+2 0 torch.optim.Adam fused
+1 12 torch.optim.AdamW foreach
+2 0 torch.optim.AdamW fused
+1 12 torch.optim.SGD foreach
+2 3 torch.optim.SGD fused
+2 1 torch.nn.functional.scaled_dot_product_attention scale"""):
+    NEW_KEYWORDS.setdefault(_call, {}).update(dict.fromkeys(_names, _version))
 # C++ and CUDA of extensions: what does not compile, the last torch that it compiles with, and since
 # when.
 CPP: tuple[tuple[re.Pattern[str], str, Version, str], ...] = (

@@ -212,7 +212,7 @@ def _running(script: Script) -> dict[int, set[int]]:
     for site in script.log.of("forward"):
         for o in site:
             calls = {id(site.node), *(id(f.node) for f in o.stack if isinstance(f, CallFrame))}
-            for inner in unwrapped(o.this) if o.this is not None else ():
+            for inner in unwrapped(o.this):
                 found[id(inner)] |= calls
     return found
 

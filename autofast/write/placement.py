@@ -23,7 +23,7 @@ from autofast.model.source import (
 )
 from autofast.model.syntax import is_docstring
 from autofast.model.tensors import target_of
-from autofast.model.values import Ext, Inst, any_of, const, only
+from autofast.model.values import any_of, const, only
 
 NESTS = (
     ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With, ast.AsyncWith, ast.Match,
@@ -139,15 +139,14 @@ def trainer_place(script: Script) -> ast.stmt | None:
 
 def _from_the_top(model: Model) -> bool:
     """The program's own run makes it, not a function that nothing calls."""
-    made: Stack = model.thing.made if isinstance(model.thing, (Inst, Ext)) else ()
-    first = next((f for f in made if isinstance(f, CallFrame)), None)
+    first = next((f for f in model.thing.made if isinstance(f, CallFrame)), None)
     return first is None or isinstance(first.node, ast.Call)
 
 
 def _to_a_device(site: Site) -> bool:
     """Not only to another dtype or memory format, as channels-last writes."""
     name = getattr(getattr(site.node, "func", None), "attr", "")
-    return any(o.args is None or target_of(name, o.args)[1] for o in site)
+    return any(target_of(name, o.args)[1] for o in site)
 
 
 def _here(entry: Source, node: ast.AST) -> ast.stmt | None:
@@ -182,7 +181,7 @@ def _leading_to(script: Script, model: Model) -> ast.stmt | None:
     """The statement of the entry file below which the model is made: in the function that leads to
     the training as well, if that can be.
     """
-    made: Stack = model.thing.made if isinstance(model.thing, (Inst, Ext)) else ()
+    made = model.thing.made
     calls = only(made, CallFrame)
     common = max((_shared(calls, step.stack) for step in script.steps), default=0)
     # From the function that trains, inwards.

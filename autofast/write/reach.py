@@ -11,6 +11,7 @@ from autofast.edit.edits import Edit, Parameter
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.definition_sites import Home, home_of
 from autofast.flow.graph import Function as Scope
+from autofast.flow.positions import node_in
 from autofast.flow.program import Flow
 from autofast.flow.scopes import Variable, binds, defaults, mentions
 from autofast.model.events import CallFrame, Stack
@@ -185,30 +186,11 @@ def _done(
         return False
     seen.add(store)
     function, graph = function_of(store), script.analysis(Flow).graph(store)
-    place = _place_in(function, stack, node)
-    if place is not None:
-        return graph.one_dominates(stores, place)
+    if (here := node_in(function, stack, node)) is not None:
+        return graph.one_dominates(stores, statement_of(here))
     if not isinstance(function, DEFS) or not graph.one_dominates(stores, None):
         return False
     if function.name == "__init__":
         return True  # ``self`` is there, and not from inside its __init__
     calls = [statement_of(c) for c in script.analysis(CallGraph).sites(function)]
     return any(_done(script, c, [c], stack, node, seen) for c in calls)
-
-
-def _place_in(function: ast.AST, stack: Stack, node: ast.AST) -> ast.stmt | None:
-    """The statement of ``function`` in which the script comes to ``node``; None where it does not
-    come through this function.
-    """
-    calls = only(stack, CallFrame)
-    start = -1
-    if not isinstance(function, ast.Module):
-        start = next(
-            (n for n in range(len(calls) - 1, -1, -1) if calls[n].func.node is function), -2
-        )
-    if start == -2:
-        return None
-    here = next((f.node for f in calls[start + 1 :] if function_of(f.node) is function), None)
-    if here is None and function_of(node) is function:
-        here = node
-    return statement_of(here) if here is not None else None

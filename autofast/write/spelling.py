@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 
 from autofast.edit.edits import Import
 from autofast.flow.program import Flow
@@ -13,7 +13,7 @@ from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, TryF
 from autofast.model.script import Script
 from autofast.model.several import only, wordset
 from autofast.model.source import Source, at, function_of, parent_of, source_of, statement_of
-from autofast.model.syntax import is_read
+from autofast.model.syntax import is_read, is_stored
 from autofast.model.tensors import NOT_CUDA, device_kinds, target_of
 from autofast.model.values import (
     Ext,
@@ -81,7 +81,7 @@ def requires_cuda(script: Script) -> bool:
         "torch.cuda.set_device", "torch.distributed.init_process_group", "move_model", "move"
     ):
         for occurrence in site:
-            if occurrence.args is None or not _certain(script, site.node, occurrence.stack):
+            if not _certain(script, site.node, occurrence.stack):
                 continue
             if any(f.node not in around for f in only(occurrence.stack, LoopFrame)):
                 continue  # a loop that may not turn
@@ -166,17 +166,14 @@ def _names(script: Script) -> Iterator[tuple[str, bool]]:
             )
             if how == "type":
                 yield from ((kind, False) for kind in {"cuda"} & occurrence.data["kinds"])
-            elif how in ("to", "cuda", "xpu") and occurrence.args is not None:
+            elif how in ("to", "cuda", "xpu"):
                 given, kinds, _ = target_of(how, occurrence.args)
                 derived = given is not None and all(map(_is_of_another, given.values))
                 yield from ((kind, derived) for kind in kinds - {"tensor"})
     for site in script.calls("torch.device", "torch.set_default_device"):
         for occurrence in site:
-            if occurrence.args is not None:
-                given_kinds = device_kinds(
-                    occurrence.args.get(0, "device") | occurrence.args.get(0, "type")
-                )
-                yield from ((kind, False) for kind in given_kinds)
+            named = occurrence.args.get(0, "device") | occurrence.args.get(0, "type")
+            yield from ((kind, False) for kind in device_kinds(named))
     if script.calls("torch.accelerator.current_accelerator"):
         yield "accel", False
     if script.calls("torch.cuda.set_device", "torch.set_default_tensor_type"):
@@ -228,27 +225,30 @@ def cuda_test(script: Script, place: ast.AST) -> tuple[str, tuple[Import, ...]]:
     return f"{torch}.cuda.is_available()", edits
 
 
+def chooses_devices(script: Script) -> Iterator[ast.AST]:
+    """The places that set CUDA_VISIBLE_DEVICES."""
+    for source in script.sources:
+        if VISIBLE in source.text:
+            for node in source.each(ast.Constant):
+                if node.value == VISIBLE and is_stored(parent_of(node)):
+                    yield node
+
+
 def chooses_devices_late(script: Script, place: ast.stmt) -> str:
     """The line that sets CUDA_VISIBLE_DEVICES, where that is not certainly before ``place``: CUDA
     reads it when it is first asked.
     """
-    for source in script.sources:
-        if VISIBLE not in source.text:
-            continue
-        for node in source.each(ast.Constant):
-            if node.value == VISIBLE and isinstance(
-                getattr(parent_of(node), "ctx", None), ast.Store
-            ):
-                if _perhaps_after(script, node, place):
-                    return at(node)
-    return ""
+    return _late(script, chooses_devices(script), place)
 
 
 def chooses_gpu_late(script: Script, place: ast.stmt) -> str:
     """The line of ``torch.cuda.set_device()``, where that is not certainly before ``place``: until
     then, ``"cuda"`` is another GPU.
     """
-    nodes = (site.node for site in script.calls("torch.cuda.set_device"))
+    return _late(script, (s.node for s in script.calls("torch.cuda.set_device")), place)
+
+
+def _late(script: Script, nodes: Iterable[ast.AST], place: ast.stmt) -> str:
     return next((at(node) for node in nodes if _perhaps_after(script, node, place)), "")
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Helper
 from autofast.edit.toplevel import stand_in
-from autofast.facts.loaders import given, has_workers
+from autofast.facts.loaders import has_workers, values_given
 from autofast.facts.parts import held_by
 from autofast.facts.workers.shared_state import unseen
 from autofast.flow.program import Flow
@@ -182,8 +182,7 @@ def _unpicklable(loader: Loader, cells: Source | None = None) -> bool:
     """
     roots: list[Thing] = [d.thing for d in loader.datasets]
     for name in ("collate_fn", "worker_init_fn"):
-        argument = given(loader, name)
-        roots.extend(argument.values if argument is not None else ())
+        roots.extend(values_given(loader, name))
     return any(_is_local(thing, cells) for thing in held_by(*roots))
 
 

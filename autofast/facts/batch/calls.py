@@ -288,9 +288,8 @@ def reduction_of(
     if made is not None:
         if (
             made.open
-            or made.args.open
+            or not made.args.known
             or made.args.dicts
-            or made.args.loose is not None
             or made.args.positional
             or "reduction" in made.attrs
         ):

@@ -197,4 +197,4 @@ def _functions(callee: Thing) -> Iterator[ast.AST]:
             yield node
         case Inst(cls=cls):
             for name in ("__call__", "forward"):
-                yield from (f.node for f in cls.find(name) or () if isinstance(f, Func))
+                yield from (f.node for f in cls.methods(name))

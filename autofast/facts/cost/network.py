@@ -85,7 +85,7 @@ class Network:
         raise Unsized("its layers are not known")
 
     def _sequential(self, args: Arguments, shape: Shape) -> Shape:
-        if args.loose is not None or args.open or args.named:
+        if not args.known or args.named:
             raise Unsized("its layers are not known")
         for given in args.positional:
             for part in ordered(given.values):

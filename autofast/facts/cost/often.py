@@ -222,8 +222,7 @@ class Often:
 
     def ways_of(self, use: Use) -> list[Stack]:
         """The ways of the script to the place where a loader is gone through, or another one."""
-        site = self.script.log.at("iterate", use.node)
-        return [o.stack for o in site] if site is not None else [use.stack]
+        return [o.stack for o in self.script.log.ways("iterate", use.node)] or [use.stack]
 
     def leads_past(self, way: Stack) -> bool:
         """Whether a way goes into the other arm of a condition than all training, ``if args.test:``

@@ -32,9 +32,8 @@ def is_of_tensor(kind: str, occurrence: Occurrence) -> bool:
     """A function of torch, or a method of what may be a tensor: no ``flow.inverse(z)`` of a
     network.
     """
-    args = occurrence.args
     if isinstance(occurrence.this, Unknown) and kind.lstrip(".") in WITHOUT_ARGUMENTS:
-        return args is None or not args.positional
+        return not occurrence.args.positional
     return isinstance(occurrence.this, (Ref, Tensor, Unknown, type(None)))
 
 

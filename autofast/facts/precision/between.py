@@ -39,9 +39,7 @@ def between(code: Code) -> str:
     ):
         return f"{at(site)} computes gradients between the forward pass and the end of the loss"
     for site, occurrence in code.events(".step", entered=True):
-        if occurrence.this is not None and (
-            is_optimizer(occurrence.this) or is_scaler(occurrence.this)
-        ):
+        if is_optimizer(occurrence.this) or is_scaler(occurrence.this):
             return f"{at(site)} updates weights between the forward pass and the end of the loss"
     for site, occurrence in code.events("inplace", "tensor_write", "grad_write", entered=True):
         if isinstance(occurrence.this, Tensor) and occurrence.this.param == "param":

@@ -17,6 +17,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
+from autofast.facts.precision.activations import is_activation
 from autofast.facts.precision.code import Code
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition, bound_to
@@ -28,7 +29,7 @@ from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import only, surely, wordset
 from autofast.model.source import at, nodes_in, parent_of, walk
-from autofast.model.syntax import is_operation, is_read
+from autofast.model.syntax import is_attribute, is_operation, is_read
 from autofast.model.values import (
     Arg,
     Cls,
@@ -62,6 +63,28 @@ def distances(code: Code) -> str:
     return f"{at(found)} computes distances by way of a product, which in 16 bits is off by more than a small distance"
 
 
+def similarities(code: Code) -> str:
+    """Why a network needs fp32 that gives a contrastive loss itself: ``a @ b.T / temperature`` are
+    logits of any size. A module without layers of its own is a loss, which is computed apart.
+    """
+    losses = {s for m in code.models if not m.layers for c in m.classes for s in c.body}
+    for node in (n for part in code.parts if part not in losses for n in walk(part)):
+        if _compares(code.script, node):
+            return f"{at(node)} compares samples by way of a product, whose 16-bit rounding a loss multiplies"
+    return ""
+
+
+def _compares(script: Script, node: ast.AST) -> bool:
+    """``a @ b.T`` of two activations, which something divides."""
+    match node:
+        case ast.BinOp(left=ast.BinOp(left=one, op=ast.MatMult(), right=other), op=ast.Div()):
+            turned = other.func if is_method(other, "t") else other
+            return is_attribute(turned, "T", "t") and all(
+                is_activation(script.values(side)) for side in (one, turned.value)
+            )
+    return False
+
+
 def _inside(script: Script, part: ast.AST) -> ast.AST | None:
     return written_out(script, walk(part))
 
@@ -91,7 +114,7 @@ def _is_whole(node: ast.expr) -> bool:
 
 def _cancels(script: Script, terms: list[tuple[ast.expr, int]]) -> bool:
     """Whether a sum of squares has a product of matrices taken away, or the reverse."""
-    squares = {sign for term, sign in terms if _is_sum_of_squares(script, term, 0)}
+    squares = {sign for term, sign in terms if _is_sum_of_squares(script, term)}
     return any(-sign in squares and _is_product(script, term) for term, sign in terms)
 
 
@@ -126,9 +149,9 @@ def _terms(
             yield expr, -sign if _is_taken_away(expr) else sign
         case ast.Name() if depth < DEEP:
             made = script.analysis(Flow).definitions(expr).origins(expr)
-            values = [bound_to(d.node) for d in made if not d.is_augmented]
-            if len(values) == 1 and values[0][1] and values[0][0] is not None:
-                yield from _terms(script, values[0][0], sign, depth + 1)
+            values = [d.value for d in made if not d.is_augmented]
+            if len(values) == 1 and values[0] is not None:
+                yield from _terms(script, values[0], sign, depth + 1)
                 for d in made:
                     if isinstance(d.statement, ast.AugAssign):
                         yield from _added(script, d.statement, sign, depth + 1)
@@ -159,11 +182,11 @@ def _is_product(script: Script, term: ast.expr) -> bool:
     return isinstance(term, ast.Call) and _called(script, term) in PRODUCTS | ADDING
 
 
-def _is_sum_of_squares(script: Script, term: ast.expr, depth: int) -> bool:
+def _is_sum_of_squares(script: Script, term: ast.expr) -> bool:
     match term:
         case ast.Call(func=ast.Attribute(value=tensor)) if _called(script, term) == "sum":
             of = tensor if script.may_be(tensor, Tensor) else next(iter(term.args), None)
-            return of is not None and _is_square(script, of, depth)
+            return of is not None and _is_square(script, of)
         case ast.BinOp(left=norm, op=ast.Pow(), right=ast.Constant(value=2)):
             return isinstance(norm, ast.Call) and _called(script, norm) == "norm"
         case ast.Call(func=ast.Attribute(value=ast.Call() as norm)) if _called(script, term) in (
@@ -174,7 +197,7 @@ def _is_sum_of_squares(script: Script, term: ast.expr, depth: int) -> bool:
     return False
 
 
-def _is_square(script: Script, expr: ast.expr, depth: int) -> bool:
+def _is_square(script: Script, expr: ast.expr, depth: int = 0) -> bool:
     match expr:
         case ast.BinOp(op=ast.Pow(), right=ast.Constant(value=2)):
             return True
@@ -183,12 +206,8 @@ def _is_square(script: Script, expr: ast.expr, depth: int) -> bool:
         case ast.Call():
             return _called(script, expr) in ("pow", "square")
         case ast.Name() if depth < DEEP:
-            made = script.analysis(Flow).definitions(expr).origins(expr)
-            values = [bound_to(d.node) for d in made]
-            return surely(
-                whole and value is not None and _is_square(script, value, depth + 1)
-                for value, whole in values
-            )
+            flow = script.analysis(Flow)
+            return flow.is_made_by(expr, lambda made: _is_square(script, made, depth + 1))
     return False
 
 

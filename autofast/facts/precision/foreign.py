@@ -39,11 +39,7 @@ def foreign(code: Code) -> str:
         if any(w.name.startswith("torch.jit") for w in model.wraps):
             return f"{model.name} is a TorchScript module"
     for site, occurrence in code.events("call_unknown"):
-        if (
-            not isinstance(occurrence.this, Unknown)
-            or occurrence.args is None
-            or code.is_known(site)
-        ):
+        if not isinstance(occurrence.this, Unknown) or code.is_known(site):
             continue
         if has_tensor(occurrence.args.positional):
             return f"{at(site)} gives tensors to something that is not known: {occurrence.this.why}"
@@ -61,7 +57,7 @@ def handed_out(code: Code) -> tuple[ast.AST, str] | None:
             continue
         for site, occurrence in code.events(kind):
             name = called or _owner(occurrence.this)
-            if name and occurrence.args is not None and has_tensor(occurrence.args.every):
+            if name and has_tensor(occurrence.args.every):
                 return site.node, name
     return None
 

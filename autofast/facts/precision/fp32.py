@@ -44,7 +44,6 @@ def needs_digits(script: Script) -> str:
         if any(
             isinstance(t, Ref) and dtype_of(t) in ("f64", "complex")
             for o in site
-            if o.args is not None
             for t in o.args.get(0, "d")
         ):
             return f"float64 is the default dtype ({at(site)}), which TF32 has no part in"
@@ -52,8 +51,7 @@ def needs_digits(script: Script) -> str:
         return f"{at(place)} prepares quantisation, which has to see the numbers that the model computes in fp32"
     for site in script.calls("torch.cdist"):
         if any(
-            not branches(o.stack)
-            and (o.args is None or const(o.args.get(2, "p")) not in WITHOUT_PRODUCT)
+            not branches(o.stack) and (const(o.args.get(2, "p")) not in WITHOUT_PRODUCT)
             for o in site
         ):
             return f"{at(site)} computes distances by way of a matrix product (torch.cdist)"

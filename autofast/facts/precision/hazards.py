@@ -12,7 +12,7 @@ from autofast.facts.precision.algebra import algebra
 from autofast.facts.precision.banned import banned, error_of
 from autofast.facts.precision.between import structure
 from autofast.facts.precision.code import Code
-from autofast.facts.precision.distances import Ratios, distances
+from autofast.facts.precision.distances import Ratios, distances, similarities
 from autofast.facts.precision.foreign import custom_function, foreign, loaded_in_16
 from autofast.facts.precision.kept_inside import kept_inside
 from autofast.facts.precision.layers import dense_sizes, is_small
@@ -94,8 +94,6 @@ def one_dtype(code: Code) -> str:
     """Why 16-bit values cannot go where this code puts them; empty where nothing speaks against."""
     kinds = (f"{root}.{name}" for root in ("torch", "") for name in WANTING)
     for site, occurrence in code.events(*kinds):
-        if occurrence.args is None:
-            continue
         positional = [g.values for g in occurrence.args.positional]
         method = site.kind.startswith(".")
         own = (
@@ -107,7 +105,7 @@ def one_dtype(code: Code) -> str:
         if len(tensors) > 1 and any(is_activation(v) for v in tensors):
             return f"{at(site)} wants tensors of one dtype, of which one may be 16-bit"
     for site, occurrence in code.events(".view"):
-        if occurrence.args is None or not isinstance(occurrence.this, Tensor):
+        if not isinstance(occurrence.this, Tensor):
             continue
         if is_activation(frozenset({occurrence.this})) and any(
             is_dtype(t) for t in occurrence.args.get(0, "dtype")
@@ -186,8 +184,8 @@ SAME_DTYPE = wordset(""".scatter_ .scatter_add_ .index_add_ .index_copy_ .index_
 def against(code: Code) -> str:
     """Why it cannot run under autocast; empty where nothing speaks against."""
     for check in (
-        _losses, _dtypes, algebra, distances, structure, custom_function, foreign, _writes,
-        kept_inside, one_dtype, own_dtype, _size,
+        _losses, _dtypes, algebra, distances, similarities, structure, custom_function, foreign,
+        _writes, kept_inside, one_dtype, own_dtype, _size,
     ):  # fmt: skip
         if why := check(code):
             return why
@@ -235,10 +233,8 @@ def ratio(code: Code) -> str:
 
 def _writes(code: Code) -> str:
     for site, occurrence in code.events(*SAME_DTYPE):
-        if (
-            occurrence.args is not None
-            and any(is_activation(g.values) for g in occurrence.args.positional[2:])
-            and not made_alike(code.script, site.node)
+        if any(is_activation(g.values) for g in occurrence.args.positional[2:]) and not made_alike(
+            code.script, site.node
         ):
             return f"{at(site)} writes 16-bit values into a tensor that is fp32"
     for site, occurrence in code.events("tensor_write"):

@@ -51,7 +51,7 @@ def kept_inside(code: Code) -> str:
 def _hooks(script: Script) -> Iterator[ast.AST]:
     for site in script.methods(*HOOKS):
         for occurrence in site:
-            for thing in () if occurrence.args is None else occurrence.args.get(0, "hook"):
+            for thing in occurrence.args.get(0, "hook"):
                 func = thing.func if isinstance(thing, Bound) else thing
                 if isinstance(func, Func):
                     yield func.node

@@ -39,12 +39,7 @@ def against_script(script: Script, target: str, gpu: bool) -> str:
     for name, node in script.frameworks.items():
         return f"{FRAMEWORKS.get(name, name)} decides about precision here ({at(node)})"
     if sites := script.calls("torch.set_default_dtype", "torch.set_default_tensor_type"):
-        if any(
-            _names_f64(o.args.get(0, "d") | o.args.get(0, "t"))
-            for s in sites
-            for o in s
-            if o.args is not None
-        ):
+        if any(_names_f64(o.args.get(0, "d") | o.args.get(0, "t")) for s in sites for o in s):
             return f"{at(sites[0])} makes float64 the default"
     if target == "cuda" and not gpu:
         return "nothing in this script goes to a GPU"
@@ -68,7 +63,7 @@ def _asks_for_gradients_of_outputs(script: Script) -> Site | None:
     sites = [*script.methods("register_hook", "retain_grad"), *script.log.of("grad_read")]
     asked = [(s, o.this) for s in sites for o in s]
     for site in script.calls("torch.autograd.grad"):
-        given = (o.args.get(1, "inputs") for o in site if o.args is not None)
+        given = (o.args.get(1, "inputs") for o in site)
         asked += [(site, t) for found in given for t in tensors_in(found)]
     outputs = (s for s, t in asked if isinstance(t, Tensor) and t.models and not t.param)
     return next(outputs, None)

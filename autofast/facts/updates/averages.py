@@ -21,8 +21,7 @@ def keeps_average(script: Script, site: Site) -> bool:
     node = site.node
     if isinstance(node, ast.Call):  # in place, so of what it was
         return _reads_parameters(script, arguments_of(node))
-    statement = statement_of(node)
-    return isinstance(statement, ast.stmt) and _is_average(script, statement, node)
+    return _is_average(script, statement_of(node), node)
 
 
 def average_in_variable(script: Script, loop: ast.AST) -> ast.stmt | None:

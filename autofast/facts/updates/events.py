@@ -120,13 +120,9 @@ def iteration_of(script: Script, step: Step) -> Iteration:
         ("scaler", step.scaler_updates),
     ):
         for site in sites:
-            iteration.events += _events(
-                kind, iteration, site, [o.this for o in site if o.this is not None]
-            )
+            iteration.events += _events(kind, iteration, site, site.owners)
     for site in step.schedules:
-        iteration.events += _events(
-            "schedule", iteration, site, [o.this for o in site if o.this is not None]
-        )
+        iteration.events += _events("schedule", iteration, site, site.owners)
     _others(script, iteration)
     iteration.events.sort(key=lambda e: e.order)
     return iteration
@@ -329,14 +325,12 @@ def _keeps_up(name: str, occurrence: Occurrence) -> bool:
         return False
     if not name.startswith("update") and name != "step":
         return False
-    return any(
-        _holds(v) for args in (this.args, occurrence.args) if args is not None for v in args.all()
-    )
+    return any(_holds(v) for args in (this.args, occurrence.args) for v in args.all())
 
 
 def _check_given(site: Site, here: Iterable[Occurrence]) -> None:
     for occurrence in here:
-        if occurrence.args is not None and any(_holds(v) for v in occurrence.args.all()):
+        if any(_holds(v) for v in occurrence.args.all()):
             raise Refusal(
                 f"what {at(site)} does with the model or the optimizer after each batch is not known"
             )

@@ -7,7 +7,14 @@ import ast
 from autofast.facts.cost import measured
 from autofast.facts.cost.items import worth_a_worker
 from autofast.facts.datasets import Images, images
-from autofast.facts.loaders import again, given, hooks, made_elsewhere, peeks, split_after
+from autofast.facts.loaders import (
+    again,
+    hooks,
+    made_elsewhere,
+    peeks,
+    split_after,
+    values_given,
+)
 from autofast.facts.parts import held_by
 from autofast.facts.workers.seeding import seeded_anew, seeded_by_workers
 from autofast.facts.workers.shared_state import (
@@ -170,8 +177,7 @@ def on_device(loader: Loader) -> str:
 
 def _feedback(script: Script, loader: Loader, name: str) -> str:
     """A sampler whose state the training changes: workers ask for indices ahead of time."""
-    argument = given(loader, name)
-    for thing in argument.values if argument is not None else ():
+    for thing in values_given(loader, name):
         if isinstance(thing, Unknown):
             return f"its {name} is not known: {thing.why}"
         if isinstance(thing, Inst):
@@ -196,13 +202,9 @@ def _written(script: Script, thing: Ext) -> bool:
 
 def _shared_generator(script: Script, loader: Loader) -> str:
     """A generator that something else draws from as well: workers change when the loader draws."""
-    argument = given(loader, "generator")
-    mine = (
-        {t for t in argument.values if not isinstance(t, Const)} if argument is not None else set()
-    )
+    mine = {t for t in values_given(loader, "generator") if not isinstance(t, Const)}
     for other in script.loaders if mine else ():
-        theirs = given(other, "generator")
-        if other is not loader and theirs is not None and mine & theirs.values:
+        if other is not loader and mine & values_given(other, "generator"):
             return f"its generator is also that of the loader of {at(other)}"
     return ""
 

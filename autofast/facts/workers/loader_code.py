@@ -287,9 +287,7 @@ def run_by(thing: Thing, methods: tuple[str, ...]) -> list[ast.AST]:
     methods.
     """
     if isinstance(thing, Inst):
-        return [
-            t.node for name in methods for t in thing.cls.find(name) or () if isinstance(t, Func)
-        ]
+        return [t.node for name in methods for t in thing.cls.methods(name)]
     return [c.function for c in code_of(thing) if c.makes is None]
 
 

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.facts.by_default import not_by_default
-from autofast.facts.loaders import given
+from autofast.facts.loaders import values_given
 from autofast.facts.workers.shared_state import items
 from autofast.facts.workers.timing import Time
 from autofast.flow.callgraph import CallGraph, Function, code_of
@@ -74,10 +74,9 @@ def _seeds(script: Script, loader: Loader) -> Iterator[tuple[ast.AST, frozenset[
             yield site.node, frozenset(SEEDS[kind])
         elif last_part(kind) in SEED_ALL and not kind.startswith("."):
             yield site.node, ALL
-    argument = given(loader, "generator")
-    mine = {id(t) for t in argument.values} if argument is not None else set()
+    mine = values_given(loader, "generator")
     for site in script.methods("manual_seed", "set_state"):
-        if any(id(o.this) in mine for o in site):
+        if any_in(site.owners, mine):
             yield site.node, frozenset({"torch"})
 
 
@@ -126,8 +125,7 @@ def seeded_by_workers(loader: Loader) -> frozenset[str]:
 
 def _beginnings(loader: Loader) -> Iterator[tuple[Function, list[ast.Call]]]:
     """What its workers run when they start, with all calls there; the reader never runs it."""
-    argument = given(loader, "worker_init_fn")
-    for thing in argument.values if argument is not None else ():
+    for thing in values_given(loader, "worker_init_fn"):
         for callee in code_of(thing):
             yield callee.function, list(nodes_in(callee.function, ast.Call))
 

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from autofast.facts.loaders import given
+from autofast.facts.loaders import values_given
 from autofast.facts.workers.held import Held
 from autofast.facts.workers.item_changes import A_FILE, WRITERS, Changes, is_iterator, shown
 from autofast.facts.workers.lifetime import Lifetime
@@ -83,8 +83,7 @@ def _about(kind: Callable[[Side], T], side: Side) -> T:
 
 
 def _argument(loader: Loader, name: str) -> list[Thing]:
-    argument = given(loader, name)
-    return ordered(argument.values) if argument is not None else []
+    return ordered(values_given(loader, name))
 
 
 def changed_by_items(script: Script, loader: Loader, *, files: bool = True) -> str:

@@ -40,6 +40,11 @@ class Arguments:
         return given.values if given is not None else NOTHING
 
     @property
+    def known(self) -> bool:
+        """All arguments are known, each with its place."""
+        return not self.open and self.loose is None
+
+    @property
     def every(self) -> list[Given]:
         """The arguments that are known one by one, positional ones first."""
         return [*self.positional, *self.named.values()]
@@ -74,6 +79,9 @@ class Arguments:
             y is not None and x.values == y.values and x.sure == y.sure and x.expr is y.expr
             for x, y in pairs
         )
+
+
+NO_ARGUMENTS = Arguments()  # of what is no call, or of one whose arguments nobody knows
 
 
 def joined(several: list[Arguments]) -> Arguments:

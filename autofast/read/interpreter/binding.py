@@ -220,7 +220,7 @@ class Binding(Lookup):
     def set_attribute(self, thing: Thing, target: ast.Attribute, found: Values, env: Env) -> None:
         name = target.attr
         if protocols.put(self, thing, name, found, target):
-            self.emit("set_attribute", target, thing, None, found, name=name)
+            self.emit("set_attribute", target, thing, result=found, name=name)
         elif isinstance(thing, Inst) and thing.cls.find(f"{name}.setter"):
             self.call_method_of(thing, f"{name}.setter", [found], target)
         elif isinstance(thing, (Inst, Ext)):
@@ -229,32 +229,32 @@ class Binding(Lookup):
                 self.store_attribute(thing, name, found)
             else:
                 self.set_entry(held, name, Entry(found, None, target, True))
-            self.emit("set_attribute", target, thing, None, found, name=name)
+            self.emit("set_attribute", target, thing, result=found, name=name)
         elif isinstance(thing, Dict):
             self.set_entry(thing, name, Entry(found, None, target, True))
         elif isinstance(thing, Cls):
             self.keep(found, thing, name)
             thing.members[name] = join(thing.find(name) or NOTHING, found)
-            self.emit("set_elsewhere", target, thing, None, found, name=name)
+            self.emit("set_elsewhere", target, thing, result=found, name=name)
         elif isinstance(thing, Module):
             self.set_global(thing.env, name, found)
-            self.emit("set_elsewhere", target, thing, None, found, name=name)
+            self.emit("set_elsewhere", target, thing, result=found, name=name)
         elif isinstance(thing, Unknown):
-            self.emit("set_elsewhere", target, thing, None, found, name=name)
+            self.emit("set_elsewhere", target, thing, result=found, name=name)
         elif isinstance(thing, Func):
             self.keep(found, thing, name)
             thing.attrs[name] = join(thing.attrs.get(name, NOTHING), found)
-            self.emit("set_elsewhere", target, thing, None, found, name=name)
+            self.emit("set_elsewhere", target, thing, result=found, name=name)
         elif isinstance(thing, Ref):
             self.set_in_library(thing, name, found, target)
         elif isinstance(thing, Tensor):
             kind = "grad_write" if name == "grad" else "tensor_write"
-            self.emit(kind, target, thing, None, found, name=name)
+            self.emit(kind, target, thing, result=found, name=name)
 
     def set_in_library(self, thing: Ref, name: str, found: Values, node: ast.AST | None) -> None:
         """``thing.name = found`` where ``thing`` is a module or class of a library."""
         kind = "set_elsewhere" if is_new(f"{thing.name}.{name}") else "set_flag"
-        self.emit(kind, node, thing, None, found, name=f"{thing.name}.{name}")
+        self.emit(kind, node, thing, result=found, name=f"{thing.name}.{name}")
         if any_of(found, Func, Bound, Cls, Partial, Inst):
             full = canonical(f"{thing.name}.{name}")
             self.keep(found, full)
@@ -274,7 +274,7 @@ class Binding(Lookup):
     ) -> None:
         """``thing[key] = ...``; where it is not ``sure``, it may be under another key."""
         if not isinstance(thing, Tensor) or thing.sure is None:
-            self.emit("set_item", target, thing, None, found)
+            self.emit("set_item", target, thing, result=found)
         if isinstance(thing, Inst) and thing.cls.find("__setitem__") is None:
             thing = dict_items(thing) or thing
         if isinstance(thing, Dict):
@@ -313,7 +313,7 @@ class Binding(Lookup):
             else:
                 self.open_attributes(thing, "items are set on it")
         elif isinstance(thing, Tensor) and thing.sure is not None:
-            self.emit("tensor_write", target, thing, None, found, name="[]")
+            self.emit("tensor_write", target, thing, result=found, name="[]")
 
     def set_entry(self, thing: Dict, key: Any, entry: Entry) -> None:
         """``thing[key] = ...``: the entry replaces all others where it is certain, else it is one

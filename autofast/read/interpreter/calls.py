@@ -208,7 +208,7 @@ class Calls(Entering):
             if isinstance(thing, Cls)
             else (thing.func if isinstance(thing, Bound) else thing,)
         ):
-            if not isinstance(func, Func) or func.decorators or args.open or args.loose is not None:
+            if not isinstance(func, Func) or func.decorators or not args.known:
                 continue
             spec = func.node.args
             positional = [p.arg for p in (*spec.posonlyargs, *spec.args)]

@@ -168,7 +168,7 @@ class Loops(Statements):
                 self.narrow(node.test, True, env)
                 stopped = const(test) is False or self.block(node.body, env)
             else:
-                self.emit("iterate", node, None, None, over)
+                self.emit("iterate", node, result=over)
                 self.assign(node.target, iterate(self, over, node), env, None)
                 stopped = self.block(node.body, env)
             self.stack.pop()

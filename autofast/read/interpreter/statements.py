@@ -20,7 +20,6 @@ from autofast.model.values import (
     Dict,
     Env,
     Ext,
-    Func,
     Given,
     Inst,
     Method,
@@ -103,7 +102,7 @@ class Statements(Definitions):
         right = self.expr(node.value, env)
         result = self.extended(node, old, right) or operate(self, node, old, right)
         result = result or binary(old, right, type(node.op).__name__)
-        self.emit("augment", node, None, None, right, old=old)
+        self.emit("augment", node, result=right, old=old)
         self.assign(node.target, result, env, node.value)
 
     def extended(self, node: ast.AugAssign, old: Values, right: Values) -> Values:
@@ -155,7 +154,7 @@ class Statements(Definitions):
     def stmt_Return(self, node: ast.Return, env: Env) -> bool:
         found = self.expr(node.value, env) if node.value is not None else values(Const(None))
         self.records[-1].returns = join(self.records[-1].returns, found)
-        self.emit("return", node, None, None, found)
+        self.emit("return", node, result=found)
         return True
 
     def stmt_Raise(self, node: ast.Raise, env: Env) -> bool:
@@ -314,7 +313,7 @@ class Statements(Definitions):
     def swallows(self, thing: Thing) -> bool:
         """Whether a context may end an exception, so that its block need not run to the end."""
         if isinstance(thing, Inst):
-            exits = [f.node for f in thing.cls.find("__exit__") or () if isinstance(f, Func)]
+            exits = [f.node for f in thing.cls.methods("__exit__")]
             return any(
                 isinstance(n, ast.Return) and n.value is not None for f in exits for n in walk(f)
             )

@@ -47,13 +47,7 @@ def _initialize(interp: Core, name: str, args: Arguments, node: ast.AST | None) 
     """
     level = _level(args.get(4, "opt_level")) if args.given(4, "opt_level") is not None else "O1"
     models, optimizers = args.get(0, "models"), args.get(1, "optimizers")
-    if (
-        level != "O1"
-        or args.open
-        or args.loose is not None
-        or not models
-        or any_of(models, Unknown)
-    ):
+    if level != "O1" or not args.known or not models or any_of(models, Unknown):
         return None
     if not optimizers or optimizers == values(Const(None)):
         return models

@@ -45,5 +45,5 @@ def _is_on(found: Values) -> bool:
 
 
 def _asks(occurrence: Occurrence) -> bool:
-    named = occurrence.args.named if occurrence.args is not None else {}
+    named = occurrence.args.named
     return any(const(named[n].values) not in (False, None) for n in ASKED if n in named)

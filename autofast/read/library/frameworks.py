@@ -84,11 +84,7 @@ def run_hooks(interp: Core) -> None:
     """Enter what frameworks call, in all files, and the items of the data."""
     found: dict[int, Cls] = {}
     for thing in list(interp.made):
-        if (
-            name_of(thing) in HF_TRAINERS
-            and isinstance(thing, (Ext, Inst))
-            and thing.args is not None
-        ):
+        if name_of(thing) in HF_TRAINERS and thing.args is not None:
             models = only(ordered(given(thing.args, "model")), Inst)
             interp.__dict__.setdefault("_given_models", []).extend(models)
             found.update((id(t.cls), t.cls) for t in models)

@@ -68,7 +68,7 @@ def _of_text(text: str, name: str, args: Arguments) -> Values:
     """``arch.startswith("resnet")``, computed where all of it is known."""
     given = [one(g.values) for g in args.positional]
     known = [t.value for t in given if isinstance(t, Const)]
-    if args.named or args.open or args.loose is not None or len(known) != len(given):
+    if args.named or not args.known or len(known) != len(given):
         return values(Num())
     try:
         return values(Const(getattr(text, name)(*known)))
@@ -297,7 +297,7 @@ def tensor_method(
         return values(this.but(fresh="", rank=""))
     if name in ("mean", "sum"):
         dtype = result_dtype(f".{name}", this.dtype, args)
-        whole = this.rank != "?" and not given and args.loose is None and not args.open
+        whole = this.rank != "?" and not given and args.known
         return values(this.but(fresh="", prob=None, dtype=dtype, rank="0d" if whole else ""))
     if is_in_place(name):
         interp.emit("inplace", node, this, args, name=name)

@@ -44,10 +44,10 @@ NUMBERS = [
     f"builtins.{name}" for name in "id round abs isinstance hasattr input open ord hash".split()
 ]
 TEXTS = [f"builtins.{name}" for name in "print str repr format".split()]
-PLAIN = ("collections.namedtuple", "contextlib.nullcontext", "contextlib.suppress")
 
-
-gives(*PLAIN)(plain)
+gives(
+    "collections.namedtuple", "contextlib.nullcontext", "contextlib.suppress", "dataclasses.field"
+)(plain)
 
 
 @gives("builtins.staticmethod", "builtins.classmethod", "weakref.proxy")

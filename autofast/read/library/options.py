@@ -8,6 +8,7 @@ import ast
 from dataclasses import replace
 from typing import TypeGuard
 
+from autofast.flow.scopes import defaults
 from autofast.model.calls import is_name
 from autofast.model.events import BranchFrame
 from autofast.model.several import surely, wordset
@@ -103,7 +104,7 @@ def _run(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
 def _command(interp: Core, func: Func, node: ast.Call) -> Values:
     """What a function gives whose parameters are options."""
     args = Arguments(node)
-    for parameter, default in parameters(func.node.args):
+    for parameter, default in defaults(func.node).items():
         found = func.defaults.get(parameter, NOTHING) if default is not None else NOTHING
         if not found and (found := of_command(interp, func, parameter)):
             args.named[parameter] = Given(found, None)
@@ -357,20 +358,8 @@ def _option_of(interp: Core, written: ast.Call, name: str) -> Arg:
 
 def _parameter_of(default: ast.expr) -> str:
     spec = parent_of(default)
-    if not isinstance(spec, ast.arguments):
-        return ""
-    return next((name for name, given in parameters(spec) if given is default), "")
-
-
-def parameters(spec: ast.arguments) -> list[tuple[str, ast.expr | None]]:
-    """The names of parameters that can be given one by one, with their defaults."""
-    plain = [*spec.posonlyargs, *spec.args]
-    without: list[ast.expr | None] = [None] * (len(plain) - len(spec.defaults))
-    pairs = [
-        *zip(plain, [*without, *spec.defaults], strict=True),
-        *zip(spec.kwonlyargs, spec.kw_defaults, strict=True),
-    ]
-    return [(parameter.arg, default) for parameter, default in pairs]
+    known = defaults(parent_of(spec)) if isinstance(spec, ast.arguments) else {}
+    return next((name for name, given in known.items() if given is default), "")
 
 
 # --------------------------------------------------------------------------------------------- absl

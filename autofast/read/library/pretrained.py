@@ -33,7 +33,7 @@ def extends_one(cls: Cls) -> bool:
 def create(interp: Core, cls: Cls, args: Arguments, node: ast.AST | None) -> Values:
     """The model; what the library takes for itself does not come to its constructor."""
     why = f"what {cls.node.name}.from_pretrained() makes of its arguments is not followed"
-    if args.open or args.loose is not None or OTHERWISE & set(args.named):
+    if not args.known or OTHERWISE & set(args.named):
         return values(Unknown(why))
     taken = _parameters(cls)
     config = args.named.get("config", Given(values(CONFIG), None))

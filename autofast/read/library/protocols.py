@@ -148,7 +148,7 @@ def drop(interp: Core, this: Thing, name: str, node: ast.AST | None) -> None:
     below = this.cls.find(name) or NOTHING if isinstance(this, Inst) else NOTHING
     left = below or values(Unknown(f"`.{name}` is deleted"))
     interp.store_attribute(this, name, left)
-    interp.emit("set_attribute", node, this, None, left, name=name)
+    interp.emit("set_attribute", node, this, result=left, name=name)
 
 
 def run_often(interp: Core, func: Values, args: Arguments, node: ast.AST | None) -> None:

@@ -117,7 +117,7 @@ def _operation(interp: Core, name: str, args: Arguments, node: ast.AST | None) -
         and given[0]
         and all(isinstance(t, Tensor) and t.rank != "?" for t in given[0])
     ):
-        return values(mixed(tensors, rank="0d" if args.loose is None and not args.open else ""))
+        return values(mixed(tensors, rank="0d" if args.known else ""))
     if tensors:
         known = op(name)
         if known is not None and known.numbers:

@@ -9,7 +9,7 @@ from autofast.model.calls import is_method
 from autofast.model.several import wordset
 from autofast.model.source import nodes_in, walk
 from autofast.model.syntax import is_stored
-from autofast.model.values import Cls, Func, Thing, only
+from autofast.model.values import Cls, Func, Thing
 
 CHANGE = wordset(
     "add append appendleft clear extend insert pop popitem remove reverse setdefault sort update __setitem__ __setattr__"
@@ -25,7 +25,7 @@ def bodies(thing: Func | Cls) -> list[Func]:
     """The functions that a call of it runs first."""
     if isinstance(thing, Func):
         return [thing]
-    return only(thing.find("__init__") or (), Func)
+    return thing.methods("__init__")
 
 
 def changes_others(func: Func) -> bool:

@@ -33,23 +33,16 @@ from autofast.read.recover.steps import build_steps
 from autofast.read.recover.trainers import build_trainers
 from autofast.read.torch_age import torch_age
 
-FRAMEWORKS = {
-    "accelerate.Accelerator": "accelerate",
-    "transformers.Trainer": "hf-trainer",
-    "transformers.Seq2SeqTrainer": "hf-trainer",
-    "trl.SFTTrainer": "hf-trainer",
-    "apex.amp.initialize": "apex",
-    "apex.amp.scale_loss": "apex",
-    "deepspeed.initialize": "deepspeed",
-    "lightning.Trainer": "lightning",
-    "lightning.cli.LightningCLI": "lightning",
-    "lightning.Fabric": "fabric",
-    "lightning.fabric.Fabric": "fabric",
-    "ignite.engine.Engine": "ignite",
-    "fastai.": "fastai",
-    "mmengine.": "mmengine",
-    "composer.Trainer": "composer",
-}
+FRAMEWORKS: dict[str, str] = dict(
+    pair.split("=")
+    for pair in """
+    accelerate.Accelerator=accelerate transformers.Trainer=hf-trainer
+    transformers.Seq2SeqTrainer=hf-trainer trl.SFTTrainer=hf-trainer apex.amp.initialize=apex
+    apex.amp.scale_loss=apex deepspeed.initialize=deepspeed lightning.Trainer=lightning
+    lightning.cli.LightningCLI=lightning lightning.Fabric=fabric lightning.fabric.Fabric=fabric
+    ignite.engine.Engine=ignite fastai.=fastai mmengine.=mmengine composer.Trainer=composer
+    """.split()
+)
 
 PLAIN = 100  # levels of syntax that no stack is too small for: what is deep then is a value
 
@@ -259,8 +252,6 @@ def _transfers(script: Script) -> list[Transfer]:
         loaders = list({id(x): x for t in tensors for x in t.batch}.values())
         kinds = {k for o in site for k in o.data.get("kinds", {"?"})}
         last = site.occurrences[-1]
-        if last.args is None:
-            continue
         around = max((tuple(f for f in loops(o.stack)) for o in site), key=len)
         how, target = last.data.get("how", "to"), last.data.get("target")
         given = (target, last.args, around, site, unknown)

@@ -136,12 +136,7 @@ def _of_project(interp: Core, thing: Inst) -> Dataset:
         return replace(
             base, thing=thing, name=cls.node.name, set_outside=tuple(_set_outside(interp, thing))
         )
-    getters = [
-        f
-        for name in ("__getitem__", "__getitems__", "__iter__")
-        for f in cls.find(name) or ()
-        if isinstance(f, Func)
-    ]
+    getters = [f for name in ("__getitem__", "__getitems__", "__iter__") for f in cls.methods(name)]
     iterable = "torch.utils.data.IterableDataset" in cls.external
     walk = Walk(interp, getters)
     walk.follow_attributes(thing)

@@ -51,7 +51,7 @@ class _Ways:
             yield f"the hook of {at(site)} may keep it"
         for (kind, _), site in self.script.log.each():
             if kind.startswith("pandas."):
-                given = [v for o in site if o.args is not None for v in o.args.all()]
+                given = [v for o in site for v in o.args.all()]
                 if any(isinstance(t, Tensor) for v in given for t in opened(v, in_data)):
                     yield f"{at(site)} gives tensors to pandas, which may keep them"
         yield from self.kept()
@@ -154,8 +154,7 @@ class _Ways:
         statement = parent_of(name)
         if not isinstance(statement, ast.AugAssign):
             return False
-        site = self.script.log.at("augment", statement)
-        old = [t for o in site for t in o.data["old"]] if site is not None else []
+        old = [t for o in self.script.log.ways("augment", statement) for t in o.data["old"]]
         origins = self.flow.definitions(name).origins(name)
         return certainly(old, Tensor) and not any(
             self.region.holds(d.node) for d in origins if not d.is_augmented

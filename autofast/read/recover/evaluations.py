@@ -81,9 +81,7 @@ class Sealed:
         for _, site in self.script.log.each():
             for occurrence in site:
                 this, args = occurrence.this, occurrence.args
-                if args is None or isinstance(this, (Tensor, Inst)):
-                    continue
-                if not region.meets(site, occurrence):
+                if isinstance(this, (Tensor, Inst)) or not region.meets(site, occurrence):
                     continue
                 known = isinstance(this, (Ref, Ext)) and this.name.split(".")[0] in KEEP_NOTHING
                 if known and site.kind != "builtins.setattr":
@@ -175,7 +173,7 @@ def _whole(
     script: Script, evaluation: Evaluation, training: Training, passes: set[ast.AST]
 ) -> Evaluation | None:
     """The evaluation with its whole function; ``passes`` are those of all evaluations."""
-    function = parent_of(evaluation.node)
+    function = function_of(evaluation.node)
     if (
         evaluation.kind == "function"
         or evaluation.unknown

@@ -57,7 +57,7 @@ def hazard(script: Script, evaluation: Evaluation, region: Region) -> str:
         if site.kind != "torch.set_grad_enabled" or site.node is not evaluation.context:
             return f"{at(site)} computes gradients here"
     for site, occurrence in region.sites(script, "builtins.setattr"):
-        if occurrence.args is not None and carries(occurrence.args.get(2, "value")):
+        if carries(occurrence.args.get(2, "value")):
             return f"setattr() keeps a tensor made here ({at(site)})"
     return (
         changed_module(script, evaluation, region)
@@ -160,11 +160,7 @@ def _shared_objects(script: Script, region: Region) -> str:
     for _, site in script.log.each():
         for occurrence in site:
             thing = occurrence.this
-            if (
-                not isinstance(thing, (Ext, Ref, Unknown))
-                or occurrence.args is None
-                or not region.meets(site, occurrence)
-            ):
+            if not isinstance(thing, (Ext, Ref, Unknown)) or not region.meets(site, occurrence):
                 continue
             if isinstance(thing, Ref) and thing.name.split(".")[0] in HARMLESS:
                 continue
@@ -273,9 +269,9 @@ def _looks_at_graph(script: Script, evaluation: Evaluation, region: Region) -> a
     return None
 
 
-def _trainable(args: Arguments | None) -> bool:
+def _trainable(args: Arguments) -> bool:
     """Whether something that can be trained with is among the arguments."""
-    given = [g.values for g in args.every] if args is not None else []
+    given = [g.values for g in args.every]
     return any(t.grad for t in tensors_in(*given)) or any(
         is_module(t) or is_optimizer(t) for v in given for t in v
     )

@@ -255,7 +255,7 @@ def collating(interp: Core, found: Values) -> Walk:
         elif isinstance(thing, (Func, Bound)):
             funcs.append(thing.func if isinstance(thing, Bound) else thing)
         elif isinstance(thing, Inst):
-            funcs += only(thing.cls.find("__call__") or (), Func)
+            funcs += thing.cls.methods("__call__")
     walk = Walk(interp, funcs)
     if any(begins(t, Ext, "transformers.DataCollator") for t in found):
         walk.random.add("torch")  # some of them mask words at random

@@ -253,8 +253,7 @@ class Leaks(ValueFlow[None]):
     def returned(self, use: Usage, context: None = None) -> str:
         """A result that holds a tensor is followed to the places that call the function."""
         node = use.node
-        site = self.script.log.at("return", node)
-        if site is None or not any(carries(o.result) for o in site):
+        if not any(carries(o.result) for o in self.script.log.ways("return", node)):
             return ""
         function = function_of(node)
         leaves = f"{getattr(function, 'name', 'a lambda')}() returns a tensor ({at(node)})"
@@ -315,9 +314,7 @@ class Leaks(ValueFlow[None]):
                     return f", and it is changed on {at(site)} too"
         for site in self.script.log.of("call_unknown"):
             for occurrence in site:
-                if occurrence.args is not None and any(
-                    thing in given for given in occurrence.args.all()
-                ):
+                if any(thing in given for given in occurrence.args.all()):
                     return f": {at(site)} gives it to something that is not known"
         names = {name for name, values in thing.attrs.items() if carries(values)}
         if module:
@@ -338,7 +335,7 @@ class Leaks(ValueFlow[None]):
     def is_registered(self, attribute: str) -> bool:
         """Whether it may be a buffer or a parameter, which is loaded and moved in place."""
         sites = self.script.methods("register_buffer", "register_parameter")
-        given = [const(o.args.get(0, "name")) for s in sites for o in s if o.args is not None]
+        given = [const(o.args.get(0, "name")) for s in sites for o in s]
         return ... in given or attribute in given
 
 

@@ -48,7 +48,7 @@ def build_models(interp: Interpreter, script: Script) -> list[Model]:
                     model.forwards.append(site)
     for site in script.log.of("move_model"):
         for occurrence in site:
-            for thing in unwrapped(occurrence.this) if occurrence.this is not None else []:
+            for thing in unwrapped(occurrence.this):
                 if id(thing) in found and site not in found[id(thing)].moves:
                     found[id(thing)].moves.append(site)
     return list(found.values())

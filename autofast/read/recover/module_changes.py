@@ -71,7 +71,7 @@ def _made(script: Script, region: Region) -> str:
 
 def _copied(script: Script, region: Region) -> str:
     for site, occurrence in region.sites(script, *COPIES):
-        if occurrence.args is not None and _holds_module(occurrence.args):
+        if _holds_module(occurrence.args):
             return f"a module is copied here ({at(site)}): the copy could not be trained"
     return ""
 
@@ -86,20 +86,18 @@ def _given(script: Script, region: Region) -> str:
     parametrization.
     """
     for site, occurrence in region.sites(script, *GROWS):
-        if occurrence.this is not None and is_module(occurrence.this):
+        if is_module(occurrence.this):
             return f"{at(site)} gives a module a tensor that is made here"
     for site, occurrence in region.sites(script, ".load_state_dict"):
-        given = occurrence.args.given(2, "assign") if occurrence.args is not None else None
+        given = occurrence.args.given(2, "assign")
         if given is not None and const(given.values) is not False:
             return f"{at(site)} puts other tensors into a module"
     for (kind, _), site in script.log.each():
         if kind.startswith(REWORKS) and not kind.startswith(READS):
             for occurrence in site:
-                if (
-                    occurrence.args is not None
-                    and any(is_module(t) for given in occurrence.args.all() for t in given)
-                    and region.meets(site, occurrence)
-                ):
+                if any(
+                    is_module(t) for given in occurrence.args.all() for t in given
+                ) and region.meets(site, occurrence):
                     return f"{at(site)} puts other tensors into a module"
     return ""
 
@@ -107,7 +105,7 @@ def _given(script: Script, region: Region) -> str:
 def _moved(script: Script, region: Region) -> str:
     """Moves and casts: they give a module new parameters, unless it is there already."""
     for site, occurrence in region.sites(script, *CASTS):
-        if occurrence.this is not None and is_module(occurrence.this):
+        if is_module(occurrence.this):
             return f"{at(site)} casts a module: its new parameters could not be trained"
     for site, _ in region.sites(script, ".flatten_parameters"):
         return f"{at(site)} puts the weights of a recurrent layer into other memory"

@@ -75,9 +75,7 @@ def _ticks(script: Script) -> list[Tick]:
     for site in script.methods("step"):
         node = site.node
         if is_method(node):
-            things = {
-                id(o.this): o.this for o in site if o.this is not None and is_scheduler(o.this)
-            }
+            things = {id(t): t for t in site.owners if is_scheduler(t)}
             if things:
                 found.append(
                     Tick(node, node.func.value, list(things.values()), site, _unit(script, site))

@@ -143,7 +143,7 @@ def binds_elsewhere(script: Script, region: Region) -> bool:
 
 def puts_gradients(occurrence: Occurrence) -> bool:
     """Whether something with a gradient is put somewhere: stored, or written in place."""
-    given = occurrence.args.every if occurrence.args is not None else ()
+    given = occurrence.args.every
     return any(t.grad for t in tensors_in(occurrence.result, *(g.values for g in given)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from autofast.flow.positions import shared
 from autofast.model.calls import is_method
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack, WithFrame, inside
 from autofast.model.kinds import is_autocast, is_optimizer, is_scaler, is_scheduler
@@ -60,10 +61,7 @@ def _home(occurrence: Occurrence, updates: list[Update]) -> ast.AST:
     depth = -1
     for update in updates:
         for other in update.site:
-            theirs = _plain_loops(other.stack)
-            common = 0
-            while common < min(len(mine), len(theirs)) and mine[common].node is theirs[common].node:
-                common += 1
+            common = shared(mine, _plain_loops(other.stack))
             if common and common > depth:
                 depth, best = common, mine[common - 1]
     if best is not None:
@@ -76,9 +74,8 @@ def _home(occurrence: Occurrence, updates: list[Update]) -> ast.AST:
 
 def occurrence_node(occurrence: Occurrence) -> ast.AST:
     """Some node at the place of an occurrence."""
-    call = occurrence.args.call if occurrence.args is not None else None
-    assert call is not None
-    return call
+    assert occurrence.args.call is not None
+    return occurrence.args.call
 
 
 def _backwards(script: Script) -> list[Backward]:
@@ -148,7 +145,7 @@ def all_updates(script: Script) -> list[Update]:
                 this = occurrence.this
                 if this is None:
                     continue
-                if scaled and is_scaler(this) and occurrence.args is not None:
+                if scaled and is_scaler(this):
                     things.update((id(t), t) for t in occurrence.args.get(0, "optimizer"))
                 elif (
                     not scaled
@@ -203,26 +200,21 @@ def _step(
     double += [b.node for b in backwards if b.double]
     scalers: dict[int, Thing] = {}
     for site in script.methods("scale", "step", "update", "unscale_"):
-        for occurrence in site:
-            if occurrence.this is not None and is_scaler(occurrence.this) and here(site):
-                scalers[id(occurrence.this)] = occurrence.this
+        scalers |= {id(t): t for t in site.owners if is_scaler(t) and here(site)}
     zeros = [s for s in script.methods("zero_grad") if here(s)]
     return Step(
         home, list(loaders.values()), mine, losses, backwards, [u for u in updates if here(u.site)], zeros,
         [s for s in script.calls(*CLIPS) if here(s)] + [s for s in script.methods("clip_grad_norm_", "clip_grad_value_") if here(s)],
         [s for s in script.methods("unscale_") if here(s)],
-        [s for s in script.methods("update") if here(s) and any(o.this is not None and is_scaler(o.this) for o in s)],
+        [s for s in script.methods("update") if here(s) and any(map(is_scaler, s.owners))],
         [s for s in script.log.of("grad_read") if here(s)],
-        [s for s in script.methods("step") if here(s) and any(o.this is not None and is_scheduler(o.this) for o in s)],
+        [s for s in script.methods("step") if here(s) and any(map(is_scheduler, s.owners))],
         double, list(autocast.values()), list(scalers.values()), list(models.values()), stack,
     )  # fmt: skip
 
 
 def _creates_graph(site: Site) -> bool:
-    return any(
-        o.args is not None and any(t != Const(False) for t in o.args.get(4, "create_graph"))
-        for o in site
-    )
+    return any(any(t != Const(False) for t in o.args.get(4, "create_graph")) for o in site)
 
 
 def _foreign_loops(script: Script, home: ast.AST, backwards: list[Backward]) -> set[ast.AST]:

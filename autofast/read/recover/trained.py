@@ -9,7 +9,7 @@ from autofast.model.events import CallFrame, Occurrence, Site, Stack
 from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.tensors import tensors_in
-from autofast.model.values import NOTHING, Ext, Reason, Ref, Tensor, Unknown, Values
+from autofast.model.values import Ext, Reason, Ref, Tensor, Unknown, Values
 from autofast.read.recover.eval_mode import switching_functions
 
 BACKWARDS = tuple(
@@ -61,8 +61,7 @@ class Training:
 def _differentiated(occurrence: Occurrence) -> Values:
     if isinstance(occurrence.this, Tensor):
         return frozenset({occurrence.this})
-    if (args := occurrence.args) is None:
-        return NOTHING
+    args = occurrence.args
     return args.get(0, "outputs") | args.get(0, "tensors") | args.get(0, "loss")
 
 
@@ -81,7 +80,7 @@ def _handed_out(kind: str, occurrence: Occurrence) -> Values:
     foreign = isinstance(this, Ref) and kind == this.name and not known
     method = kind.startswith(".") and isinstance(this, (Unknown, Ext)) and not known
     gets = foreign or method or kind in ("call_unknown", "call_object", "inplace")
-    given = occurrence.args.every if gets and occurrence.args is not None else ()
+    given = occurrence.args.every if gets else ()
     return frozenset().union(*(g.values for g in given))
 
 

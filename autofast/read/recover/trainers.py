@@ -22,12 +22,7 @@ def build_trainers(interp: Interpreter, script: Script) -> list[Trainer]:
     found: dict[ast.AST, Trainer] = {}
     for thing in interp.made:
         name = name_of(thing)
-        if (
-            name not in KINDS
-            or not isinstance(thing, (Ext, Inst))
-            or not isinstance(thing.node, ast.Call)
-            or thing.args is None
-        ):
+        if name not in KINDS or not isinstance(thing.node, ast.Call) or thing.args is None:
             continue
         old = found.get(thing.node)
         if old is None:

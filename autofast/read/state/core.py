@@ -25,6 +25,7 @@ from autofast.model.kinds import gradient_modes
 from autofast.model.limits import MOST_ALIKE, MOST_CALLEES, MOST_HELD, MOST_VALUES, PASSES, WORK
 from autofast.model.source import Source, is_generator
 from autofast.model.values import (
+    NO_ARGUMENTS,
     NOTHING,
     Arguments,
     Cls,
@@ -320,12 +321,12 @@ class Core:
             self.limits = [0] * len(self.limits)
         self.forget(given, env, f"{what} is too large to follow")
 
-    def emit(self, kind: str, node: ast.AST | None, this: Thing | None = None, args: Arguments | None = None,
+    def emit(self, kind: str, node: ast.AST | None, this: Thing | None = None, args: Arguments = NO_ARGUMENTS,
              result: Values = NOTHING, **data: Any) -> None:  # fmt: skip
         if node is not None:
             self.happen(kind, node, tuple(self.stack), this, args, result, self.grad_mode(), data)
 
-    def happen(self, kind: str, node: ast.AST, stack: Stack, this: Thing | None, args: Arguments | None,
+    def happen(self, kind: str, node: ast.AST, stack: Stack, this: Thing | None, args: Arguments,
                result: Values, grad: str, data: dict[str, Any]) -> None:  # fmt: skip
         self.log.add(kind, node, stack, this, args, result, grad, data)
         self.summaries.event(kind, node, stack, this, args, result, grad, data)

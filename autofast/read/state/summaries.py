@@ -36,7 +36,7 @@ class Event:
     frames: tuple[Frame, ...]
     whole: bool
     this: Thing | None
-    args: Arguments | None
+    args: Arguments
     result: Values
     grad: str
     data: dict[str, Any]

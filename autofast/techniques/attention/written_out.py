@@ -129,8 +129,7 @@ def attention(script: Script, softmax: ast.Call, given: ast.expr) -> Attention |
 
     Raises :class:`Refusal` where it is attention, and something keeps it from being one call.
     """
-    function = function_of(softmax)
-    if function is not None and any(_is_there(n) for n in ast.walk(function)):
+    if any(_is_there(n) for n in ast.walk(function_of(softmax))):
         return None  # the script has the call, and a way for where there is none
     reader = _Reader(script, Attention(softmax))
     if not reader.scores(given) or not reader.weights(softmax):

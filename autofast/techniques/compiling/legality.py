@@ -131,12 +131,7 @@ def _shared(script: Script) -> str:
         return f"several processes train one model in shared memory ({at(site)})"
     modules = {id(inner) for m in script.models for inner in unwrapped(m.thing)}
     for site in script.processes:
-        if any(
-            modules & {id(t) for t in opened(v)}
-            for o in site
-            if o.args is not None
-            for v in o.args.all()
-        ):
+        if any(modules & {id(t) for t in opened(v)} for o in site for v in o.args.all()):
             return f"the model is given to another process or thread ({at(site)}), and is compiled in none but its own"
     return ""
 
@@ -156,10 +151,10 @@ def _data(script: Script) -> str:
     for kind, site in events_of(script, COMPLEX):
         return f"complex numbers ({kind}, {at(site)}) have no compiled kernels"
     for site in script.calls("torch.use_deterministic_algorithms"):
-        if any(o.args is not None and const(o.args.get(0, "mode")) is not False for o in site):
+        if any(const(o.args.get(0, "mode")) is not False for o in site):
             return f"{at(site)} asks for deterministic algorithms, and compiled code computes in another order"
     for site in script.log.of("new", "torch.nn.functional.embedding"):
-        if any(o.args is not None and o.args.get(-1, "sparse") - {Const(False)} for o in site):
+        if any(o.args.get(-1, "sparse") - {Const(False)} for o in site):
             return f"the embedding of {at(site)} may have sparse gradients, which compiled code has not"
     return ""
 

@@ -111,12 +111,7 @@ def _inputs(script: Script, model: Model, code: Code) -> str:
 
 
 def _given(model: Model) -> Iterator[tuple[Site, Arguments]]:
-    return (
-        (site, o.args)
-        for site in model.forwards
-        for o in site
-        if o.args is not None and o.grad in ("on", "maybe")
-    )
+    return ((site, o.args) for site in model.forwards for o in site if o.grad in ("on", "maybe"))
 
 
 def padded(script: Script, model: Model) -> str:
@@ -142,7 +137,7 @@ def _shapes(script: Script, model: Model, code: Code) -> str:
                 any(f.node is s.loop for s in mine) for f in only(occurrence.stack, LoopFrame)
             )
             in_step &= _module_of(occurrence.stack) is None
-            size = occurrence.args.get(1, "size") if occurrence.args is not None else frozenset()
+            size = occurrence.args.get(1, "size")
             if in_step and size and const(size) is ...:
                 return f"{at(site)} resizes the batches to sizes that change"
     return ""
@@ -233,7 +228,7 @@ def _building(node: ast.AST) -> bool:
 
 def _effects(script: Script, model: Model, code: Code) -> str:
     for site, occurrence in code.events("set_attribute", "set_elsewhere"):
-        if site.node in code.all and occurrence.this is not None and is_module(occurrence.this):
+        if site.node in code.all and is_module(occurrence.this):
             return f"its forward pass sets `{ast.unparse(site.node)}` ({at(site)}), which compiled code may not repeat"
     for kind, site in events_of(script, WEIGHTS):
         if site.node in code.all and site.call is not None:

@@ -155,7 +155,7 @@ def _takes_tensors(script: Script, block: Inst) -> bool:
     compiled again.
     """
     calls = [o for s in script.log.of("forward") for o in s if o.this is block]
-    given = [g.values for o in calls if o.args is not None for g in o.args.every]
+    given = [g.values for o in calls for g in o.args.every]
     return all(
         surely(isinstance(t, Tensor) or const(frozenset({t})) is None for t in values)
         for values in given

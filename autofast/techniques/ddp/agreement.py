@@ -155,7 +155,7 @@ def _draws_before(script: Script, extent: Extent) -> None:
 
 
 def _given(occurrence: Occurrence) -> bool:
-    return occurrence.args is not None and bool(occurrence.args.positional or occurrence.args.named)
+    return bool(occurrence.args.positional or occurrence.args.named)
 
 
 def _seeded_later(script: Script, node: ast.AST) -> bool:

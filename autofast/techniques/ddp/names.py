@@ -196,7 +196,6 @@ class Training:
         epochs: the loop around the training loops, if there is one.
         setup: just before this statement the process group is made.
         end: after this statement the group is left.
-        reductions: ``mean`` or ``sum`` over the batch, by the call of each backward.
     """
 
     steps: list[Step]
@@ -207,7 +206,6 @@ class Training:
     end: ast.stmt
     epochs: ast.AST | None = None
     wrapped: dict[ast.AST, str] = field(default_factory=dict)
-    reductions: dict[ast.AST, str] = field(default_factory=dict)
 
     @property
     def loops(self) -> list[ast.AST]:

@@ -82,7 +82,7 @@ def edits_for(
     edits += setup.devices(script, ranks)
     edits += parallel(ranks) if parallel is not None else []
     wrappers, wrapped = wrapping.edits(script, ranks, models, options, seeds=True)
-    training = _training(script, models, loaders, extent, wrapped, reductions)
+    training = _training(script, models, loaders, extent, wrapped)
     outside, walk = followed(script, training)
     edits += guards.edits(script, ranks, outside)  # first: who downloads stands before the dataset
     edits += metrics.edits(script, ranks, training, outside, walk)
@@ -149,7 +149,6 @@ def _training(
     loaders: list[Loader],
     extent: Extent,
     wrapped: dict[ast.AST, str],
-    reductions: dict[ast.AST, str],
 ) -> Training:
     stacks = [(s, o.stack) for s in script.steps for b in s.backwards for o in b.site]
     outer: dict[ast.AST, ast.AST] = {
@@ -164,7 +163,6 @@ def _training(
         end=extent.last,
         epochs=next(iter(outer.values()), None),
         wrapped=wrapped,
-        reductions=reductions,
     )
 
 

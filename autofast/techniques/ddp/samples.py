@@ -83,7 +83,7 @@ def check_forward(script: Script, module: Thing) -> bool:
             continue
         seen.add(id(thing))
         if isinstance(thing, Inst):
-            functions = only(thing.cls.find("forward") or (), Func)
+            functions = thing.cls.methods("forward")
             if not functions and not any(
                 n.startswith("torch.nn.") and n != "torch.nn.Module" for n in thing.cls.external
             ):
@@ -273,9 +273,9 @@ def is_apart(short: str) -> bool:
 
 def _optional(script: Script, call: ast.Call) -> bool:
     """Only under a condition, as for an option that asks for several GPUs."""
-    site = script.log.at("torch.nn.parallel.data_parallel", call)
-    return site is not None and all(
-        any(not f.known for f in only(below(o.stack, function_of(call)), BranchFrame)) for o in site
+    return surely(
+        any(not f.known for f in only(below(o.stack, function_of(call)), BranchFrame))
+        for o in script.log.ways("torch.nn.parallel.data_parallel", call)
     )
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import After, Before, Edit, Rewrite
 from autofast.flow.graph import Function
-from autofast.flow.positions import place_in, shared
+from autofast.flow.positions import node_in, place_in, shared
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -26,7 +26,7 @@ from autofast.model.events import (
 )
 from autofast.model.script import Script
 from autofast.model.several import wordset
-from autofast.model.source import at, function_of, parent_of
+from autofast.model.source import at, parent_of
 from autofast.model.values import (
     Arg,
     Const,
@@ -41,7 +41,7 @@ from autofast.model.values import (
 )
 from autofast.rule import Refusal
 from autofast.techniques.ddp.names import Ranks
-from autofast.write.spelling import VISIBLE, uses_gpu
+from autofast.write.spelling import chooses_devices, uses_gpu
 
 QUIET = tuple(
     """argparse. builtins. .add_argument .parse_ .add_mutually .add_argument_group .add_subparsers
@@ -84,22 +84,6 @@ def in_block(
     here = node_in(scope, stack, node)
     place = -1 if here is None else place_in(block, here)
     return block[place] if place >= 0 else None
-
-
-def node_in(scope: Function, stack: Stack, node: ast.AST) -> ast.AST | None:
-    """The node in the code of ``scope`` at which the script is when it comes to ``node``."""
-    calls = only(stack, CallFrame)
-    start = 0
-    if not isinstance(scope, ast.Module):
-        start = next(
-            (n + 1 for n in range(len(calls) - 1, -1, -1) if calls[n].func.node is scope), -1
-        )
-        if start < 0:
-            return None
-    here = next((f.node for f in calls[start:] if function_of(f.node) is scope), None)
-    if here is None and function_of(node) is scope:
-        return node
-    return here
 
 
 def extent_of(script: Script, happenings: Iterable[Happening]) -> Extent:
@@ -204,9 +188,9 @@ def group(script: Script, ranks: Ranks, extent: Extent) -> list[Edit]:
     edits: list[Edit] = [
         Before(node, f"if {start}:\n" + "".join(f"    {line}\n" for line in lines))
     ]
-    if gpu and (late := _chooses_devices(script)):
+    if gpu and (chosen := next(chooses_devices(script), None)) is not None:
         raise Refusal(
-            f"CUDA_VISIBLE_DEVICES is set on {late}: leave the choice to the shell that starts torchrun"
+            f"CUDA_VISIBLE_DEVICES is set on {at(chosen)}: leave the choice to the shell that starts torchrun"
         )
     name = ranks.fresh("together", "all_together")
     end = (
@@ -229,17 +213,6 @@ def _leaves(script: Script, statement: ast.stmt) -> bool:
     call = statement.value if isinstance(statement, ast.Expr) else None
     names = {getattr(t, "name", "") for t in script.called(call)}
     return bool(names & {"sys.exit", "builtins.exit", "builtins.quit", "os._exit"})
-
-
-def _chooses_devices(script: Script) -> str:
-    for source in script.sources:
-        if VISIBLE in source.text:
-            for node in source.each(ast.Constant):
-                if node.value == VISIBLE and isinstance(
-                    getattr(parent_of(node), "ctx", None), ast.Store
-                ):
-                    return at(node)
-    return ""
 
 
 def _one_seed(script: Script, ranks: Ranks, extent: Extent) -> list[str]:
@@ -284,9 +257,7 @@ def _spelled(ranks: Ranks, module: str, node: ast.AST) -> str:
 def _fixed(occurrence: Occurrence) -> bool:
     """Seeded by a constant or an option, not by something that is drawn or read from the clock."""
     return certainly(
-        occurrence.args.positional[0].values
-        if occurrence.args is not None and occurrence.args.positional
-        else frozenset(),
+        occurrence.args.positional[0].values if occurrence.args.positional else frozenset(),
         Const,
         Arg,
     )

@@ -235,7 +235,7 @@ def _check_after(
     late = []
     for site in script.log.of("move_model"):
         for occurrence in site:
-            if occurrence.this is None or occurrence.this not in things:
+            if occurrence.this not in things:
                 continue
             how = occurrence.data.get(
                 "how", getattr(getattr(site.node, "func", None), "attr", "to")
@@ -287,7 +287,7 @@ def _beside_attribute(
     things = {mine.thing, *mine.model.wraps}
     for site in script.log.of("move_model"):
         for occurrence in site:
-            if occurrence.this is not None and occurrence.this in things:
+            if occurrence.this in things:
                 if in_block(
                     body, function, occurrence.stack, site.node
                 ) is None and not _made_before(mine, occurrence):

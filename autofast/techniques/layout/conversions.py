@@ -143,8 +143,8 @@ def fed_by(models: list[Model], others: list[Model]) -> str:
     stay = {id(m.thing): m.name for m in others}
     makers: set[str] = set()
     for model in models:
-        for occurrence in (o for site in model.forwards for o in site if o.args is not None):
-            given = tensors_in(occurrence.args.get(0, "")) if occurrence.args else []
+        for occurrence in (o for site in model.forwards for o in site):
+            given = tensors_in(occurrence.args.get(0, ""))
             made = [stay[id(t)] for tensor in given for t in tensor.models if id(t) in stay]
             if not made:
                 return ""

@@ -80,8 +80,6 @@ def _differentiated(script: Script, models: Values) -> frozenset[Thing] | None:
     found: list[Tensor] = []
     for site in script.calls("torch.autograd.grad"):
         for occurrence in site:
-            if occurrence.args is None:
-                continue
             outputs = tensors_in(occurrence.args.get(0, "outputs"))
             if any(t.models & models for t in outputs) or not outputs:
                 found += tensors_in(occurrence.args.get(1, "inputs")) or [Tensor()]
@@ -298,7 +296,7 @@ def _gives_in_order(callee: Thing) -> bool:
             return True
         case Ext(name="torch.nn.Conv2d" | "torch.nn.ConvTranspose2d", args=args):
             return const(args.get(1, "out_channels")) in (1,)
-        case Ext(name="torch.nn.Sequential", args=args) if args.loose is None and not args.open:
+        case Ext(name="torch.nn.Sequential", args=args) if args.known:
             layers = [g.values for g in args.positional]
             while layers and all(is_named(t, Ext, LAYERS) for t in layers[-1]):
                 layers.pop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.facts.loaders import POSITION, counts, first_use, given, lineage, peeks
+from autofast.facts.loaders import POSITION, counts, first_use, given, lineage, peeks, values_given
 from autofast.facts.workers.seeding import fixed_by_workers, seeded_anew
 from autofast.facts.workers.shared_state import changed_between, changed_by_items, items
 from autofast.flow.program import Flow
@@ -90,7 +90,7 @@ def is_never_used(script: Script, call: ast.Call) -> bool:
     for (kind, _), site in script.log.each():
         known = kind.startswith(("torch.", "builtins."))
         for o in site if not known else ():
-            if o.args is not None and any(things & set(given) for given in o.args.all()):
+            if any(things & set(given) for given in o.args.all()):
                 return False  # whoever gets it may go through it
     return True
 
@@ -140,8 +140,8 @@ def made_anew(loader: Loader) -> Iterator[Finding]:
     used = {f.node for use in loader.uses if use.trains for f in loops(use.stack)}
     made = [f.node for t in loader.things for f in loops(getattr(t, "made", ()))]
     around = [loop for loop in made if loop in used]
-    given_ = [given(loader, n) for n in ("dataset", "sampler", "batch_sampler", "collate_fn")]
-    arguments = [argument.values for argument in given_ if argument is not None]
+    names = ("dataset", "sampler", "batch_sampler", "collate_fn")
+    arguments = [values_given(loader, n) for n in names]
     parts = [t for t in things_in(*arguments) if isinstance(t, (Inst, Ext))]
     if (
         number is None
@@ -204,8 +204,7 @@ def _drops(script: Script, loader: Loader) -> Use | None:
 
 
 def _never_ends(loader: Loader) -> bool:
-    argument = given(loader, "sampler")
-    for thing in argument.values if argument is not None else ():
+    for thing in values_given(loader, "sampler"):
         if isinstance(thing, Ext) and thing.name.endswith(".RandomSampler"):
             count = thing.args.given(2, "num_samples")
         else:

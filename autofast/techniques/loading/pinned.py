@@ -9,12 +9,13 @@ from autofast.facts.loaders import (
     counts,
     given,
     has_no_workers,
-    is_spelled_out,
     made_elsewhere,
     managed,
     of_array,
+    says_no,
     stays_unpinned,
     unpinned,
+    values_given,
 )
 from autofast.facts.workers.legality import on_device
 from autofast.model.roles import Loader
@@ -71,7 +72,7 @@ def _seldomness(loader: Loader) -> tuple[bool, bool, bool]:
 def is_given(loader: Loader) -> bool:
     """Whether the script says something about it, other than no."""
     argument = given(loader, "pin_memory")
-    return argument is not None and not is_spelled_out(argument, False)
+    return argument is not None and not says_no(argument)
 
 
 def written_off(loader: Loader) -> Home | None:
@@ -93,8 +94,7 @@ def against(script: Script, loader: Loader) -> str:
             return f"items of {dataset.name} are on the device already ({dataset.on_device}): they cannot be pinned"
     if why := on_device(loader):
         return f"{why}: they cannot be pinned"
-    collate = given(loader, "collate_fn")
-    made = (*loader.things, *loader.batch, *(collate.values if collate is not None else ()))
+    made = (*loader.things, *loader.batch, *values_given(loader, "collate_fn"))
     if any(map(_is_of_graphs, made)) and (old := rules_out(script, SINCE, GRAPHS)):
         return f"{old}, whose batches had no pin_memory() yet"
     if not managed(script, loader) and not _reaches_gpu(script, loader):
@@ -121,7 +121,7 @@ def _reaches_gpu(script: Script, loader: Loader) -> bool:
         return True
     for site in script.methods("copy_"):  # into a buffer on the device
         for occurrence in site:
-            found = occurrence.args.get(0, "src") if occurrence.args is not None else ()
+            found = occurrence.args.get(0, "src")
             on_it = isinstance(occurrence.this, Tensor) and occurrence.this.device == "dev"
             if on_it and any(
                 isinstance(t, Tensor) and any(x in loader.things for x in t.batch) for t in found

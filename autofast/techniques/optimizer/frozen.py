@@ -120,11 +120,7 @@ def _is_unused(script: Script, step: Step, backward: Backward, model: Thing) -> 
 # -------------------------------------------------------------------------------------------- where
 def _place(script: Script, step: Step, backward: Backward, model: Thing) -> Dropped | None:
     """Around the calls of the model that this backward goes through, and no others."""
-    mine = [
-        site
-        for site in step.forwards
-        if any(o.this is not None and model in unwrapped(o.this) for o in site)
-    ]
+    mine = [site for site in step.forwards if any(model in unwrapped(o.this) for o in site)]
     through = {p for t in backward.tensors for p in t.passes}
     calls = [s.node for s in mine if s.node in through]
     last = statement_of(backward.node)
@@ -153,7 +149,7 @@ def _place(script: Script, step: Step, backward: Backward, model: Thing) -> Drop
 
 
 def _as_called(sites: list) -> frozenset[Thing]:  # type: ignore[type-arg]
-    return frozenset(o.this for s in sites for o in s if o.this is not None)
+    return frozenset(t for s in sites for t in s.owners)
 
 
 def _lifted(node: ast.AST, around: list[ast.stmt]) -> ast.stmt | None:

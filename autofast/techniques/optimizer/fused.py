@@ -29,7 +29,7 @@ from autofast.model.names import ANY_OPTIMIZER
 from autofast.model.roles import Optimizer
 from autofast.model.script import Script
 from autofast.model.several import any_in, wordset
-from autofast.model.source import at, nodes_in
+from autofast.model.source import at, nodes_in, statement_of
 from autofast.model.syntax import is_attribute, is_read
 from autofast.model.tensors import dtype_of, tensors_in
 from autofast.model.values import (
@@ -48,6 +48,7 @@ from autofast.model.values import (
 )
 from autofast.rule import Finding
 from autofast.write.arguments import Home, room
+from autofast.write.cuda_flag import enabled_where_cuda
 from autofast.write.spelling import cuda_test, devices
 
 # ----------------------------------------------------------------------- classes that settings name
@@ -65,7 +66,7 @@ def named_in_settings(script: Script) -> Iterator[Finding]:
     seen: set[tuple[str, int]] = set()
     for site in script.log.of("builtins.getattr"):
         for occurrence in site:
-            for said in occurrence.args.get(1, "name") if occurrence.args is not None else ():
+            for said in occurrence.args.get(1, "name"):
                 if not isinstance(said, Setting) or said.value not in PLAIN:
                     continue
                 if not _of_torch(occurrence) or (said.file, said.line) in seen:
@@ -83,7 +84,7 @@ def named_in_settings(script: Script) -> Iterator[Finding]:
 
 
 def _of_torch(occurrence: Occurrence) -> bool:
-    return occurrence.args is not None and TORCH in occurrence.args.get(0, "object")
+    return TORCH in occurrence.args.get(0, "object")
 
 
 def _asked(script: Script, occurrence: Occurrence, node: ast.AST) -> ast.AST:
@@ -114,13 +115,13 @@ def against_momentum(script: Script, optimizer: Optimizer, *, scaled: bool) -> s
 
 def _is_off(made: Occurrence) -> bool:
     """A scaler that is made to do nothing, such as the default of a parameter."""
-    return made.args is not None and const(made.args.get(-1, "enabled")) is False
+    return const(made.args.get(-1, "enabled")) is False
 
 
 def _skipped(script: Script, scaled: bool) -> str:
     """A GradScaler that may skip the first step, in words."""
     for site in script.log.of("new"):
-        if any(o.this is not None and is_scaler(o.this) and not _is_off(o) for o in site):
+        if any(is_scaler(o.this) and not _is_off(o) for o in site):
             return (
                 f"in steps that the GradScaler of {at(site)} skips, fused SGD spoils its momentum"
             )
@@ -152,18 +153,22 @@ COMPLEX = wordset(
 )
 
 
-def edits(script: Script, home: Home, unless: str = "") -> Iterator[Edit]:
-    """``fused=True``, which CPUs and GPUs take; never False, with which torch takes the loop over
-    single parameters instead of the foreach kernels.
+def edits(script: Script, home: Home, target: str, unless: str = "") -> Iterator[Edit]:
+    """``fused=True``, which CPUs and GPUs take, CPUs since torch 2.4: the script's own flag for
+    CUDA where it may run without, and nothing says that it has one.
 
-    Other accelerators got the kernels later: a script that may run on one says where it wants them.
-    ``unless``: an expression that must be true.
+    Other accelerators got the kernels later: a script that may run on one says where it wants them,
+    and never False, with which torch takes the loop over single parameters instead of the foreach
+    kernels there. ``unless``: an expression that must be true.
     """
     if unless:
         yield home.set("fused", f"True if {unless} else None")
         return
     if not OTHERS & devices(script):
-        yield home.set("fused", "True")
+        new = target == "cpu" or script.frameworks or script.torch.is_at_least(SINCE)
+        test, imports = ("", ()) if new else enabled_where_cuda(script, statement_of(home.node))
+        yield from imports
+        yield home.set("fused", test or "True")
         return
     test, imports = cuda_test(script, home.node)
     yield from imports
@@ -258,16 +263,13 @@ def _complex(script: Script, optimizer: Optimizer) -> str:
             return f"the parameter of {at(site)} is complex, which no fused kernel takes"
     given = optimizer.args.get(0, "params")
     for site in script.methods("add_param_group"):
-        given |= frozenset().union(
-            *(g.values for o in site if o.args is not None for g in o.args.every)
-        )
+        given |= frozenset().union(*(g.values for o in site for g in o.args.every))
     if any(t.dtype == "complex" for t in tensors_in(given)):
         return "a parameter of it is complex, which no fused kernel takes"
     for site in script.log.of("new", "move_model"):
         for occurrence in site:
-            asked = [g.values for g in occurrence.args.every] if occurrence.args is not None else []
-            if is_module(occurrence.this) and any(  # type: ignore[arg-type]
-                dtype_of(t) == "complex" for found in asked for t in found
+            if is_module(occurrence.this) and any(
+                dtype_of(t) == "complex" for g in occurrence.args.every for t in g.values
             ):
                 return f"the parameters of {at(site)} are complex, which no fused kernel takes"
     if not _from_models(given):
@@ -279,8 +281,7 @@ def _complex(script: Script, optimizer: Optimizer) -> str:
 
 def _is_complex(call: ast.AST, occurrence: Occurrence) -> bool:
     """The data of a parameter are complex, or computed with numbers that are."""
-    args = occurrence.args
-    if args is not None and any(t.dtype == "complex" for t in tensors_in(args.get(0, "data"))):
+    if any(t.dtype == "complex" for t in tensors_in(occurrence.args.get(0, "data"))):
         return True
     return any(isinstance(n.value, complex) for n in nodes_in(call, ast.Constant))
 

@@ -70,12 +70,12 @@ def log_of_rounded(script: Script, code: Code, outputs: list[ast.Call]) -> str:
     rounded = any(p is not None and p not in code.logits for p in given)
     for site, occurrence in code.events("loss"):
         if site.node not in code.logits and (name := banned(occurrence.this)):
-            taken = tensors_in(occurrence.args.get(0, "input")) if occurrence.args else []
+            taken = tensors_in(occurrence.args.get(0, "input"))
             if rounded or not surely(t.prob for t in taken):
                 return error_of(name, site)
     if rounded:
         for site, occurrence in code.events(*LOGARITHMS):
-            of = occurrence.args.get(0, "input") if occurrence.args is not None else frozenset()
+            of = occurrence.args.get(0, "input")
             this = frozenset({occurrence.this}) if occurrence.this is not None else frozenset()
             if any(t.models for t in tensors_in(of | this)):
                 return f"{at(site)} takes the logarithm of a sigmoid, which in 16 bits is 1 for what is nearly 1: compute it from the logits"

@@ -232,9 +232,7 @@ def forgotten(script: Script, message: str) -> Iterator[Finding]:
     updates = [u for s in script.steps for u in s.updates if u.scaled]
     optimizers = list({id(t): t for u in updates for t in u.things}.values())
     if not updates or any(
-        o.this is not None and is_scaler(o.this)
-        for site in script.methods("state_dict", "load_state_dict")
-        for o in site
+        is_scaler(o.this) for site in script.methods("state_dict", "load_state_dict") for o in site
     ):
         return
     saved = checkpoints(script, optimizers)

@@ -183,14 +183,12 @@ class Known:
             for u in self.updates
         ]
         for site in script.methods("unscale_", "update"):
-            if not any(o.this is not None and is_scaler(o.this) for o in site):
+            if not any(map(is_scaler, site.owners)):
                 continue
             if site.kind == ".update":
                 self.events.append(Event("update", site.node))
             else:
-                given = frozenset().union(
-                    *(o.args.get(0, "optimizer") for o in site if o.args is not None)
-                )
+                given = frozenset().union(*(o.args.get(0, "optimizer") for o in site))
                 sure = bool(given) and not any_of(given, Unknown)
                 self.events.append(
                     Event("unscale", site.node, frozenset(map(id, given)) if sure else None, sure)
@@ -299,5 +297,5 @@ def _missing(step: Step, site: Site, update: Update) -> tuple[str, Before | None
 
 def _unscales(occurrence: Occurrence, update: Update) -> bool:
     """Whether an ``unscale_`` is, or may be, one of the optimizer that ``update`` steps."""
-    given = occurrence.args.get(0, "optimizer") if occurrence.args is not None else frozenset()
+    given = occurrence.args.get(0, "optimizer")
     return not given or any(isinstance(t, Unknown) or t is u for t in given for u in update.things)

@@ -62,7 +62,7 @@ def changed(script: Script, scheduler: Scheduler, count: str) -> Edit:
     if name not in FORMS:
         raise Refusal(f"{name}: {NEVER.get(name, 'what it counts is not known')}")
     form = FORMS[name]
-    if args.open or args.loose is not None:
+    if not args.known:
         raise Refusal(f"not all arguments of {name} are known ({at(call)})")
     if any(t != Const(-1) for t in args.get(form.last_epoch, "last_epoch")):
         raise Refusal(f"{name} is given the epoch to go on from ({at(call)})")

@@ -112,8 +112,7 @@ def _update(scheduler: Scheduler) -> Update:
 
 
 def _updates_scaler(script: Script, node: ast.expr) -> bool:
-    site = script.log.at(".update", node)
-    return site is not None and any(o.this is not None and is_scaler(o.this) for o in site)
+    return any(is_scaler(o.this) for o in script.log.ways(".update", node))
 
 
 def _loader(script: Script, loop: ast.For, update: Update) -> tuple[ast.expr, list[Thing]]:

@@ -109,11 +109,10 @@ def _calls_scalar(script: Script, call: ast.Call, depth: int) -> bool:
 
 def _may_keep_elements(script: Script, call: ast.Call) -> bool:
     """Whether a loss may be one of each element: ``reduction="mean" if average else "none"``."""
-    site = script.log.at("loss", call)
-    for occurrence in site or ():
+    for occurrence in script.log.ways("loss", call):
         own = occurrence.this.args if isinstance(occurrence.this, Ext) else occurrence.args
         for name, whole in (("reduction", ("mean", "sum", "batchmean")), ("reduce", (True, None))):
-            given = own.named.get(name) if own is not None else None
+            given = own.named.get(name)
             if given is not None and const(given.values) not in whole:
                 return True
     return False

@@ -223,7 +223,7 @@ def several_gpus(script: Script) -> bool:
     named: set[object] = set()
     for site in script.log.of("move", "move_model", "torch.device"):
         for occurrence in site:
-            for given in occurrence.args.every if occurrence.args is not None else ():
+            for given in occurrence.args.every:
                 named |= {t.value for t in only(given.values, Const) if _names_gpu(t.value)}
     return len(named) > 1
 

@@ -69,13 +69,7 @@ def _is_computed_count(script: Script, core: ast.expr) -> bool:
 
 def _is_detached(script: Script, core: ast.expr) -> bool:
     """Whether the script itself says ``.detach()`` of it."""
-    if isinstance(core, ast.Name):
-        made = script.analysis(Flow).definitions(core).origins(core)
-        bound = [bound_to(d.node) for d in made if not d.is_augmented]
-        return len(bound) == len(made) > 0 and all(
-            value is not None and whole and _is_detach(script, value) for value, whole in bound
-        )
-    return _is_detach(script, core)
+    return script.analysis(Flow).is_made_by(core, lambda made: _is_detach(script, made))
 
 
 def _has_no_graph(script: Script, core: ast.expr) -> bool:
@@ -115,7 +109,7 @@ def _graphs(script: Script) -> bool:
     """Whether outputs may be overwritten by the next run of a CUDA graph."""
     for site in script.calls("torch.compile"):
         for occurrence in site:
-            if occurrence.args is None or set(occurrence.args.named) & {"options"}:
+            if set(occurrence.args.named) & {"options"}:
                 return True
             if "mode" in occurrence.args.named and const(
                 occurrence.args.named["mode"].values

@@ -155,8 +155,7 @@ def in_scripts_read_in_part(script: Script, every: list[Read]) -> Iterator[Found
 
 def in_each_step(script: Script, read: Read) -> bool:
     """Whether a read in a function is come to in each turn of a loop over batches that calls it."""
-    site = script.log.at("sync", read.node)
-    return site is not None and runs_in_steps(script, site, each=True)
+    return runs_in_steps(script, script.log.ways("sync", read.node), each=True)
 
 
 def in_loop(script: Script, loop: Loop | None, found: list[Read]) -> Iterator[Found]:

@@ -76,8 +76,7 @@ def hand_on(
     """The edits by which a function returns tensors, and its callers read them; raises
     :class:`Refusal`.
     """
-    site = script.log.at("return", statement)
-    occurrences = list(site) if site is not None else []
+    occurrences = script.log.ways("return", statement)
     if not runs_in_steps(script, occurrences):
         raise Refusal("")
     edits: list[Edit] = [keep(script, r.read) for r in results]

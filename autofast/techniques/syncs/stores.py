@@ -281,7 +281,7 @@ class Store:
             o.grad
             for w in self.writes
             for r in w.reads
-            for o in self.script.log.at("sync", r.node) or ()
+            for o in self.script.log.ways("sync", r.node)
         }
         if adds and len(modes) > 1:
             raise Refusal("it is added to with gradients on and off")
@@ -291,7 +291,7 @@ class Store:
         """The loops that put something there, in whatever function."""
         found: dict[int, Loop] = {}
         for read in (r for w in self.writes for r in w.reads):
-            for occurrence in self.script.log.at("sync", read.node) or ():
+            for occurrence in self.script.log.ways("sync", read.node):
                 frames = (f for f in loops(occurrence.stack) if isinstance(f.node, LOOPS))
                 found |= {id(f.node): f.node for f in frames}  # type: ignore[misc]
         return list(found.values())

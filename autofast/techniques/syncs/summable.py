@@ -10,10 +10,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
-from autofast.flow.defuse import bound_to
 from autofast.flow.program import Flow
 from autofast.model.script import Script
-from autofast.model.several import any_in
+from autofast.model.several import any_in, only
 from autofast.model.source import nodes_in
 from autofast.model.syntax import is_operation
 from autofast.model.values import Tensor, is_const, one
@@ -94,13 +93,7 @@ def is_long(script: Script, core: ast.expr) -> bool:
     """Whether a count is of 64 bits, as sums of whole numbers are where no other type is asked
     for.
     """
-    if isinstance(core, ast.Name):
-        made = script.analysis(Flow).definitions(core).origins(core)
-        values = [bound_to(d.node) for d in made if not d.is_augmented]
-        return len(values) == len(made) > 0 and all(
-            whole and value is not None and _is_sum(value) for value, whole in values
-        )
-    return _is_sum(core)
+    return script.analysis(Flow).is_made_by(core, _is_sum)
 
 
 def _is_sum(value: ast.expr) -> bool:
@@ -125,9 +118,8 @@ def begins_as(script: Script, sink: Sink) -> frozenset[str]:
     """
     own, uses = target_of(sink), own_uses(sink)
     made = {d for use in uses for d in script.analysis(Flow).reaching(use) if d.node is not own}
-    bound = [bound_to(d.node) for d in made]
-    values = [v.value for v, whole in bound if whole and isinstance(v, ast.Constant)]
-    found = frozenset(type(v).__name__ for v in values)
+    values = only((d.value for d in made), ast.Constant)
+    found = frozenset(type(v.value).__name__ for v in values)
     return found if len(values) == len(made) and found <= {"int", "float"} else frozenset()
 
 

@@ -132,7 +132,7 @@ def _of_call(script: Script, kind: str, site: Site) -> Wait | None:
         given = [v for o in site for v in _given([o])[1 if ".functional." in kind else 0 :]]
         return SIZED if any(map(_waits, given)) else None
     if kind in PICKS or kind.startswith(COMPUTES):
-        given = [frozenset(o.this for o in site if o.this is not None), *_given(site)]
+        given = [frozenset(site.owners), *_given(site)]
         there = any(_on_device(t) for v in given for t in opened(v))
         return (PICKED if kind in PICKS else COMPUTED) if there else None
     return None
@@ -140,7 +140,7 @@ def _of_call(script: Script, kind: str, site: Site) -> Wait | None:
 
 def _given(site: Iterable[Occurrence]) -> list[Values]:
     """All that a place is given."""
-    return [v for o in site if o.args is not None for v in o.args.all()]
+    return [v for o in site for v in o.args.all()]
 
 
 def _is_tested(node: ast.AST) -> bool:

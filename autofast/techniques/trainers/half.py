@@ -19,7 +19,7 @@ from autofast.model.roles import Model
 from autofast.model.script import Script
 from autofast.model.several import only
 from autofast.model.source import Source, at
-from autofast.model.values import Cls, Ext, Func, Inst, Thing, Unknown, begins, is_named, ordered
+from autofast.model.values import Cls, Ext, Inst, Thing, Unknown, begins, is_named, ordered
 from autofast.read.recover.models import layers_of
 from autofast.rule import Options
 from autofast.write.half_dtype import HAS_BF16, in_module
@@ -103,7 +103,7 @@ def methods(cls: Cls, names: Iterable[str]) -> Iterator[ast.AST]:
     extends.
     """
     for name in names:
-        yield from (f.node for f in cls.find(name) or () if isinstance(f, Func))
+        yield from (f.node for f in cls.methods(name))
 
 
 def forwards(things: Iterable[Thing]) -> Iterator[ast.AST]:

@@ -57,7 +57,7 @@ def _sites(script: Script, options: Options, compiles: bool) -> Iterator[tuple[s
 
 
 def _to_channels_last(occurrence: Occurrence) -> bool:
-    given = occurrence.args.named.get("memory_format") if occurrence.args is not None else None
+    given = occurrence.args.named.get("memory_format")
     return given is not None and Ref("torch.channels_last") in given.values
 
 

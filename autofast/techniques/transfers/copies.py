@@ -212,7 +212,7 @@ def _written_after(script: Script, move: Move) -> str:
 def _gets_both(occurrence: Occurrence) -> bool:
     """Whether the same variable holds a batch of the device here, or one of the host."""
     given = [frozenset({occurrence.this}) if occurrence.this else NOTHING]
-    given += occurrence.args.all() if occurrence.args is not None else []
+    given += occurrence.args.all()
     return any({"dev", "cpu"} <= {t.device for t in only(found, Tensor)} for found in given)
 
 

@@ -110,7 +110,7 @@ def _all_made_there(
     if any(against(script, other, hot) for other in others):
         return
     edits = list(first.edits)
-    if only_moves(transfer):
+    if transfer.only_moves:
         if again and getattr(stmt, "value", None) is move:
             edits.append(Remove(gate if isinstance(gate, ast.If) else stmt))
         else:
@@ -171,7 +171,7 @@ def _made_there(
         yield replace(creation, edits=(like,))
         return
     edits = [*creation.edits, *_idle(script, call)]
-    if only_moves(transfer):
+    if transfer.only_moves:
         stmt = statement_of(transfer.node)
         alone = (
             isinstance(stmt, ast.Assign)
@@ -297,9 +297,7 @@ def _site(script: Script, made: ast.expr) -> Site | None:
 
 
 def _placed(site: Site) -> bool:
-    return any(
-        o.args is not None and {"device", "out", "pin_memory"} & o.args.named.keys() for o in site
-    )
+    return any({"device", "out", "pin_memory"} & o.args.named.keys() for o in site)
 
 
 def _is_integer(script: Script, option: Thing) -> bool:
@@ -362,15 +360,3 @@ def cast_to(transfer: Transfer) -> ast.expr | None:
     names = {k.arg for k in node.keywords}
     plain = len(given) == 2 and names <= {"device", "dtype"} and "tensor" not in transfer.kinds
     return dtype if transfer.how == "to" and plain else None
-
-
-def only_moves(transfer: Transfer) -> bool:
-    """The copy does nothing else: no cast, nothing like ``copy=True``."""
-    node = transfer.node
-    names = {k.arg for k in node.keywords}
-    return (
-        transfer.how in ("to", "cuda")
-        and "tensor" not in transfer.kinds
-        and len(node.args) <= 1
-        and names <= {"device", "non_blocking"}
-    )

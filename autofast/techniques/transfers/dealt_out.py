@@ -29,8 +29,6 @@ SPLITS = {  # what deals out data, by the generator that it draws from
 def against(script: Script, creation: Creation, hot: frozenset[ast.AST]) -> str:
     """Why this tensor must stay where it is made; empty where nothing speaks against."""
     for o in creation.site:
-        if o.args is None or creation.call.func is None:
-            continue
         if o.args.open and o.args.dicts:
             return f"it may be given a device already: {o.args.open}"
         if "requires_grad" in o.args.named and o.args.named["requires_grad"].values != {
@@ -59,15 +57,11 @@ def _splits(script: Script, creation: Creation, hot: frozenset[ast.AST]) -> str:
     for site in script.calls(*SPLITS[kind]):
         line = f"{at(site)}"
         for o in site:
-            if (
-                o.args is not None
-                and "generator" in o.args.named
-                and o.args.named["generator"].values != {Const(None)}
-            ):
+            if "generator" in o.args.named and o.args.named["generator"].values != {Const(None)}:
                 continue
-            if o.args is not None and {"random_state", "seed"} & o.args.named.keys():
+            if {"random_state", "seed"} & o.args.named.keys():
                 continue
-            if o.args is not None and "device" in o.args.named:
+            if "device" in o.args.named:
                 kinds = device_kinds(o.args.named["device"].values)
                 if {"accel", "cuda"} & kinds and "cpu" not in kinds:
                     continue  # drawn there, or all is on the host

@@ -87,5 +87,5 @@ def _is_there(script: Script, tensor: ast.Name, index: ast.AST | None) -> bool:
     above = set(block[: block.index(index)])
     made = [d for d in script.analysis(Flow).reaching(tensor) if not d.is_parameter]
     stands = [d.statement for d in made] + [statement_of(tensor)]
-    inside = [any(a in above for a in (s, *ancestors(s)) if a) for s in stands if s is not None]
+    inside = [any(a in above for a in (s, *ancestors(s))) for s in stands if s is not None]
     return len(inside) == len(stands) and all(inside[:-1]) and not inside[-1]

@@ -137,7 +137,7 @@ def _is_of_module(script: Script, attribute: ast.Attribute) -> bool:
     """An attribute of a module that its constructor has set, and that is no buffer already."""
     found = script.values(attribute.value)
     sites = script.methods("register_buffer")
-    names = {const(o.args.get(0, "name")) for s in sites for o in s if o.args is not None}
+    names = {const(o.args.get(0, "name")) for s in sites for o in s}
     is_buffer = names & {..., attribute.attr}
     return not is_buffer and surely(isinstance(t, Inst) and is_module(t) for t in found)
 

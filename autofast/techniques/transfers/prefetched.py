@@ -169,7 +169,7 @@ def _device(script: Script, loop: ast.For, transfers: list[Transfer]) -> ast.exp
     for transfer in transfers:
         if any(not isinstance(t, Tensor) or t.device != "cpu" for t in _copied(script, transfer)):
             raise Refusal(f"what {at(transfer)} copies may be no tensor of the host")
-        if not _is_plain(transfer):
+        if not transfer.kinds or not transfer.only_moves:
             raise Refusal(f"{at(transfer)} does more than to copy")
         if may_be_mps(script, transfer.kinds):
             raise Refusal("the device may be MPS, where there are no streams of CUDA")
@@ -184,16 +184,3 @@ def _device(script: Script, loop: ast.For, transfers: list[Transfer]) -> ast.exp
 def _copied(script: Script, transfer: Transfer) -> Values:
     receiver = getattr(transfer.node.func, "value", None)
     return script.values(receiver) if receiver is not None else frozenset()
-
-
-def _is_plain(transfer: Transfer) -> bool:
-    """``x.to(device)`` and ``x.cuda()``, with ``non_blocking`` at most."""
-    node = transfer.node
-    others = [k for k in node.keywords if k.arg not in ("device", "non_blocking")]
-    return (
-        transfer.how in ("to", "cuda")
-        and len(node.args) <= 1
-        and not others
-        and bool(transfer.kinds)
-        and "tensor" not in transfer.kinds
-    )

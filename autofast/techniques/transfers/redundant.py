@@ -48,11 +48,7 @@ def _owner_of_device(script: Script, target: ast.expr) -> Ext | None:
         return None
     args = found[0].args
     places = args.given(0, "device_placement")
-    if (
-        args.open
-        or args.loose is not None
-        or (places is not None and places.values != {Const(True)})
-    ):
+    if not args.known or (places is not None and places.values != {Const(True)}):
         return None
     return found[0]
 

@@ -18,7 +18,7 @@ from autofast.model.script import Script
 from autofast.model.source import statement_of
 from autofast.model.values import Given, Tensor
 from autofast.rule import Effect
-from autofast.techniques.transfers.creations import created, only_moves
+from autofast.techniques.transfers.creations import created
 from autofast.techniques.transfers.factories import KEEPS, Creation, factory, runs_often
 
 # One number for each index: what is picked from has one dimension, and is short.
@@ -62,7 +62,7 @@ def round_trips(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
                 there and flow.is_same(_below(script, index), name) and runs_often(back.site, hot)
             ):
                 here = Rewrite(host, "{index}", {"index": index})
-                idle = (Rewrite(back.node, "{made}", {"made": back.operand}),) * only_moves(back)
+                idle = (Rewrite(back.node, "{made}", {"made": back.operand}),) * back.only_moves
                 yield Creation(back.node, back.site, (here, *there, *idle), Effect.EXACT)
 
 

@@ -16,7 +16,7 @@ from autofast.model.script import Script
 from autofast.model.source import nodes_in, parent_of, source_of
 from autofast.rule import Effect
 from autofast.techniques.transfers.composed import Parts, chain, parts
-from autofast.techniques.transfers.creations import created, device_of, only_moves
+from autofast.techniques.transfers.creations import created, device_of
 from autofast.techniques.transfers.dealt_out import against
 from autofast.techniques.transfers.factories import Creation, factory, runs_often
 from autofast.write.spelling import torch_in
@@ -46,7 +46,7 @@ def told_where(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
             plans[function] = _plan(script, function, transfer.site, hot)
             yield from filter(None, [plans[function]])
         if plan := plans[function]:
-            idle = [Rewrite(transfer.node, "{made}", {"made": call})] * only_moves(transfer)
+            idle = [Rewrite(transfer.node, "{made}", {"made": call})] * transfer.only_moves
             told = (Keyword(call, NAME, where), *idle)
             moves = (transfer.node,)
             yield Creation(call, transfer.site, told, plan.effect, moves=moves, needs=function)

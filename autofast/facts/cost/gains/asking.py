@@ -134,7 +134,7 @@ def _code_once(script: Script, node: ast.AST) -> Gain | None:
         return past
     if all(map(cost.is_alone, ways)):
         return Gain(0.0, "runs once, beside all steps of the training")
-    if all(map(cost.is_seldom, ways)):
+    if all(cost.is_seldom(way) or cost.is_alone(way) for way in ways):
         return Gain(EVALUATION / EPOCHS, "runs now and then, beside many steps of training")
     return _small(cost) if all(map(cost.is_outside, ways)) else None
 
@@ -275,7 +275,7 @@ def waits_beside(
 def _reads_of_scale(script: Script) -> Iterator[ast.AST]:
     """``scaler.state_dict()``, ``scaler.get_scale()``, and the calls of methods that do it."""
     for site in script.methods("state_dict", "get_scale"):
-        for way in (o.stack for o in site if o.this is not None and is_scaler(o.this)):
+        for way in (o.stack for o in site if is_scaler(o.this)):
             yield from (site.node, *(f.node for f in way[-1:] if isinstance(f, CallFrame)))
 
 

@@ -337,8 +337,7 @@ def _has_one_epoch(script: Script, loader: Loader) -> bool:
     if len(loader.uses) != 1 or loader.uses[0].is_next:
         return False
     use = loader.uses[0]
-    site = script.log.at("iterate", use.node)
-    ways = {tuple(f.node for f in o.stack) for o in site} if site is not None else set()
+    ways = {tuple(f.node for f in o.stack) for o in script.log.ways("iterate", use.node)}
     if len(ways) != 1:
         return False  # a function that is called twice, or for other loaders
     made = {f.node for t in loader.things for f in loops(getattr(t, "made", ()))}

@@ -189,10 +189,8 @@ class Parts(Operators):
         return replace(kind, zero=False, none=False)
 
     def _property(self, thing: Inst, name: str) -> Kind | None:
-        for func in thing.cls.find(name) or ():
-            if isinstance(func, Func) and any(
-                getattr(t, "name", "").endswith("property") for d in func.decorators for t in d
-            ):
+        for func in thing.cls.methods(name):
+            if any(getattr(t, "name", "").endswith("property") for d in func.decorators for t in d):
                 return self.call_function(Callee(func, thing), None, {})
         return None
 
