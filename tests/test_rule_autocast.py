@@ -1480,6 +1480,18 @@ def test_an_optimizer_that_is_made_under_a_condition() -> None:
 
 
 @pytest.mark.parametrize(
+    "said", ["# os.environ['CUDA_VISIBLE_DEVICES'] = '0'\n", "'CUDA_VISIBLE_DEVICES=0 train.py'\n"]
+)
+def test_devices_that_only_words_choose(said: str) -> None:
+    """A comment, or a docstring that says how to start it, sets nothing: a constant will do."""
+    head = HEAD.replace(
+        "import torch.nn.functional as F\n", f"import torch.nn.functional as F\n{said}"
+    )
+    text = amp(script(IN_FUNCTIONS, head)).text
+    assert "\namp_dtype = " in text and "amp_dtype()" not in text
+
+
+@pytest.mark.parametrize(
     ("change", "files"),
     [
         (

@@ -17,7 +17,7 @@ from autofast.flow.imports import bindings
 from autofast.flow.program import Flow
 from autofast.model.script import Script
 from autofast.model.several import any_in, wordset
-from autofast.model.source import Source, ancestors, function_of, source_of
+from autofast.model.source import Source, ancestors, function_of, parent_of, source_of
 from autofast.write.spelling import VISIBLE, requires_cuda, torch_in
 
 STARTS_PROCESSES = wordset("multiprocessing torch.multiprocessing")
@@ -117,14 +117,9 @@ def _devices_chosen(script: Script, source: Source, places: Sequence[ast.AST]) -
     """The last statement of a file that sets CUDA_VISIBLE_DEVICES before anything of the file is
     used; None where that is not certain.
     """
-    if any(VISIBLE in s.text for s in script.sources if s is not source):
+    if any(_choosing(s) for s in script.sources if s is not source):
         return None
-    setting = [
-        _in_body(source, n)
-        for n in source.nodes
-        if isinstance(n, ast.Constant) and isinstance(n.value, str) and VISIBLE in n.value
-    ]
-    last = max(setting, default=-1)
+    last = max((_in_body(source, n) for n in _choosing(source)), default=-1)
     if last < 0 or any(_in_body(source, p) <= last for p in places if source_of(p) is source):
         return None
     body = source.tree.body
@@ -132,6 +127,15 @@ def _devices_chosen(script: Script, source: Source, places: Sequence[ast.AST]) -
     done = [s for s in body[: last + 1] if not isinstance(s, (ast.FunctionDef, ast.ClassDef))]
     runs = any(isinstance(n, ast.Name) and n.id in own for s in done for n in ast.walk(s))
     return None if runs or body[last] not in done else body[last]
+
+
+def _choosing(source: Source) -> list[ast.Constant]:
+    """Where a file names CUDA_VISIBLE_DEVICES; what comments and docstrings say chooses nothing."""
+    return [
+        n
+        for n in (source.each(ast.Constant) if VISIBLE in source.text else ())
+        if VISIBLE in str(n.value) and not isinstance(parent_of(n), ast.Expr)
+    ]
 
 
 def _same(stmt: ast.stmt, code: str, name: str, torch: str) -> bool:
@@ -144,7 +148,7 @@ def asks_too_early(script: Script) -> bool:
     """Whether code that runs when a module is loaded must not ask CUDA: devices are chosen, or
     processes forked, after that.
     """
-    return any(VISIBLE in source.text for source in script.sources) or starts_processes(script)
+    return any(map(_choosing, script.sources)) or starts_processes(script)
 
 
 def starts_processes(script: Script) -> bool:
