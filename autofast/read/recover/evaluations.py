@@ -173,7 +173,7 @@ def _whole(
     script: Script, evaluation: Evaluation, training: Training, passes: set[ast.AST]
 ) -> Evaluation | None:
     """The evaluation with its whole function; ``passes`` are those of all evaluations."""
-    function = parent_of(evaluation.node)
+    function = function_of(evaluation.node)
     if (
         evaluation.kind == "function"
         or evaluation.unknown

@@ -52,7 +52,7 @@ def moved(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
     block."""
     for transfer in script.transfers:
         moved = transfer.operand
-        where = device_of(transfer)
+        where = device_of(script, transfer)
         if moved is None or where is None:
             continue
         if not runs_often(transfer.site, hot):
@@ -325,7 +325,7 @@ def _effect(script: Script, short: str, call: ast.Call) -> Effect:
     return Effect.EXACT
 
 
-def device_of(transfer: Transfer) -> str | None:
+def device_of(script: Script, transfer: Transfer) -> str | None:
     """The device that a copy goes to, as an expression; None where it is no copy to a device."""
     target, node = transfer.target, transfer.node
     expr = spelled(node, target)
@@ -344,12 +344,25 @@ def device_of(transfer: Transfer) -> str | None:
         return None
     text = source_of(node).segment(expr)
     if transfer.how == "type_as" or all_of(target.values, Tensor):
-        return f"{text}.device" if isinstance(expr, VARIABLES) else None
+        beside = _beside(script, expr)
+        return f"{ast.unparse(beside)}.device" if beside is not None else None
     named = any(k.arg == "device" for k in node.keywords)
     no_device: tuple[type, ...] = () if named else (Tensor, Unknown)
     if no_device and isinstance(expr, ast.Attribute) and expr.attr == "device":
         no_device = (Tensor,)  # the device of something that is not known
     return None if any(isinstance(t, no_device) or is_dtype(t) for t in target.values) else text
+
+
+def _beside(script: Script, expr: ast.expr) -> ast.expr | None:
+    """A variable that is where a tensor is, and that nothing has to be computed for: ``x`` of ``(x
+    != 0).data``.
+    """
+    match expr:
+        case ast.Attribute(value=of, attr="data"):
+            return _beside(script, of)
+        case ast.Compare(left=of) if script.must_be(of, Tensor):
+            return _beside(script, of)
+    return expr if is_path(expr) else None
 
 
 def cast_to(transfer: Transfer) -> ast.expr | None:

@@ -33,7 +33,7 @@ def told_where(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
     graph = script.analysis(CallGraph)
     plans: dict[ast.AST, Creation | None] = {}
     for transfer in script.transfers:
-        call, where = getattr(transfer.node.func, "value", None), device_of(transfer)
+        call, where = getattr(transfer.node.func, "value", None), device_of(script, transfer)
         if where is None or not isinstance(call, ast.Call):
             continue
         callees = graph.callees(call)
