@@ -353,7 +353,7 @@ def causal(size):
     [
         ("causal(4).to(x.device).float()", "causal(4, device=x.device).float()"),
         ("causal(4).type_as(x)", "causal(4, device=x.device).type_as(x)"),
-        ("causal(4).type_as((x != 0).data)", "causal(4, device=x.device).type_as((x != 0).data)"),
+        ("causal(4).type_as((x != 0).data).float()", "causal(4, device=x.device).type_as((x != 0).data).float()"),
         ("causal(4).to(x)", "causal(4, device=x.device).to(x)"),
         ("torch.stack([causal(4).to(device)]).float()", "torch.stack([causal(4, device=device)]).float()"),
     ],

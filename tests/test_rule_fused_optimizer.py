@@ -81,6 +81,17 @@ def test_where_cuda_is_in_a_script_that_may_run_without(device: str, test: str) 
 
 
 @pytest.mark.parametrize(
+    ("caught", "plain"), [("KeyboardInterrupt", True), ("RuntimeError", False)]
+)
+def test_a_script_that_stops_where_no_cuda_is(caught: str, plain: bool) -> None:
+    text = script(device="", move=".cuda()")
+    head, _, body = text.partition("torch.manual_seed(0)\n")
+    lines = "".join(f"        {line}\n" for line in body.splitlines())
+    main = f"def main():\n    if True:\n{lines}\ntry:\n    main()\nexcept {caught}:\n    pass\n"
+    assert ("fused=True" in apply(RULE, head + main).text) is plain
+
+
+@pytest.mark.parametrize(
     ("device", "written"),
     [
         (

@@ -277,7 +277,7 @@ def _is_certain(occurrence: Occurrence) -> bool:
     for n, frame in enumerate(stack):
         if isinstance(frame, BranchFrame) and not frame.known and not _is_in_turn(frame, stack[:n]):
             return False
-        if isinstance(frame, TryFrame) and _catches(frame):
+        if isinstance(frame, TryFrame) and catches(frame):
             return False
     return True
 
@@ -299,7 +299,7 @@ def _names(expr: ast.expr) -> set[str]:
     return {n.id for n in ast.walk(expr) if isinstance(n, ast.Name)}
 
 
-def _catches(frame: TryFrame) -> bool:
+def catches(frame: TryFrame) -> bool:
     """Whether the code is one of two ways, as one of them may not run."""
     handlers = getattr(frame.node, "handlers", [])
     caught = {n.id for h in handlers for n in ast.walk(h.type or h) if isinstance(n, ast.Name)}

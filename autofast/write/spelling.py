@@ -28,6 +28,7 @@ from autofast.model.values import (
     is_named,
     surely_named,
 )
+from autofast.read.torch_age import catches
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 DEVICES = wordset("cpu cuda mps xpu")
@@ -98,8 +99,13 @@ def requires_cuda(script: Script) -> bool:
 
 
 def _certain(script: Script, node: ast.AST, stack: Stack) -> bool:
-    """Every run comes to this place: no condition around it, no early end before it."""
-    if any(isinstance(f, TryFrame) or (isinstance(f, BranchFrame) and not f.known) for f in stack):
+    """Every run comes to this place: no condition around it, no early end before it, nor may it
+    raise and the rest goes on.
+    """
+    if any(
+        (isinstance(f, TryFrame) and catches(f)) or (isinstance(f, BranchFrame) and not f.known)
+        for f in stack
+    ):
         return False
     calls = [node, *(f.node for f in stack if isinstance(f, CallFrame))]
     flow = script.analysis(Flow)
