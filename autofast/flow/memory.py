@@ -210,11 +210,7 @@ class Memory:
     def _attribute_begins_as_number(self, name: str) -> bool:
         """Whether all that is put under this name, in any object, is a number."""
         if name not in self._attributes:
-            stores = [
-                parent_of(n)
-                for n in self.script.nodes
-                if is_stored(n) and _puts(n, name)
-            ]
+            stores = [parent_of(n) for n in self.script.nodes if is_stored(n) and _puts(n, name)]
             made = [p for p in stores if not isinstance(p, ast.AugAssign)]
             self._attributes[name] = (
                 bool(made)
