@@ -13,7 +13,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.flow.program import Flow
-from autofast.flow.scopes import declared, is_local
+from autofast.flow.scopes import binds, declared, is_local
 from autofast.flow.usage import usage_of
 from autofast.flow.valueflow import first
 from autofast.model.calls import is_method
@@ -55,6 +55,7 @@ class _Ways:
                 if any(isinstance(t, Tensor) for v in given for t in opened(v, in_data)):
                     yield f"{at(site)} gives tensors to pandas, which may keep them"
         yield from self.kept()
+        yield from self.carried()
         yield from (self.leaks.follow(name, None) for name in self.tainted())
         for statement in region.statements:
             for part in nodes_in(statement, ast.Return):
@@ -91,10 +92,37 @@ class _Ways:
         for function in self.functions():
             for part in nodes_in(function, ast.Name):
                 if is_stored(part) and part.id in declared(function_of(part)):
-                    value = getattr(statement_of(part), "value", None)
+                    holder = parent_of(part)
+                    holder = holder if isinstance(holder, ast.NamedExpr) else statement_of(part)
+                    value = getattr(holder, "value", None)
                     here = function is not self.region.scope or self.region.holds(part)
                     if here and (value is None or carries(self.script.values(value))):
                         yield f"the global `{part.id}` may keep a tensor made here ({at(part)})"
+
+    def carried(self) -> Iterator[str]:
+        """By code that is made here and reads it later, by an error, or as a gradient."""
+        for part in self.region.inner:
+            match part:
+                case ast.Lambda() | ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                    free = (n for n in nodes_in(part, ast.Name) if not binds(part, n.id))
+                    if any(carries(self.script.values(n)) for n in free):
+                        yield f"what {at(part)} makes may keep a tensor made here"
+        for function in self.functions():
+            parts = self.region.inner if function is self.region.scope else walk(function)
+            yield from filter(None, map(self.by_itself, parts))
+
+    def by_itself(self, part: ast.AST) -> str:
+        """Why a part of the code, wherever it runs, may carry a tensor out."""
+        match part:
+            case ast.Raise(exc=ast.expr() as error):
+                given = (self.script.values(n) for n in nodes_in(error, ast.expr))
+                if isinstance(error, ast.Name) or any(map(carries, given)):
+                    return f"the error of {at(part)} may carry a tensor made here"
+            case ast.Attribute(attr="grad") if is_stored(part):
+                return f"{at(part)} sets a gradient"
+            case ast.Attribute(attr="__dict__") | ast.Name(id="vars"):
+                return f"{at(part)} reaches into an object"
+        return ""
 
     def functions(self) -> list[ast.AST]:
         """The project's functions that run in the region."""

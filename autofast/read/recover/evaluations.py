@@ -6,6 +6,7 @@ outside of them, none reaches the passes of models in them.
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 
 from autofast.flow.scopes import is_local, parameters
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack, inside
@@ -13,10 +14,18 @@ from autofast.model.kinds import gradient_modes, is_module
 from autofast.model.roles import Evaluation
 from autofast.model.script import Script
 from autofast.model.several import any_in, wordset
-from autofast.model.source import ancestors, function_of, nodes_in, parent_of, statement_of
-from autofast.model.syntax import DEFS, LOOPS, WITHS
-from autofast.model.tensors import tensors_in, things_in
-from autofast.model.values import Const, Ext, Inst, Num, Ref, Tensor, Values, all_of
+from autofast.model.source import (
+    ancestors,
+    at,
+    function_of,
+    nodes_in,
+    parent_of,
+    statement_of,
+    walk,
+)
+from autofast.model.syntax import DEFINITIONS, DEFS, LOOPS, WITHS
+from autofast.model.tensors import is_unknown_in, tensors_in, things_in
+from autofast.model.values import Const, Ext, Inst, Num, Ref, Tensor, Values, all_of, only
 from autofast.read.recover.escapes import leak
 from autofast.read.recover.hazards import hazard, needs_gradients
 from autofast.read.recover.leaks import root_of
@@ -153,7 +162,6 @@ def evaluations(script: Script) -> list[Evaluation]:
     for key, evaluation in list(found.items()):
         if evaluation.context is None and any_in(ancestors(evaluation.node), whole):
             del found[key]  # the whole function is one evaluation
-    passes = {site.node for e in found.values() if not e.shared for site in e.forwards}
     for key, evaluation in list(found.items()):
         region = region_of(script, evaluation)
         kept = evaluation.shared and evaluation.node not in sealed
@@ -161,18 +169,20 @@ def evaluations(script: Script) -> list[Evaluation]:
             del found[key]  # training goes on with what it computes
             continue
         evaluation.escapes = hazard(script, evaluation, region) or leak(script, region)
+        if evaluation.kind == "decorator" and not evaluation.escapes:
+            evaluation.escapes = _makes(script, region, _loops_of(evaluation, region))
         if evaluation.context is None:
             evaluation.unknown = needs_gradients(script, evaluation, region, training)
-            evaluation.whole = _whole(script, evaluation, training, passes)
+            evaluation.whole = _whole(script, evaluation, training, found.values())
         else:
             evaluation.unknown = ""
     return list(found.values())
 
 
 def _whole(
-    script: Script, evaluation: Evaluation, training: Training, passes: set[ast.AST]
+    script: Script, evaluation: Evaluation, training: Training, every: Collection[Evaluation]
 ) -> Evaluation | None:
-    """The evaluation with its whole function; ``passes`` are those of all evaluations."""
+    """The evaluation, one of ``every``, with its whole function."""
     function = function_of(evaluation.node)
     if (
         evaluation.kind == "function"
@@ -185,12 +195,47 @@ def _whole(
         return None
     wider = Evaluation(function, "function", evaluation.mode, evaluation.forwards)
     region = region_of(script, wider)
+    passes = {site.node for e in every if not e.shared for site in e.forwards}
     others = region.sites(script, "forward", "new", "move_model", ".load_state_dict")
     if not all(_is_plain(site, o, passes) for site, o in others):
         return None
-    wider.escapes = hazard(script, wider, region) or leak(script, region)
+    inner = {n for e in every if e.context is None for n in walk(e.node)}
+    wider.escapes = (
+        hazard(script, wider, region) or leak(script, region) or _makes(script, region, inner)
+    )
     wider.unknown = needs_gradients(script, wider, region, training)
     return wider if not wider.unknown else None
+
+
+def _loops_of(evaluation: Evaluation, region: Region) -> set[ast.AST]:
+    """The innermost loops of a function around its passes; the statements, where there are none."""
+    found: set[ast.AST] = set()
+    for site in evaluation.forwards:
+        for occurrence in site:
+            below = region.below(occurrence.stack)
+            node = below[0].node if below and not region.holds(site.node) else site.node
+            around = (n for n in ancestors(node) if isinstance(n, LOOPS) and region.holds(n))
+            found.update(walk(next(around, statement_of(node))))
+    return found
+
+
+def _makes(script: Script, region: Region, inner: set[ast.AST]) -> str:
+    """Where a function makes tensors beside its evaluations, or code that may keep some: these
+    leave it on more ways than are followed (closures, exceptions, ``p.grad``).
+    """
+    stacks = (region.below(stack) for stack in script.stacks)
+    own = [s for s in stacks if not any(f.node in inner for f in s)]
+    called = {f.func.node: None for s in own for f in only(s, CallFrame)}
+    nodes = [n for n in region.inner if n not in inner]
+    for node in (*nodes, *(n for function in called for n in walk(function))):
+        if isinstance(node, ast.Name) or not isinstance(node, (ast.expr, *DEFINITIONS)):
+            continue
+        made = script.values(node)
+        if isinstance(node, (ast.Lambda, *DEFINITIONS)) and node not in called or tensors_in(made):
+            return f"{at(node)} makes something beside it"
+        if isinstance(node, ast.Call) and is_unknown_in(made):
+            return f"what {at(node)} makes beside it is not known"
+    return ""
 
 
 def _is_plain(site: Site, occurrence: Occurrence, passes: set[ast.AST]) -> bool:

@@ -88,6 +88,8 @@ def _is_of_arrays(thing: Unknown) -> bool:
 def in_data(thing: Thing) -> Iterable[Thing]:
     if isinstance(thing, Partial):
         return (t for given in thing.args.all() for t in given)
+    if isinstance(thing, (Bound, Method)):  # what it is a method of
+        return (thing.this,)
     return wrapped(thing) or (() if is_module(thing) else attributes(thing))
 
 
