@@ -363,3 +363,12 @@ def _fake_cuda_amp() -> None:
         )
 
     autocast.__init__, scaler.__init__ = autocast_init, scaler_init
+    real_normalize = torch.nn.functional.normalize
+
+    def normalize(given: Any, *args: Any, **kwargs: Any) -> Any:
+        """On CUDA, autocast takes norms in fp32, and what is divided by one is fp32, too."""
+        if torch.is_autocast_enabled("cpu") and given.is_floating_point():
+            given = given.float()
+        return real_normalize(given, *args, **kwargs)
+
+    torch.nn.functional.normalize = normalize
