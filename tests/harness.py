@@ -22,9 +22,9 @@ out ``enabled=False`` stays off: it is an island of full precision, and one that
 really run, and ``normalize`` gives fp32, as on CUDA. What this cannot show: operators that autocast
 treats differently on CUDA (``binary_cross_entropy`` is an error there and a cast on the CPU), code
 that asks ``torch.is_autocast_enabled`` or a tensor's ``is_cuda``, and speed. The scaler starts at
-256, not 65536, so that the first steps are not skipped for overflow and both runs can be compared step by
-step. oneDNN is off, as it has no recurrent layers in fp16: gradients in full precision, too, differ
-in the last bit from those of a run that is not faked.
+256, not 65536, so that the first steps are not skipped for overflow and both runs can be compared
+step by step. oneDNN is off, as it has no recurrent layers in fp16: gradients in full precision,
+too, differ in the last bit from those of a run that is not faked.
 
 A script that compiles its model does so with the backend ``aot_eager``: Dynamo and AOTAutograd
 really take the model apart, so whatever they cannot do shows, but no kernels are made, which would
