@@ -338,3 +338,32 @@ def test_options_of_numbers_stay_options(tmp_path: Path) -> None:
     )
     (option,) = shown(read(tmp_path, code))
     assert isinstance(option, Arg) and option.default == frozenset({Const(4)})
+
+
+OVERRIDDEN = """
+import probe
+import torch
+cfg = {"l2": 0.1, "hidden": [256, 64], "vocab": {"user": 9}}
+for item in input().split():
+    key, value = item.split("=")
+    cfg[key] = type(cfg[key])(value)
+weight = torch.nn.Linear(2, 2).weight
+probe.show(LINE)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "sums"),
+    [
+        ("cfg['l2'] * weight.sum()", True),
+        ("weight.sum() * cfg['l2']", True),
+        ("cfg['l2'] + weight.sum()", True),
+        ("cfg['hidden'] * 2", False),
+        ("cfg['hidden'] + [1]", False),
+    ],
+)
+def test_no_list_is_added_to_a_tensor(tmp_path: Path, line: str, sums: bool) -> None:
+    """Whatever an option may be after a key that is not known was set."""
+    found = shown(read(tmp_path, OVERRIDDEN.replace("LINE", line)))
+    kinds = {type(thing).__name__ for thing in found}
+    assert kinds == {"Tensor"} if sums else "Seq" in kinds

@@ -1036,3 +1036,27 @@ def test_parameters_that_stay_on_the_host(made: str, written: bool) -> None:
     assert ("GradScaler" in done.text) == written
     reasons = [f.refusal for f in done.findings if "stays on the host" in f.refusal]
     assert bool(reasons) != written
+
+
+# ----------------------------------------------------------------------- optimizers of several rates
+RATES = """
+head = torch.optim.SGD(model.b.parameters(), lr=0.1)
+body = torch.optim.SGD(model.a.parameters(), lr=0.1)
+for i in range(6):
+    x, y = X[i].to(device), Y[i].to(device)
+    head.zero_grad()
+    CLEAR
+    loss = criterion(model(x), y)
+    loss.backward()
+    head.step()
+    if i % 2:
+        body.step()
+        body.zero_grad()
+    losses.append(loss.item())
+"""
+
+
+def test_gradients_that_wait_for_a_later_step_keep_their_scale():
+    """``update()`` behind the step of one optimizer would change it for those of the other."""
+    assert "by another scale than theirs" in refused(script(RATES.replace("CLEAR", "")))
+    same(script(RATES.replace("CLEAR", "body.zero_grad()")))

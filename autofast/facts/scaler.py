@@ -51,7 +51,7 @@ class State(NamedTuple):
     """What is true of one optimizer."""
 
     made: bool
-    gradients: str = "gone"  # gone | scaled | unscaled | mixed
+    gradients: str = "gone"  # gone | scaled | old (by an earlier scale) | unscaled | mixed
     stage: str = (
         "ready"  # ready | unscaled | stepped: what the scaler has done since its last update()
     )
@@ -115,7 +115,9 @@ class _Scaler(Protocol[State, Event]):
             self.wrong("unmade", event.node, "{} comes before the scaler can be made")
         if words := self._fault(event.kind, s):
             self.wrong("end" if event.kind == "exit" else event.kind, event.node, words)
-        return _after(event.kind, s)
+        new = _after(event.kind, s)
+        waits = self.is_new and event.kind == "update" and s.gradients == "scaled"
+        return new._replace(gradients="old") if waits else new
 
     def _fault(self, kind: str, s: State) -> str:
         """What is wrong with an event in a state, in words; empty where nothing is."""
@@ -124,7 +126,9 @@ class _Scaler(Protocol[State, Event]):
                 s.made or s.gradients == "scaled"
             ):
                 return "{} is done again while gradients are scaled"
-            case "read", _, "scaled" | "mixed":
+            case "step" | "unscale", _, "old":
+                return "{} would unscale gradients by another scale than theirs: an update() for other optimizers comes between"
+            case "read", _, "scaled" | "mixed" | "old":
                 return "{} needs gradients that are still scaled on some way there"
             case ("write", _, "scaled") | ("write", "ready" | "stepped", "gone"):
                 return "{} sets gradients that the scaler would take for scaled ones"
@@ -159,6 +163,8 @@ def _after(kind: str, s: State) -> State:
             return s._replace(made=True, stage="ready", checked=False)
         case "backward" if s.gradients == "gone" and s.stage == "unscaled":
             return s._replace(gradients="mixed")  # the scaler takes them for unscaled
+        case "backward" if s.gradients == "old":
+            return s
         case "backward" | "plain":
             fresh = "scaled" if kind == "backward" else "unscaled"
             return s._replace(gradients=fresh if s.gradients in ("gone", fresh) else "mixed")

@@ -32,6 +32,7 @@ from autofast.model.values import (
     Unknown,
     Values,
     any_of,
+    certainly,
     const,
     is_const,
     one,
@@ -274,6 +275,8 @@ class Expressions(Comprehensions):
         if isinstance(node.op, ast.Add) and len(both) == 2:
             return module_parts.joined(self, node, both)
         if isinstance(node.op, (ast.Add, ast.Mult)) and any(_is_row(t) for t in (*left, *right)):
+            if tensors := _with_tensors(left, right):
+                return binary(*tensors, type(node.op).__name__)
             return values(self.joined_rows(node, left, right))
         if isinstance(node.op, ast.BitOr) and any_of((*left, *right), Dict):
             made, past = begun(self, node)
@@ -412,6 +415,21 @@ def _has_walrus(node: ast.expr) -> bool:
 
 def _is_row(thing: Thing) -> bool:
     return (isinstance(thing, Seq) and thing.kind in ("list", "tuple")) or is_const(thing, tuple)
+
+
+def _with_tensors(left: Values, right: Values) -> tuple[Values, Values] | None:
+    """Both sides without lists and dicts, where one is tensors and the other may be a number: what
+    no list is added to or multiplied by.
+    """
+    for one_side, other in ((left, right), (right, left)):
+        if certainly(one_side, Tensor) and not all(
+            isinstance(t, Dict) or _is_row(t) for t in other
+        ):
+            rest = values(
+                *(t for t in ordered(other) if not isinstance(t, Dict) and not _is_row(t))
+            )
+            return (left, rest) if one_side is left else (rest, right)
+    return None
 
 
 def _added(left: Values, right: Values) -> Values:
