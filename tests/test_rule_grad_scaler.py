@@ -1038,7 +1038,7 @@ def test_parameters_that_stay_on_the_host(made: str, written: bool) -> None:
     assert bool(reasons) != written
 
 
-# ----------------------------------------------------------------------- optimizers of several rates
+# ---------------------------------------------------------------------- optimizers of several rates
 RATES = """
 head = torch.optim.SGD(model.b.parameters(), lr=0.1)
 body = torch.optim.SGD(model.a.parameters(), lr=0.1)
