@@ -17,7 +17,8 @@ from autofast.model import names
 from autofast.model.calls import is_method
 from autofast.model.contents import opened
 from autofast.model.several import wordset
-from autofast.model.values import Ext, Inst, is_named, only
+from autofast.model.source import nodes_in
+from autofast.model.values import Const, Ext, Inst, Thing, is_named, only
 
 # fmt: off
 OPENERS = wordset("""
@@ -31,12 +32,18 @@ OPENERS = wordset("""
     multiprocessing.Queue multiprocessing.Value
 """)
 # fmt: on
+ARCHIVE = "numpy.load"  # of an .npz, which stays open
 OPENERS_OF = ("queue.", "threading.")
 # Attributes and methods whose result has nothing to do with the file any more.
 FACTS = wordset("""shape size dtype ndim nbytes name names filename path width height count bounds crs dimensions values data attrs
     level_count level_dimensions mpp""")
 READS = wordset("""read readline readlines read_frames get_batch get_avg_fps keys getnames namelist infolist fetchone fetchall load compute
     to_numpy to_dataframe astype tolist item copy numpy cpu asnumpy select find find_one count_documents to_pandas""")
+
+
+def _is_npz(path: Thing) -> bool:
+    text = path.value if isinstance(path, Const) else getattr(path, "pattern", "")
+    return isinstance(text, str) and text.endswith(".npz")
 
 
 class Held:
@@ -54,6 +61,18 @@ class Held:
         for call in self._origins:
             if name := next(filter(opens, self._names(call)), ""):
                 return call, name
+        return self._archive()
+
+    def _archive(self) -> tuple[ast.AST, str] | None:
+        """``np.load("data.npz")``, of which items take an array out of the open file each time."""
+        loads = {c for c in self._origins if ARCHIVE in self._names(c)}
+        functions = self.code.functions.values() if loads else ()
+        for part in (n for f in functions for n in nodes_in(f, ast.Subscript)):
+            by_name = isinstance(self.script.constant(part.slice), str)
+            start: list[ast.AST] = [part.value]
+            for call in loads.intersection(opened(start, self._whole)):  # type: ignore[arg-type]
+                if by_name or any(_is_npz(t) for a in call.args[:1] for t in self.script.values(a)):
+                    return call, ARCHIVE
         return None
 
     def on_device(self) -> ast.AST | None:
@@ -110,6 +129,10 @@ class Held:
             value, _ = bound_to(write.node)
             if found and value is not None:
                 yield value
+
+    def _whole(self, node: ast.AST) -> Iterable[ast.AST]:
+        """The same as :meth:`_below`, for what is no part of it."""
+        return () if isinstance(node, ast.Subscript) else self._below(node)
 
     def _below(self, node: ast.AST) -> Iterator[ast.AST]:
         """What a value is, is a part of, or has as a part, one step further down."""
