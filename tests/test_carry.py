@@ -180,7 +180,7 @@ def test_an_attribute_is_reached_through_self():
     t.step()
     """
     script = script_of(text)
-    owners = tuple(t for site in script.log.of("new") for t in site.things() if isinstance(t, Inst))
+    owners = tuple(t for site in script.log.of("new") for t in site.owners if isinstance(t, Inst))
     way = Way(script, Attribute("value", owners))
     step, helper = (function_of(u) for u in marks(script, "use"))
     assert way.to(step) == "self.value"
@@ -208,7 +208,7 @@ def test_not_through_self_where_other_objects_have_the_method():
     (owner,) = (
         t
         for s in script.log.of("new")
-        for t in s.things()
+        for t in s.owners
         if isinstance(t, Inst) and t.cls.node.name == "A"
     )
     way = Way(script, Attribute("value", (owner,)))

@@ -224,7 +224,8 @@ def _makes(script: Script, region: Region, inner: set[ast.AST]) -> str:
     leave it on more ways than are followed (closures, exceptions, ``p.grad``).
     """
     stacks = (region.below(stack) for stack in script.stacks)
-    own = [s for s in stacks if not any(f.node in inner for f in s)]
+    begun = [s for s in stacks if s and region.holds(s[0].node)]  # not read elsewhere, for all
+    own = [s for s in begun if not any(f.node in inner for f in s)]
     called = {f.func.node: None for s in own for f in only(s, CallFrame)}
     nodes = [n for n in region.inner if n not in inner]
     for node in (*nodes, *(n for function in called for n in walk(function))):
