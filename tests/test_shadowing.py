@@ -96,3 +96,37 @@ def test_a_variable_that_has_a_name_of_python_is_meant() -> None:
     assert apply("device-creation", LOSS).lines == [
         "return torch.zeros(len(input), size, device=input.device).scatter_(1, input, 1.0)"
     ]
+
+
+LATE = """
+import os
+os.environ["OMP_NUM_THREADS"] = "1"
+{above}
+
+def main():
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    loader = DataLoader(TensorDataset(torch.randn(320, 64), torch.randn(320, 1)), batch_size=8)
+    model = nn.Linear(64, 1).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(3):
+        for x, y in loader:
+            loss = ((model(x.to(device)) - y.to(device)) ** 2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
+main()
+"""
+
+
+@pytest.mark.parametrize(("above", "written"), [("", False), ("import torch", True)])
+def test_torch_is_not_imported_before_what_it_reads_is_set(above: str, written: bool) -> None:
+    found = apply("gpu-data", LATE.format(above=above))
+    assert bool(found.fixes) is written and "torch_2" not in found.text
+    assert (
+        "torch is imported in functions alone (line 6 of train.py)" in found.refusals
+    ) is not written

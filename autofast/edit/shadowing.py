@@ -1,5 +1,5 @@
 """New code uses functions of Python (len, enumerate, ...): it is not written where such a name has
-become something else.
+become something else. Nor does it import torch for a file that does so in functions alone.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from collections.abc import Iterable, Iterator
 
 from autofast.edit.edits import TEXTS, Edit, Helper, Import
 from autofast.edit.merge import anchors
+from autofast.flow.imports import Binding, bindings, parsed
 from autofast.model.script import Script
 from autofast.model.source import (
     Source,
     ancestors,
+    at,
     children,
+    function_of,
     nodes_in,
     source_of,
     statement_of,
@@ -36,6 +39,8 @@ def against(edits: Iterable[Edit], script: Script) -> str:
     empty where none is.
     """
     for edit in edits:
+        if isinstance(edit, Import) and (why := _late(edit)):
+            return why
         used = {
             name
             for text in TEXTS
@@ -45,6 +50,26 @@ def against(edits: Iterable[Edit], script: Script) -> str:
             for name in sorted(used & script.of_node(_bound_in, scope)):
                 return f"`{name}` is not Python's own in {source_of(scope).rel}"
     return ""
+
+
+def _late(edit: Import) -> str:
+    """Where a file imports torch, if it does so in functions alone: at its head, it would come
+    before what it reads of the environment is set (``OMP_NUM_THREADS``).
+    """
+    if not any(_is_torch(b) for b in parsed(edit.code)):
+        return ""
+    there = [
+        node
+        for node in (*edit.source.each(ast.Import), *edit.source.each(ast.ImportFrom))
+        if any(map(_is_torch, bindings(node)))
+    ]
+    if not there or any(isinstance(function_of(node), ast.Module) for node in there):
+        return ""
+    return f"torch is imported in functions alone ({at(there[0])}), and this needs it above them"
+
+
+def _is_torch(binding: Binding) -> bool:
+    return binding.module.partition(".")[0] == "torch"
 
 
 def _theirs(edit: Edit) -> set[str]:
