@@ -101,14 +101,15 @@ class _Ways:
 
     def carried(self) -> Iterator[str]:
         """By code that is made here and reads it later, by an error, or as a gradient."""
-        for part in self.region.inner:
+        for part in self.region.nodes():
             match part:
                 case ast.Lambda() | ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                     free = (n for n in nodes_in(part, ast.Name) if not binds(part, n.id))
                     if any(carries(self.script.values(n)) for n in free):
                         yield f"what {at(part)} makes may keep a tensor made here"
         for function in self.functions():
-            parts = self.region.inner if function is self.region.scope else walk(function)
+            whole = function is self.region.scope
+            parts = self.region.nodes() if whole else walk(function)
             yield from filter(None, map(self.by_itself, parts))
 
     def by_itself(self, part: ast.AST) -> str:

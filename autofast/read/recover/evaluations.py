@@ -227,7 +227,7 @@ def _makes(script: Script, region: Region, inner: set[ast.AST]) -> str:
     begun = [s for s in stacks if s and region.holds(s[0].node)]  # not read elsewhere, for all
     own = [s for s in begun if not any(f.node in inner for f in s)]
     called = {f.func.node: None for s in own for f in only(s, CallFrame)}
-    nodes = [n for n in region.inner if n not in inner]
+    nodes = [n for n in region.nodes() if n not in inner]
     for node in (*nodes, *(n for function in called for n in walk(function))):
         if isinstance(node, ast.Name) or not isinstance(node, (ast.expr, *DEFINITIONS)):
             continue

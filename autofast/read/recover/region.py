@@ -36,14 +36,14 @@ class Region:
 
     @property
     def yields(self) -> bool:
-        return any(
-            isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await))
-            for s in self.statements
-            for n in walk(s)
-        )
+        return any(isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for n in self.nodes())
 
     def holds(self, node: ast.AST) -> bool:
         return node in self.inner
+
+    def nodes(self) -> Iterator[ast.AST]:
+        """What it holds, in an order that is the same in every run."""
+        return (node for statement in self.statements for node in walk(statement))
 
     def meets(self, site: Site, occurrence: Occurrence) -> bool:
         """Whether this happens in the region, or in something that is called there."""
