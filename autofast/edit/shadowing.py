@@ -59,9 +59,9 @@ def _late(edit: Import) -> str:
     if not any(_is_torch(b) for b in parsed(edit.code)):
         return ""
     there = [
-        node
-        for node in (*edit.source.each(ast.Import), *edit.source.each(ast.ImportFrom))
-        if any(map(_is_torch, bindings(node)))
+        n
+        for n in nodes_in(edit.source.tree, ast.Import, ast.ImportFrom)
+        if any(map(_is_torch, bindings(n)))
     ]
     if not there or any(isinstance(function_of(node), ast.Module) for node in there):
         return ""

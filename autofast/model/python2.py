@@ -12,11 +12,16 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 SHOWN = 6  # lines named for each kind of leftover
-OLD_NAMES: dict[str, str] = dict(
-    pair.split("=")
-    for pair in """xrange=range raw_input=input unicode=str basestring=str iteritems=items
-    itervalues=values iterkeys=keys has_key=in""".split()
-)
+OLD_NAMES = {
+    "xrange": "range",
+    "raw_input": "input",
+    "unicode": "str",
+    "basestring": "str",
+    "iteritems": "items",
+    "itervalues": "values",
+    "iterkeys": "keys",
+    "has_key": "in",
+}
 VALUES = (tokenize.STRING, tokenize.NUMBER, tokenize.NAME)
 
 

@@ -232,15 +232,12 @@ def only_looks_up(script: Script) -> bool:
     layers = {layer for m in models for layer in m.layers}
     others = [n for n in layers - TABLES if n.startswith(CONVOLVE) or not PLAIN.match(n)]
     known = bool(layers & TABLES) and not others and all(map(_is_known, models))
-    if not known or script.calls("torch.nn.Parameter") or _multiplying(script):
+    products = any(isinstance(n.op, ast.MatMult) for n in script.each(ast.BinOp))
+    if not known or products or script.calls("torch.nn.Parameter"):
         return False
     every = {*PRODUCTS, "linear", "addmm", "tensordot"}
     sites = (s for (kind, _), s in script.log.each() if last_part(kind) in every)
     return all(_is_with_vectors(site.node) for site in sites)
-
-
-def _multiplying(script: Script) -> bool:
-    return any(isinstance(n.op, ast.MatMult) for n in script.each(ast.BinOp))
 
 
 def _is_with_vectors(product: ast.AST) -> bool:

@@ -31,22 +31,11 @@ from autofast.model.values import (
 
 # torchvision's sets of equal images: channels and sides, and the images of their training sets
 NATIVE = {
-    name: (int(channels), int(side), int(count))
-    for name, channels, side, count in map(
-        str.split,
-        """\
-MNIST 1 28 60000
-FashionMNIST 1 28 60000
-KMNIST 1 28 60000
-QMNIST 1 28 60000
-EMNIST 1 28 112800
-USPS 1 16 7291
-CIFAR10 3 32 50000
-CIFAR100 3 32 50000
-SVHN 3 32 73257
-STL10 3 96 5000""".splitlines(),
-    )
-}
+    "MNIST": (1, 28, 60_000), "FashionMNIST": (1, 28, 60_000), "KMNIST": (1, 28, 60_000),
+    "QMNIST": (1, 28, 60_000), "EMNIST": (1, 28, 112_800), "USPS": (1, 16, 7_291),
+    "CIFAR10": (3, 32, 50_000), "CIFAR100": (3, 32, 50_000), "SVHN": (3, 32, 73_257),
+    "STL10": (3, 96, 5_000),
+}  # fmt: skip
 TENSORS = "torch.utils.data.TensorDataset"
 SUBSET, SPLIT = "torch.utils.data.Subset", "torch.utils.data.random_split"
 ONCE = ("SequentialSampler", "SubsetRandomSampler", "DistributedSampler")

@@ -18,7 +18,7 @@ from autofast.model.calls import is_method
 from autofast.model.contents import opened
 from autofast.model.several import wordset
 from autofast.model.source import nodes_in
-from autofast.model.values import Const, Ext, Inst, Thing, is_named, only
+from autofast.model.values import Ext, Inst, Thing, is_named, only
 
 # fmt: off
 OPENERS = wordset("""
@@ -42,8 +42,7 @@ READS = wordset("""read readline readlines read_frames get_batch get_avg_fps key
 
 
 def _is_npz(path: Thing) -> bool:
-    text = path.value if isinstance(path, Const) else getattr(path, "pattern", "")
-    return isinstance(text, str) and text.endswith(".npz")
+    return str(getattr(path, "pattern", "") or getattr(path, "value", "")).endswith(".npz")
 
 
 class Held:

@@ -33,16 +33,23 @@ from autofast.read.recover.steps import build_steps
 from autofast.read.recover.trainers import build_trainers
 from autofast.read.torch_age import torch_age
 
-FRAMEWORKS: dict[str, str] = dict(
-    pair.split("=")
-    for pair in """
-    accelerate.Accelerator=accelerate transformers.Trainer=hf-trainer
-    transformers.Seq2SeqTrainer=hf-trainer trl.SFTTrainer=hf-trainer apex.amp.initialize=apex
-    apex.amp.scale_loss=apex deepspeed.initialize=deepspeed lightning.Trainer=lightning
-    lightning.cli.LightningCLI=lightning lightning.Fabric=fabric lightning.fabric.Fabric=fabric
-    ignite.engine.Engine=ignite fastai.=fastai mmengine.=mmengine composer.Trainer=composer
-    """.split()
-)
+FRAMEWORKS = {
+    "accelerate.Accelerator": "accelerate",
+    "transformers.Trainer": "hf-trainer",
+    "transformers.Seq2SeqTrainer": "hf-trainer",
+    "trl.SFTTrainer": "hf-trainer",
+    "apex.amp.initialize": "apex",
+    "apex.amp.scale_loss": "apex",
+    "deepspeed.initialize": "deepspeed",
+    "lightning.Trainer": "lightning",
+    "lightning.cli.LightningCLI": "lightning",
+    "lightning.Fabric": "fabric",
+    "lightning.fabric.Fabric": "fabric",
+    "ignite.engine.Engine": "ignite",
+    "fastai.": "fastai",
+    "mmengine.": "mmengine",
+    "composer.Trainer": "composer",
+}
 
 PLAIN = 100  # levels of syntax that no stack is too small for: what is deep then is a value
 
