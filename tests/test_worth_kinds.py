@@ -304,17 +304,18 @@ for x, target in batches:
 
 
 @pytest.mark.parametrize(
-    ("convolution", "wide", "worth"),
+    ("convolution", "wide", "turns", "worth"),
     [
-        ("nn.Conv1d(80, 80, 5)", 160, False),
-        ("nn.Conv1d(80, 80, 5)", 30000, True),  # words
-        ("nn.Conv2d(3, 80, 5)", 160, True),
+        ("nn.Conv1d(80, 80, 5)", 160, "target.size(1)", False),
+        ("nn.Conv1d(80, 80, 5)", 30000, "target.size(1)", True),  # words
+        ("nn.Conv1d(80, 80, 5)", 30000, "400", False),  # 400 of them, in each step
+        ("nn.Conv2d(3, 80, 5)", 160, "target.size(1)", True),
     ],
 )
 def test_frames_one_by_one_behind_an_encoder(
-    convolution: str, wide: int, worth: bool, tmp_path: Path
+    convolution: str, wide: int, turns: str, worth: bool, tmp_path: Path
 ) -> None:
-    text = DECODER.format(convolution=convolution, wide=wide, turns="target.size(1)")
+    text = DECODER.format(convolution=convolution, wide=wide, turns=turns)
     text = text.replace("for x, target", "from lib import batches\n\nfor x, target")
     assert ("autocast" in rewritten(tmp_path, text).plan.applied) is worth
 
@@ -1434,6 +1435,59 @@ def test_depthwise_convolutions_in_fp32_stay_as_they_are(
     found = rewritten(
         tmp_path, DEPTHWISE.replace("{groups}", groups), Config(ignore=left, min_gain=0.01)
     )
+    assert ("channels-last" in {r.rule for r in found.records if r.status == "fix"}) is worth
+
+
+# ------------------------------------------------- convolutions that gain nothing of channels_last
+BLOCKS = """
+import torch
+from torch import nn
+from lib import loader
+
+device = torch.device("cuda")
+
+
+class Net(nn.Module):
+    def __init__(self, wf, depth=3):
+        super().__init__()
+        self.blocks, width = nn.ModuleList(), 3
+        for i in reversed(range(depth)):
+            self.blocks.append(nn.Sequential(nn.Conv2d(width, 2 ** (wf + i), 3), NORM, nn.ReLU()))
+            width = 2 ** (wf + i)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return torch.cdist(x.mean((2, 3)), x.mean((2, 3)))
+
+
+model = Net({wf}).to(device)
+optimizer = torch.optim.Adam(model.parameters())
+for epoch in range(100):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("wf", "norm", "left", "worth"),
+    [
+        (4, "nn.BatchNorm2d(2 ** (wf + i))", ("autocast",), False),
+        (5, "nn.BatchNorm2d(2 ** (wf + i))", ("autocast",), True),
+        (4, "nn.BatchNorm2d(2 ** (wf + i))", (), True),
+        (8, "nn.GroupNorm(8, 2 ** (wf + i))", (), False),
+        (8, "nn.BatchNorm2d(2 ** (wf + i))", (), True),
+    ],
+)
+def test_the_order_of_channels(
+    wf: int, norm: str, left: tuple[str, ...], worth: bool, tmp_path: Path
+) -> None:
+    """Of few channels in fp32, and where each layer that normalises gives the usual order."""
+    text = BLOCKS.replace("NORM", norm).replace("{wf}", str(wf))
+    found = rewritten(tmp_path, text, Config(ignore=left, min_gain=0.01))
     assert ("channels-last" in {r.rule for r in found.records if r.status == "fix"}) is worth
 
 

@@ -18,6 +18,8 @@ from autofast.model.source import parent_of
 from autofast.model.values import Ref, is_const
 
 DEEP = 8
+TURNED = {Ref("builtins.reversed"), Ref("builtins.list")}  # what gives the same numbers
+RANGE = Ref("builtins.range")
 EXPONENT = 16  # beyond which a power is no size of a layer
 
 
@@ -75,11 +77,12 @@ def _of(script: Script, made: Definition, depth: int) -> int | None:
     """Of what a definition gives: an argument at all calls, a number of a range, an expression."""
     parent = parent_of(made.node)
     if isinstance(parent, ast.For) and parent.target is made.node:
-        match parent.iter:
-            case ast.Call(func=func, args=[*_, last]) if script.values(func) == {
-                Ref("builtins.range")
-            }:
-                return most(script, last, depth + 1)
-        return None
+        over = parent.iter
+        while isinstance(over, ast.Call) and over.args and script.called(over) & TURNED:
+            over = over.args[0]
+        if not isinstance(over, ast.Call) or script.called(over) != {RANGE}:
+            return None
+        last = most(script, over.args[len(over.args) > 1], depth + 1)
+        return None if last is None or len(over.args) > 2 else last - 1
     given = script.analysis(CallGraph).gives(made)
     return _largest([most(script, expr, depth + 1) for expr in given])

@@ -25,6 +25,7 @@ from autofast.ops.families import CELLS, RECURRENT
 
 # Layers whose work may outweigh all launches.
 LARGE = ("Conv2d", "Conv3d", "ConvTranspose", "Transformer", "MultiheadAttention", VISION, TIMM)
+MANY = 1_000  # kernels of a step along a sequence: 5 ms and more in which the host begins them
 BOTH_WAYS = 3  # kernels of an operation: one forwards, two backwards
 
 
@@ -38,7 +39,8 @@ class Cells:
     def place(self) -> str:
         """Where a sequence is gone through, in words, if that is what the training takes its time
         for: all its recurrent layers go so, or others and convolutions along sequences stand beside
-        a cell, and nothing larger is trained; else empty.
+        a cell, and nothing larger is trained, be it that all are light or that a step launches
+        many kernels along its sequences; else empty.
         """
         models = trained_models(self.script)
         layers = {layer for m in models for layer in m.layers}
@@ -55,7 +57,8 @@ class Cells:
                 found, carried = at(site), any(self._carrying(site, occurrence))
                 beside = beside or (short in RECURRENT and not carried)
                 by_cell = found if short in CELLS and carried else by_cell
-        return found if not beside else by_cell if by_cell and is_light(self.script) else ""
+        small = not beside or is_light(self.script) or self.kernels[0] >= MANY
+        return (by_cell if beside else found) if small else ""
 
     @cached_property
     def kernels(self) -> tuple[int, str]:

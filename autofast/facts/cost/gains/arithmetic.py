@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from autofast.facts.by_default import not_by_default
 from autofast.facts.cost import machine, measured
+from autofast.facts.cost.bounds import most
 from autofast.facts.cost.cells import Cells
 from autofast.facts.cost.gains.asking import (
     DEFAULTS,
@@ -44,6 +45,9 @@ CONVOLVES = re.compile(r"torch\.nn\.Conv")
 FEW_CHANNELS = 32  # of all convolutions: they are bound by launches and memory
 SMALL = Gain(0.0, f"its convolutions have {FEW_CHANNELS} channels at the most")
 ONE_CHANNEL = Gain(0.0, "in fp32, from images of one channel to numbers")
+NARROW_FP32 = 64  # channels of all convolutions, which TF32 takes as fast in either order
+THIN = Gain(0.0, f"in fp32, convolutions of {NARROW_FP32} channels at the most")
+IN_ORDER = Gain(0.0, "on a GPU, GroupNorm gives its result in the usual order of memory each time")
 MOST_RESHAPES = (
     2  # statements that channels_last may touch, beside the one that converts the network
 )
@@ -106,13 +110,19 @@ def layout(script: Script, options: Options, finding: Finding, beside: Findings)
         return Gain(0.0, "its depthwise convolutions are slower in that order in fp32")
     if _has_few_channels(script):
         return SMALL
+    layers = [x.name for x in _layers(script)]
+    convolutions = sum(map(bool, map(CONVOLVES.match, layers)))
+    if options.target != "cpu" and 3 * layers.count("torch.nn.GroupNorm") >= convolutions > 0:
+        return IN_ORDER
     own = statement_of(finding.node)
     others = {statement_of(p) for p in touched(finding) if isinstance(p, ast.expr)} - {own}
     if len(others) > MOST_RESHAPES:
         return Gain(0.0, f"{len(others)} statements would have to reshape for it")
     gain = _of_arithmetic(script, options, beside, 0.1, convolutions=machine.CHANNELS_LAST)
     wide = half_wide or any(step.autocast for step in script.steps)
-    return gain if gain.known or wide or not _takes_one_channel(script) else ONE_CHANNEL
+    if gain.known or wide:
+        return gain
+    return ONE_CHANNEL if _takes_one_channel(script) else THIN if _is_thin(script) else gain
 
 
 def _layers(script: Script) -> list[Ext]:
@@ -132,6 +142,16 @@ def _has_few_channels(script: Script) -> bool:
     dense = any(x.name == "torch.nn.Linear" for x in layers)
     few = surely(n is not None and n <= FEW_CHANNELS for n in sizes)
     return whole and dense and few
+
+
+def _is_thin(script: Script) -> bool:
+    """Whether all that is trained convolves to few channels, and its images are of unknown size."""
+    if not isinstance(script.analysis(Cost).estimate(besides=CONVOLUTIONS), str):
+        return False
+    given = [x.args.given(1, "out_channels") for x in _layers(script) if CONVOLVES.match(x.name)]
+    sizes = [most(script, x.expr) if x is not None else None for x in given]
+    known = not any(m.unknown for m in trained_models(script))
+    return known and surely(n is not None and n <= NARROW_FP32 for n in sizes)
 
 
 def _takes_one_channel(script: Script) -> bool:
