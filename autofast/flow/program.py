@@ -44,7 +44,7 @@ class Flow:
         graph = self.graph(node)
         if graph.function not in self._definitions:
             self._definitions[graph.function] = DefUse(
-                graph.function, graph, self._exported(graph.function)
+                graph.function, graph, self.exported(graph.function)
             )
         return self._definitions[graph.function]
 
@@ -105,7 +105,7 @@ class Flow:
             ways[1].pop(0)
         return self.graph(ways[1][0]).may_follow(ways[0][0], ways[1][0])
 
-    def _exported(self, function: Function) -> Iterable[str] | None:
+    def exported(self, function: Function) -> Iterable[str] | None:
         """Nothing reads the variables of the entry file after its end, unless another file of the
         project imports it.
         """
