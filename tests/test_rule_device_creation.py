@@ -1016,7 +1016,10 @@ def round_trip(body: str, given: str = "table") -> Applied:
 def test_indices_stay_where_they_are(body: str, lines: list[str]) -> None:
     found = round_trip(body)
     once = ["table = table.to(device)"] * ("a.to" in lines[0] or "return a" in lines[0])
-    assert found.lines == [*once, *lines] and {f.effect for f in found.fixes} <= {None, Effect.EXACT}
+    assert found.lines == [*once, *lines] and {f.effect for f in found.fixes} <= {
+        None,
+        Effect.EXACT,
+    }
     before = "import torch\nfrom torch import nn\n" + ROUND_TRIP.format(body=body, given="table")
     assert run(found.text)["seen"] == run(before)["seen"]
 

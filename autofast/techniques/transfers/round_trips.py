@@ -85,12 +85,18 @@ def _tables(script: Script, base: ast.expr) -> Iterator[Edit]:
     flow, memory, given = script.analysis(Flow), script.analysis(Memory), [base]
     if isinstance(base, ast.Name) and flow.is_given(base):
         alone = len(mentions(function := function_of(base), base.id)) == 1
-        pairs = script.analysis(CallGraph).arguments(function, base.id)
+        pairs = script.analysis(CallGraph).arguments(function, base.id)  # type: ignore[arg-type]
         given = [e for _, e in pairs if e is not None and alone]
     for name in {n.id: n for n in only(given, ast.Name)}.values():
         scope = holder_of(name)
-        moves = [n for n in own_nodes(scope) if is_method(n, "to")]
-        devices = [n.id for call in moves for n in only(call.args, ast.Name) if device_kinds(script.values(n)) & GPUS]
+        body: list[ast.stmt] = scope.body  # type: ignore[assignment]
+        devices = [
+            n.id
+            for call in own_nodes(scope)
+            if is_method(call, "to")
+            for n in only(call.args, ast.Name)
+            if device_kinds(script.values(n)) & GPUS
+        ]
         uses = [n for n in mentions(scope, name.id) if n not in given]
         statements = {statement_of(n) for n in uses}
         values = [value for s in statements for _, value in parts_of(s)]
@@ -98,15 +104,15 @@ def _tables(script: Script, base: ast.expr) -> Iterator[Edit]:
         if (
             devices
             and not all(map(is_read, uses))
-            and all(s in scope.body and parts_of(s) for s in statements)
+            and all(s in body and parts_of(s) for s in statements)
             and len(set(made)) == len(made)  # each computes: none is another one, or a view of it
-            and (not isinstance(scope, ast.Module) or flow.exported(scope) is not None)
+            and isinstance(scope, ast.Module) == (flow.exported(scope) is not None)
             and not showing(scope)
             and not learned(script, name)
         ):
             uses += [n for n in mentions(scope, devices[0]) if not is_read(n)]
             if all(function_of(n) is scope for n in uses):
-                last = scope.body[max(place_in(scope.body, n) for n in uses)]
+                last = body[max(place_in(body, n) for n in uses)]
                 yield After(last, f"{name.id} = {name.id}.to({devices[0]})")
 
 
