@@ -1015,7 +1015,11 @@ def round_trip(body: str, given: str = "table") -> Applied:
 )  # fmt: skip
 def test_indices_stay_where_they_are(body: str, lines: list[str]) -> None:
     found = round_trip(body)
-    assert found.lines == lines and {f.effect for f in found.fixes} <= {None, Effect.EXACT}
+    once = ["table = table.to(device)"] * ("a.to" in lines[0] or "return a" in lines[0])
+    assert found.lines == [*once, *lines] and {f.effect for f in found.fixes} <= {
+        None,
+        Effect.EXACT,
+    }
     before = "import torch\nfrom torch import nn\n" + ROUND_TRIP.format(body=body, given="table")
     assert run(found.text)["seen"] == run(before)["seen"]
 
@@ -1036,6 +1040,95 @@ def test_indices_stay_where_they_are(body: str, lines: list[str]) -> None:
 def test_round_trips_that_somebody_may_notice(body: str, given: str) -> None:
     found = round_trip(body, given)
     assert not found.fixes, found.lines
+
+
+SCHEDULE = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+
+def schedule(steps):
+    f = torch.cos(torch.linspace(0, 1, steps + 1)) ** 2
+    return torch.clip(1 - f[1:] / f[:-1], 0.0001, 0.9999)
+
+
+def extract(a, t, shape):
+    out = a.gather(-1, t.cpu())
+    return out.reshape(t.shape[0], *((1,) * (len(shape) - 1))).to(t.device)
+
+
+{tables}
+
+
+def noisy(x, t, noise):
+    return extract(kept, t, x.shape) * x + extract(betas, t, x.shape) * noise
+
+
+{device}
+model = nn.Linear(4, 4).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+seen = []
+for step in range(6):
+    x = torch.full((3, 4), 0.5, device=device)
+    t = torch.randint(0, 10, (3,), device=device)
+    noise = torch.randn_like(x)
+    optimizer.zero_grad()
+    loss = (model(noisy(x, t, noise)) - noise).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+    seen.append(loss.item())
+{after}
+"""
+TABLES = "betas = schedule(10)\nalphas = 1.0 - betas\nkept = torch.sqrt(torch.cumprod(alphas, 0))"
+DEVICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
+KEPT, BETAS = "kept = kept.to(device)", "betas = betas.to(device)"
+
+
+def schedule(tables: str = TABLES, device: str = DEVICE, after: str = "") -> tuple[str, list[str]]:
+    """The script, and what is written beside the index."""
+    script = SCHEDULE.format(tables=tables, device=device, after=after)
+    found = apply(RULE, script)
+    assert "a.to(t.device).gather(-1, t)" in found.text
+    assert run(found.text)["seen"] == run(script)["seen"]
+    return found.text, [x for x in found.lines if "extract" not in x and "out" not in x]
+
+
+def test_schedules_go_to_the_device_once_with_the_numbers_of_the_host() -> None:
+    text, lines = schedule(f"{DEVICE}\n{TABLES}", "")
+    assert lines == [BETAS, KEPT]
+    assert text.index("alphas = 1.0") < text.index(BETAS) < text.index("kept = torch")
+
+
+def test_schedules_go_there_where_the_device_is_known() -> None:
+    text, lines = schedule()
+    assert sorted(lines) == [BETAS, KEPT]
+    assert text.index("device = torch.device") < text.index(BETAS)
+
+
+@pytest.mark.parametrize(
+    ("tables", "after", "lines"),
+    [
+        (TABLES, "print(kept.numpy())", [BETAS]),
+        (TABLES, "def show():\n    return kept.numpy()", [BETAS]),
+        (TABLES, "alphas = locals()", []),
+        (TABLES, "kept = None", [BETAS]),
+        (TABLES + "\nfirst = kept[:1]", "first += 1", [BETAS]),  # a view, written to later
+        ("alphas = 1.0 - schedule(10)\nkept = betas = alphas", "alphas.zero_()", []),
+        (TABLES.replace("kept =", "if alphas[0] > 0:\n    kept ="), "", [BETAS]),
+        (TABLES.replace("sqrt(", "sqrt(0 + "), "look = lambda: kept.numpy()", [BETAS]),
+        (TABLES + "\nkept.requires_grad_()", "", []),
+    ],
+)  # fmt: skip
+def test_schedules_that_the_host_needs_stay(tables: str, after: str, lines: list[str]) -> None:
+    assert schedule(tables, after=after)[1] == lines
+
+
+def test_a_schedule_that_its_reader_looks_at_on_the_host_stays() -> None:
+    script = SCHEDULE.format(tables=TABLES, device=DEVICE, after="")
+    script = script.replace("    out = a.", "    seen.append(a[0].item())\n    out = a.")
+    assert not any(x in apply(RULE, script).lines for x in (BETAS, KEPT))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow, function_around
 from autofast.model.calls import keyword_of, pairs_of, short_name
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import all_known, surely, wordset
 from autofast.model.source import is_generator, parent_of, statement_of
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import (
@@ -146,9 +146,8 @@ def _array_of(script: Script, expr: ast.expr) -> Array | None:
 
 def _joined(made: Iterable[ast.expr | None], script: Script) -> Array | None:
     """What all these have in common."""
-    kinds = [array_of(script, e) if e is not None else None for e in made]
-    same = [k for k in kinds if k is not None]
-    if not same or len(same) < len(kinds):
+    same = all_known([array_of(script, e) if e is not None else None for e in made])
+    if not same:
         return None
     first = same[0]
     if len({(k.is_list, k.tensor) for k in same}) > 1:
@@ -393,10 +392,9 @@ def _literal(script: Script, expr: ast.expr) -> Array | None:
     """``[0.5, 0.4]``, ``((1, 2), (3, 4))``."""
     match expr:
         case ast.List(elts=[first, *rest]) | ast.Tuple(elts=[first, *rest]):
-            parts = [_literal(script, e) for e in (first, *rest)]
-            known = [p for p in parts if p is not None]
+            known = all_known(_literal(script, e) for e in (first, *rest))
             ranks = {p.rank for p in known if p.rank is not None}
-            if len(known) < len(parts) or len(ranks) != 1:
+            if len(ranks) != 1:
                 return None
             whole = all(p.dtype == "int64" for p in known)
             return Array("int64" if whole else "float64", ranks.pop() + 1)

@@ -224,16 +224,20 @@ def _of_two(before: frozenset[Dimensions]) -> set[Dimensions]:
     return {Dimensions(max(2, d.least), d.most) for d in before}
 
 
+def _given(pattern: object) -> str:
+    return pattern.split("->")[1] if isinstance(pattern, str) and "->" in pattern else "..."
+
+
 def _summed(pattern: object) -> Dimensions:
     """What torch gives by ``bhid, bhjd -> bhij``: a letter for each dimension."""
-    shape = pattern.split("->")[1] if isinstance(pattern, str) and "->" in pattern else "..."
+    shape = _given(pattern)
     axes = len(shape.replace(" ", ""))
     return UNKNOWN if "." in shape else Dimensions(axes, axes)
 
 
 def _rearranged(pattern: object) -> Dimensions:
     """What einops gives by ``b n (h d) -> b h n d``."""
-    shape = pattern.split("->")[1] if isinstance(pattern, str) and "->" in pattern else "..."
+    shape = _given(pattern)
     if "." in shape:
         return UNKNOWN
     axes = len(re.sub(r"\([^)]*\)", "x", shape).split())

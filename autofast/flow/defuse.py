@@ -230,10 +230,7 @@ class DefUse:
         This follows an object that ``code`` changes, where :meth:`uses` follows one that is bound.
         In the order of the text.
         """
-        stores = (
-            n for n in self.table.stores(variable) if isinstance(n, ast.Name) and _reads_too(n)
-        )
-        found: list[ast.Name] = [*self.table.loads(variable), *stores]
+        found = self._readers(variable)
         if variable in self._local and variable not in self._shared:
             read = self._read_after(variable, code)
             found = [n for n in found if n in read or n not in self._inline]
@@ -434,10 +431,11 @@ class DefUse:
 
     def _is_read_outside(self, variable: Variable) -> bool:
         """Whether code that runs at another time (a closure) reads the variable."""
-        stores = (
-            n for n in self.table.stores(variable) if isinstance(n, ast.Name) and _reads_too(n)
-        )
-        return any(n not in self._inline for n in (*self.table.loads(variable), *stores))
+        return any(n not in self._inline for n in self._readers(variable))
+
+    def _readers(self, variable: Variable) -> list[ast.Name]:
+        stores = (n for n in self.table.stores(variable) if isinstance(n, ast.Name))
+        return [*self.table.loads(variable), *filter(_reads_too, stores)]
 
 
 # ------------------------------------------------------------------------------------------- values

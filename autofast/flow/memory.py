@@ -171,6 +171,10 @@ class Memory:
                 todo += (node.body, node.orelse)
             elif (inner := view_of(node)) is not None:
                 todo.append(inner)
+            elif isinstance(node, ast.Call) and not self.calls.may_run_others(node):
+                todo += [
+                    r for c in self.calls.callees(node) for r in self.calls.results(c.function)
+                ]
             else:
                 return None
         return frozenset(found)

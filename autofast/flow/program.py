@@ -16,7 +16,7 @@ from autofast.flow.positions import shared
 from autofast.flow.scopes import own_nodes, owner, scope_of
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import all_known, surely, wordset
 from autofast.model.source import source_of
 from autofast.model.syntax import WITHS
 from autofast.model.values import Ext, Func, Inst, Thing, Unknown, any_of, is_named
@@ -44,7 +44,7 @@ class Flow:
         graph = self.graph(node)
         if graph.function not in self._definitions:
             self._definitions[graph.function] = DefUse(
-                graph.function, graph, self._exported(graph.function)
+                graph.function, graph, self.exported(graph.function)
             )
         return self._definitions[graph.function]
 
@@ -65,8 +65,7 @@ class Flow:
     def values(self, load: ast.AST | None) -> list[ast.expr]:
         """What all definitions of a variable give it; none where one does not write that down."""
         found = self.reaching(load) if isinstance(load, ast.Name) else ()
-        given = [made.value for made in found]
-        return [v for v in given if v is not None] if None not in given else []
+        return all_known(made.value for made in found)
 
     def is_made_by(self, expr: ast.expr, is_one: Callable[[ast.expr], bool]) -> bool:
         """Whether an expression is such a one, or a variable made by nothing but such ones."""
@@ -105,7 +104,7 @@ class Flow:
             ways[1].pop(0)
         return self.graph(ways[1][0]).may_follow(ways[0][0], ways[1][0])
 
-    def _exported(self, function: Function) -> Iterable[str] | None:
+    def exported(self, function: Function) -> Iterable[str] | None:
         """Nothing reads the variables of the entry file after its end, unless another file of the
         project imports it.
         """

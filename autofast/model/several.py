@@ -40,6 +40,16 @@ def any_in(found: Iterable[object], among: Container[Any]) -> bool:
     return any(one in among for one in found)
 
 
+def all_known(found: Iterable[T | None]) -> list[T]:
+    """All of them; none at all where one is None."""
+    known: list[T] = []
+    for one in found:
+        if one is None:
+            return []
+        known.append(one)
+    return known
+
+
 def grouped(found: Iterable[tuple[K, T]]) -> dict[K, list[T]]:
     """What belongs to each key, in the order in which it comes; to a key that never came, none."""
     groups: dict[K, list[T]] = defaultdict(list)

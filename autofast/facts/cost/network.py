@@ -13,6 +13,7 @@ from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_module, ways_made
 from autofast.model.names import WRAPPERS, last_part
 from autofast.model.script import Script
+from autofast.model.several import all_known
 from autofast.model.values import (
     Arguments,
     Bound,
@@ -155,9 +156,8 @@ class Network:
         if name in ("cat", "concat"):
             self.work.kernels += 2
             largest = max(shapes, key=lambda s: s.positions)
-            channels = [s.channels for s in shapes]
-            known = [c for c in channels if c is not None]
-            return Shape(sum(known) if len(known) == len(channels) else None, largest.dims)
+            channels = all_known(s.channels for s in shapes)
+            return Shape(sum(channels) if channels else None, largest.dims)
         found = layer(name, args, shapes[0], self.work, self._most, first)
         if found is None:
             raise Unsized(f"what {name}() costs is not known")
@@ -174,8 +174,8 @@ class Network:
                     "what is flattened does not fit", over=1 if given > (flat or 0) else -1
                 )
             return Shape(flat)
-        exact = [n for n in known if n is not None]
-        if not exact or len(exact) != len(known) or prod(exact) != (shape.elements or prod(exact)):
+        exact = all_known(known)
+        if not exact or prod(exact) != (shape.elements or prod(exact)):
             raise Unsized("what a tensor is reshaped to is not known")
         return Shape(exact[0], tuple(exact[1:]))
 

@@ -30,7 +30,7 @@ from autofast.model.events import (
 from autofast.model.kinds import is_module, is_optimizer, is_scaler, is_scheduler
 from autofast.model.roles import Backward, Step, Update
 from autofast.model.script import Script
-from autofast.model.several import any_in, only, surely, wordset
+from autofast.model.several import all_known, any_in, only, surely, wordset
 from autofast.model.source import at, function_of, parent_of, source_of, within
 from autofast.model.syntax import DEFS, is_attribute
 from autofast.model.values import Const, Ext, Seq, Tensor, Thing, Values
@@ -442,10 +442,10 @@ def _reaches(script: Script, backward: Event, step: Event) -> bool:
     tensors = backward.backward.tensors
     if not owners or not tensors or any(not t.passes for t in tensors):
         return True
-    forwards = [script.log.at("forward", node) for t in tensors for node in t.passes]
-    makers = [o.this for site in forwards if site is not None for o in site if o.this is not None]
-    if any(site is None for site in forwards):
+    forwards = all_known(script.log.at("forward", node) for t in tensors for node in t.passes)
+    if not forwards:
         return True
+    makers = [o.this for site in forwards for o in site if o.this is not None]
     mine = {x for p in owners for x in (p, *unwrapped(p))}
     if any(x in mine for m in makers for x in (m, *unwrapped(m))):
         return True
