@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from autofast.edit.edits import Edit
+from autofast.model.source import Placed, at
 
 if TYPE_CHECKING:
     from autofast.model.script import Script
@@ -140,7 +141,11 @@ class Finding:
 
 
 class Refusal(Exception):
-    """A place stays as it is. ``str()`` says why, in words for the user."""
+    """A place stays as it is. ``str()`` says why, in words for the user, which may begin with the
+    ``place`` that speaks against."""
+
+    def __init__(self, why: str = "", place: ast.AST | Placed | None = None):
+        super().__init__(why if place is None else f"{at(place)} {why}")
 
 
 Find = Callable[["Script", Options], Iterator[Finding]]

@@ -106,7 +106,7 @@ def _clipping(script: Script, loop: ParameterLoop, clamp: Op) -> tuple[str, dict
 def _update(script: Script, loop: ParameterLoop, done: list[Op]) -> tuple[str, dict[str, ast.expr]]:
     """The statements in the place of the loop, and the expressions that they quote."""
     for site in script.calls(*SHARDED):
-        raise Refusal(f"{at(site)} keeps parameters in parts, in processes of their own")
+        raise Refusal("keeps parameters in parts, in processes of their own", site)
     calls = list(loop.lists.values())
     if not any(has_parameters(script, call) for call in calls):
         raise Refusal("nothing shows that there is a parameter, and a list must not be empty")

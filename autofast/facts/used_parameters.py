@@ -193,7 +193,7 @@ class Slice:
             case ast.If() if not self.has_layers(stmt) and not holds(stmt, *TURN_ENDS):
                 pass
             case _:
-                raise Refusal(f"{at(stmt)} may leave a layer out")
+                raise Refusal("may leave a layer out", stmt)
 
     def take_each(self, over: ast.expr) -> None:
         """What a loop goes through as a whole: ``self.layers``, ``enumerate(self.layers)``,

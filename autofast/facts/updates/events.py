@@ -160,7 +160,7 @@ def _events(
             update,
         )
     if len(paths) > 1:
-        raise Refusal(f"{at(site)} is come to in several ways in one turn of the loop")
+        raise Refusal("is come to in several ways in one turn of the loop", site)
 
 
 def _check_path(kind: str, rest: Stack, node: ast.AST, loop: ast.For) -> None:
@@ -254,7 +254,7 @@ def _others(script: Script, iteration: Iteration) -> None:
     known = {e.node for e in iteration.events}
     trained = {x for m in iteration.step.models for x in unwrapped(m)} | set(iteration.step.models)
     if kept := average_in_variable(script, iteration.loop):
-        raise Refusal(f"{at(kept)} keeps an average of parameters, which would be one of batches")
+        raise Refusal("keeps an average of parameters, which would be one of batches", kept)
     for (kind, _), site in script.log.each():
         here = [o for o in site if inside(o.stack, iteration.loop)]
         if not here or site.node in known:
@@ -264,9 +264,7 @@ def _others(script: Script, iteration: Iteration) -> None:
         )
         evaluates = all(_evaluates(o, iteration) for o in here)
         if kind in ("grad_read", "grad_write"):
-            raise Refusal(
-                f"{at(site)} reads or sets gradients, which are those of several batches then"
-            )
+            raise Refusal("reads or sets gradients, which are those of several batches then", site)
         if kind in ("torch.autograd.grad", "torch.autograd.backward"):
             raise Refusal(f"{kind}() is called on {at(site)}")
         if kind in ("inplace", "tensor_write"):

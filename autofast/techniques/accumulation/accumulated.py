@@ -99,7 +99,8 @@ def _of(script: Script, step: Step, steps: int, keep: bool) -> Accumulated:
             raise Refusal(f"not all of the script is followed: {script.unread}")
         if (graphs := records_graphs(script)) is not None:
             raise Refusal(
-                f"{at(graphs)} has torch record CUDA graphs, whose gradients overwrite those of the batch before"
+                "has torch record CUDA graphs, whose gradients overwrite those of the batch before",
+                graphs,
             )
         present = existing(script, step)
         if present is not None:

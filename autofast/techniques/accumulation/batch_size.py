@@ -206,7 +206,8 @@ def _check_intervals(script: Script, iteration: Iteration, steps: int) -> None:
             for part in (n for s in arms for n in ast.walk(s)):
                 if isinstance(part, ast.Call) and _does_more(script, part):
                     raise Refusal(
-                        f"{at(part)} is done every so many batches, of which there are {steps} times as many then"
+                        f"is done every so many batches, of which there are {steps} times as many then",
+                        part,
                     )
         match node:
             case ast.Subscript(slice=ast.Constant("lr")) if is_stored(node):

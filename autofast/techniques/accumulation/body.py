@@ -375,7 +375,7 @@ class Body:
                     self.script, node, self.loop if within(node, self.loop) else None
                 )
             ) is not None:
-                raise Refusal(f"{at(leaving)} may end the turn of a batch before its update")
+                raise Refusal("may end the turn of a batch before its update", leaving)
 
     def _check_names(self, units: list[Unit]) -> None:
         """What is only known after an update is asked for nowhere else."""

@@ -132,7 +132,7 @@ def _flags(script: Script, jump: ast.stmt, loop: ast.For) -> Iterator[str]:
                     yield ast.unparse(above.test)
                     return
     raise Refusal(
-        f"{at(jump)} may leave the loop before a window is whole, and what it has gathered would be lost"
+        "may leave the loop before a window is whole, and what it has gathered would be lost", jump
     )
 
 

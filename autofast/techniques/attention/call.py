@@ -143,7 +143,7 @@ def _dropout(script: Script, call: ast.Call, holes: dict[str, ast.expr]) -> str:
         p, training = given[0] or keywords.get("p"), given[1] or keywords.get("training")
         inplace = len(call.args) > 3 or "inplace" in keywords
         if p is None or inplace:
-            raise Refusal(f"{at(call)} does not say how much it drops, or drops in place")
+            raise Refusal("does not say how much it drops, or drops in place", call)
         if script.constant(p) == 0:
             return ""
         holes["p"] = p
@@ -152,7 +152,7 @@ def _dropout(script: Script, call: ast.Call, holes: dict[str, ast.expr]) -> str:
         holes["training"] = training
         return "{p} if {training} else 0.0"
     if call.keywords or len(call.args) != 1:
-        raise Refusal(f"{at(call)} gives its dropout more than the weights")
+        raise Refusal("gives its dropout more than the weights", call)
     layer = call.func
     holes["layer"] = layer
     match layer:
@@ -241,7 +241,7 @@ def _one_dtype(script: Script) -> None:
     """A mask of floats must have the dtype of the query, and a new one has the default."""
     for site in script.log.of("move_model", *OTHER_FLOATS):
         if site.kind != "move_model" or any(o.data.get("dtype") for o in site):
-            raise Refusal(f"{at(site)} changes dtypes, and a mask must have the query's")
+            raise Refusal("changes dtypes, and a mask must have the query's", site)
 
 
 def _not_hidden(place: ast.AST, name: str) -> None:
@@ -256,7 +256,7 @@ def no_hooks(script: Script) -> None:
     Raises :class:`Refusal`.
     """
     for site in script.methods(*FORWARD_HOOKS):
-        raise Refusal(f"{at(site)} sets a hook, which may be on this layer")
+        raise Refusal("sets a hook, which may be on this layer", site)
 
 
 def _nothing_between(
@@ -272,4 +272,4 @@ def _nothing_between(
         first = next((n for n, s in enumerate(here) if s in inner), 0)
         between = [s for s in here[first : here.index(last)] if s not in gone]
         if (node := may_change(script, between, expr)) is not None:
-            raise Refusal(f"{at(node)} may change `{ast.unparse(expr)}` on the way to the product")
+            raise Refusal(f"may change `{ast.unparse(expr)}` on the way to the product", node)

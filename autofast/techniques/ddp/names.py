@@ -24,7 +24,7 @@ from autofast.model.events import GuardFrame
 from autofast.model.roles import Loader, Model, Step
 from autofast.model.script import Script
 from autofast.model.several import any_in
-from autofast.model.source import Source, ancestors, at, source_of
+from autofast.model.source import Source, ancestors, source_of
 from autofast.model.syntax import FUNCTIONS
 from autofast.model.values import Thing, any_of
 from autofast.rule import Refusal
@@ -152,7 +152,7 @@ class Ranks:
         os, imports = module_in(source, "os")
         if _comes_before(source, node, os if not imports else ""):
             raise Refusal(
-                f"{at(node)} stands above the imports: move `import os` to the top of {source.rel}"
+                f"stands above the imports: move `import os` to the top of {source.rel}", node
             )
         self._edits[id(source), name] = (
             *imports,

@@ -219,7 +219,7 @@ class Calls(Parts):
         plain = mode is None or self.script.constant(mode) == "constant"
         value = self.script.constant(filled) if filled is not None else 0
         if not plain or {k.arg for k in call.keywords} - known or type(value) not in (int, float):
-            raise Refusal(f"{at(call)} fills borders in a way that has no form for batches")
+            raise Refusal("fills borders in a way that has no form for batches", call)
         found = self.numbers_of(width)
         if package != "numpy":
             flat = found if isinstance(found, list) and len(found) % 2 == 0 else None
@@ -259,11 +259,11 @@ class Calls(Parts):
             dtype = dtype_named(self.script, args[0])
             if dtype and not named:
                 if dtype == "float64" and not items.numpy:
-                    raise Refusal(f"{at(call)} computes in double precision")
+                    raise Refusal("computes in double precision", call)
                 return self.cast(items, dtype, call, numpy=attr == "astype")
         if attr in CASTS and not args and not call.keywords and not items.numpy:
             if attr == "double":
-                raise Refusal(f"{at(call)} computes in double precision")
+                raise Refusal("computes in double precision", call)
             return self.cast(items, CASTS[attr], call, numpy=False)
         if (op := ARITHMETIC.get(attr.removesuffix("_"))) and len(args) == 1 and not items.numpy:
             other = self.value(args[0])

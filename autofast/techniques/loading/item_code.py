@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from autofast.flow.scopes import loaded_in
 from autofast.model.calls import pairs_of
 from autofast.model.script import Script
-from autofast.model.source import at, is_switched, live_block
+from autofast.model.source import is_switched, live_block
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_expressions import Expressions, Stored
 from autofast.techniques.loading.item_values import (
@@ -48,7 +48,7 @@ class Statements(Expressions):
             if is_switched(stmt):
                 self.block(live_block(stmt))
             elif self.given is not None:
-                raise Refusal(f"{at(stmt)} stands below its return")
+                raise Refusal("stands below its return", stmt)
             elif not _is_remark(stmt):
                 self.statement(stmt)
 
@@ -71,7 +71,7 @@ class Statements(Expressions):
                 self.assigned(target, value)
             case ast.AugAssign(target=ast.Name(id=name) as target, op=op, value=value):
                 if name not in self.env:
-                    raise Refusal(f"{at(stmt)} changes `{name}`, which is not made here")
+                    raise Refusal(f"changes `{name}`, which is not made here", stmt)
                 self.emit(name, self.in_place(self.env[name], op, self.value(value), target))
             case _:
                 raise no_form(stmt)
@@ -81,7 +81,7 @@ class Statements(Expressions):
         names = [getattr(t, "id", "") for t, _ in pairs]
         for n, (_, part) in enumerate(pairs):
             if loaded_in(part) & set(names[:n]):
-                raise Refusal(f"{at(target)} exchanges variables")
+                raise Refusal("exchanges variables", target)
         for one, part in pairs:
             match one:
                 case ast.Name(id=name):
@@ -132,7 +132,7 @@ class Statements(Expressions):
         for n, (name, part) in enumerate(zip(names, found, strict=True)):
             read = loaded_in(ast.parse(getattr(part, "code", ""), mode="eval"))
             if read & set(names[:n]):
-                raise Refusal(f"{at(value)} exchanges variables")
+                raise Refusal("exchanges variables", value)
             if name and name != "_":
                 self.emit(name, part)
 
@@ -191,9 +191,7 @@ class Statements(Expressions):
     def drawn_name(self, test: Value, node: ast.AST) -> str:
         """The variable that holds for which items a draw decides so."""
         if not isinstance(test, Draw):
-            raise Refusal(
-                f"{at(node)} decides by something else than draws what is done to an item"
-            )
+            raise Refusal("decides by something else than draws what is done to an item", node)
         name = self.fresh("chosen")
         code = test.code if test.kind == "bool" else f"({test.code}) != 0"
         self.lines.append("    " * self.depth + f"{name} = {self.plain(code)}")

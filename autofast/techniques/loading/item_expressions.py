@@ -58,9 +58,7 @@ class Expressions(Calls):
         self.this, self.index = parameters
         uses = [n for n in live(getitem) if getattr(n, "id", "") == self.index]
         if other := next((n for n in uses if not _only_indexes(n)), None):
-            raise Refusal(
-                f"{at(other)} uses `{self.index}` for something else than to index arrays"
-            )
+            raise Refusal(f"uses `{self.index}` for something else than to index arrays", other)
         self.own = stored_in(getitem)
         self.taken = self.own | loaded_in(getitem) | set(parameters)
         self.n, self.device, self.each = map(self.fresh, ("n", "device", "each"))
@@ -104,9 +102,9 @@ class Expressions(Calls):
             case ast.Attribute(value=inner, attr="shape"):
                 return Several(tuple(self.sides(expr, None)))
             case ast.Name(id=name) if name == self.index:
-                raise Refusal(f"{at(expr)} uses `{name}` for something else than to index arrays")
+                raise Refusal(f"uses `{name}` for something else than to index arrays", expr)
             case ast.Name(id=name) if name == self.this:
-                raise Refusal(f"{at(expr)} hands on the dataset itself")
+                raise Refusal("hands on the dataset itself", expr)
             case ast.Name(id=name) if name in self.own:
                 raise Refusal(f"{at(expr)}: what `{name}` is is not known")
         is_here = source_of(expr) is source_of(self.getitem)
@@ -121,7 +119,7 @@ class Expressions(Calls):
         if not is_here and not _is_of(expr, self.this):
             if type(value := self.script.constant(expr)) in (int, float, str, bool):
                 return Same(repr(value), value)
-            raise Refusal(f"{at(expr)} is of another file")
+            raise Refusal("is of another file", expr)
         match expr:
             case ast.Attribute(value=ast.Name(id=name)) if name != self.this:
                 if not isinstance(self.script.constant(expr), (int, float, str)):
@@ -238,7 +236,7 @@ class Expressions(Calls):
     def not_listed(self, items: Items, node: ast.AST) -> None:
         known = self.stored.get(items.root)
         if known is None or known.array.is_list:
-            raise Refusal(f"{at(node)} cuts images of a list, which may be of different sizes")
+            raise Refusal("cuts images of a list, which may be of different sizes", node)
 
 
 def _only_indexes(name: ast.AST) -> bool:

@@ -148,7 +148,7 @@ def _last(places: list[tuple[ast.Call, Occurrence]]) -> list[ast.stmt]:
     last = here[max(order)]
     for statement in here[min(order) : max(order) + 1]:
         for jump in (s for s in leaving(statement) if not isinstance(s, ast.Raise)):
-            raise Refusal(f"{at(jump)} may leave the iteration between two updates")
+            raise Refusal("may leave the iteration between two updates", jump)
     return [last]
 
 

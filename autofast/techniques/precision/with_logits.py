@@ -121,7 +121,7 @@ def _without_layer(layer: ast.Call) -> Edit:
             call
         ):
             return Remove(adds)
-    raise Refusal(f"{at(layer)} makes the sigmoid in a way that it cannot be taken out of")
+    raise Refusal("makes the sigmoid in a way that it cannot be taken out of", layer)
 
 
 def _is_plain(call: ast.Call) -> bool:

@@ -182,7 +182,7 @@ def _check_end(
     seen = not name or is_parameter(here, name) or any(function_of(n) is not here for n in outside)
     if sink.kind != "number" and seen:
         for leaving in (s for s in graph.exits(loop) if isinstance(s, ast.Return)):
-            raise Refusal(f"{at(leaving)} leaves the loop before the rest could be read")
+            raise Refusal("leaves the loop before the rest could be read", leaving)
     for attempt in catchers(script, loop):
         if sink.kind != "number" or name in _live_when_caught(script, attempt):
             raise Refusal(

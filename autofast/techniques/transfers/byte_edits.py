@@ -11,7 +11,7 @@ from autofast.flow import scopes
 from autofast.flow.program import Flow
 from autofast.model.calls import pairs_of
 from autofast.model.script import Script
-from autofast.model.source import ancestors, at, function_of, source_of, statement_of
+from autofast.model.source import ancestors, function_of, source_of, statement_of
 from autofast.rule import Refusal
 from autofast.techniques.transfers.byte_batches import Copy
 from autofast.techniques.transfers.byte_transforms import Channels, Constants
@@ -91,7 +91,7 @@ def _behind(copy: ast.Call, template: str) -> Edit:
 def _device(copy: Copy) -> ast.expr | None:
     """The device of a copy, as it means the same above the loop; None: the current GPU."""
     if "tensor" in copy.transfer.kinds:
-        raise Refusal(f"{at(copy.transfer)} does not say to which device it copies")
+        raise Refusal("does not say to which device it copies", copy.transfer)
     return device_above(copy.transfer, copy.loop)
 
 

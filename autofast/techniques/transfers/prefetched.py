@@ -170,7 +170,7 @@ def _device(script: Script, loop: ast.For, transfers: list[Transfer]) -> ast.exp
         if any(not isinstance(t, Tensor) or t.device != "cpu" for t in _copied(script, transfer)):
             raise Refusal(f"what {at(transfer)} copies may be no tensor of the host")
         if not transfer.kinds or not transfer.only_moves:
-            raise Refusal(f"{at(transfer)} does more than to copy")
+            raise Refusal("does more than to copy", transfer)
         if may_be_mps(script, transfer.kinds):
             raise Refusal("the device may be MPS, where there are no streams of CUDA")
         expr = device_above(transfer, loop)
