@@ -52,6 +52,10 @@ class Flow:
         """The definitions that may have given a variable the value it has at ``load``."""
         return self.definitions(load).reaching(load)
 
+    def origins(self, load: ast.Name) -> frozenset[Definition]:
+        """The same, and those of what is added to: of ``x`` in ``x += ...``."""
+        return self.definitions(load).origins(load)
+
     def definition(self, load: ast.AST | None) -> Definition | None:
         """The only definition that may have given a variable its value; None for other nodes."""
         found = self.reaching(load) if isinstance(load, ast.Name) else ()
@@ -71,7 +75,7 @@ class Flow:
         """Whether an expression is such a one, or a variable made by nothing but such ones."""
         if not isinstance(expr, ast.Name):
             return is_one(expr)
-        made = self.definitions(expr).origins(expr)
+        made = self.origins(expr)
         return surely(d.value is not None and is_one(d.value) for d in made)
 
     def value_of_its_own(self, load: ast.Name) -> ast.expr | None:

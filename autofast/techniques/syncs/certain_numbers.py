@@ -67,7 +67,7 @@ def is_scalar(script: Script, expr: ast.expr, depth: int = 0) -> bool:
         case ast.Call():
             return _calls_scalar(script, expr, depth)
         case ast.Name() if depth < 5:
-            made = script.analysis(Flow).definitions(expr).origins(expr)
+            made = script.analysis(Flow).origins(expr)
             return surely(_makes_scalar(script, d, depth + 1) for d in made)
     return False
 
@@ -169,7 +169,7 @@ def holds_floats(script: Script, expr: ast.expr, depth: int = 0) -> bool:
         case ast.Call():
             return _returns(script, expr, depth)
         case ast.Name():
-            made = script.analysis(Flow).definitions(expr).origins(expr)
+            made = script.analysis(Flow).origins(expr)
             return surely(_assigns(script, d, depth) for d in made)
     return False
 

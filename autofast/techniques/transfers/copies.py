@@ -235,7 +235,7 @@ def _own_memory(script: Script, expr: ast.expr | None, loaders: list[Thing]) -> 
         case ast.Name() | ast.Attribute() if script.analysis(Memory).begins_as_number(expr):
             return True
         case ast.Name():
-            origins = script.analysis(Flow).definitions(expr).origins(expr)
+            origins = script.analysis(Flow).origins(expr)
             objects = [d for d in origins if not d.is_augmented]
             made = [
                 d.value
