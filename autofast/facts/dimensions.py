@@ -31,7 +31,7 @@ SIZED = wordset("view reshape permute")  # methods that are given each dimension
 SAME = wordset("""transpose contiguous to bool float long int short type logical_not clone detach cuda cpu swapaxes swapdims
     numpy astype copy""")
 GROWING = wordset("expand masked_fill eq ne")  # by what they are given
-SHAPED = frozenset(f"torch.{name}" for name in "ones zeros full rand randn empty randint".split())
+SHAPED = wordset("ones zeros full rand randn empty randint", "torch.")
 # Their sizes come together, behind other arguments or in front of them.
 OF_SHAPES = wordset("torch.randint torch.full torch.normal")
 TRIANGLES = wordset("tril triu")

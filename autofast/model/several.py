@@ -12,9 +12,9 @@ D = TypeVar("D")
 Kinds = type | tuple[type, ...]  # as isinstance takes them
 
 
-def wordset(words: str) -> frozenset[str]:
-    """The words of a text, each once."""
-    return frozenset(words.split())
+def wordset(words: str, prefix: str = "") -> frozenset[str]:
+    """The words of a text, each once, behind a prefix: ``torch.``."""
+    return frozenset(prefix + word for word in words.split())
 
 
 def one(found: Collection[T], otherwise: D = None) -> T | D:  # type: ignore[assignment]

@@ -31,9 +31,7 @@ from autofast.model.values import (
 # Computed in fp32 by every version of torch that has autocast, whatever is given to them.
 FULL = wordset("""softmax log_softmax softmin layer_norm group_norm exp expm1 log log10 log1p log2 softplus
     pow sum prod norm cumsum cumprod dist reciprocal rsqrt""")
-FULL_LAYERS = frozenset(
-    f"torch.nn.{n}" for n in "Softmax LogSoftmax Softmin LayerNorm GroupNorm Softplus".split()
-)
+FULL_LAYERS = wordset("Softmax LogSoftmax Softmin LayerNorm GroupNorm Softplus", "torch.nn.")
 NORMALIZE = "torch.nn.functional.normalize"  # divides by a norm, which is computed in fp32
 KEEPS = wordset("""view reshape permute transpose t squeeze unsqueeze flatten unflatten contiguous expand
     clone detach cpu cuda sqrt abs neg clamp clamp_min clamp_max mean amax amin square""")

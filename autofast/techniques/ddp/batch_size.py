@@ -22,10 +22,7 @@ from autofast.model.values import Bound, Func, Method, Ref, Tensor, begins, is_n
 from autofast.rule import Refusal
 from autofast.techniques.ddp.data import size_of
 
-NUMBERS = frozenset(
-    f"builtins.{n}"
-    for n in "print int float str len min max round format abs repr isinstance".split()
-)
+NUMBERS = wordset("print int float str len min max round format abs repr isinstance", "builtins.")
 SHOWS = tuple(
     "math. logging. tqdm. wandb. torch.optim. argparse. time. datetime. rich. os.path.".split()
 )

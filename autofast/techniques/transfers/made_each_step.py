@@ -187,7 +187,7 @@ def _is_of_numbers(script: Script, expr: ast.expr) -> bool:
     made = _made_of(script, expr)
     if made is None or listed(script, made, "") is not None:
         return False
-    return not _is_size(script, made) and _is_fixed(script, made.args[0])
+    return not _is_size(script, made) and is_fixed(script, made.args[0])
 
 
 def _below(script: Script, expr: ast.expr, methods: frozenset[str], depth: int = 0) -> ast.expr:
@@ -221,7 +221,7 @@ def _is_size(script: Script, made: ast.Call) -> bool:
     )
 
 
-def _is_fixed(script: Script, expr: ast.expr) -> bool:
+def is_fixed(script: Script, expr: ast.expr) -> bool:
     """Numbers that are the same whenever the script comes here: of constants, options and settings,
     by functions that draw and read nothing."""
     parts = only(ast.iter_child_nodes(expr), ast.expr)
@@ -239,7 +239,7 @@ def _is_fixed(script: Script, expr: ast.expr) -> bool:
             pass
         case _:
             return False
-    return all(_is_fixed(script, part) for part in parts)
+    return all(is_fixed(script, part) for part in parts)
 
 
 # ------------------------------------------------------------------- data that no loader makes
@@ -280,5 +280,5 @@ def _is_of_data(script: Script, expr: ast.expr) -> bool:
         return False
     data = made.args[0]
     written = any(is_attribute(n, "fill_", "zero_") for n in ast.walk(expr))
-    known = _is_fixed(script, data) or (written and _is_size(script, made))
+    known = is_fixed(script, data) or (written and _is_size(script, made))
     return bool(script.values(data)) and not known
