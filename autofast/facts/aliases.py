@@ -18,7 +18,7 @@ from autofast.flow.defuse import bound_to
 from autofast.flow.memory import Memory, is_false, root
 from autofast.flow.program import Flow
 from autofast.flow.scopes import own_nodes, variables_of
-from autofast.model.calls import arguments_of, is_name, keyword_of
+from autofast.model.calls import arguments_of, is_method, is_name, keyword_of
 from autofast.model.contents import elements
 from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence
 from autofast.model.names import last_part
@@ -27,6 +27,7 @@ from autofast.model.several import only, surely, wordset
 from autofast.model.source import ancestors, at, function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES, is_attribute, is_number, is_stored, is_text
 from autofast.model.values import (
+    STATE_DICT,
     Arg,
     Const,
     Dict,
@@ -298,7 +299,9 @@ def _may_share(script: Script, thing: Thing, made: set[ast.AST | None], arrays: 
     if isinstance(thing, Num) and thing.synced is not None:
         return arrays and _may_share(script, thing.synced, made, arrays)
     if isinstance(thing, Method) and isinstance(thing.this, Unknown):
-        return True
+        return _may_share(script, thing.this, made, arrays)
+    if thing == STATE_DICT:
+        return any(_may_share(script, t, made, arrays) for t in _buffers(script))
     if isinstance(thing, (Num, Method)):
         return arrays and not (isinstance(thing, Num) and thing.pattern)
     if isinstance(thing, Ext) and not thing.name.startswith(("torch.nn.", "torch.optim.")):
@@ -306,6 +309,15 @@ def _may_share(script: Script, thing: Thing, made: set[ast.AST | None], arrays: 
     if isinstance(thing, Arg) and _is_plain(script, thing):
         return any(_may_share(script, t, made, arrays) for t in thing.default)
     return not isinstance(thing, (Const, Seq, Dict, Func, Inst, Ext, Ref))
+
+
+def _buffers(script: Script) -> set[Thing]:
+    """What modules keep besides parameters, and their ``state_dict()`` gives."""
+    found: set[Thing] = set()
+    for call in script.each(ast.Call):
+        if is_method(call, "register_buffer") or script.library_function(call) == "torch.nn.Buffer":
+            found.update(*(script.values(given) for given in arguments_of(call)))
+    return found
 
 
 def _is_plain(script: Script, option: Arg) -> bool:

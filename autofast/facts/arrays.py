@@ -11,15 +11,18 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from autofast.flow.program import Flow
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.defuse import Definition
+from autofast.flow.program import Flow, function_around
 from autofast.model.calls import keyword_of, pairs_of, short_name
 from autofast.model.script import Script
 from autofast.model.several import all_known, surely, wordset
-from autofast.model.source import parent_of, statement_of
+from autofast.model.source import is_generator, parent_of, statement_of
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import (
     Const,
     Ext,
+    Func,
     Inst,
     Ref,
     Seq,
@@ -27,6 +30,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    all_of,
     are_numbers,
     begins,
     certainly,
@@ -157,11 +161,45 @@ def _made(script: Script, expr: ast.Name | ast.Attribute) -> list[ast.expr | Non
     """The expressions that it may have its value from; None for one that is not an expression."""
     match expr:
         case ast.Name():
-            return [_value(d.node) for d in script.analysis(Flow).reaching(expr)]
+            made = script.analysis(Flow).reaching(expr)
+            return [v for d in made for v in values_of(script, d)]
         case ast.Attribute(value=owner, attr="values"):
             return [owner] if _is_frame(script.values(owner)) else []
         case ast.Attribute(value=owner, attr=attr):
             return [e for thing in script.values(owner) for e in held_under(script, thing, attr)]
+
+
+def values_of(script: Script, definition: Definition) -> list[ast.expr | None]:
+    """What a variable is given at a definition; of a parameter, in each call (of a constructor:
+    which the reader has seen).
+    """
+    if not definition.is_parameter:
+        return _part_returned(script, definition.node) or [_value(definition.node)]
+    function, calls = function_around(definition.node), script.analysis(CallGraph)
+    if getattr(function, "name", "__init__") != "__init__" and calls.complete(function):  # type: ignore[arg-type]
+        return [None]
+    return calls.gives(definition) or [None]
+
+
+def _returned(script: Script, call: ast.AST) -> list[ast.expr]:
+    """What the functions of the project return that a call runs, and nothing but these."""
+    calls = script.analysis(CallGraph)
+    known = isinstance(call, ast.Call) and all_of(script.called(call), Func)
+    functions = [c.func.node for c in calls.callees(call)] if known else []  # type: ignore[arg-type]
+    return (
+        []
+        if any(map(is_generator, functions))
+        else [r for f in functions for r in calls.results(f)]
+    )
+
+
+def _part_returned(script: Script, target: ast.AST) -> list[ast.expr | None]:
+    """What a function returns in the place of one of several targets: ``x, y = load()``."""
+    match parent_of(target), statement_of(target):
+        case ast.Tuple() as whole, ast.Assign(targets=[only], value=value) if whole is only:
+            given = [pairs_of(whole, result) for result in _returned(script, value)]
+            return [next((v for t, v in pairs if t is target), None) for pairs in given]
+    return []
 
 
 def _taken_apart(script: Script, name: ast.Name) -> list[ast.expr | None]:
@@ -170,7 +208,7 @@ def _taken_apart(script: Script, name: ast.Name) -> list[ast.expr | None]:
     for definition in script.analysis(Flow).reaching(name):
         match parent_of(definition.node), statement_of(definition.node):
             case ast.Tuple() as target, ast.Assign(targets=[only], value=value) if (
-                target is only and not isinstance(value, SEQUENCES)
+                target is only and not isinstance(value, SEQUENCES) and not _returned(script, value)
             ):
                 found.append(value)
             case _:
@@ -282,6 +320,8 @@ def _of_two(script: Script, left: ast.expr, right: ast.expr) -> Array | None:
 
 def _of_call(script: Script, call: ast.Call) -> Array | None:
     callee, name = script.called(call), script.library_function(call)
+    if results := _returned(script, call):
+        return _joined(results, script)
     dtype = keyword_of(call, "dtype")
     typed = dtype_named(script, dtype) if dtype is not None else ""
     first = call.args[0] if call.args else None

@@ -28,6 +28,7 @@ from autofast.model.values.questions import (
     why_unknown,
 )
 from autofast.model.values.simple import (
+    STATE_DICT,
     Arg,
     Const,
     Located,

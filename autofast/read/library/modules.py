@@ -18,6 +18,7 @@ from autofast.model.tensors import dtype_of, mixed, target_of, tensors_in
 from autofast.model.values import (
     NOTHING,
     SOMEWHERE,
+    STATE_DICT,
     Arguments,
     Bound,
     Const,
@@ -393,7 +394,7 @@ def module_method(
         (table,) = module_parts.table(interp, this)
         return interp.call_thing(Method(table, name), args, node)
     if name == "state_dict":
-        return values(Unknown("a state dict"))
+        return values(STATE_DICT)
     if name == "load_state_dict":
         return values(Num())
     if name == "__call__" or name == "forward":

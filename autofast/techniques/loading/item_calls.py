@@ -27,6 +27,7 @@ NOISE = {"randn": "randn", "standard_normal": "randn", "normal": "randn", "randn
 KEPT = wordset("copy clone contiguous ascontiguousarray detach asarray array")
 CASTS = {"float": "float32", "double": "float64", "long": "int64", "byte": "uint8", "bool": "bool", "int": "int32"}  # fmt: skip
 TAKEN = wordset("from_numpy as_tensor tensor")
+BY_NUMBER = wordset("abs exp log log1p sqrt square tanh sigmoid sin cos")
 SCALARS = {"builtins.int": "int64", "builtins.float": "float64", "builtins.bool": "bool"}
 ARITHMETIC: dict[str, ast.operator] = {"add": ast.Add(), "sub": ast.Sub(), "mul": ast.Mult(), "div": ast.Div()}  # fmt: skip
 
@@ -292,6 +293,9 @@ class Calls(Parts):
         if short in ("unsqueeze", "expand_dims") and axes is not None and len(axes) == 1:
             view = self.moved(items, f"unsqueeze({self.dim(items, axes[0], 1)})", 1)
             return replace(view, laid_out=items.laid_out)
+        if short in BY_NUMBER and not rest and not call.keywords and "float" in items.made:
+            self.computes = True
+            return replace(items, code=f"({items.code}).{short}()", fresh=True)
         if short in ("clip", "clamp"):
             return self.bounded(items, rest, call)
         return self.reshaped(items, short, rest, call)

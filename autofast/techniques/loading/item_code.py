@@ -138,15 +138,16 @@ class Statements(Expressions):
 
     def emit(self, name: str, value: Value) -> None:
         """Sets a variable; where that is for some items only, the others keep what they had."""
-        if not name or isinstance(value, Several):
+        kept = [part for v in self.env.values() if isinstance(v, Several) for part in v.parts]
+        stale = any(_is_used(name, [getattr(part, "code", "")]) for part in kept)
+        is_dict = isinstance(value, Several) and value.names and not self.depth and not self.mask
+        if not name or stale or (isinstance(value, Several) and not is_dict):
             raise Refusal("its __getitem__ has no form for batches")
-        if isinstance(value, Fixed):
+        if self.mask and name in self.env:
+            value = self.chosen(self.mask, value, self.env[name], name)
+        if isinstance(value, (Fixed, Several)):
             self.env[name] = value
             return
-        if self.mask and name in self.env:
-            old = self.env[name]
-            value = self.chosen(self.mask, value, old, name)
-        assert not isinstance(value, Several)
         self.sums = {n: s for n, s in self.sums.items() if n != name and name not in s.terms}
         if value.code != name:
             self.lines.append("    " * self.depth + f"{name} = {self.plain(value.code)}")

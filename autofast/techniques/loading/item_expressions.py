@@ -138,12 +138,14 @@ class Expressions(Calls):
         return ...
 
     def attribute(self, expr: ast.expr) -> str:
-        """``images`` for ``self.images[index]``."""
+        """``images`` for ``self.images[index]``, ``self.images[index, :]``."""
         match expr:
             case ast.Subscript(
-                value=ast.Attribute(value=ast.Name(id=this), attr=attr), slice=ast.Name(id=index)
-            ) if (this, index) == (self.this, self.index):
-                return attr
+                value=ast.Attribute(value=ast.Name(id=this), attr=attr), slice=index
+            ):
+                picked = _row_picked(index)
+                if isinstance(picked, ast.Name) and (this, picked.id) == (self.this, self.index):
+                    return attr
         return ""
 
     def row(self, expr: ast.Subscript, attr: str, name: str = "") -> Items:
@@ -240,13 +242,21 @@ class Expressions(Calls):
 def _only_indexes(name: ast.AST) -> bool:
     """The index of an item picks a row, or is handed on to a method that may do no more."""
     match parent_of(name):
-        case ast.Subscript(slice=index):
-            return index is name
+        case ast.Subscript(slice=index) | (ast.Tuple() as index):
+            return _row_picked(index) is name
         case ast.Call(args=args):
             return name in args
         case ast.Attribute(attr="tolist") | ast.Assign():
             return True  # where it is a tensor
     return False
+
+
+def _row_picked(index: ast.expr) -> ast.expr:
+    """``index`` of ``index`` itself and of ``index, :``."""
+    match index:
+        case ast.Tuple(elts=[first, *rest]) if all(ast.unparse(part) == ":" for part in rest):
+            return first
+    return index
 
 
 def _is_of(expr: ast.expr, name: str) -> bool:

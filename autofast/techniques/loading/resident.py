@@ -12,6 +12,7 @@ from autofast.facts.datasets import (
     in_order,
     indexed,
     most_numbers,
+    returns_tuple,
 )
 from autofast.facts.host_batches import needs_host, rounds, shared_copies
 from autofast.facts.loader_uses import ITERATING
@@ -23,7 +24,7 @@ from autofast.model.events import LoopFrame
 from autofast.model.roles import Loader
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import at, source_of, statement_of
+from autofast.model.source import at, function_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES
 from autofast.model.values import Const, Thing, const
 from autofast.rule import Effect, Options, Refusal
@@ -320,9 +321,10 @@ def _spread(loader: Loader) -> str:
 
 
 def _of_project(loader: Loader) -> bool:
-    """Whether code of the project makes the items, by more than to index tensors."""
+    """Whether code of the project makes the items, by more than a tuple of rows of tensors."""
     return any(
-        d.kind == "project" and (d.random or indexed(d, singly=True)) for d in loader.datasets
+        d.kind == "project" and (d.random or indexed(d, singly=True) or not returns_tuple(d))
+        for d in loader.datasets
     )
 
 
@@ -340,7 +342,7 @@ def _of_script(script: Script, loader: Loader) -> str:
     place = statement_of(loader.node)
     if late := chooses_devices_late(script, place) or chooses_gpu_late(script, place):
         return f"{late} chooses the GPUs, perhaps after the data are on one"
-    if source_of(loader.node).is_notebook:
+    if source_of(loader.node).is_notebook and isinstance(function_of(loader.node), ast.Module):
         return "cells that are run again would keep the data on the device twice"
     return ""
 
