@@ -1245,3 +1245,44 @@ def test_what_is_the_same_in_each_turn_is_copied_before_the_loops(copy: str) -> 
 )  # fmt: skip
 def test_what_may_be_another_in_each_turn_is_copied_there(changed: dict[str, str]) -> None:
     assert not [line for line in same(**changed) if line.startswith("x =")]
+
+
+WEIGHED = """
+import torch
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Weighed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weights = [0.5, 1.0, 2.0, 3.0]
+
+    def forward(self, x, y):
+        {before}
+        return ((x - y).pow(2) * torch.tensor(self.weights).to(x.device)).mean()
+
+
+model, criterion = nn.Linear(4, 4).to(device), Weighed()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(6):
+    x = torch.full((3, 4), 0.5, device=device)
+    optimizer.zero_grad()
+    criterion(model(x), x).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "same"),
+    [
+        ("pass", True),
+        ("assert len(self.weights) == x.size(1)", True),
+        ("self.weights.append(self.weights.pop(0))", False),
+        ("self.weights = self.weights[::-1]", False),
+        ("self.weights[0] += 1", False),
+    ],
+)
+def test_numbers_that_a_module_keeps_are_the_same(before: str, same: bool) -> None:
+    assert ("the same every time" in apply(RULE, WEIGHED.format(before=before)).advice) is same

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.program import Flow
-from autofast.model.calls import arguments_of
+from autofast.model.calls import arguments_of, taker_of
 from autofast.model.events import Stack, inside, loops
 from autofast.model.kinds import is_module
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
@@ -16,7 +16,7 @@ from autofast.model.roles import Transfer
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import function_of, within
-from autofast.model.syntax import is_attribute
+from autofast.model.syntax import is_attribute, is_stored
 from autofast.model.values import (
     Arg,
     Bound,
@@ -227,7 +227,8 @@ def is_fixed(script: Script, expr: ast.expr) -> bool:
     parts = only(ast.iter_child_nodes(expr), ast.expr)
     match expr:
         case ast.Name() | ast.Attribute():
-            return certainly(script.values(expr), Const, Arg, Setting, Ref, Module, Cls)
+            known = certainly(script.values(expr), Const, Arg, Setting, Ref, Module, Cls)
+            return known or isinstance(expr, ast.Attribute) and _is_only_given(script, expr.attr)
         case ast.Call():
             name, parts = script.library_function(expr), arguments_of(expr)
             known = name in PLAIN or (name.startswith("numpy.") and not name.startswith(DRAWN))
@@ -240,6 +241,14 @@ def is_fixed(script: Script, expr: ast.expr) -> bool:
         case _:
             return False
     return all(is_fixed(script, part) for part in parts)
+
+
+def _is_only_given(script: Script, attr: str) -> bool:
+    """Whether what a constructor keeps under a name is given to functions, and nothing else done
+    with it."""
+    uses = [n for n in script.each(ast.Attribute) if n.attr == attr]
+    made = [n for n in uses if getattr(function_of(n), "name", "") == "__init__"]
+    return any(map(is_stored, made)) and all(n in made or taker_of(n) for n in uses)
 
 
 # ------------------------------------------------------------------- data that no loader makes
