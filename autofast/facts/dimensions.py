@@ -10,7 +10,7 @@ from autofast.facts.attribute_values import given
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
-from autofast.model.calls import items_of, keyword_of, spreads
+from autofast.model.calls import items_of, keyword_of, may_give, spreads
 from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import function_of
@@ -175,7 +175,7 @@ def _of_call(script: Script, call: ast.Call, depth: int) -> set[Dimensions]:
         return {Dimensions(1, 1)}
     match call:
         case ast.Call(args=[inner, *_]) if name in MADE:
-            if any(k.arg in ("ndmin", None) for k in call.keywords):
+            if may_give(call, "ndmin"):
                 return {UNKNOWN}
             given = script.values(inner)
             row = certainly(given, Seq) and all(are_numbers(t.any()) for t in only(given, Seq))
@@ -208,7 +208,7 @@ def _is_plain(call: ast.Call) -> bool:
     """A file read as a row of single numbers: without a shape, and no dtype such as ``"2u2"`` or
     ``(np.uint16, (2,))``.
     """
-    if len(call.args) > 4 or any(k.arg in ("shape", None) for k in call.keywords):
+    if len(call.args) > 4 or may_give(call, "shape"):
         return False
     for dtype in (*call.args[1:2], *(k.value for k in call.keywords if k.arg == "dtype")):
         if is_text(dtype):

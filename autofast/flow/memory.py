@@ -157,7 +157,7 @@ class Memory:
                 found.add(node)
             elif isinstance(node, ast.Name) and (is_read(node) or _is_augmented(node)):
                 # `x += 1` leaves it where it is
-                origins = self.flow.definitions(node).origins(node)
+                origins = self.flow.origins(node)
                 made = [bound_to(d.node) for d in origins if not d.is_augmented]
                 if not made:
                     return None
@@ -206,7 +206,7 @@ class Memory:
             return self._attribute_begins_as_number(target.attr)
         if not isinstance(target, ast.Name):
             return False
-        made = [d for d in self.flow.definitions(target).origins(target) if not d.is_augmented]
+        made = [d for d in self.flow.origins(target) if not d.is_augmented]
         return surely(d.value is not None and _is_number(self.script.values(d.value)) for d in made)
 
     def _attribute_begins_as_number(self, name: str) -> bool:

@@ -73,6 +73,11 @@ def only(found: Iterable[object], kind: type[T]) -> list[T]:
     return [one for one in found if isinstance(one, kind)]
 
 
+def first_such(found: Iterable[object], kind: type[T] | tuple[type[T], ...]) -> T | None:
+    """The first of one kind."""
+    return next((one for one in found if isinstance(one, kind)), None)
+
+
 def certainly(found: Collection[object], *kinds: Kinds) -> bool:
     """Whether there are some, and all of these kinds."""
     return bool(found) and all_of(found, *kinds)

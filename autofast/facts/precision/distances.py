@@ -148,7 +148,7 @@ def _terms(
             yield from _terms(script, func.value if method else first, sign, depth)  # type: ignore[attr-defined]
             yield expr, -sign if _is_taken_away(expr) else sign
         case ast.Name() if depth < DEEP:
-            made = script.analysis(Flow).definitions(expr).origins(expr)
+            made = script.analysis(Flow).origins(expr)
             values = [d.value for d in made if not d.is_augmented]
             if len(values) == 1 and values[0] is not None:
                 yield from _terms(script, values[0], sign, depth + 1)
