@@ -305,7 +305,7 @@ def first_dim(script: Script, call: ast.Call, arguments: list[ast.expr]) -> bool
         return None
     if all(isinstance(d, int) and (d > 0 or d == -1) for d in dims):
         return False
-    last = sorted(d for d in dims if isinstance(d, int)) == list(range(-len(dims), 0))
+    last = sorted(only(dims, int)) == list(range(-len(dims), 0))
     return not (last and 1 < len(dims) < 4)
 
 
