@@ -18,7 +18,14 @@ from autofast.model.roles import Loader
 from autofast.model.script import Script
 from autofast.model.several import only, surely, wordset
 from autofast.model.source import ancestors, nodes_in, parent_of, statement_of
-from autofast.model.syntax import ASSIGNMENTS, IDENTITY, SEQUENCES, is_attribute, is_stored
+from autofast.model.syntax import (
+    ASSIGNMENTS,
+    IDENTITY,
+    SEQUENCES,
+    is_attribute,
+    is_stored,
+    is_unary,
+)
 from autofast.model.values import (
     Const,
     Ext,
@@ -230,7 +237,7 @@ class Plainness:
             return expr.func.attr in NEW and plain and self._has_no_graph(expr.func.value)
         if self._is_computed(expr) or self._is_part(expr):
             return True
-        if isinstance(expr, ast.UnaryOp) and isinstance(expr.op, ast.USub):
+        if is_unary(expr, ast.USub):
             return self._has_no_graph(expr.operand)
         if isinstance(expr, ast.BinOp):
             sides = (expr.left, expr.right)

@@ -71,9 +71,12 @@ def unwrapped(thing: Thing | None) -> list[Thing]:
 
 
 def _inner(thing: Thing) -> list[Thing]:
-    if not is_wrapper(thing):
-        return []
-    return ordered(thing.args.get(0, "module") | thing.args.get(0, "model"))
+    return wrapped_by(thing) if is_wrapper(thing) else []
+
+
+def wrapped_by(wrapper: Ext) -> list[Thing]:
+    """The module that DDP, DataParallel, torch.compile are given."""
+    return ordered(wrapper.args.get(0, "module") | wrapper.args.get(0, "model"))
 
 
 def dict_items(thing: Thing) -> Dict | None:

@@ -51,7 +51,7 @@ def number(values: Values) -> int | None:
     """A whole number; of an option, its default."""
     thing = one(values)
     found = const(thing.default) if isinstance(thing, Arg) else const(values)
-    return found if isinstance(found, int) and not isinstance(found, bool) else None
+    return found if type(found) is int else None
 
 
 def batch_size(loader: Loader) -> int | None:

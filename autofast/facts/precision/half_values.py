@@ -25,7 +25,7 @@ from autofast.model.roles import Model
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import at, parent_of, source_of, statement_of
-from autofast.model.syntax import SEQUENCES, is_read
+from autofast.model.syntax import SEQUENCES, is_read, is_unary
 from autofast.model.values import Bound, Dict, Ext, Func, Inst, Ref, Seq, Thing, Unknown, is_named
 from autofast.ops import autocast
 
@@ -268,7 +268,7 @@ def _is_index(node: ast.AST) -> bool:
 
 
 def _is_negative(node: ast.AST) -> bool:
-    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+    return is_unary(node, ast.USub)
 
 
 def is_network(model: Model) -> bool:

@@ -85,20 +85,14 @@ def _uses(script: Script, things: list[Thing]) -> list[Use]:
             if is_next:
                 if not any(t in occurrence.data.get("loaders", ()) for t in things):
                     continue
-                outer = [
-                    f for f in loops(occurrence.stack) if isinstance(f.node, (ast.For, ast.While))
-                ]
+                outer = [f for f in loops(occurrence.stack) if f.is_statement]
                 trains = bool(outer) and any(inside(b, outer[-1].node) for b in backs)
                 repeated = bool(outer)
             else:
                 frame = occurrence.stack[-1]
                 if not isinstance(frame, LoopFrame) or not any_in(things, frame.loaders):
                     continue
-                outer = [
-                    f
-                    for f in loops(occurrence.stack[:-1])
-                    if isinstance(f.node, (ast.For, ast.While))
-                ]
+                outer = [f for f in loops(occurrence.stack[:-1]) if f.is_statement]
                 trains = any(inside(b, frame.node) and _through(b, frame) for b in backs)
                 repeated = bool(outer)
             old = uses.get(site.node)

@@ -261,7 +261,7 @@ def _number(script: Script, value: ast.expr) -> float | None:
         ) == "torch.finfo" and attr in ("min", "max"):
             return -3e38 if attr == "min" else 3e38
     said = script.constant(value)
-    return float(said) if isinstance(said, (int, float)) and not isinstance(said, bool) else None
+    return float(said) if type(said) in (int, float) else None
 
 
 def may_differ(script: Script, mask: Mask) -> bool:

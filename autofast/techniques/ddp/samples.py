@@ -313,4 +313,4 @@ def _is_dims(script: Script, expr: ast.expr) -> bool:
     if isinstance(expr, SEQUENCES):
         return surely(isinstance(script.constant(e), int) for e in expr.elts)
     value = script.constant(expr)
-    return isinstance(value, int) and not isinstance(value, bool)
+    return type(value) is int
