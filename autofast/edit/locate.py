@@ -20,7 +20,7 @@ from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from autofast.edit.spans import blanks
 from autofast.model.calls import unstarred
-from autofast.model.several import grouped, only
+from autofast.model.several import first_such, grouped, only
 from autofast.model.source import Source, ancestors
 
 Span = tuple[int, int, int, int]
@@ -99,21 +99,11 @@ class Places:
             end_line,
             self._column(end_line, end_col),
         )
-        return next(
-            (n for n in self._expressions.get(key, ()) if isinstance(n, KINDS.get(type(node), ()))),
-            None,
-        )
+        return first_such(self._expressions.get(key, ()), KINDS.get(type(node), ()))
 
     def _empty_tuple(self, node: ast.Tuple) -> cst.BaseExpression | None:
         line, column = node.lineno, self._column(node.lineno, node.col_offset) + 1
-        return next(
-            (
-                n
-                for n in self._expressions.get((line, column, line, column), ())
-                if isinstance(n, cst.Tuple)
-            ),
-            None,
-        )
+        return first_such(self._expressions.get((line, column, line, column), ()), cst.Tuple)
 
     def _around(self, part: ast.expr, kind: type[cst.BaseExpression]) -> cst.BaseExpression | None:
         """The nearest ``kind`` around ``part``: found from within, as nobody agrees whose the

@@ -75,9 +75,9 @@ def _elsewhere(context: Values) -> bool:
 
 
 # of torch, which draw all indices of an epoch at its beginning
-SAMPLERS = frozenset(
-    f"torch.utils.data.{n}"
-    for n in ("RandomSampler", "SequentialSampler", "WeightedRandomSampler", "SubsetRandomSampler")
+SAMPLERS = wordset(
+    """RandomSampler SequentialSampler WeightedRandomSampler SubsetRandomSampler""",
+    "torch.utils.data.",
 )
 OF_RANKS = frozenset(
     f"torch.utils.data.{n}DistributedSampler" for n in ("", "distributed.")

@@ -12,7 +12,7 @@ from autofast.facts.loaders import given
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method, is_name, parts_of, unstarred
+from autofast.model.calls import is_method, is_name, may_give, parts_of, unstarred
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.roles import Loader
 from autofast.model.script import Script
@@ -266,7 +266,7 @@ class Plainness:
         """``torch.atan2(x, y)``: what a function of torch makes of tensors without a graph, in
         memory of its own.
         """
-        if not isinstance(expr, ast.Call) or any(k.arg in (None, "out") for k in expr.keywords):
+        if not isinstance(expr, ast.Call) or may_give(expr, "out"):
             return False
         called = self.script.called(expr)
         names = library_names(called)
@@ -296,9 +296,7 @@ class Plainness:
         """``torch.zeros(3)``, ``x.new(3)``, ``torch.cuda.FloatTensor(array)``: made without a
         graph, whatever it is made of.
         """
-        if not isinstance(expr, ast.Call) or any(
-            k.arg in (None, "requires_grad", "out") for k in expr.keywords
-        ):
+        if not isinstance(expr, ast.Call) or may_give(expr, "requires_grad", "out"):
             return False
         if is_attribute(expr.func, *MAKING):
             return self._is_method(expr)

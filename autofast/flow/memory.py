@@ -37,15 +37,13 @@ from autofast.model.values import (
 )
 from autofast.ops import is_in_place, is_view, may_share, op
 
-FACTORIES = frozenset(
-    f"torch.{n}" for n in "randn rand randint zeros ones full arange linspace eye randperm".split()
-)
+FACTORIES = wordset("randn rand randint zeros ones full arange linspace eye randperm", "torch.")
 # Functions that give memory of its own.
 NEW = FACTORIES | {"torch.tensor", "torch.stack", "torch.cat"}
-NEW_ARRAYS = frozenset(
-    f"numpy.{name}"
-    for name in """array zeros zeros_like ones ones_like empty empty_like full full_like arange linspace eye concatenate stack
-vstack hstack column_stack tile repeat random.rand random.randn random.random random.randint random.uniform random.normal""".split()
+NEW_ARRAYS = wordset(
+    """array zeros zeros_like ones ones_like empty empty_like full full_like arange linspace eye concatenate stack
+vstack hstack column_stack tile repeat random.rand random.randn random.random random.randint random.uniform random.normal""",
+    "numpy.",
 )
 WRAPPED = wordset("torch.from_numpy torch.as_tensor")  # tensors in the memory of arrays
 # Where the flag stands.

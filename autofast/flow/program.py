@@ -61,6 +61,10 @@ class Flow:
         found = self.reaching(load) if isinstance(load, ast.Name) else ()
         return next(iter(found)) if len(found) == 1 else None
 
+    def origins(self, load: ast.Name) -> frozenset[Definition]:
+        """Those that first gave a variable the object that it is here."""
+        return self.definitions(load).origins(load)
+
     def value(self, load: ast.AST | None) -> ast.expr | None:
         """What the only definition of a variable gives it; None where that is not written down."""
         made = self.definition(load)

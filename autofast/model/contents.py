@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from autofast.model.kinds import is_wrapper
 from autofast.model.limits import WORK
+from autofast.model.several import first_such
 from autofast.model.values import NOTHING, Bound, Dict, Ext, Inst, Seq, Thing, ordered
 
 T = TypeVar("T")
@@ -81,4 +82,4 @@ def wrapped_by(wrapper: Ext) -> list[Thing]:
 def dict_items(thing: Thing) -> Dict | None:
     """The items of an object of the project that is a dict, too; None for any other."""
     found = thing.attrs.get(ITEMS, NOTHING) if isinstance(thing, Inst) else NOTHING
-    return next((t for t in found if isinstance(t, Dict)), None)
+    return first_such(found, Dict)

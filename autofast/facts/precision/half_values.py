@@ -48,10 +48,8 @@ MOVES = wordset("""detach detach_ data T mT view reshape flatten squeeze unsquee
     squeeze_""")
 # Give values and indices.
 WITH_INDICES = wordset("max min topk sort kthvalue mode median")
-LOOKS = frozenset(f"builtins.{n}" for n in "isinstance len type id float int bool hasattr".split())
-PASSES = frozenset(
-    f"builtins.{n}" for n in "tuple list iter reversed enumerate zip dict next".split()
-)
+LOOKS = wordset("isinstance len type id float int bool hasattr", "builtins.")
+PASSES = wordset("tuple list iter reversed enumerate zip dict next", "builtins.")
 RESULTS = wordset(
     "data T mT values indices loss logits last_hidden_state pooler_output hidden_states"
 )  # attributes that hold tensors

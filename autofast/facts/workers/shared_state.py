@@ -21,6 +21,7 @@ from autofast.flow.scopes import parameters
 from autofast.model.calls import is_name
 from autofast.model.roles import Loader
 from autofast.model.script import Script
+from autofast.model.several import only
 from autofast.model.source import ancestors, at, function_of, holds, live, parent_of
 from autofast.model.syntax import COMPREHENSIONS, VARIABLES, is_attribute, is_read
 from autofast.model.values import (
@@ -185,7 +186,7 @@ def unseen(script: Script, loader: Loader) -> bool:
             if isinstance(holder_of(change.node), ast.Module) and shared.touched(change):  # type: ignore[arg-type]
                 return True
         elif change.base is not None and not _makes_itself(change) and shared.touched(change):
-            parts = [n for n in ast.walk(change.base) if isinstance(n, VARIABLES)]
+            parts = only(ast.walk(change.base), VARIABLES)
             if any(id(t) in held for n in parts for t in script.values(n)):
                 return True
     return False
@@ -288,7 +289,7 @@ def seeds(script: Script, loader: Loader) -> bool:
 def _between(side: Side, call: ast.Call, seen: set[ast.AST]) -> bool:
     """In a loop that yields, or in a function that is called there."""
     function = function_of(call)
-    for loop in (a for a in ancestors(call) if isinstance(a, LOOPS)):
+    for loop in only(ancestors(call), LOOPS):
         if function_of(loop) is function and holds(loop, ast.Yield, ast.YieldFrom):
             return True
     if function in seen:

@@ -9,7 +9,7 @@ from autofast.model.events import CallFrame, GuardFrame, LoopFrame, Stack, insid
 from autofast.model.kinds import is_loader
 from autofast.model.roles import Loader, Use
 from autofast.model.script import Script
-from autofast.model.several import any_in, only, surely
+from autofast.model.several import any_in, first_such, only, surely
 from autofast.model.syntax import LOOPS
 from autofast.model.values import (
     NOTHING,
@@ -117,7 +117,7 @@ def is_guarded(stack: Stack) -> bool:
     """
     if any_of(stack, GuardFrame):
         return True
-    first = next((f for f in stack if isinstance(f, CallFrame)), None)
+    first = first_such(stack, CallFrame)
     return first is not None and isinstance(
         first.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
     )

@@ -23,6 +23,7 @@ from autofast.model.events import (
 )
 from autofast.model.kinds import gradient_modes
 from autofast.model.limits import MOST_ALIKE, MOST_CALLEES, MOST_HELD, MOST_VALUES, PASSES, WORK
+from autofast.model.several import first_such
 from autofast.model.source import Source, is_generator
 from autofast.model.values import (
     NO_ARGUMENTS,
@@ -395,7 +396,7 @@ class Core:
                 or made[depth].node is not self.stack[depth].node
             )
         wanted = CallFrame if kind == "return" else LoopFrame
-        frame = next((f for f in reversed(self.stack[:depth]) if isinstance(f, wanted)), None)
+        frame = first_such(reversed(self.stack[:depth]), wanted)
         return frame is not None and frame.node not in before
 
     def in_loop(self) -> bool:

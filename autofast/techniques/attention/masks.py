@@ -32,7 +32,7 @@ DEEP = 8
 LARGE = -1e9  # added to any score, this leaves nothing of it in float32
 CAUSAL = -1e4  # the diagonal is never masked, and exp(-1e4) is 0
 INFINITE = wordset("math.inf numpy.inf torch.inf")
-LAST = frozenset(f"torch.nn.{n}" for n in ("Linear", "LayerNorm", "Dropout", "Identity"))
+LAST = wordset("Linear LayerNorm Dropout Identity", "torch.nn.")
 SHAPES = wordset("view reshape unsqueeze bool byte to type expand contiguous cuda")
 
 
