@@ -52,10 +52,6 @@ class Flow:
         """The definitions that may have given a variable the value it has at ``load``."""
         return self.definitions(load).reaching(load)
 
-    def origins(self, load: ast.Name) -> frozenset[Definition]:
-        """The same, and those of what is added to: of ``x`` in ``x += ...``."""
-        return self.definitions(load).origins(load)
-
     def definition(self, load: ast.AST | None) -> Definition | None:
         """The only definition that may have given a variable its value; None for other nodes."""
         found = self.reaching(load) if isinstance(load, ast.Name) else ()
