@@ -24,6 +24,7 @@ from typing import TypeAlias
 
 from autofast.edit.order import Rank
 from autofast.model.source import Source
+from autofast.model.syntax import Def
 
 # the attributes of edits that hold new code
 TEXTS = ("code", "template", "value", "header", "default")
@@ -175,7 +176,7 @@ class Decorator(Edit):
     ``old``.
     """
 
-    function: ast.FunctionDef | ast.AsyncFunctionDef
+    function: Def
     code: str
     old: ast.expr | None = None
 
@@ -184,7 +185,7 @@ class Decorator(Edit):
 class Parameter(Edit):
     """Adds a parameter to a function, after the last positional one: ``name=default``."""
 
-    function: ast.FunctionDef | ast.AsyncFunctionDef
+    function: Def
     name: str
     default: str
 

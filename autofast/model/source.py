@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Protocol, TypeGuard, TypeVar
 
 from autofast.model.several import any_of, first_such, grouped, one
-from autofast.model.syntax import DEFINITIONS, is_stored
+from autofast.model.syntax import DEFINITIONS, Def, is_stored
 
 N = TypeVar("N", bound=ast.AST)
 IGNORE = re.compile(r"#\s*autofast:\s*ignore(-file)?(?![\w-])(?:\[([^\]]*)\])?")
@@ -347,7 +347,7 @@ def within_statement(node: ast.AST) -> Iterator[ast.AST]:
     return takewhile(lambda outer: not isinstance(outer, ast.stmt), ancestors(node))
 
 
-def function_of(node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module:
+def function_of(node: ast.AST) -> Def | ast.Lambda | ast.Module:
     """The innermost function (or the module) whose code ``node`` is."""
     for outer in ancestors(node):
         if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module)):

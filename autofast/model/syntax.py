@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from typing import Any, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
 from autofast.model.several import any_of
 
@@ -15,6 +15,7 @@ LOOPS = (ast.For, ast.AsyncFor, ast.While)
 TAKERS = (ast.For, ast.AsyncFor, ast.comprehension)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 DEFS = (ast.FunctionDef, ast.AsyncFunctionDef)
+Def: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 WITHS = (ast.With, ast.AsyncWith)
 # What ends an iteration, and what ends a call.
 TURN_ENDS = (ast.Break, ast.Continue)

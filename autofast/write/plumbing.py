@@ -31,7 +31,7 @@ from autofast.flow.scopes import Variable, variables_of
 from autofast.model.script import Script
 from autofast.model.several import only, surely
 from autofast.model.source import Source, ancestors, at, function_of, nodes_in, parent_of, source_of
-from autofast.model.syntax import DEFS, FUNCTIONS
+from autofast.model.syntax import DEFS, FUNCTIONS, Def
 from autofast.model.values import Cls, Inst
 
 Plain = Callable[[Source], tuple[str, Edits]]
@@ -107,7 +107,7 @@ class Way:
                 return f"{this}.{self.origin.name}"
         return None
 
-    def _owner_of(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    def _owner_of(self, function: Def) -> str:
         """A parameter that holds one of the objects that have the attribute, and nothing else."""
         assert isinstance(self.origin, Attribute)
         if self.script.analysis(Importers).user(function) is not None:
@@ -120,7 +120,7 @@ class Way:
                 return name
         return ""
 
-    def _self_of(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    def _self_of(self, function: Def) -> str:
         """The name of ``self`` in a method of the objects that have the attribute."""
         assert isinstance(self.origin, Attribute)
         parent, params = parent_of(function), [*function.args.posonlyargs, *function.args.args]
@@ -212,6 +212,6 @@ def _descends(cls: Cls, node: ast.ClassDef) -> bool:
     return cls.node is node or any(_descends(base, node) for base in cls.bases)
 
 
-def _is_special(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _is_special(function: Def) -> bool:
     names = {d.id for d in function.decorator_list if isinstance(d, ast.Name)}
     return bool(names & {"staticmethod", "classmethod"})

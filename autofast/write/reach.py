@@ -18,12 +18,10 @@ from autofast.model.events import CallFrame, Stack
 from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import ancestors, at, function_of, source_of, statement_of
-from autofast.model.syntax import DEFS, FUNCTIONS, is_read, is_stored
+from autofast.model.syntax import DEFS, FUNCTIONS, Def, is_read, is_stored
 from autofast.model.values import NOTHING, Const, Dict, Thing, Values, one, only
 from autofast.rule import Refusal
 from autofast.write.plumbing import Way
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Reach:
@@ -153,7 +151,7 @@ class Reach:
 def _parameters(wanted: set[int], stacks: Iterable[Stack]) -> dict[ast.AST, str]:
     """The parameters that hold nothing else on any of these ways, by their function."""
     held: dict[ast.AST, dict[str, bool]] = {}
-    functions: dict[ast.AST, Function] = {}
+    functions: dict[ast.AST, Def] = {}
     for stack in stacks:
         for frame in stack:
             if not isinstance(frame, CallFrame) or not isinstance(frame.func.node, DEFS):

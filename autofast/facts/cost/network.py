@@ -15,6 +15,7 @@ from autofast.model.kinds import is_module, ways_made
 from autofast.model.names import WRAPPERS, last_part
 from autofast.model.script import Script
 from autofast.model.several import all_known
+from autofast.model.syntax import Def
 from autofast.model.values import (
     Arguments,
     Bound,
@@ -180,7 +181,7 @@ class Network:
 
     def _function(
         self,
-        node: ast.FunctionDef | ast.AsyncFunctionDef,
+        node: Def,
         given: Sequence[Value],
         this: Inst | None,
     ) -> Value:

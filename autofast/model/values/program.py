@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from autofast.model.changes import Mutable, Numbered, Watched
 from autofast.model.several import only
+from autofast.model.syntax import Def
 from autofast.model.values.arguments import Arguments
 from autofast.model.values.thing import NOTHING, ByName, Thing, Values
 
@@ -71,7 +72,7 @@ class Module(Numbered, Thing):
 class Func(Numbered, Thing):
     """A function or lambda of the project, with the scope it was defined in."""
 
-    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    node: Def | ast.Lambda
     env: Env
     owner: Cls | None = None
     decorators: tuple[Values, ...] = ()

@@ -12,7 +12,7 @@ from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import Source, at, enclosing, parent_of
-from autofast.model.syntax import DEFS, VARIABLES, has_star, is_attribute, is_read
+from autofast.model.syntax import DEFS, VARIABLES, Def, has_star, is_attribute, is_read
 from autofast.model.values import library_names
 from autofast.write.spelling import torch_in
 
@@ -41,7 +41,7 @@ class Use:
     node: ast.Name | ast.Attribute
     name: str
     call: ast.Call | None
-    decorated: ast.FunctionDef | ast.AsyncFunctionDef | None
+    decorated: Def | None
     binding: ast.Import | ast.ImportFrom | None
 
     @property
