@@ -199,7 +199,7 @@ def _wanted(
     while new := [f for f in left.fixes if key_of(f) not in seen]:
         seen.update(map(key_of, new))
         refused |= {key: Amendment("not wanted") for key in unwanted(new)}
-        left, _ = stand(plan.amended(refused), reread)
+        left, _ = stand(plan.amended(refused), reread, settled=False)
     return left
 
 

@@ -129,7 +129,7 @@ def fixed_point(plan: Plan, reread: Reread) -> Passes:
     """What stands of ``plan``, and of the plans for what comes of it, until one finds nothing;
     raises :class:`PostConditionError`.
     """
-    here, again = stand(plan, reread)
+    here, again = stand(plan, reread, settled=False)
     plans = [here]
     while again is not None and again.fixes:
         if len(plans) == MOST:
@@ -141,7 +141,7 @@ def fixed_point(plan: Plan, reread: Reread) -> Passes:
             return reread(merged(plans, new))
 
         try:
-            following, again = stand(again, onward)
+            following, again = stand(again, onward, settled=False)
         except PostConditionError:
             break  # what came before stands
         if not following.texts():

@@ -6,15 +6,16 @@ from autofast.edit.plan import Plan, PostConditionError, Reread
 from autofast.edit.postcheck import Amendable
 
 
-def stand(plan: Plan, reread: Reread) -> tuple[Plan, Plan | None]:
+def stand(plan: Plan, reread: Reread, settled: bool = True) -> tuple[Plan, Plan | None]:
     """``plan``, or what is left of it without the findings and rules that keep it from fulfilling
-    all post-conditions; and the plan for what comes of it, which need not be settled
-    (:meth:`Plan.check`). Raises :class:`PostConditionError` where no single rule
+    all post-conditions; and the plan for what comes of it.
+
+    ``settled`` is as of :meth:`Plan.check`. Raises :class:`PostConditionError` where no single rule
     is to blame.
     """
     while True:
         try:
-            again = plan.check(reread, settled=False)
+            again = plan.check(reread, settled)
         except Amendable as error:
             plan = plan.amended(error.amendments)
         except PostConditionError as error:
