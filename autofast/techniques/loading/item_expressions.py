@@ -12,7 +12,7 @@ from autofast.facts.dimensions import rank
 from autofast.flow.scopes import loaded_in, stored_in
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.source import at, live, parent_of, source_of
+from autofast.model.source import at, source_of
 from autofast.model.values import Arg, Const, Thing, const, one
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_calls import Calls
@@ -56,9 +56,6 @@ class Expressions(Calls):
         if len(parameters) != 2 or not plain:
             raise Refusal("its __getitem__ is not a plain one")
         self.this, self.index = parameters
-        uses = [n for n in live(getitem) if getattr(n, "id", "") == self.index]
-        if other := next((n for n in uses if not _only_indexes(n)), None):
-            raise Refusal(f"uses `{self.index}` for something else than to index arrays", other)
         self.own = stored_in(getitem)
         self.taken = self.own | loaded_in(getitem) | set(parameters)
         self.n, self.device, self.each = map(self.fresh, ("n", "device", "each"))
@@ -237,18 +234,6 @@ class Expressions(Calls):
         known = self.stored.get(items.root)
         if known is None or known.array.is_list:
             raise Refusal("cuts images of a list, which may be of different sizes", node)
-
-
-def _only_indexes(name: ast.AST) -> bool:
-    """The index of an item picks a row, or is handed on to a method that may do no more."""
-    match parent_of(name):
-        case ast.Subscript(slice=index) | (ast.Tuple() as index):
-            return _row_picked(index) is name
-        case ast.Call(args=args):
-            return name in args
-        case ast.Attribute(attr="tolist") | ast.Assign():
-            return True  # where it is a tensor
-    return False
 
 
 def _row_picked(index: ast.expr) -> ast.expr:
