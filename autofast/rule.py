@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from autofast.edit.edits import Edit
+from autofast.edit.edits import Edits
 from autofast.model.source import Placed, at
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Finding:
 
     node: ast.AST
     message: str
-    edits: tuple[Edit, ...] = ()
+    edits: Edits = ()
     refusal: str = ""
     advice: str = ""
     effect: Effect | None = None  # where this place differs from the rule's own effect

@@ -20,6 +20,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from autofast.edit.order import Rank
 from autofast.model.source import Source
@@ -45,6 +46,9 @@ class Edit:
     rule: str = field(default="", kw_only=True)
     moot: bool = field(default=False, kw_only=True)
     rank: Rank = field(default=Rank.LEAF, kw_only=True)
+
+
+Edits: TypeAlias = tuple[Edit, ...]
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 
-from autofast.edit.edits import Edit
+from autofast.edit.edits import Edits
 from autofast.flow.importers import Importers
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_parameter, own_nodes
@@ -26,7 +26,7 @@ from autofast.model.values import Arg, one
 from autofast.write.spelling import cuda_test, device_before, requires_cuda, torch_in
 
 
-def enabled_where_cuda(script: Script, place: ast.stmt) -> tuple[str, tuple[Edit, ...]]:
+def enabled_where_cuda(script: Script, place: ast.stmt) -> tuple[str, Edits]:
     """An expression that is true where training runs on CUDA, valid before ``place``; empty where
     it always does.
     """

@@ -21,7 +21,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from autofast.edit.edits import Edit, Keyword, Parameter
+from autofast.edit.edits import Edit, Edits, Keyword, Parameter
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.definition_sites import Attribute
 from autofast.flow.graph import Function
@@ -34,7 +34,7 @@ from autofast.model.source import Source, ancestors, at, function_of, nodes_in, 
 from autofast.model.syntax import DEFS, FUNCTIONS
 from autofast.model.values import Cls, Inst
 
-Plain = Callable[[Source], tuple[str, tuple[Edit, ...]]]
+Plain = Callable[[Source], tuple[str, Edits]]
 
 
 class Way:
@@ -69,7 +69,7 @@ class Way:
         self._edits: dict[tuple[object, ...], Edit] = {}
 
     @property
-    def edits(self) -> tuple[Edit, ...]:
+    def edits(self) -> Edits:
         """The parameters and arguments that all calls of :meth:`to` so far ask for."""
         return tuple(self._edits.values())
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Sequence
 
-from autofast.edit.edits import Edit, Parameter
+from autofast.edit.edits import Edits, Parameter
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.definition_sites import Home, home_of
 from autofast.flow.graph import Function as Scope
@@ -66,7 +66,7 @@ class Reach:
         self.expr, self.objects = expr.value, list(tables)
 
     @property
-    def edits(self) -> tuple[Edit, ...]:
+    def edits(self) -> Edits:
         """The parameters and arguments that bring it there."""
         return self._way.edits if self._way is not None else ()
 

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from autofast.edit.edits import Around, Edit, Import, literal
+from autofast.edit.edits import Around, Edit, Edits, Import, literal
 from autofast.edit.order import Rank
 from autofast.facts.batch.kinds import Kind
 from autofast.facts.batch.losses import Losses
@@ -51,7 +51,7 @@ class Accumulated:
     step: Step
     node: ast.AST
     message: str
-    edits: tuple[Edit, ...] = ()
+    edits: Edits = ()
     refusal: str = ""
     window: Window | None = None
     iteration: Iteration | None = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from autofast.edit.edits import Before, Edit, Remove, Rewrite
+from autofast.edit.edits import Before, Edits, Remove, Rewrite
 from autofast.facts.dimensions import may_be_vector
 from autofast.facts.double_backward import functional_derivative, gradients_of_gradients
 from autofast.flow.changes import may_change
@@ -66,7 +66,7 @@ def _scripted(script: Script) -> ast.AST | None:
     return None
 
 
-def one_call(script: Script, found: Attention) -> tuple[tuple[Edit, ...], Effect]:
+def one_call(script: Script, found: Attention) -> tuple[Edits, Effect]:
     """The edits that put one call in the place of a whole attention, and their effect.
 
     Raises :class:`Refusal` where the call would not be the same.
@@ -109,7 +109,7 @@ def one_call(script: Script, found: Attention) -> tuple[tuple[Edit, ...], Effect
     return (*imports, *edits, *(Remove(s) for s in gone)), effect
 
 
-def _in_place(product: ast.expr, call: str, holes: dict[str, ast.expr]) -> tuple[Edit, ...]:
+def _in_place(product: ast.expr, call: str, holes: dict[str, ast.expr]) -> Edits:
     """The call where the product stands, or, with methods behind it that make a long line of both,
     in a statement before them.
     """

@@ -18,7 +18,7 @@ import itertools
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from autofast.edit.edits import Edit, Helper, Import
+from autofast.edit.edits import Edits, Helper, Import
 from autofast.flow.imports import bindings
 from autofast.model.events import GuardFrame
 from autofast.model.roles import Loader, Model, Step
@@ -46,10 +46,10 @@ class Ranks:
     def __init__(self, script: Script):
         self.script = script
         self._taken = frozenset().union(*(source.names for source in script.sources))
-        self._edits: dict[tuple[int, str], tuple[Edit, ...]] = {}
+        self._edits: dict[tuple[int, str], Edits] = {}
 
     @property
-    def edits(self) -> tuple[Edit, ...]:
+    def edits(self) -> Edits:
         """The imports and constants for all names that were handed out."""
         return tuple(edit for edits in self._edits.values() for edit in edits)
 

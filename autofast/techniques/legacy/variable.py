@@ -12,6 +12,7 @@ from autofast.edit.edits import (
     Decorator,
     DropKeyword,
     Edit,
+    Edits,
     Keyword,
     Remove,
     Replace,
@@ -60,7 +61,7 @@ class Use:
     bound: bool
     reached: bool
     message: str = ""
-    edits: tuple[Edit, ...] = ()
+    edits: Edits = ()
     refusal: str = ""
     advice: str = ""
     asks: Question = gains.renaming
@@ -196,7 +197,7 @@ def _given(call: ast.Call) -> tuple[ast.expr, ast.expr | None, ast.expr | None] 
 
 def _edits(
     script: Script, call: ast.Call, data: ast.expr, asks: ast.expr | None, plain: Plainness
-) -> tuple[Edit, ...]:
+) -> Edits:
     """``x`` where nothing tells it from ``Variable(x)``, else ``x.detach()``, which is what a
     Variable of a tensor is.
     """

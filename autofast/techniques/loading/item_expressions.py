@@ -99,7 +99,7 @@ class Expressions(Calls):
             case ast.Attribute(value=inner, attr="shape"):
                 return Several(tuple(self.sides(expr, None)))
             case ast.Name(id=name) if name == self.index:
-                raise Refusal(f"uses `{name}` for something else than to index arrays", expr)
+                raise self.no_row(expr)
             case ast.Name(id=name) if name == self.this:
                 raise Refusal("hands on the dataset itself", expr)
             case ast.Name(id=name) if name in self.own:
@@ -122,6 +122,9 @@ class Expressions(Calls):
                 if not isinstance(self.script.constant(expr), (int, float, str)):
                     raise Refusal(f"{at(expr)}: what `{code}` is is not known")
         return Same(code, self.number(expr))
+
+    def no_row(self, expr: ast.expr) -> Refusal:
+        return Refusal(f"uses `{self.index}` for something else than to index arrays", expr)
 
     def number(self, expr: ast.expr) -> object:
         """The constant that it is; a type for an option of it; ``...`` where it may be anything."""
@@ -185,6 +188,8 @@ class Expressions(Calls):
                 if isinstance(place, int):
                     return self.side(self.items(self.value(inner), expr), place)
                 raise no_form(expr)
+        if self.index in loaded_in(expr.slice):
+            raise self.no_row(expr)
         base = self.value(expr.value)
         if isinstance(base, Several):
             place = self.script.constant(expr.slice)

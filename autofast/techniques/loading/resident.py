@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from autofast.edit.edits import Before, DropKeyword, Edit, Helper, Keyword, Rewrite, literal
+from autofast.edit.edits import Before, DropKeyword, Edit, Edits, Helper, Keyword, Rewrite, literal
 from autofast.facts.augmentations import Augmentation
 from autofast.facts.datasets import (
     held,
@@ -41,7 +41,6 @@ from autofast.techniques.loading.batched import (
 from autofast.techniques.loading.image_batches import function_text, name_of
 from autofast.techniques.loading.resident_batches import (
     Batches,
-    Edits,
     batches_of,
     method,
     stored,
@@ -95,7 +94,7 @@ class Plan:
     dataset: ast.expr
     items: str
     device: str
-    imports: tuple[Edit, ...]
+    imports: Edits
     effect: Effect
     made: Augmentation | None = None
     batches: Batches | None = None
@@ -171,7 +170,7 @@ def _drawn(script: Script) -> _Plans:
     return _Plans(script, drawn=True)
 
 
-def edits(script: Script, plan: Plan) -> tuple[Edit, ...]:
+def edits(script: Script, plan: Plan) -> Edits:
     """The data on the device, and the loader that takes whole batches of them."""
     call = plan.loader.node
     source, statement, dataset = source_of(call), statement_of(call), plan.dataset

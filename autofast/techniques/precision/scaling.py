@@ -14,7 +14,7 @@ import ast
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from autofast.edit.edits import After, Edit, Rewrite, Wrap
+from autofast.edit.edits import After, Edit, Edits, Rewrite, Wrap
 from autofast.edit.order import Rank
 from autofast.facts.by_default import Off, behind_option, by_default
 from autofast.facts.forwards import Region
@@ -205,7 +205,7 @@ def of_cuda_amp(script: Script) -> bool:
     return bool(script.torch.rules_out(SINCE))
 
 
-def _disabled(script: Script, source: Source) -> tuple[str, tuple[Edit, ...]]:
+def _disabled(script: Script, source: Source) -> tuple[str, Edits]:
     """A scaler that leaves everything as it is, for those who call a function without one."""
     torch, edits = torch_in(source)
     amp = f"{torch}.cuda.amp" if of_cuda_amp(script) else f"{torch}.amp"

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from autofast.edit.edits import Before, Edit
+from autofast.edit.edits import Before, Edit, Edits
 from autofast.edit.order import Rank
 from autofast.facts.gradient_accesses import accesses, owners, use_of
 from autofast.facts.gradient_events import clipped, clips, optimizers_of, stepped_together, zeros
@@ -42,7 +42,7 @@ class Unscale:
     """
 
     node: ast.AST
-    edits: tuple[Edit, ...]
+    edits: Edits
     events: tuple[Event, ...] = ()
 
 

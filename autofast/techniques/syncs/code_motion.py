@@ -12,7 +12,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autofast.edit.edits import Before, Edit, Remove
+from autofast.edit.edits import Before, Edits, Remove
 from autofast.edit.ignores import is_spared
 from autofast.edit.order import Rank
 from autofast.flow.changes import may_change
@@ -44,7 +44,7 @@ class Move:
 
     statement: ast.Assign
     gate: ast.If
-    edits: tuple[Edit, ...]
+    edits: Edits
 
 
 def moves(script: Script) -> dict[ast.AST, Move]:

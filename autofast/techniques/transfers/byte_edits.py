@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 
-from autofast.edit.edits import After, Before, Edit, Wrap, literal
+from autofast.edit.edits import After, Before, Edit, Edits, Wrap, literal
 from autofast.flow import scopes
 from autofast.flow.program import Flow
 from autofast.model.calls import pairs_of
@@ -30,7 +30,7 @@ def on_device(
     template: Callable[[str, str], str],
     constants: Constants | None,
     turn: int,
-) -> tuple[Edit, ...]:
+) -> Edits:
     """The operations behind each copy; ``constants``: mean and deviation of channels, made once
     above the loops, under names of the ``turn``."""
     made: list[Edit] = []

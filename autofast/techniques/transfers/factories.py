@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from autofast.edit.edits import Edit
+from autofast.edit.edits import Edits
 from autofast.facts.switches import batch_hooks
 from autofast.flow.callgraph import Callee, CallGraph
 from autofast.flow.frequency import is_first_time
@@ -72,7 +72,7 @@ class Creation:
 
     call: ast.Call
     site: Site
-    edits: tuple[Edit, ...]
+    edits: Edits
     effect: Effect
     moves: tuple[ast.Call, ...] = ()
     key: ast.AST | None = None

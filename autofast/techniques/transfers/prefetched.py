@@ -7,7 +7,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from autofast.edit.edits import Edit, Helper, Remove, Wrap, literal
+from autofast.edit.edits import Edits, Helper, Remove, Wrap, literal
 from autofast.facts.loaders import has_workers, managed, own_order
 from autofast.model.calls import pairs_of
 from autofast.model.roles import Loader, Transfer
@@ -90,7 +90,7 @@ def planned(script: Script, loader: Loader, loop: ast.For) -> Pass:
     return Pass(loop, batches, single, tuple(stmt for stmt, _ in copies), device)
 
 
-def edits(planned: Pass) -> tuple[Edit, ...]:
+def edits(planned: Pass) -> Edits:
     """The loop over ``prefetched(loader, device)`` without its copies, and the function once in the
     file."""
     source = source_of(planned.loop)

@@ -12,7 +12,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from autofast.edit.edits import After, Edit, Rewrite
+from autofast.edit.edits import After, Edit, Edits, Rewrite
 from autofast.facts.aliases import learned
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.memory import Memory
@@ -50,7 +50,7 @@ def round_trips(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
             case _:
                 continue
         where = f"{ast.unparse(name)}.device"
-        there: tuple[Edit, ...] = ()
+        there: Edits = ()
         match whole:
             case (
                 ast.Subscript(value=base, slice=by)
