@@ -75,7 +75,7 @@ class Flow:
         """Whether an expression is such a one, or a variable made by nothing but such ones."""
         if not isinstance(expr, ast.Name):
             return is_one(expr)
-        made = self.definitions(expr).origins(expr)
+        made = self.origins(expr)
         return surely(d.value is not None and is_one(d.value) for d in made)
 
     def value_of_its_own(self, load: ast.Name) -> ast.expr | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import math
 
+from autofast.edit.edits import Holes
 from autofast.facts.attribute_values import lasting
 from autofast.facts.dimensions import least
 from autofast.flow.callgraph import CallGraph
@@ -269,7 +270,7 @@ def may_differ(script: Script, mask: Mask) -> bool:
     return mask.value is not None and not math.isinf(_number(script, mask.value) or 0.0)
 
 
-def mask_text(script: Script, mask: Mask) -> tuple[str, dict[str, ast.expr]]:
+def mask_text(script: Script, mask: Mask) -> tuple[str, Holes]:
     """The value of ``attn_mask``, and the expressions that it quotes.
 
     Raises :class:`Refusal` where there is none that gives the same.
@@ -315,7 +316,7 @@ def _are_floats(script: Script, expr: ast.expr, beside: bool = False, depth: int
     return False
 
 
-def _given(script: Script, mask: Mask) -> tuple[str, dict[str, ast.expr]]:
+def _given(script: Script, mask: Mask) -> tuple[str, Holes]:
     if mask.value is None:
         if not _are_floats(script, mask.expr):
             raise Refusal(f"nothing shows that what is added on {at(mask.expr)} are floats")
