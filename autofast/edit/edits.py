@@ -49,6 +49,7 @@ class Edit:
 
 
 Edits: TypeAlias = tuple[Edit, ...]
+Holes: TypeAlias = dict[str, ast.expr]  # what stands for each name in a template
 
 
 @dataclass(frozen=True, eq=False)

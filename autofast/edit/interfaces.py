@@ -95,7 +95,7 @@ def _other_results(old: Script, before: Function, new: Script, after: Function) 
     if len(parts[0]) != len(parts[1]):
         return "would return something else"
     for was, now in zip(*parts, strict=True):
-        tensors = [t for t in now if isinstance(t, Tensor)]
+        tensors = only(now, Tensor)
         if was and tensors and not any_of(was, Tensor):
             return "would return a tensor in the place of a number"
         if any(t.grad for t in only(was, Tensor)) and not any(t.grad for t in tensors):

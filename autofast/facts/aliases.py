@@ -68,7 +68,7 @@ OPERANDS |= {"clip": 3}
 MEMORY = wordset("data_ptr untyped_storage storage")  # by which anybody may write
 KEEPING = wordset("Parameter Buffer register_buffer from_pretrained")
 HANDED = Unknown("what another function calls, at any time")
-PASSING = frozenset(f"torch.nn.{n}" for n in "Identity Flatten Unflatten Dropout".split())
+PASSING = wordset("Identity Flatten Unflatten Dropout", "torch.nn.")
 
 
 def learned(script: Script, expr: ast.expr) -> str:

@@ -55,7 +55,7 @@ TYPES = {
 # As torch calls them, where it is otherwise.
 OF_TORCH = {"long": "int64", "float": "float32", "double": "float64", "half": "float16", "int": "int32", "short": "int16"}  # fmt: skip
 OF_TENSORS = {"f32": "float32", "f64": "float64"}
-FILLED = frozenset(f"numpy.{n}" for n in ("zeros", "ones", "empty", "full"))
+FILLED = wordset("zeros ones empty full", "numpy.")
 DICE = ("numpy.random.", "numpy.random.default_rng.", "numpy.random.RandomState.")
 BY_SIZE = wordset("normal uniform random random_sample standard_normal integers randint beta gamma")
 BY_SIDES = wordset("rand randn")

@@ -244,7 +244,7 @@ def _given_to(script: Script, expr: ast.Name | ast.Attribute) -> list[ast.expr |
     """
     if isinstance(expr, ast.Name):
         # `x += 1` leaves the strides of x, and its size, as they are
-        made = script.analysis(Flow).definitions(expr).origins(expr)
+        made = script.analysis(Flow).origins(expr)
         return [v for d in made if not d.is_augmented for v in values_of(script, d)]
     return [e for t in script.values(expr.value) for e in held_under(script, t, expr.attr)]
 

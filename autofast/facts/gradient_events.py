@@ -16,7 +16,7 @@ from autofast.model.events import Occurrence, Site
 from autofast.model.kinds import is_optimizer
 from autofast.model.roles import Update
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Ext, Inst, Ref, Thing, all_of, const, surely_named
 from autofast.read.recover.steps import CLIPS
@@ -142,9 +142,7 @@ def parameter_owners(script: Script, expr: ast.expr) -> list[Thing] | None:
     return found
 
 
-PASSING = frozenset(f"builtins.{n}" for n in ("list", "tuple", "filter", "iter", "sorted")) | {
-    "itertools.chain"
-}
+PASSING = wordset("list tuple filter iter sorted", "builtins.") | {"itertools.chain"}
 
 
 def _only_passes(script: Script, func: ast.expr) -> bool:

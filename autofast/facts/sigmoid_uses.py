@@ -14,7 +14,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import call_of, stands_alone, taker_of
 from autofast.model.contents import opened
 from autofast.model.script import Script
-from autofast.model.several import wordset
+from autofast.model.several import only, wordset
 from autofast.model.source import at, function_of, parent_of, statement_of
 from autofast.model.syntax import is_attribute
 from autofast.model.values import (
@@ -69,7 +69,7 @@ class Probabilities:
             return frozenset()
         if id(thing) not in self.held:
             every: list[Thing] = [thing]
-            inner = (t for t in opened(every) if isinstance(t, Tensor))
+            inner = only(opened(every), Tensor)
             self.held[id(thing)] = frozenset(t.prob for t in inner if t.prob is not None)
         return self.held[id(thing)]
 

@@ -265,7 +265,7 @@ def is_settled(script: Script, node: ast.AST) -> bool:
         return False
     if kinds:
         return getattr(node, "test", None) in kinds
-    read = [n for n in parts if isinstance(n, VARIABLES)]
+    read = only(parts, VARIABLES)
     leaves = [n for n in read if not isinstance(parent_of(n), ast.Attribute)]
     found = [script.values(n) for n in leaves]
     return surely(certainly(v, Arg, Const, Setting) for v in found)

@@ -16,6 +16,7 @@ from autofast.flow.graph import PLACES, Function, Node
 from autofast.flow.scopes import STAR, Variable, variables_of
 from autofast.flow.solve import Problem, solve
 from autofast.model.contents import each_once
+from autofast.model.several import only
 from autofast.model.source import parent_of, statement_of, walk
 from autofast.model.syntax import COMPREHENSIONS, SEQUENCES, TAKERS, has_star
 from autofast.model.values import InOrder
@@ -215,7 +216,7 @@ class DefUse:
             variable = Variable(definition.name, variable.scope)
         if variable is None:
             return []
-        stores = (n for n in self.table.stores(variable) if isinstance(n, ast.Name))
+        stores = only(self.table.stores(variable), ast.Name)
         found = [*self.table.loads(variable), *(n for n in stores if _reads_too(n))]
         # A class body reads the module's variable where it has not set its own yet.
         if variable.scope is self.table.tree:
@@ -434,7 +435,7 @@ class DefUse:
         return any(n not in self._inline for n in self._readers(variable))
 
     def _readers(self, variable: Variable) -> list[ast.Name]:
-        stores = (n for n in self.table.stores(variable) if isinstance(n, ast.Name))
+        stores = only(self.table.stores(variable), ast.Name)
         return [*self.table.loads(variable), *filter(_reads_too, stores)]
 
 

@@ -57,6 +57,10 @@ class Flow:
         found = self.reaching(load) if isinstance(load, ast.Name) else ()
         return next(iter(found)) if len(found) == 1 else None
 
+    def origins(self, load: ast.Name) -> frozenset[Definition]:
+        """Those that first gave a variable the object that it is here."""
+        return self.definitions(load).origins(load)
+
     def value(self, load: ast.AST | None) -> ast.expr | None:
         """What the only definition of a variable gives it; None where that is not written down."""
         made = self.definition(load)
@@ -71,7 +75,7 @@ class Flow:
         """Whether an expression is such a one, or a variable made by nothing but such ones."""
         if not isinstance(expr, ast.Name):
             return is_one(expr)
-        made = self.definitions(expr).origins(expr)
+        made = self.origins(expr)
         return surely(d.value is not None and is_one(d.value) for d in made)
 
     def value_of_its_own(self, load: ast.Name) -> ast.expr | None:

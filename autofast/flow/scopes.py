@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from autofast.model.several import only
 from autofast.model.source import ancestors, children, nodes_in, parent_of, source_of, walk
 from autofast.model.syntax import COMPREHENSIONS, DEFS, FUNCTIONS, is_read
 
@@ -338,7 +339,7 @@ def mentions(scope: ast.AST, name: str) -> list[ast.Name]:
         return []
     found = [
         *table.loads(variable),
-        *(n for n in table.stores(variable) if isinstance(n, ast.Name)),
+        *only(table.stores(variable), ast.Name),
     ]
     here = [n for n in found if scope in ancestors(n)]
     return sorted(here, key=lambda n: (n.lineno, n.col_offset))

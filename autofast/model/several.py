@@ -12,9 +12,9 @@ D = TypeVar("D")
 Kinds = type | tuple[type, ...]  # as isinstance takes them
 
 
-def wordset(words: str) -> frozenset[str]:
-    """The words of a text, each once."""
-    return frozenset(words.split())
+def wordset(words: str, prefix: str = "") -> frozenset[str]:
+    """The words of a text, each once, behind a prefix: ``torch.``."""
+    return frozenset(prefix + word for word in words.split())
 
 
 def one(found: Collection[T], otherwise: D = None) -> T | D:  # type: ignore[assignment]
@@ -68,9 +68,14 @@ def surely(answers: Iterable[object]) -> bool:
     return some
 
 
-def only(found: Iterable[object], kind: type[T]) -> list[T]:
+def only(found: Iterable[object], kind: type[T] | tuple[type[T], ...]) -> list[T]:
     """Those of one kind."""
     return [one for one in found if isinstance(one, kind)]
+
+
+def first_such(found: Iterable[object], kind: type[T] | tuple[type[T], ...]) -> T | None:
+    """The first of one kind."""
+    return next((one for one in found if isinstance(one, kind)), None)
 
 
 def certainly(found: Collection[object], *kinds: Kinds) -> bool:

@@ -19,7 +19,7 @@ from itertools import chain, pairwise, takewhile
 from pathlib import Path
 from typing import Protocol, TypeGuard, TypeVar
 
-from autofast.model.several import any_of, grouped, one
+from autofast.model.several import any_of, first_such, grouped, one
 from autofast.model.syntax import DEFINITIONS, is_stored
 
 N = TypeVar("N", bound=ast.AST)
@@ -322,7 +322,7 @@ def holds(tree: ast.AST, *kinds: type[ast.AST]) -> bool:
 
 def enclosing(node: ast.AST, *kinds: type[N]) -> N | None:
     """The innermost node of one of these kinds around ``node``."""
-    return next((outer for outer in ancestors(node) if isinstance(outer, kinds)), None)
+    return first_such(ancestors(node), kinds)
 
 
 def within(node: ast.AST, outer: ast.AST) -> bool:

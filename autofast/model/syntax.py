@@ -74,6 +74,11 @@ def is_operation(node: object, *kinds: type[ast.operator]) -> TypeGuard[ast.BinO
     return isinstance(node, ast.BinOp) and isinstance(node.op, kinds or ast.operator)
 
 
+def is_unary(node: object, kind: type[ast.unaryop]) -> TypeGuard[ast.UnaryOp]:
+    """``-a`` or ``not a``."""
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, kind)
+
+
 def is_all(node: object, kind: type[ast.boolop]) -> TypeGuard[ast.BoolOp]:
     """``a and b`` or ``a or b``."""
     return isinstance(node, ast.BoolOp) and isinstance(node.op, kind)

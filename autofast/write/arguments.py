@@ -303,9 +303,7 @@ def _dicts(script: Script, expr: ast.AST) -> list[Dict]:
 def _uses(script: Script) -> Mapping[int, list[ast.expr]]:
     """Where each dict of the script stands, by its id: every expression that may be it."""
     return grouped(
-        (id(thing), node)
-        for node in (n for n in script.nodes if isinstance(n, ast.expr))
-        for thing in _dicts(script, node)
+        (id(thing), node) for node in only(script.nodes, ast.expr) for thing in _dicts(script, node)
     )
 
 

@@ -29,7 +29,7 @@ from autofast.flow.importers import Importers
 from autofast.flow.positions import in_main_guard
 from autofast.flow.scopes import Variable, variables_of
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import only, surely
 from autofast.model.source import Source, ancestors, at, function_of, nodes_in, parent_of, source_of
 from autofast.model.syntax import DEFS, FUNCTIONS
 from autofast.model.values import Cls, Inst
@@ -139,7 +139,7 @@ class Way:
         here = isinstance(self.origin, Variable) and isinstance(self.origin.scope, ast.Module)
         if not (self._guarded and here) or isinstance(scope, ast.Module):
             return False
-        outermost = [a for a in (scope, *ancestors(scope)) if isinstance(a, FUNCTIONS)][-1]
+        outermost = only((scope, *ancestors(scope)), FUNCTIONS)[-1]
         table = variables_of(scope)
         reads = (n for n in nodes_in(outermost, ast.Name))
         module = (v for n in reads if (v := table.of(n)) is not None and v.scope is table.tree)

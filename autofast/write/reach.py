@@ -105,7 +105,7 @@ class Reach:
         if isinstance(self._way.origin, Variable) and not any(
             e.function is scope for e in only(self._way.edits, Parameter)
         ):
-            for inner in (scope, *(a for a in ancestors(scope) if isinstance(a, FUNCTIONS))):
+            for inner in (scope, *only(ancestors(scope), FUNCTIONS)):
                 if inner is self._way.origin.scope:
                     break
                 if binds(inner, name):

@@ -11,7 +11,7 @@ from autofast.model.kinds import library_dataset
 from autofast.model.names import last_part
 from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
-from autofast.model.several import all_known, wordset
+from autofast.model.several import all_known, only, wordset
 from autofast.model.values import (
     Arg,
     Const,
@@ -51,7 +51,7 @@ def number(values: Values) -> int | None:
     """A whole number; of an option, its default."""
     thing = one(values)
     found = const(thing.default) if isinstance(thing, Arg) else const(values)
-    return found if isinstance(found, int) and not isinstance(found, bool) else None
+    return found if type(found) is int else None
 
 
 def batch_size(loader: Loader) -> int | None:
@@ -143,7 +143,7 @@ def _pictured(script: Script, dataset: Dataset) -> Thing:
     """The image set that a TensorDataset is made of; else the dataset."""
     thing = dataset.thing
     made = ast.walk(thing.node) if is_named(thing, Ext, TENSORS) and thing.node else ()
-    for node in (n for n in made if isinstance(n, ast.Name)):
+    for node in only(made, ast.Name):
         owners = script.values(node)
         if len({library_name_of(t) for t in owners} & NATIVE.keys()) == 1:
             return next(t for t in owners if library_name_of(t) in NATIVE)

@@ -9,6 +9,7 @@ from math import prod
 from autofast.facts.cost.bounds import most
 from autofast.facts.cost.shapes import Shape, Unsized, Work, layer
 from autofast.model.calls import is_name
+from autofast.model.contents import wrapped_by
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_module, ways_made
 from autofast.model.names import WRAPPERS, last_part
@@ -72,9 +73,7 @@ class Network:
                 raise Unsized("what it gives is not known")
             return found
         if is_named(thing, Ext, WRAPPERS):
-            return self._chain(
-                ordered(thing.args.get(0, "module") | thing.args.get(0, "model")), shape
-            )
+            return self._chain(wrapped_by(thing), shape)
         if begins(thing, Ext, "torch.nn."):
             short = last_part(thing.name)
             if short in ("Sequential", "ModuleList"):

@@ -27,7 +27,7 @@ from autofast.model.events import (
 from autofast.model.kinds import ways_made
 from autofast.model.roles import Loader, Step, Use
 from autofast.model.script import Script
-from autofast.model.several import all_known, surely
+from autofast.model.several import all_known, only, surely
 from autofast.model.source import parent_of, statement_of, walk
 from autofast.model.syntax import DEFS
 from autofast.model.values import NOTHING, Ext, Seq, Thing, Values
@@ -263,7 +263,7 @@ class Often:
             if isinstance(frame, BranchFrame) and is_rare(frame):
                 first = is_first_time(frame)
                 if not within or first or self._every(frame.node) >= SELDOM:
-                    inner = (f for f in stack[n:] if isinstance(f, LoopFrame))
+                    inner = only(stack[n:], LoopFrame)
                     return all(f.unrolled or _is_over_list(f) for f in inner)
         return False
 

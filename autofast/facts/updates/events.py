@@ -147,7 +147,7 @@ def _events(
     for occurrences in paths.values():
         rest = below(occurrences[0].stack, iteration.loop)
         _check_path(kind, rest, site.node, iteration.loop)
-        calls = tuple(f for f in rest if isinstance(f, CallFrame))
+        calls = tuple(only(rest, CallFrame))
         order = min(o.order for o in occurrences)
         yield Event(
             kind,

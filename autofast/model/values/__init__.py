@@ -41,4 +41,4 @@ from autofast.model.values.simple import (
     result_of,
 )
 from autofast.model.values.tensor import Tensor
-from autofast.model.values.thing import NOTHING, SOMEWHERE, InOrder, Thing, Values
+from autofast.model.values.thing import NOTHING, SOMEWHERE, ByName, InOrder, Thing, Values

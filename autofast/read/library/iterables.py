@@ -202,7 +202,7 @@ def _folded(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
     alone = len(given) == 1 or name in ("builtins.sum", "math.fsum")
     parts = iterate(interp, given[0], node) if given and alone else NOTHING.union(*given)
     things = frozenset(t for t in parts if not isinstance(t, (Num, Const, Arg)))
-    rows = frozenset(t for t in things if isinstance(t, Seq)) if name == "builtins.sum" else NOTHING
+    rows = frozenset(only(things, Seq)) if name == "builtins.sum" else NOTHING
     if rows:  # ``sum(lists, [])``
         whole = row_of(interp, (node, "sum"), node, iterate(interp, rows, node))
         return values(whole, *only(things, Unknown))

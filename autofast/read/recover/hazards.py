@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from autofast.flow.scopes import is_local
+from autofast.model.contents import wrapped_by
 from autofast.model.events import WithFrame
 from autofast.model.kinds import is_autocast, is_module, is_optimizer
 from autofast.model.names import WRAPPERS, is_of_model_library
@@ -125,9 +126,7 @@ def _foreign_model(evaluation: Evaluation) -> str:
 
 def _inner(thing: Thing | None) -> list[Thing]:
     if is_named(thing, Ext, (*WRAPPERS, AVERAGED)):
-        return [
-            x for t in thing.args.get(0, "module") | thing.args.get(0, "model") for x in _inner(t)
-        ]
+        return [x for t in wrapped_by(thing) for x in _inner(t)]
     return [thing] if thing is not None else []
 
 

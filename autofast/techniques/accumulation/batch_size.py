@@ -159,7 +159,7 @@ def _check_others(
 
 
 def _in_a_loader(script: Script, node: ast.AST) -> bool:
-    for outer in (a for a in ancestors(node) if isinstance(a, ast.Call)):
+    for outer in only(ancestors(node), ast.Call):
         if any(outer is x.node for x in script.loaders) or any(
             t.name.endswith("BatchSampler") for t in only(script.values(outer), Ext)
         ):

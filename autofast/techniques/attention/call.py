@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from autofast.edit.edits import Before, Edits, Remove, Rewrite
+from autofast.edit.edits import Before, Edits, Holes, Remove, Rewrite
 from autofast.facts.dimensions import may_be_vector
 from autofast.facts.double_backward import functional_derivative, gradients_of_gradients
 from autofast.flow.changes import may_change
@@ -109,7 +109,7 @@ def one_call(script: Script, found: Attention) -> tuple[Edits, Effect]:
     return (*imports, *edits, *(Remove(s) for s in gone)), effect
 
 
-def _in_place(product: ast.expr, call: str, holes: dict[str, ast.expr]) -> Edits:
+def _in_place(product: ast.expr, call: str, holes: Holes) -> Edits:
     """The call where the product stands, or, with methods behind it that make a long line of both,
     in a statement before them.
     """
@@ -135,7 +135,7 @@ def _is_chain(value: ast.expr, product: ast.expr) -> bool:
 
 
 # ---------------------------------------------------------------------------------------- arguments
-def _dropout(script: Script, call: ast.Call, holes: dict[str, ast.expr]) -> str:
+def _dropout(script: Script, call: ast.Call, holes: Holes) -> str:
     """``dropout_p``: a number that holds in training alone; empty where nothing is dropped."""
     keywords = {k.arg: k.value for k in call.keywords}
     if script.library_function(call):  # the function
@@ -172,7 +172,7 @@ def _switched_apart(script: Script) -> bool:
     ) or any(t is None or is_named(t, Ext, "torch.nn.Dropout") for t in switched)
 
 
-def _scale(script: Script, found: Attention, holes: dict[str, ast.expr]) -> str:
+def _scale(script: Script, found: Attention, holes: Holes) -> str:
     """``scale``; "default" where it is one by the root of the last dimension."""
     scale = found.scale
     if scale is None:
@@ -221,9 +221,7 @@ def _is_width(script: Script, found: Attention, expr: ast.expr) -> bool:
     )
 
 
-def _only_for_default(
-    script: Script, found: Attention, holes: dict[str, ast.expr]
-) -> Iterable[ast.stmt]:
+def _only_for_default(script: Script, found: Attention, holes: Holes) -> Iterable[ast.stmt]:
     """``d_k = query.size(-1)``, where nothing but the scale that is the default reads it."""
     if found.scale is None or "scale" in holes:
         return

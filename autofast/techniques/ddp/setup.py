@@ -89,7 +89,7 @@ def in_block(
 def extent_of(script: Script, happenings: Iterable[Happening]) -> Extent:
     """The extent that holds all ``happenings``; raises :class:`Refusal`."""
     stacks = [stack for stack, _ in happenings]
-    calls = [tuple(f for f in stack if isinstance(f, CallFrame)) for stack in stacks]
+    calls = [tuple(only(stack, CallFrame)) for stack in stacks]
     common = calls[0]
     for other in calls[1:]:
         common = common[: shared(common, other)]

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autofast.edit.edits import Decorator, Edit, Replace, Rewrite
+from autofast.edit.edits import Decorator, Edit, Holes, Replace, Rewrite
 from autofast.model.calls import call_of, root_of, short_name
 from autofast.model.names import last_part
 from autofast.model.script import Script
@@ -154,7 +154,7 @@ def edits(source: Source, use: Use) -> Iterator[Edit]:
         yield Decorator(use.decorated, f'{callee}(device_type="{use.device}")', old=use.node)
         return
     assert use.call is not None
-    holes: dict[str, ast.expr] = {}
+    holes: Holes = {}
     parts: list[str] = [f'"{use.device}"'] if not use.short.startswith("custom") else []
     for n, value in enumerate(use.call.args):
         holes[f"a{n}"] = value

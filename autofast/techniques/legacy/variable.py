@@ -24,7 +24,7 @@ from autofast.facts.cost import gains
 from autofast.facts.cost.gains import unit_of
 from autofast.facts.tensor_identity import VARIABLE, Plainness
 from autofast.flow.scopes import is_parameter
-from autofast.model.calls import call_of, is_name, keyword_of, pairs_of, variable_name
+from autofast.model.calls import call_of, is_name, keyword_of, may_give, pairs_of, variable_name
 from autofast.model.names import FUNCTIONAL_LOSSES, is_loss, last_part
 from autofast.model.script import Script
 from autofast.model.several import only
@@ -310,9 +310,7 @@ def old_reductions(script: Script) -> Iterator[Finding]:
             continue
         message = "size_average and reduce are deprecated for reduction"
         flags = {key: script.constant(value) for key, value in old.items()}
-        if not all(map(_is_flag, old.values())) or any(
-            k.arg in ("reduction", None) for k in call.keywords
-        ):
+        if not all(map(_is_flag, old.values())) or may_give(call, "reduction"):
             yield Finding(call, message, refusal="which reduction they mean here is not certain")
             continue
         size_average, reduce = flags.get("size_average"), flags.get("reduce")

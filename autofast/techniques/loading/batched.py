@@ -14,7 +14,7 @@ from autofast.flow.memory import Memory
 from autofast.model.calls import receiver_of, short_name, taker_of
 from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import (
     at,
     children,
@@ -52,9 +52,9 @@ BY_POSITION = ("dataset", "batch_size", "shuffle")
 SIZES = ("batch_size", "drop_last")
 
 
-SAMPLERS = frozenset(
-    f"torch.utils.data.{n}"
-    for n in ("DistributedSampler", "WeightedRandomSampler", "RandomSampler", "SequentialSampler")
+SAMPLERS = wordset(
+    """DistributedSampler WeightedRandomSampler RandomSampler SequentialSampler""",
+    "torch.utils.data.",
 )  # they give int
 
 

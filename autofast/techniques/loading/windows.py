@@ -23,7 +23,7 @@ from autofast.flow.loops import loop_of
 from autofast.flow.program import Flow
 from autofast.flow.provenance import only_value
 from autofast.flow.scopes import mentions
-from autofast.model.calls import arguments_of, is_name
+from autofast.model.calls import arguments_of, is_name, may_give
 from autofast.model.events import LoopFrame
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
@@ -121,7 +121,7 @@ def _window(script: Script, expr: ast.expr, index: str) -> ast.Subscript | None:
         case ast.Call(func=ast.Attribute(value=inner, attr=method)) if (
             method in NUMPY_CASTS | TORCH_CASTS
         ):
-            if any(k.arg in ("order", None) for k in expr.keywords) or (
+            if may_give(expr, "order") or (
                 method in NUMPY_CASTS and len(expr.args) > (method == "astype")
             ):
                 return None  # all windows together would lie in memory in another order

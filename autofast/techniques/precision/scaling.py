@@ -26,7 +26,7 @@ from autofast.flow.definition_sites import Home, after_all, home_of
 from autofast.flow.loops import leaving
 from autofast.flow.positions import block, index, is_sure, nodes_of, shared, statement_at
 from autofast.flow.typestate import Events
-from autofast.model.calls import is_method, receiver_of, stands_alone
+from autofast.model.calls import is_method, may_give, receiver_of, stands_alone
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, inside
 from autofast.model.kinds import is_optimizer, ways_made
 from autofast.model.roles import Backward, Step, Update
@@ -312,7 +312,7 @@ class _Builder:
             call = backward.node
             if not is_method(call, "backward") or call.args or backward.framework:
                 raise Refusal(f"the backward on {at(call)} is not the plain `loss.backward()`")
-            if any(k.arg in ("gradient", "inputs", None) for k in call.keywords):
+            if may_give(call, "gradient", "inputs"):
                 raise Refusal(f"the backward on {at(call)} has its own gradient or inputs")
             if not stands_alone(call):
                 raise Refusal(f"the backward on {at(call)} is part of an expression")

@@ -21,7 +21,7 @@ from autofast.flow.positions import block, index
 from autofast.flow.reflection import showing
 from autofast.flow.scopes import declared, mentions
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import function_of, holds, nodes_in, walk, within
 from autofast.model.syntax import is_read
 from autofast.model.values import Const, Func, Num, Ref, Tensor, certainly
@@ -33,9 +33,7 @@ PLAIN = (
     ast.Name, ast.Constant, ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.Dict, ast.List, ast.Tuple,
     ast.JoinedStr, ast.FormattedValue, ast.Call, ast.keyword, ast.operator, ast.unaryop, ast.cmpop, ast.expr_context,
 )  # fmt: skip
-PURE = frozenset(
-    f"builtins.{n}" for n in "float int round abs min max sum pow str len bool dict".split()
-)
+PURE = wordset("float int round abs min max sum pow str len bool dict", "builtins.")
 
 
 @dataclass(frozen=True, eq=False)

@@ -132,7 +132,7 @@ def _default(value: ast.expr | None) -> ast.expr | None:
 
 
 def _last_field(node: ast.ClassDef) -> ast.stmt | None:
-    fields = [s for s in node.body if isinstance(s, ast.AnnAssign)]
+    fields = only(node.body, ast.AnnAssign)
     return fields[-1] if fields else None
 
 

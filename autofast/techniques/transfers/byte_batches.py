@@ -43,7 +43,7 @@ from autofast.model.values import (
 from autofast.ops.families import REGROUPING
 from autofast.rule import Refusal
 
-WRAPPERS = frozenset(f"torch.utils.data.{n}" for n in ("Subset", "random_split", "ConcatDataset"))
+WRAPPERS = wordset("Subset random_split ConcatDataset", "torch.utils.data.")
 HANDED = (
     WRAPPERS
     | {"torch.utils.data.DataLoader"}

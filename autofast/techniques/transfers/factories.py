@@ -59,7 +59,7 @@ DATA = wordset("tensor normal bernoulli")  # made from data: only where these ar
 
 
 # what reads a tensor among its arguments as a number
-SIZED = frozenset(f"torch.{n}" for n in ("arange", "range", "eye", "randperm"))
+SIZED = wordset("arange range eye randperm", "torch.")
 
 
 @dataclass(frozen=True, eq=False)
