@@ -442,6 +442,7 @@ KEEPS = f"image = self.images[index]\n{{}}\n{TO_TENSOR}"
         (KEEPS.format("image = image[::-1] if random.random() < 0.5 else image"), "has no form for batches"),
         (KEEPS.format("image = image * other[index] if random.random() < 0.5 else image"), "has no form for batches"),
         (KEEPS.format("if random.random() < 0.5:\n    return image, 0"), "has no form for batches"),
+        ("index = self.labels[index]\nimage = self.images[index].astype(numpy.float32)\n" + TO_TENSOR, "has no form for batches"),
         ("if random.random() < 0.5:\n    image = self.images[index]\nelse:\n    image = self.images[0]\n" + TO_TENSOR, "has no form for batches"),
     ],
 )  # fmt: skip

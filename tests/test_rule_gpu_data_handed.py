@@ -157,3 +157,37 @@ def rewritten(folder: Path, *cells: str) -> str:
     path.write_text(notebook(*cells))
     done = rewrite(path, folder, Config(select=(RULE,)))
     return "".join(done.bytes_of(source).decode() for source in done.texts)
+
+
+WRITES = [
+    "features += 1", "features[0] = 1", "jitter(features)", "view = features.view(); view *= 2",
+    "kept = [features]; kept[0] *= 2", "kept = dict(a=features); kept['a'] -= 1",
+    "for row in features: row *= 2", "list(map(jitter, [features]))", "train.rows = features; train.rows *= 2",
+    "numpy.clip(features, 0, 1, features)", "numpy.negative(features, features)", "exec('features *= 2')",
+    "features.setfield(3, numpy.float64)", "features.flat[3] = 1", "torch.from_numpy(features).mul_(2)",
+]  # fmt: skip
+OTHERS = ["total = 0; total += 1", "found = numpy.zeros(4); found[0] += 1", "seen = {'a': 0}; seen['a'] += 3"]  # fmt: skip
+JITTER = """
+def jitter(rows):
+    rows += 1
+
+
+def simulate"""
+
+
+@pytest.mark.parametrize("write", [*WRITES, *OTHERS])
+def test_arrays_that_something_else_writes_to(write: str) -> None:
+    """What the data set was given is still known by other names: in each epoch one of them is used
+    to change it, or something else.
+    """
+    text = script(DICT, OF_DICT).replace("features[rest], targets[rest]", "features, targets")
+    text = text.replace("\n        train(model", f"\n        {write}\n        train(model")
+    if "jitter" in write:
+        text = text.replace("\ndef simulate", JITTER)
+    found = apply(RULE, text)
+    if write in OTHERS:
+        assert found.fixes, found.refusals
+        same_runs(text, found.text)
+    else:
+        assert not found.fixes
+        assert "may write to it" in found.refusals or "of which items are made" in found.refusals

@@ -8,16 +8,20 @@ make them.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from autofast.facts.aliases import array_written_after
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
-from autofast.flow.program import Flow, function_around
+from autofast.flow.memory import view_of
+from autofast.flow.program import Flow, function_around, holder_of
 from autofast.model.calls import keyword_of, pairs_of, short_name
+from autofast.model.contents import opened
+from autofast.model.roles import Dataset
 from autofast.model.script import Script
 from autofast.model.several import all_known, surely, wordset
-from autofast.model.source import is_generator, parent_of, statement_of
+from autofast.model.source import function_of, is_generator, parent_of, statement_of
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import (
     Const,
@@ -200,6 +204,39 @@ def _part_returned(script: Script, target: ast.AST) -> list[ast.expr | None]:
             given = [pairs_of(whole, result) for result in _returned(script, value)]
             return [next((v for t, v in pairs if t is target), None) for pairs in given]
     return []
+
+
+def origins(script: Script, array: ast.expr) -> set[ast.expr]:
+    """The expressions that an array may come from: names for it, what it is a view of, what made
+    it.
+    """
+
+    def below(node: ast.expr) -> Iterator[ast.expr]:
+        index = node.slice if isinstance(node, ast.Subscript) else None
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            yield from filter(None, _made(script, node))
+            yield from filter(
+                None, _taken_apart(script, node) if isinstance(node, ast.Name) else ()
+            )
+        elif index is None or array_of(script, index) is None:  # else a copy
+            yield from _returned(script, node)
+            yield from filter(None, [view_of(node)])
+
+    return set(opened([array], below))
+
+
+def arrays_change(script: Script, dataset: Dataset, under: Collection[str]) -> str:
+    """Why arrays of a data set that something else has a name for may change after a copy."""
+    for site in script.log.of("set_attribute"):
+        made = [o for o in site if o.this is dataset.thing and o.data["name"] in under]
+        expr = _value(site.node) if made else None
+        every = origins(script, expr) if expr is not None else ()
+        home = function_of(site.node)
+        names = [n for n in every if isinstance(n, ast.Name)]
+        if expr is not None and any({function_of(n), holder_of(n)} != {home} for n in names):
+            if why := array_written_after(script, every, expr, made):
+                return why
+    return ""
 
 
 def _taken_apart(script: Script, name: ast.Name) -> list[ast.expr | None]:

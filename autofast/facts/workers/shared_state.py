@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from autofast.facts.loaders import values_given
-from autofast.facts.workers.held import Held
+from autofast.facts.workers.held import ARCHIVE, Held
 from autofast.facts.workers.item_changes import A_FILE, WRITERS, Changes, is_iterator, shown
 from autofast.facts.workers.lifetime import Lifetime
 from autofast.facts.workers.loader_code import Side
@@ -43,6 +43,10 @@ TARGET_FIRST = WRITERS - set(
 DICE = tuple(
     """random. numpy.random. torch.rand torch.multinomial torch.bernoulli torch.normal
     torch.poisson torch.empty""".split()
+)
+
+UNPACKED = (
+    ": where its arrays fit into memory, `dict(np.load(path))` reads each once, not for every item"
 )
 
 
@@ -95,7 +99,9 @@ def changed_by_items(script: Script, loader: Loader, *, files: bool = True) -> s
     side = items(script, loader)
     held = Held(side)
     if (opened := held.handle()) is not None:
-        return f"items are read through {opened[1]} ({at(opened[0])}), which workers would share"
+        place, name = opened
+        advice = UNPACKED if name == ARCHIVE else ""
+        return f"items are read through {name} ({at(place)}), which workers would share{advice}"
     if (moved := held.on_device()) is not None:
         return f"items read what {at(moved)} put on the device: a worker would need the GPU"
     if (made := held.generator()) is not None:

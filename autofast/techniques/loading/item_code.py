@@ -94,7 +94,8 @@ class Statements(Expressions):
     def bound(self, name: str, value: ast.expr) -> None:
         """A variable: what is stored under it becomes a parameter of that name."""
         attr = self.attribute(value)
-        new = attr not in self.stored and name not in self.env and not self.depth and not self.mask
+        known = name in self.env or name == self.index
+        new = attr not in self.stored and not known and not self.depth and not self.mask
         match value:
             case ast.Subscript() if attr and new:
                 self.env[name] = self.row(value, attr, name)
@@ -141,7 +142,8 @@ class Statements(Expressions):
         kept = [part for v in self.env.values() if isinstance(v, Several) for part in v.parts]
         stale = any(_is_used(name, [getattr(part, "code", "")]) for part in kept)
         is_dict = isinstance(value, Several) and value.names and not self.depth and not self.mask
-        if not name or stale or (isinstance(value, Several) and not is_dict):
+        plain = is_dict or not isinstance(value, Several)
+        if name in ("", self.index) or stale or not plain:
             raise Refusal("its __getitem__ has no form for batches")
         if self.mask and name in self.env:
             value = self.chosen(self.mask, value, self.env[name], name)

@@ -12,7 +12,7 @@ from autofast.facts.dimensions import rank
 from autofast.flow.scopes import loaded_in, stored_in
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.source import at, live, parent_of, source_of
+from autofast.model.source import at, source_of
 from autofast.model.values import Arg, Const, Thing, const, one
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_calls import Calls
@@ -56,9 +56,6 @@ class Expressions(Calls):
         if len(parameters) != 2 or not plain:
             raise Refusal("its __getitem__ is not a plain one")
         self.this, self.index = parameters
-        uses = [n for n in live(getitem) if getattr(n, "id", "") == self.index]
-        if other := next((n for n in uses if not _only_indexes(n)), None):
-            raise Refusal(f"uses `{self.index}` for something else than to index arrays", other)
         self.own = stored_in(getitem)
         self.taken = self.own | loaded_in(getitem) | set(parameters)
         self.n, self.device, self.each = map(self.fresh, ("n", "device", "each"))
@@ -102,7 +99,7 @@ class Expressions(Calls):
             case ast.Attribute(value=inner, attr="shape"):
                 return Several(tuple(self.sides(expr, None)))
             case ast.Name(id=name) if name == self.index:
-                raise Refusal(f"uses `{name}` for something else than to index arrays", expr)
+                raise self.no_row(expr)
             case ast.Name(id=name) if name == self.this:
                 raise Refusal("hands on the dataset itself", expr)
             case ast.Name(id=name) if name in self.own:
@@ -125,6 +122,9 @@ class Expressions(Calls):
                 if not isinstance(self.script.constant(expr), (int, float, str)):
                     raise Refusal(f"{at(expr)}: what `{code}` is is not known")
         return Same(code, self.number(expr))
+
+    def no_row(self, expr: ast.expr) -> Refusal:
+        return Refusal(f"uses `{self.index}` for something else than to index arrays", expr)
 
     def number(self, expr: ast.expr) -> object:
         """The constant that it is; a type for an option of it; ``...`` where it may be anything."""
@@ -188,6 +188,8 @@ class Expressions(Calls):
                 if isinstance(place, int):
                     return self.side(self.items(self.value(inner), expr), place)
                 raise no_form(expr)
+        if self.index in loaded_in(expr.slice):
+            raise self.no_row(expr)
         base = self.value(expr.value)
         if isinstance(base, Several):
             place = self.script.constant(expr.slice)
@@ -237,18 +239,6 @@ class Expressions(Calls):
         known = self.stored.get(items.root)
         if known is None or known.array.is_list:
             raise Refusal("cuts images of a list, which may be of different sizes", node)
-
-
-def _only_indexes(name: ast.AST) -> bool:
-    """The index of an item picks a row, or is handed on to a method that may do no more."""
-    match parent_of(name):
-        case ast.Subscript(slice=index) | (ast.Tuple() as index):
-            return _row_picked(index) is name
-        case ast.Call(args=args):
-            return name in args
-        case ast.Attribute(attr="tolist") | ast.Assign():
-            return True  # where it is a tensor
-    return False
 
 
 def _row_picked(index: ast.expr) -> ast.expr:

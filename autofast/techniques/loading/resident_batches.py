@@ -8,6 +8,7 @@ import ast
 from dataclasses import dataclass
 
 from autofast.edit.edits import After, Edits, literal
+from autofast.facts.arrays import arrays_change
 from autofast.model.roles import Loader
 from autofast.model.script import Script
 from autofast.model.several import surely
@@ -69,7 +70,8 @@ def batches_of(script: Script, loader: Loader) -> Batches:
     form = form_of(script, getitem, torch_in(source_of(getitem))[0], METHOD)
     tensors = {s.attr for s in form.stored if s.array.tensor}
     for dataset in loader.datasets:
-        if why := rows_change(script, dataset, tensors):
+        arrays = {s.attr for s in form.stored} - tensors
+        if why := rows_change(script, dataset, tensors) or arrays_change(script, dataset, arrays):
             raise Refusal(why)
     return Batches(getitem, form, True in parts)
 
