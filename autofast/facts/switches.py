@@ -36,7 +36,7 @@ from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import function_of, is_elif, live, nodes_in, parent_of
 from autofast.model.syntax import DEFS, LOOPS, VARIABLES
-from autofast.model.values import Arg, Const, Setting, certainly, only
+from autofast.model.values import Arg, Const, Setting, certainly, names_of, only
 from autofast.read.library.frameworks import batch_at
 
 ONCE = ("test_step", "predict_step")
@@ -261,7 +261,7 @@ def is_settled(script: Script, node: ast.AST) -> bool:
     """
     parts = list(nodes_in(getattr(node, "test", node), ast.expr))
     kinds = only(parts, ast.Call)
-    if any({getattr(t, "name", "") for t in script.called(n)} - KINDS for n in kinds):
+    if any(names_of(script.called(n)) - KINDS for n in kinds):
         return False
     if kinds:
         return getattr(node, "test", None) in kinds

@@ -22,6 +22,7 @@ from autofast.model.values.questions import (
     is_named,
     library_name,
     library_names,
+    names_of,
     ordered,
     surely_named,
     things,

@@ -28,6 +28,7 @@ from autofast.model.values import (
     Values,
     const,
     is_named,
+    names_of,
 )
 from autofast.read.recover.compiled import is_in_place, is_left_eager, records_graphs
 from autofast.read.recover.escapes import YIELDS, ends_with_call
@@ -136,7 +137,7 @@ def _caches(script: Script, region: Region) -> str:
     """
     for frame in region.calls(script):
         for decorator in frame.func.decorators:
-            if any(getattr(t, "name", "") in REMEMBERS for t in decorator):
+            if any_in(names_of(decorator), REMEMBERS):
                 return f"{frame.func.name}() remembers its results, which may be tensors made here ({at(frame)})"
     read = {
         x

@@ -51,6 +51,7 @@ from autofast.model.values import (
     all_of,
     any_of,
     begins,
+    names_of,
     only,
 )
 from autofast.rule import Refusal
@@ -268,7 +269,7 @@ class Uses:
         if call is None or call.func is node or is_call_of(call, *BLIND):
             return False
         found = self.script.called(call)
-        if {getattr(t, "name", "") for t in found} <= NAMED and len(call.args) > 1:
+        if names_of(found) <= NAMED and len(call.args) > 1:
             name = self.script.constant(call.args[1])
             return not isinstance(name, str) or name in self.names
         return not all(

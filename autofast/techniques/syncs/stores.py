@@ -50,7 +50,7 @@ from autofast.model.syntax import (
     is_operation,
     is_read,
 )
-from autofast.model.values import Dict, Inst, Seq, Tensor, Thing, any_of, certainly
+from autofast.model.values import Dict, Inst, Seq, Tensor, Thing, any_of, certainly, names_of
 from autofast.rule import Refusal
 from autofast.techniques.syncs.certain_numbers import is_scalar, kind_of
 from autofast.techniques.syncs.code_motion import moves
@@ -208,9 +208,9 @@ class Store:
                 elements = [element]
             case ast.Call(args=[], keywords=[]):
                 pass
-            case ast.Call(args=[factory], keywords=[]) if names := {
-                getattr(t, "name", "") for t in self.script.values(factory)
-            }:
+            case ast.Call(args=[factory], keywords=[]) if names := names_of(
+                self.script.values(factory)
+            ):
                 if not names <= {"builtins.float", "builtins.int"}:
                     raise Refusal("")
                 yield from ("float" if n.endswith("float") else "zero" for n in names)
