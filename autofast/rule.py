@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from autofast.edit.edits import Edit
+from autofast.edit.edits import Edits
+from autofast.model.source import Placed, at
 
 if TYPE_CHECKING:
     from autofast.model.script import Script
@@ -105,7 +106,7 @@ class Finding:
 
     node: ast.AST
     message: str
-    edits: tuple[Edit, ...] = ()
+    edits: Edits = ()
     refusal: str = ""
     advice: str = ""
     effect: Effect | None = None  # where this place differs from the rule's own effect
@@ -140,7 +141,11 @@ class Finding:
 
 
 class Refusal(Exception):
-    """A place stays as it is. ``str()`` says why, in words for the user."""
+    """A place stays as it is. ``str()`` says why, in words for the user, which may begin with the
+    ``place`` that speaks against."""
+
+    def __init__(self, why: str = "", place: ast.AST | Placed | None = None):
+        super().__init__(why if place is None else f"{at(place)} {why}")
 
 
 Find = Callable[["Script", Options], Iterator[Finding]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from autofast.edit.edits import Edit, Rewrite, Wrap
+from autofast.edit.edits import Edits, Rewrite, Wrap
 from autofast.facts.copies import against_source, batch_dtypes
 from autofast.facts.cost import gains
 from autofast.model.calls import is_method
@@ -47,7 +47,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield Finding(transfer.node, message, edits=() if why else edits, refusal=why)
 
 
-def _uncast(script: Script, cast: ast.expr) -> tuple[ast.expr, str, tuple[Edit, ...]]:
+def _uncast(script: Script, cast: ast.expr) -> tuple[ast.expr, str, Edits]:
     """What is cast, the cast as a template (empty: it is none to floats), and the edit that takes
     it away.
     """

@@ -15,6 +15,7 @@ from autofast.techniques.transfers.creations import moved
 from autofast.techniques.transfers.dealt_out import against
 from autofast.techniques.transfers.drawn_arrays import from_numpy
 from autofast.techniques.transfers.factories import loops_of_steps
+from autofast.techniques.transfers.hoisted import hoisted
 from autofast.techniques.transfers.indices import indices
 from autofast.techniques.transfers.made_each_step import made_each_step
 from autofast.techniques.transfers.round_trips import round_trips
@@ -38,13 +39,17 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     if options.target == "cpu" or script.calls(*DEFAULTS):
         return
     hot = loops_of_steps(script)
-    creations = [*moved(script, hot), *from_numpy(script, hot)]
-    creations += [
+    creations = list(hoisted(script, hot))
+    once = {n for c in creations for n in ast.walk(c.call)}
+    others = (
+        *moved(script, hot),
+        *from_numpy(script, hot),
         *indices(script, hot),
         *round_trips(script, hot),
         *told_where(script, hot),
         *buffers(script, hot),
-    ]
+    )
+    creations += [c for c in others if c.call not in once]
     known = {n for c in creations for place in (c.call, *c.moves) for n in ast.walk(place)}
     for node, advice in made_each_step(script, hot, known):
         yield Finding(node, MESSAGE, advice=advice)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import Replace
+from autofast.edit.edits import Holes, Replace
 from autofast.facts.cost import gains
 from autofast.facts.one_by_one import one_by_one
 from autofast.facts.parameter_loops import (
@@ -77,7 +77,7 @@ def _is_gradient(loop: ParameterLoop, op: Op) -> bool:
     return found is not None and found[1] == "grad"
 
 
-def _clipping(script: Script, loop: ParameterLoop, clamp: Op) -> tuple[str, dict[str, ast.expr]]:
+def _clipping(script: Script, loop: ParameterLoop, clamp: Op) -> tuple[str, Holes]:
     """``clip_grad_value_``, which leaves parameters without a gradient alone, but not if all
     are.
     """
@@ -103,10 +103,10 @@ def _clipping(script: Script, loop: ParameterLoop, clamp: Op) -> tuple[str, dict
     return "TORCH.nn.utils.clip_grad_value_({model}.parameters(), {bound})", holes
 
 
-def _update(script: Script, loop: ParameterLoop, done: list[Op]) -> tuple[str, dict[str, ast.expr]]:
+def _update(script: Script, loop: ParameterLoop, done: list[Op]) -> tuple[str, Holes]:
     """The statements in the place of the loop, and the expressions that they quote."""
     for site in script.calls(*SHARDED):
-        raise Refusal(f"{at(site)} keeps parameters in parts, in processes of their own")
+        raise Refusal("keeps parameters in parts, in processes of their own", site)
     calls = list(loop.lists.values())
     if not any(has_parameters(script, call) for call in calls):
         raise Refusal("nothing shows that there is a parameter, and a list must not be empty")

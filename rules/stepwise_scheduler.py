@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import After, Edit, Remove
+from autofast.edit.edits import After, Edits, Remove
 from autofast.edit.order import Rank
 from autofast.facts.updates.rates import by_hand, check_rates, counted_wrong
 from autofast.model.roles import Scheduler, Tick
@@ -49,9 +49,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         )
 
 
-def _edits(
-    script: Script, options: Options, tick: Tick, schedulers: list[Scheduler]
-) -> tuple[Edit, ...]:
+def _edits(script: Script, options: Options, tick: Tick, schedulers: list[Scheduler]) -> Edits:
     """All that it takes; raises :class:`Refusal`."""
     if tick.unit == "update":
         parts = "with parts of epochs" if tick.given else "after every update"

@@ -174,3 +174,19 @@ def test_methods_and_functions_that_give_views(tmp_path: Path, view: str, shares
     )
     pair = script.entry.tree.body[-1].value  # type: ignore[attr-defined]
     assert script.analysis(Memory).may_share(*pair.elts) is shares
+
+
+@pytest.mark.parametrize(
+    ("body", "known"),
+    [
+        ("return torch.add(t, 1)", True),
+        ("u = torch.zeros(3)\n    u[0] = 1\n    return u[1:]", True),
+        ("return t[1:] if len(t) else torch.zeros(3)", False),  # of whoever calls it
+        ("return rows", False),  # what a method has changed since
+    ],
+)
+def test_what_functions_make(tmp_path: Path, body: str, known: bool) -> None:
+    head = "import torch\nrows = [torch.rand(3)]\n"
+    script = read(tmp_path, f"{head}def f(t):\n    {body}\nv = f(torch.rand(3))\nv\n")
+    value = script.entry.tree.body[-1].value  # type: ignore[attr-defined]
+    assert (script.analysis(Memory).made_by(value) is not None) is known

@@ -89,7 +89,7 @@ def made(make: str, before: str = "") -> Applied:
         ("z = torch.zeros(x.shape).to(x.device).to(x.dtype)", ["z = torch.zeros(x.shape, device=x.device).to(x.dtype)"], Effect.EXACT),
         ("z = torch.randn(3, 4).to(device).to(x.dtype)", ["z = torch.randn(3, 4, device=device).to(x.dtype)"], Effect.SAMPLING),
         ("z = Variable(torch.zeros(3, 4)).to(device)", ["z = Variable(torch.zeros(3, 4, device=device))"], Effect.EXACT),
-        ("z = torch.tensor(1.5).to(device)", ["z = torch.tensor(1.5, device=device)"], Effect.EXACT),
+        ("z = torch.tensor(1.5).to(device)", ["z = torch.tensor(1.5).to(device)"], Effect.EXACT),
         ("z = torch.zeros(3, 4)\nz = z.to(device)", ["z = torch.zeros(3, 4, device=device)"], Effect.EXACT),
         ("z = torch.zeros(3, 4)\nz = z.type_as(x)", ["z = torch.zeros(3, 4, device=x.device)"], Effect.EXACT),
         ("z = Variable(Tensor(np.ones((3, 4))))", ["z = Variable(Tensor(3, 4).fill_(1))"], Effect.EXACT),
@@ -566,7 +566,8 @@ def test_made_and_moved_under_a_condition(make: str, expected: list[str]) -> Non
     ("make", "expected"),
     [
         ("z = torch.tensor([1.0, 2, step, latent]).to(device)", "z = torch.tensor([1.0, 2, step, latent], device=device)"),
-        ("z = torch.tensor([[1.0], [2.0], [3.0]]).to(device)", "z = torch.tensor([[1.0], [2.0], [3.0]], device=device)"),
+        ("z = torch.tensor([[1.0], [2.0], [3.0 * step]]).to(device)", "z = torch.tensor([[1.0], [2.0], [3.0 * step]], device=device)"),
+        ("z = torch.tensor([[1.0], [2.0], [3.0]]).to(device)", "z = torch.tensor([[1.0], [2.0], [3.0]]).to(device)"),
         ("z = torch.tensor([loss.item()] if step else [0.0]).to(device)", ""),
         ("z = torch.tensor(losses[-1:] or [0.0]).to(device)", ""),
         ("z = torch.tensor([x[0, 0], 1.0, 2.0, 3.0]).to(device)", ""),
@@ -582,10 +583,10 @@ def test_lists_of_numbers(make: str, expected: str) -> None:
     "make",
     [
         "z = torch.from_numpy(np.eye(4, dtype=np.float32))[:3].to(device)",
-        "z = torch.from_numpy(np.array([1, 0, 0, 1]).astype(np.float32)).view(1, 4).to(device)",
+        "z = torch.from_numpy(np.array([1, 0, 0, 1]).astype(np.float32)).view(1, 4).to(device) + 0",
         "z = Variable(torch.from_numpy(np.array([1, 0, 0, 1], dtype='float32'))).repeat(3, 1)\nif x.is_cuda:\n    z = z.cuda()",
         "z = torch.Tensor(np.reshape(np.array(range(latent)), [1, latent])).to(device)",
-        "z = torch.FloatTensor([0.4, 0.5, 0.6, 0.7]).to(device)",
+        "z = torch.FloatTensor([0.4, 0.5, 0.6, 0.7]).to(device) + 0",
     ],
 )  # fmt: skip
 def test_numbers_that_never_change_are_to_be_made_once(make: str) -> None:
@@ -778,7 +779,7 @@ def test_two_rules_at_lines_beside_each_other() -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        "z = torch.tensor([first] * 4).to(device)",  # it may be a number of NumPy, of another dtype
+        "z = torch.tensor([first * step] * 4).to(device)",  # it may be a number of NumPy, of another dtype
         "z = torch.DoubleTensor(range(4)).to(device)",
         "z = torch.tensor(range(4 + len([]) - 0)).to(device)",  # fewer than none: an error
         "z = torch.tensor(range(len(losses), 9)).to(device)[-4:]",
@@ -1015,7 +1016,11 @@ def round_trip(body: str, given: str = "table") -> Applied:
 )  # fmt: skip
 def test_indices_stay_where_they_are(body: str, lines: list[str]) -> None:
     found = round_trip(body)
-    assert found.lines == lines and {f.effect for f in found.fixes} <= {None, Effect.EXACT}
+    once = ["table = table.to(device)"] * ("a.to" in lines[0] or "return a" in lines[0])
+    assert found.lines == [*once, *lines] and {f.effect for f in found.fixes} <= {
+        None,
+        Effect.EXACT,
+    }
     before = "import torch\nfrom torch import nn\n" + ROUND_TRIP.format(body=body, given="table")
     assert run(found.text)["seen"] == run(before)["seen"]
 
@@ -1036,6 +1041,95 @@ def test_indices_stay_where_they_are(body: str, lines: list[str]) -> None:
 def test_round_trips_that_somebody_may_notice(body: str, given: str) -> None:
     found = round_trip(body, given)
     assert not found.fixes, found.lines
+
+
+SCHEDULE = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+
+def schedule(steps):
+    f = torch.cos(torch.linspace(0, 1, steps + 1)) ** 2
+    return torch.clip(1 - f[1:] / f[:-1], 0.0001, 0.9999)
+
+
+def extract(a, t, shape):
+    out = a.gather(-1, t.cpu())
+    return out.reshape(t.shape[0], *((1,) * (len(shape) - 1))).to(t.device)
+
+
+{tables}
+
+
+def noisy(x, t, noise):
+    return extract(kept, t, x.shape) * x + extract(betas, t, x.shape) * noise
+
+
+{device}
+model = nn.Linear(4, 4).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+seen = []
+for step in range(6):
+    x = torch.full((3, 4), 0.5, device=device)
+    t = torch.randint(0, 10, (3,), device=device)
+    noise = torch.randn_like(x)
+    optimizer.zero_grad()
+    loss = (model(noisy(x, t, noise)) - noise).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+    seen.append(loss.item())
+{after}
+"""
+TABLES = "betas = schedule(10)\nalphas = 1.0 - betas\nkept = torch.sqrt(torch.cumprod(alphas, 0))"
+DEVICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
+KEPT, BETAS = "kept = kept.to(device)", "betas = betas.to(device)"
+
+
+def schedule(tables: str = TABLES, device: str = DEVICE, after: str = "") -> tuple[str, list[str]]:
+    """The script, and what is written beside the index."""
+    script = SCHEDULE.format(tables=tables, device=device, after=after)
+    found = apply(RULE, script)
+    assert "a.to(t.device).gather(-1, t)" in found.text
+    assert run(found.text)["seen"] == run(script)["seen"]
+    return found.text, [x for x in found.lines if "extract" not in x and "out" not in x]
+
+
+def test_schedules_go_to_the_device_once_with_the_numbers_of_the_host() -> None:
+    text, lines = schedule(f"{DEVICE}\n{TABLES}", "")
+    assert lines == [BETAS, KEPT]
+    assert text.index("alphas = 1.0") < text.index(BETAS) < text.index("kept = torch")
+
+
+def test_schedules_go_there_where_the_device_is_known() -> None:
+    text, lines = schedule()
+    assert sorted(lines) == [BETAS, KEPT]
+    assert text.index("device = torch.device") < text.index(BETAS)
+
+
+@pytest.mark.parametrize(
+    ("tables", "after", "lines"),
+    [
+        (TABLES, "print(kept.numpy())", [BETAS]),
+        (TABLES, "def show():\n    return kept.numpy()", [BETAS]),
+        (TABLES, "alphas = locals()", []),
+        (TABLES, "kept = None", [BETAS]),
+        (TABLES + "\nfirst = kept[:1]", "first += 1", [BETAS]),  # a view, written to later
+        ("alphas = 1.0 - schedule(10)\nkept = betas = alphas", "alphas.zero_()", []),
+        (TABLES.replace("kept =", "if alphas[0] > 0:\n    kept ="), "", [BETAS]),
+        (TABLES.replace("sqrt(", "sqrt(0 + "), "look = lambda: kept.numpy()", [BETAS]),
+        (TABLES + "\nkept.requires_grad_()", "", []),
+    ],
+)  # fmt: skip
+def test_schedules_that_the_host_needs_stay(tables: str, after: str, lines: list[str]) -> None:
+    assert schedule(tables, after=after)[1] == lines
+
+
+def test_a_schedule_that_its_reader_looks_at_on_the_host_stays() -> None:
+    script = SCHEDULE.format(tables=TABLES, device=DEVICE, after="")
+    script = script.replace("    out = a.", "    seen.append(a[0].item())\n    out = a.")
+    assert not any(x in apply(RULE, script).lines for x in (BETAS, KEPT))
 
 
 @pytest.mark.parametrize(
@@ -1068,3 +1162,127 @@ def test_what_the_host_draws_for_a_reason_stays(make: str, before: str) -> None:
 def test_rows_that_a_tensor_of_the_host_picks_stay() -> None:
     found = made("rows = torch.tensor([2, 0, 1])\nz = torch.eye(4)[rows].to(device)")
     assert "z = torch.eye(4)[rows].to(device)" in found.text
+
+
+SAME = """
+import numpy as np
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+np.random.seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 4).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+points, values = np.random.RandomState(0).rand(3, 4), torch.rand(3, 4)
+seen = []
+
+
+def loss_of(x, y):
+    {loss}
+
+
+for epoch in range(2):
+    count = 0
+    for step in range(3):
+        {first}
+        x = {copy}
+        y = values.to(device)
+        optimizer.zero_grad()
+        loss = loss_of(x, y)
+        loss.backward()
+        optimizer.step()
+        count += loss
+        {last}
+        seen.append(loss.item())
+"""
+COPY = "torch.tensor(points[:, 0:4]).float().to(device)"
+LOSS = "return (model(x) - y).pow(2).mean()"
+
+
+def same(copy: str = COPY, loss: str = LOSS, first: str = "pass", last: str = "pass") -> list[str]:
+    """What is written, once the losses are the same."""
+    script = SAME.format(copy=copy, loss=loss, first=first, last=last)
+    found = apply(RULE, script)
+    assert run(found.text)["seen"] == run(script)["seen"]
+    return found.lines
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        COPY,
+        "torch.tensor([0.5, 1.0, 2.0, 3.0]).to(device)",
+        "torch.Tensor(np.eye(4)[:3]).to(device)",
+        "values[0:2].repeat(3, 1)[:3].view(3, 4).to(device)",
+    ],
+)
+def test_what_is_the_same_in_each_turn_is_copied_before_the_loops(copy: str) -> None:
+    text = apply(RULE, SAME.format(copy=copy, loss=LOSS, first="pass", last="pass")).text
+    assert same(copy) == [f"x = {copy}", "y = values.to(device)"]
+    assert text.index("y = values.to(device)") < text.index("for epoch")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"last": "points[0] += 1"},
+        {"last": "np.random.shuffle(points)"},
+        {"last": "points = points * 2"},
+        {"last": "x += 1"},
+        {"last": "x.mul_(2)"},
+        {"last": "x = x + 1"},
+        {"first": "part = points[0]\n        part[0] += 1"},
+        {"loss": "x.mul_(2)\n    return (model(x) - y).pow(2).mean()"},
+        {"loss": "points[0] += 1\n    return (model(x) - y).pow(2).mean()"},
+        {"loss": "x.requires_grad = True\n    return (model(x) - y).pow(2).mean()"},
+        {"loss": "x.requires_grad_()\n    return (model(x) - y).pow(2).mean()"},
+        {"first": "if step == 1: continue"},
+        {"copy": "torch.tensor(points * step).float().to(device)"},
+        {"copy": "torch.tensor(points + np.random.rand(3, 4)).float().to(device)"},
+        {"copy": "torch.tensor(points, dtype=torch.float32, requires_grad=True).to(device)"},
+    ],
+)  # fmt: skip
+def test_what_may_be_another_in_each_turn_is_copied_there(changed: dict[str, str]) -> None:
+    assert not [line for line in same(**changed) if line.startswith("x =")]
+
+
+WEIGHED = """
+import torch
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Weighed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weights = [0.5, 1.0, 2.0, 3.0]
+
+    def forward(self, x, y):
+        {before}
+        return ((x - y).pow(2) * torch.tensor(self.weights).to(x.device)).mean()
+
+
+model, criterion = nn.Linear(4, 4).to(device), Weighed()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(6):
+    x = torch.full((3, 4), 0.5, device=device)
+    optimizer.zero_grad()
+    criterion(model(x), x).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "same"),
+    [
+        ("pass", True),
+        ("assert len(self.weights) == x.size(1)", True),
+        ("self.weights.append(self.weights.pop(0))", False),
+        ("self.weights = self.weights[::-1]", False),
+        ("self.weights[0] += 1", False),
+    ],
+)
+def test_numbers_that_a_module_keeps_are_the_same(before: str, same: bool) -> None:
+    assert ("the same every time" in apply(RULE, WEIGHED.format(before=before)).advice) is same

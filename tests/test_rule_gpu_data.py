@@ -114,6 +114,39 @@ def test_computed_data_beside_writes_to_other_tensors(data: str) -> None:
     checked(f"{data}\ndata = TensorDataset(a, b)\n{PLAIN}", body=body)
 
 
+AVERAGE = """
+mean = nn.Linear(4, 2)
+{more}
+for key, value in mean.state_dict().items():
+    if value.dtype.is_floating_point:
+        value.mul_(0.5).add_(model.state_dict()[key], alpha=0.5)
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "shared"),
+    [
+        ("", False),
+        ("mean.register_buffer('rows', tensor=a)", True),
+        ("mean.rows = nn.Buffer(data=a)", True),
+    ],
+)
+def test_an_average_of_weights(more: str, shared: bool) -> None:
+    """What a ``state_dict()`` gives is no data, unless a module keeps data."""
+    data = (
+        "a = torch.randn(30, 4).clamp(-1, 1)\nb = (a[:, 0] > 0).long()\ndata = TensorDataset(a, b)"
+    )
+    text = text_of(f"{data}\n{PLAIN}").replace("            seen", "            average(a, model)\n            seen")  # fmt: skip
+    average = AVERAGE.format(more=more).replace("\n", "\n    ")
+    text = text.replace("def main", f"def average(a, model):{average}\n\ndef main")
+    found = apply(RULE, text)
+    if shared:
+        assert not found.fixes and "`a` may be a parameter" in found.refusals
+    else:
+        assert found.fixes, found.refusals
+        same_runs(text, found.text)
+
+
 @pytest.mark.parametrize("write", ["a.mul_(2)", "a[0] = 1", "view = a.view(-1)\nview[0] = 1"])
 def test_computed_data_that_are_written_to(write: str) -> None:
     data = (

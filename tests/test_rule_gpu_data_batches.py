@@ -282,6 +282,8 @@ def test_windows_and_indices_have_no_form(getitem: str) -> None:
         (IMAGES, f"image = self.images[index].astype(numpy.float32) / 255.0\nimage = image * random.uniform(0.8, 1.2)\nimage = image + numpy.random.normal(0, 0.1, image.shape)\nimage = numpy.clip(image, 0, 1).astype(numpy.float32)\n{TO_TENSOR}"),
         (IMAGES, f"image = self.images[index].astype(float) / 255.0\nif random.random() < 0.5:\n    gain = random.uniform(0.5, 1.5)\n    image = image * gain\nimage = (image + 0.1 * numpy.random.randn(*image.shape)).astype(numpy.float32)\n{TO_TENSOR}"),
         (IMAGES, "image = self.images[index].astype(numpy.float32)\nimage /= 255.0\nimage -= 0.5\nx = torch.from_numpy(image.transpose(2, 0, 1))\nif random.random() < 0.5:\n    x = x + 0.05 * torch.randn_like(x)\nreturn {'image': x, 'label': int(self.labels[index])}"),
+        (IMAGES, f"image = numpy.log1p(self.images[index].astype(numpy.float32))\nimage = numpy.sqrt(image) * random.uniform(0.8, 1.2)\n{TO_TENSOR}"),
+        (SIGNALS, "x = self.signals[index].abs().sqrt().to(torch.float)\nif random.random() < 0.7:\n    x = torch.tanh(x)\nreturn x, self.labels[index]"),
         (SIGNALS, "x = self.signals[index]\nif random.random() < 0.7:\n    x = x * random.gauss(1.0, 0.2)\nx = (x - x.new_zeros(1) if False else x).div(2.0)\nreturn x.clamp(-1, 1), self.labels[index]"),
     ],
 )  # fmt: skip
@@ -440,6 +442,7 @@ KEEPS = f"image = self.images[index]\n{{}}\n{TO_TENSOR}"
         (KEEPS.format("image = image[::-1] if random.random() < 0.5 else image"), "has no form for batches"),
         (KEEPS.format("image = image * other[index] if random.random() < 0.5 else image"), "has no form for batches"),
         (KEEPS.format("if random.random() < 0.5:\n    return image, 0"), "has no form for batches"),
+        ("index = self.labels[index]\nimage = self.images[index].astype(numpy.float32)\n" + TO_TENSOR, "has no form for batches"),
         ("if random.random() < 0.5:\n    image = self.images[index]\nelse:\n    image = self.images[0]\n" + TO_TENSOR, "has no form for batches"),
     ],
 )  # fmt: skip

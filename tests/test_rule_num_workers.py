@@ -1391,6 +1391,7 @@ def test_what_items_have_from_before(init: str, item: str, reason: str) -> None:
     found = apply(RULE, script("DataLoader(Files(), batch_size=4)", dataset=dataset))
     assert bool(found.fixes) is not bool(reason), found.refusals
     assert reason in found.refusals
+    assert ("`dict(np.load(path))`" in found.refusals) is (bool(reason) and "np.load" in init)
 
 
 @pytest.mark.parametrize(

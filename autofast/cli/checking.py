@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from autofast.cli.group import cli, counted, out, say
+from autofast.cli.group import Given, cli, counted, out, say
 from autofast.cli.options import (
     Named,
     also,
@@ -79,7 +79,7 @@ def check_command(paths: tuple[str, ...], **given: Any) -> None:
     raise click.exceptions.Exit(check(request, given)[0])
 
 
-def requested(paths: tuple[str, ...], given: dict[str, Any]) -> CheckRequest:
+def requested(paths: tuple[str, ...], given: Given) -> CheckRequest:
     from autofast.commands.checking import Request
 
     stdin = [entry_of(path, given["stdin_filename"]) for path in paths if path == STDIN][:1]
@@ -92,7 +92,7 @@ def requested(paths: tuple[str, ...], given: dict[str, Any]) -> CheckRequest:
     return Request(named, root, configured(root, given), dict(stdin), imported, cache)
 
 
-def watch(paths: tuple[str, ...], given: dict[str, Any]) -> None:
+def watch(paths: tuple[str, ...], given: Given) -> None:
     """Check again and again. What cannot be read now may be mended by the next change."""
     from autofast.commands.watching import watch as again
     from autofast.commands.watching import watched
@@ -121,7 +121,7 @@ def watch(paths: tuple[str, ...], given: dict[str, Any]) -> None:
     again(look)
 
 
-def check(request: CheckRequest, given: dict[str, Any]) -> tuple[int, Checked | None]:
+def check(request: CheckRequest, given: Given) -> tuple[int, Checked | None]:
     """The exit code of ``check``, and what was found where that was asked."""
     from autofast.commands.checking import check as found_by
 
@@ -139,7 +139,7 @@ def check(request: CheckRequest, given: dict[str, Any]) -> tuple[int, Checked | 
     return (2 if result.errors else int(found)), result
 
 
-def _presented(request: CheckRequest, result: Checked, given: dict[str, Any]) -> str:
+def _presented(request: CheckRequest, result: Checked, given: Given) -> str:
     from autofast.commands.present import present
     from autofast.report.style import for_stream
 
@@ -159,7 +159,7 @@ def _presented(request: CheckRequest, result: Checked, given: dict[str, Any]) ->
     )
 
 
-def _show_fixes(request: CheckRequest, given: dict[str, Any]) -> int:
+def _show_fixes(request: CheckRequest, given: Given) -> int:
     """The exit code of ``check --diff``."""
     from autofast.commands.fixing import fix
     from autofast.report import diff
@@ -175,7 +175,7 @@ def _show_fixes(request: CheckRequest, given: dict[str, Any]) -> int:
     return 2 if result.errors else int(bool(result.diffs) and not given["exit_zero"])
 
 
-def _write_fixes(request: CheckRequest, given: dict[str, Any]) -> str:
+def _write_fixes(request: CheckRequest, given: Given) -> str:
     """Write what ``check --fix`` writes; says how much that was, nothing where it was nothing."""
     from autofast.commands.fixing import fix
     from autofast.report.style import count

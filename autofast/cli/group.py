@@ -21,6 +21,7 @@ from autofast.model.source import BadInput
 from autofast.nearest import hint
 
 Tell = Callable[[int, int, str], None]
+Given = dict[str, Any]  # the values of options, by name
 
 
 def say(errors: Iterable[str], warnings: Iterable[str], notes: Iterable[str] = ()) -> None:
@@ -37,7 +38,7 @@ def out(product: bytes | str) -> None:
     click.echo(product, nl=False)
 
 
-def counted(given: dict[str, Any]) -> AbstractContextManager[Tell | None]:
+def counted(given: Given) -> AbstractContextManager[Tell | None]:
     """Shows how far work has come that takes long, but for ``--quiet``."""
     from autofast.report.progress import counted as shown
 

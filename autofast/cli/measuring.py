@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from autofast.cli.group import Fault, cli, out, say
+from autofast.cli.group import Fault, Given, cli, out, say
 from autofast.cli.options import (
     PATH,
     chosen,
@@ -154,9 +154,7 @@ def tune_command(
     raise click.exceptions.Exit(130 if tuned.found.by_user else 0)
 
 
-def _request(
-    script: Path, rewritten: Path | None, given: dict[str, Any], facts: bool = False
-) -> Request:
+def _request(script: Path, rewritten: Path | None, given: Given, facts: bool = False) -> Request:
     from autofast.verify.request import Request
 
     root = root_of(given["root"], script)

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from autofast.cli.group import Given
 from autofast.cli.options import Steps
 from autofast.config import Config, find_root, load, settings
 from autofast.model.disk import real
@@ -129,7 +130,7 @@ def root_of(given: Path | None, *near: Path) -> Path:
     return root
 
 
-def configured(root: Path, given: dict[str, Any]) -> Config:
+def configured(root: Path, given: Given) -> Config:
     """The project's configuration with the options of the command line over it."""
 
     from autofast.rule import Effect

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from autofast import DISTRIBUTION
-from autofast.cli.group import Fault, cli, counted, out, say
+from autofast.cli.group import Fault, Given, cli, counted, out, say
 from autofast.cli.options import (
     Named,
     chosen,
@@ -85,7 +85,7 @@ def rewrite_command(
     _rewrite(entry, mode, path, force, given)
 
 
-def _rewrite(entry: str, mode: Mode, path: str, force: bool, given: dict[str, Any]) -> None:
+def _rewrite(entry: str, mode: Mode, path: str, force: bool, given: Given) -> None:
     from autofast.commands.output import Destination, deliver
     from autofast.commands.rewriting import rewrite
     from autofast.report.style import for_stream

@@ -8,6 +8,8 @@ import io
 import tokenize
 from functools import lru_cache
 
+from autofast.edit.spans import blanks
+
 OPEN, CLOSED = "([{", ")]}"
 
 
@@ -38,7 +40,7 @@ def broken(line: str, limit: int) -> list[str] | None:
     """A statement of one line, broken after commas of its last outer bracket; None where that does
     not make it short enough.
     """
-    if "\t" in line[: len(line) - len(line.lstrip())]:
+    if "\t" in blanks(line):
         return None
     place, commas = _commas(line)
     if not commas or place > limit // 2:
@@ -79,7 +81,7 @@ def carried_on(line: str, limit: int) -> list[str] | None:
     """A line inside brackets that began further up, broken after its commas; None where that does
     not make it short enough.
     """
-    indent = line[: len(line) - len(line.lstrip())]
+    indent = blanks(line)
     lines, rest = [], line
     while len(rest) > limit:
         fitting = [c for c in _outer_commas(rest) if c + 1 <= limit and rest[c + 1 :].strip()]
@@ -114,7 +116,7 @@ def _commas(line: str) -> tuple[int, list[int]]:
     """
     place, depth, commas = 0, 0, list[int]()
     names = False  # between `for` and `in`, or of a lambda
-    indent = len(line) - len(line.lstrip())
+    indent = len(blanks(line))
     for token in _tokens(line[indent:]):
         column = token.start[1] + indent
         if token.type != tokenize.OP:

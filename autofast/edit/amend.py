@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from autofast.edit.edits import TEXTS, Edit, Import
+from autofast.edit.edits import TEXTS, Edits, Import
 from autofast.edit.hunks import Hunk
 from autofast.edit.interfaces import changed_interfaces
 from autofast.edit.merge import anchors, file_of
@@ -64,7 +64,7 @@ class Amendment:
     """What becomes of a finding: refused because of ``why``, or done with ``edits`` besides."""
 
     why: str = ""
-    edits: tuple[Edit, ...] = ()
+    edits: Edits = ()
 
     def of(self, finding: Finding) -> Finding:
         """The finding as it stands now; one that is no fix stays as it is."""

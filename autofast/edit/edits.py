@@ -20,9 +20,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from autofast.edit.order import Rank
 from autofast.model.source import Source
+from autofast.model.syntax import Def
 
 # the attributes of edits that hold new code
 TEXTS = ("code", "template", "value", "header", "default")
@@ -45,6 +47,10 @@ class Edit:
     rule: str = field(default="", kw_only=True)
     moot: bool = field(default=False, kw_only=True)
     rank: Rank = field(default=Rank.LEAF, kw_only=True)
+
+
+Edits: TypeAlias = tuple[Edit, ...]
+Holes: TypeAlias = dict[str, ast.expr]  # what stands for each name in a template
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +176,7 @@ class Decorator(Edit):
     ``old``.
     """
 
-    function: ast.FunctionDef | ast.AsyncFunctionDef
+    function: Def
     code: str
     old: ast.expr | None = None
 
@@ -179,7 +185,7 @@ class Decorator(Edit):
 class Parameter(Edit):
     """Adds a parameter to a function, after the last positional one: ``name=default``."""
 
-    function: ast.FunctionDef | ast.AsyncFunctionDef
+    function: Def
     name: str
     default: str
 

@@ -18,7 +18,7 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 
 from autofast.edit.aligned import broken, carried_on, hangs, is_habit
-from autofast.edit.spans import BLOCKS, own_lines
+from autofast.edit.spans import BLOCKS, blanks, own_lines
 from autofast.edit.tuples import apart
 
 DEFAULT_LIMIT = 88
@@ -114,7 +114,7 @@ def _with_remarks(lines: list[str], original: list[str], limit: int) -> list[str
         if "#" in rest or len(head) > max(limit, len(owners[remark])):
             continue
         if rest:
-            indent = following[0][: len(following[0]) - len(following[0].lstrip())]
+            indent = blanks(following[0])
             whole = f"{indent}{rest} {following[0].lstrip()}"
             is_narrow = len(whole) <= limit
             following = [whole, *following[1:]] if is_narrow else [indent + rest, *following]
@@ -268,7 +268,7 @@ def _shares_line(node: ast.stmt, last: int) -> bool:
 @lru_cache(maxsize=256)
 def _folded(code: tuple[str, ...], limit: int, unit: str) -> list[str]:
     """The lines of one statement, broken; the very same where that is beyond black."""
-    prefix = code[0][: len(code[0]) - len(code[0].lstrip())]
+    prefix = blanks(code[0])
     text = "\n".join([code[0][len(prefix) :], *code[1:]])
     opener = "el" if re.match(r"elif\b", text) else ""
     is_head = text.rstrip().endswith(":") or re.search(r":\s*#[^\"']*$", text) is not None

@@ -16,10 +16,8 @@ from autofast.flow.scopes import defaults, loaded_in, variables_of
 from autofast.model.script import Script
 from autofast.model.several import only
 from autofast.model.source import Source, parent_of, walk
-from autofast.model.syntax import DEFS
+from autofast.model.syntax import DEFS, Def
 from autofast.model.values import Seq, Tensor, Values, any_of
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class Changed:
     in the function.
     """
 
-    function: Function
+    function: Def
     what: str
     user: User
     hunks: tuple[Hunk, ...]
@@ -54,9 +52,9 @@ def changed_interfaces(
             yield Changed(function, what, user, inside)
 
 
-def _functions(tree: ast.Module) -> dict[str, Function]:
+def _functions(tree: ast.Module) -> dict[str, Def]:
     """The functions at module level and the methods of classes there, by their qualified names."""
-    found: dict[str, Function] = {}
+    found: dict[str, Def] = {}
     for node in walk(tree):
         if isinstance(node, DEFS):
             owner = parent_of(node)
@@ -67,11 +65,11 @@ def _functions(tree: ast.Module) -> dict[str, Function]:
     return found
 
 
-def _meets(function: Function, hunk: Hunk) -> bool:
+def _meets(function: Def, hunk: Hunk) -> bool:
     return hunk.new[0] < (function.end_lineno or 0) and hunk.new[1] >= function.lineno - 1
 
 
-def _other_parameters(before: Function, after: Function) -> str:
+def _other_parameters(before: Def, after: Def) -> str:
     """In words, why a call of the function as it was may no longer be one."""
     kept = [p.arg for p in (*before.args.posonlyargs, *before.args.args)]
     now = [p.arg for p in (*after.args.posonlyargs, *after.args.args)]
@@ -86,7 +84,7 @@ def _other_parameters(before: Function, after: Function) -> str:
     return ""
 
 
-def _other_results(old: Script, before: Function, new: Script, after: Function) -> str:
+def _other_results(old: Script, before: Def, new: Script, after: Def) -> str:
     """In words, what the function now returns in the place of something else."""
     made = [_joined(s, f) for s, f in ((old, before), (new, after))]
     if not made[0] or not made[1]:
@@ -95,7 +93,7 @@ def _other_results(old: Script, before: Function, new: Script, after: Function) 
     if len(parts[0]) != len(parts[1]):
         return "would return something else"
     for was, now in zip(*parts, strict=True):
-        tensors = [t for t in now if isinstance(t, Tensor)]
+        tensors = only(now, Tensor)
         if was and tensors and not any_of(was, Tensor):
             return "would return a tensor in the place of a number"
         if any(t.grad for t in only(was, Tensor)) and not any(t.grad for t in tensors):
@@ -103,7 +101,7 @@ def _other_results(old: Script, before: Function, new: Script, after: Function) 
     return ""
 
 
-def _of_main(before: Function, after: Function) -> str:
+def _of_main(before: Def, after: Def) -> str:
     """In words, what the function now reads that only the script sets, below its main guard."""
     known = loaded_in(before)
     table = variables_of(after)
@@ -116,7 +114,7 @@ def _of_main(before: Function, after: Function) -> str:
     return ""
 
 
-def _joined(script: Script, function: Function) -> Values:
+def _joined(script: Script, function: Def) -> Values:
     every = (script.values(e) for e in script.analysis(CallGraph).results(function))
     return frozenset().union(*every)
 

@@ -18,8 +18,9 @@ from functools import cache, cached_property
 import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
+from autofast.edit.spans import blanks
 from autofast.model.calls import unstarred
-from autofast.model.several import grouped, only
+from autofast.model.several import first_such, grouped, only
 from autofast.model.source import Source, ancestors
 
 Span = tuple[int, int, int, int]
@@ -98,21 +99,11 @@ class Places:
             end_line,
             self._column(end_line, end_col),
         )
-        return next(
-            (n for n in self._expressions.get(key, ()) if isinstance(n, KINDS.get(type(node), ()))),
-            None,
-        )
+        return first_such(self._expressions.get(key, ()), KINDS.get(type(node), ()))
 
     def _empty_tuple(self, node: ast.Tuple) -> cst.BaseExpression | None:
         line, column = node.lineno, self._column(node.lineno, node.col_offset) + 1
-        return next(
-            (
-                n
-                for n in self._expressions.get((line, column, line, column), ())
-                if isinstance(n, cst.Tuple)
-            ),
-            None,
-        )
+        return first_such(self._expressions.get((line, column, line, column), ()), cst.Tuple)
 
     def _around(self, part: ast.expr, kind: type[cst.BaseExpression]) -> cst.BaseExpression | None:
         """The nearest ``kind`` around ``part``: found from within, as nobody agrees whose the
@@ -156,7 +147,7 @@ class Places:
         """LibCST's column for one of ``ast``."""
         text = self.source.lines[line - 1]
         column = byte if text.isascii() else len(text.encode()[:byte].decode())
-        indent = text[: len(text) - len(text.lstrip())]
+        indent = blanks(text)
         # It writes none of these, see `Document`.
         return column - indent[:column].count("\f") if "\f" in indent else column
 
@@ -183,8 +174,7 @@ class Places:
 
     def indent_of(self, node: cst.CSTNode) -> int:
         """The column of the first character of ``node``'s first line that is not a blank."""
-        line = self.source.lines[self._positions[node].start.line - 1]
-        return len(line) - len(line.lstrip())
+        return len(blanks(self.source.lines[self._positions[node].start.line - 1]))
 
     def touches_word(self, node: cst.BaseExpression) -> bool:
         """Whether a word stands directly before or after ``node`` and its parentheses, as in

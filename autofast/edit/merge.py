@@ -34,7 +34,7 @@ from autofast.edit.edits import (
     Wrap,
 )
 from autofast.flow.imports import parsed
-from autofast.model.several import any_in, any_of
+from autofast.model.several import any_in, any_of, first_such
 from autofast.model.source import Source, ancestors, block_of, source_of
 
 Slot = tuple[object, ...]
@@ -89,7 +89,7 @@ class Pool:
     def _rewritten(self, edit: Edit) -> Rewrite | None:
         """The edit that writes something else at the very place of ``edit``."""
         places = (self._gone.get(anchor) for anchor in anchors(edit))
-        return next((other for other in places if isinstance(other, Rewrite)), None)
+        return first_such(places, Rewrite)
 
     def _check_slots(self, edit: Edit) -> None:
         for slot, content in _slots(edit):

@@ -14,6 +14,7 @@ import libcst as cst
 
 from autofast.edit.edits import literal
 from autofast.edit.parens import fitted
+from autofast.edit.spans import blanks
 from autofast.model.source import Source
 
 ITSELF = ""  # the hole {} of a template
@@ -52,14 +53,9 @@ def _steps(source: Source) -> Iterator[str]:
     for node in source.nodes:
         body = getattr(node, "body", None)
         if isinstance(node, ast.stmt) and isinstance(body, list) and body[0].lineno > node.lineno:
-            outer, inner = (_indent(source, n.lineno) for n in (node, body[0]))
+            outer, inner = (blanks(source.lines[n.lineno - 1]) for n in (node, body[0]))
             if inner.startswith(outer) and len(inner) > len(outer):
                 yield inner[len(outer) :]
-
-
-def _indent(source: Source, line: int) -> str:
-    text = source.lines[line - 1]
-    return text[: len(text) - len(text.lstrip())]
 
 
 class TemplateError(ValueError):

@@ -9,6 +9,11 @@ from autofast.model.several import only, wordset
 Span = tuple[int, int]  # first and last line, counted from 1
 
 
+def blanks(line: str) -> str:
+    """The blanks that a line begins with."""
+    return line[: len(line) - len(line.lstrip())]
+
+
 def own_lines(node: ast.stmt | ast.ExceptHandler | ast.match_case) -> Span:
     """The lines of a simple statement, or of the head of a compound one: from its first decorator
     to its colon, about.

@@ -149,23 +149,17 @@ def _place_of_import(tree: ast.Module, binding: Binding) -> int:
             if any(b.module.split(".")[0] in sys.stdlib_module_names for b in bindings(s))
         ]
         return _in_order(tree, standard, binding) if standard else _above_others(tree, lead)
-    same = [
-        n
-        for n, s in enumerate(tree.body[: lead + 1])
-        if any(b.module.split(".")[0] == root for b in bindings(s))
-    ]
-    if same:
-        first = tree.body[same[0]]
-        if same[0] == 0 and isinstance(first, ast.ImportFrom) and not binding.is_from:
-            return 0  # below the first statement of the file
-        return same[0] - 1 if _leads(first, binding) else lead
-    later = (
+    every = [
         n
         for n, s in enumerate(tree.body)
-        if n > lead and any(b.module.split(".")[0] == root for b in bindings(s))
-    )
-    found = next(later, None)
-    return _above_own(tree, lead, binding) if found is None else _end_of_run(tree, found)
+        if any(b.module.split(".")[0] == root for b in bindings(s))
+    ]
+    if every and every[0] <= lead:
+        first = tree.body[every[0]]
+        if every[0] == 0 and isinstance(first, ast.ImportFrom) and not binding.is_from:
+            return 0  # below the first statement of the file
+        return every[0] - 1 if _leads(first, binding) else lead
+    return _end_of_run(tree, every[0]) if every else _above_own(tree, lead, binding)
 
 
 def _above_others(tree: ast.Module, lead: int) -> int:

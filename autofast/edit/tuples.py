@@ -9,6 +9,7 @@ import tokenize
 from collections.abc import Sequence
 from io import StringIO
 
+from autofast.edit.spans import blanks
 from autofast.model.calls import names_in
 from autofast.model.several import all_of, wordset
 from autofast.model.source import nodes_in
@@ -29,7 +30,7 @@ def apart(code: Sequence[str]) -> list[str]:
     if len(code) != 1:
         return []
     line = code[0].strip()
-    indent = code[0][: len(code[0]) - len(code[0].lstrip())]
+    indent = blanks(code[0])
     try:
         tree = ast.parse(line)
     except SyntaxError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from autofast.facts.loaders import given
 from autofast.flow.callgraph import CallGraph
@@ -27,6 +27,7 @@ from autofast.model.several import only, surely, wordset
 from autofast.model.source import ancestors, at, function_of, parent_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES, is_attribute, is_number, is_stored, is_text
 from autofast.model.values import (
+    STATE_DICT,
     Arg,
     Const,
     Dict,
@@ -67,7 +68,7 @@ OPERANDS |= {"clip": 3}
 MEMORY = wordset("data_ptr untyped_storage storage")  # by which anybody may write
 KEEPING = wordset("Parameter Buffer register_buffer from_pretrained")
 HANDED = Unknown("what another function calls, at any time")
-PASSING = frozenset(f"torch.nn.{n}" for n in "Identity Flatten Unflatten Dropout".split())
+PASSING = wordset("Identity Flatten Unflatten Dropout", "torch.nn.")
 
 
 def learned(script: Script, expr: ast.expr) -> str:
@@ -89,12 +90,14 @@ def learned(script: Script, expr: ast.expr) -> str:
                 | ast.Attribute(value=target, attr="requires_grad", ctx=ast.Store())
             ) if may_be(script, script.values(target), expr):
                 return f"may need a gradient ({at(node)})"
-            case ast.Call(func=func, args=[*_, data], keywords=keywords) if any(
+            case ast.Call(func=func, keywords=keywords) if any(
                 isinstance(t, (Ref, Method)) and last_part(t.name) in KEEPING
                 for t in script.values(func)
             ) and not any(k.arg == "requires_grad" and is_false(k.value) for k in keywords):
-                if not script.analysis(Memory).is_fresh(data) and may_be(
-                    script, script.values(data), expr
+                if any(
+                    may_be(script, script.values(data), expr)
+                    for data in arguments_of(node)
+                    if not script.analysis(Memory).is_fresh(data)
                 ):
                     return f"may be a parameter ({at(node)})"
             case ast.Attribute(value=target, attr="grad", ctx=ast.Store()) if may_be(
@@ -131,6 +134,23 @@ def written_after(
     return ""
 
 
+def array_written_after(
+    script: Script, origins: Collection[ast.AST], expr: ast.expr, made: Sequence[Occurrence]
+) -> str:
+    """The same for an array that comes from one of these expressions."""
+    memory = script.analysis(Memory)
+    for node, target, written in script.analysis(array_writes):
+        own = memory.made_by(written) if written is not None else None
+        if (
+            (own is None or not own.isdisjoint(origins))
+            and any(_may_share(script, t, {None}, arrays=True) for t in target)
+            and (HANDED in target or not _is_before(script, node, expr, made))
+            and not _is_own(script, node, written, expr, made)
+        ):
+            return f"{at(node)} may write to it"
+    return ""
+
+
 def _is_data(script: Script, expr: ast.expr) -> bool:
     """``p.data`` or ``p.detach()``: views of it look like any tensor; optimizers write to it."""
     return any(t.param == "param" and not t.grad for t in only(script.values(expr), Tensor))
@@ -145,6 +165,15 @@ def writes(script: Script) -> tuple[bool, list[tuple[ast.AST, Values, ast.expr |
         isinstance(n, VARIABLES) and (n.attr if isinstance(n, ast.Attribute) else n.id) in SHARING
         for n in script.nodes
     )
+    return shared, _every_write(script, shared)
+
+
+def array_writes(script: Script) -> list[tuple[ast.AST, Values, ast.expr | None]]:
+    """Every write to a tensor or an array."""
+    return _every_write(script, True)
+
+
+def _every_write(script: Script, shared: bool) -> list[tuple[ast.AST, Values, ast.expr | None]]:
     found = [(node, *target) for node in script.nodes for target in _written(script, node, shared)]
     for (kind, _), site in script.log.each():
         if (
@@ -156,7 +185,7 @@ def writes(script: Script) -> tuple[bool, list[tuple[ast.AST, Values, ast.expr |
             if not (isinstance(site.node.func, ast.Attribute) and is_in_place(site.node.func.attr)):
                 things = frozenset(site.owners)
                 found.append((site.node, things, None))
-    return shared, found
+    return found
 
 
 def _written(
@@ -298,7 +327,9 @@ def _may_share(script: Script, thing: Thing, made: set[ast.AST | None], arrays: 
     if isinstance(thing, Num) and thing.synced is not None:
         return arrays and _may_share(script, thing.synced, made, arrays)
     if isinstance(thing, Method) and isinstance(thing.this, Unknown):
-        return True
+        return _may_share(script, thing.this, made, arrays)
+    if thing == STATE_DICT:
+        return False  # buffers: see learned()
     if isinstance(thing, (Num, Method)):
         return arrays and not (isinstance(thing, Num) and thing.pattern)
     if isinstance(thing, Ext) and not thing.name.startswith(("torch.nn.", "torch.optim.")):

@@ -8,18 +8,25 @@ make them.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from autofast.flow.program import Flow
+from autofast.facts.aliases import array_written_after
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.defuse import Definition
+from autofast.flow.memory import view_of
+from autofast.flow.program import Flow, function_around, holder_of
 from autofast.model.calls import keyword_of, pairs_of, short_name
+from autofast.model.contents import opened
+from autofast.model.roles import Dataset
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
-from autofast.model.source import parent_of, statement_of
+from autofast.model.several import all_known, surely, wordset
+from autofast.model.source import function_of, is_generator, parent_of, statement_of
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import (
     Const,
     Ext,
+    Func,
     Inst,
     Ref,
     Seq,
@@ -27,6 +34,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    all_of,
     are_numbers,
     begins,
     certainly,
@@ -47,7 +55,7 @@ TYPES = {
 # As torch calls them, where it is otherwise.
 OF_TORCH = {"long": "int64", "float": "float32", "double": "float64", "half": "float16", "int": "int32", "short": "int16"}  # fmt: skip
 OF_TENSORS = {"f32": "float32", "f64": "float64"}
-FILLED = frozenset(f"numpy.{n}" for n in ("zeros", "ones", "empty", "full"))
+FILLED = wordset("zeros ones empty full", "numpy.")
 DICE = ("numpy.random.", "numpy.random.default_rng.", "numpy.random.RandomState.")
 BY_SIZE = wordset("normal uniform random random_sample standard_normal integers randint beta gamma")
 BY_SIDES = wordset("rand randn")
@@ -142,9 +150,8 @@ def _array_of(script: Script, expr: ast.expr) -> Array | None:
 
 def _joined(made: Iterable[ast.expr | None], script: Script) -> Array | None:
     """What all these have in common."""
-    kinds = [array_of(script, e) if e is not None else None for e in made]
-    same = [k for k in kinds if k is not None]
-    if not same or len(same) < len(kinds):
+    same = all_known([array_of(script, e) if e is not None else None for e in made])
+    if not same:
         return None
     first = same[0]
     if len({(k.is_list, k.tensor) for k in same}) > 1:
@@ -158,11 +165,78 @@ def _made(script: Script, expr: ast.Name | ast.Attribute) -> list[ast.expr | Non
     """The expressions that it may have its value from; None for one that is not an expression."""
     match expr:
         case ast.Name():
-            return [_value(d.node) for d in script.analysis(Flow).reaching(expr)]
+            made = script.analysis(Flow).reaching(expr)
+            return [v for d in made for v in values_of(script, d)]
         case ast.Attribute(value=owner, attr="values"):
             return [owner] if _is_frame(script.values(owner)) else []
         case ast.Attribute(value=owner, attr=attr):
             return [e for thing in script.values(owner) for e in held_under(script, thing, attr)]
+
+
+def values_of(script: Script, definition: Definition) -> list[ast.expr | None]:
+    """What a variable is given at a definition; of a parameter, in each call (of a constructor:
+    which the reader has seen).
+    """
+    if not definition.is_parameter:
+        return _part_returned(script, definition.node) or [_value(definition.node)]
+    function, calls = function_around(definition.node), script.analysis(CallGraph)
+    if getattr(function, "name", "__init__") != "__init__" and calls.complete(function):  # type: ignore[arg-type]
+        return [None]
+    return calls.gives(definition) or [None]
+
+
+def _returned(script: Script, call: ast.AST) -> list[ast.expr]:
+    """What the functions of the project return that a call runs, and nothing but these."""
+    calls = script.analysis(CallGraph)
+    known = isinstance(call, ast.Call) and all_of(script.called(call), Func)
+    functions = [c.func.node for c in calls.callees(call)] if known else []  # type: ignore[arg-type]
+    return (
+        []
+        if any(map(is_generator, functions))
+        else [r for f in functions for r in calls.results(f)]
+    )
+
+
+def _part_returned(script: Script, target: ast.AST) -> list[ast.expr | None]:
+    """What a function returns in the place of one of several targets: ``x, y = load()``."""
+    match parent_of(target), statement_of(target):
+        case ast.Tuple() as whole, ast.Assign(targets=[only], value=value) if whole is only:
+            given = [pairs_of(whole, result) for result in _returned(script, value)]
+            return [next((v for t, v in pairs if t is target), None) for pairs in given]
+    return []
+
+
+def origins(script: Script, array: ast.expr) -> set[ast.expr]:
+    """The expressions that an array may come from: names for it, what it is a view of, what made
+    it.
+    """
+
+    def below(node: ast.expr) -> Iterator[ast.expr]:
+        index = node.slice if isinstance(node, ast.Subscript) else None
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            yield from filter(None, _made(script, node))
+            yield from filter(
+                None, _taken_apart(script, node) if isinstance(node, ast.Name) else ()
+            )
+        elif index is None or array_of(script, index) is None:  # else a copy
+            yield from _returned(script, node)
+            yield from filter(None, [view_of(node)])
+
+    return set(opened([array], below))
+
+
+def arrays_change(script: Script, dataset: Dataset, under: Collection[str]) -> str:
+    """Why arrays of a data set that something else has a name for may change after a copy."""
+    for site in script.log.of("set_attribute"):
+        made = [o for o in site if o.this is dataset.thing and o.data["name"] in under]
+        expr = _value(site.node) if made else None
+        every = origins(script, expr) if expr is not None else ()
+        home = function_of(site.node)
+        names = [n for n in every if isinstance(n, ast.Name)]
+        if expr is not None and any({function_of(n), holder_of(n)} != {home} for n in names):
+            if why := array_written_after(script, every, expr, made):
+                return why
+    return ""
 
 
 def _taken_apart(script: Script, name: ast.Name) -> list[ast.expr | None]:
@@ -171,7 +245,7 @@ def _taken_apart(script: Script, name: ast.Name) -> list[ast.expr | None]:
     for definition in script.analysis(Flow).reaching(name):
         match parent_of(definition.node), statement_of(definition.node):
             case ast.Tuple() as target, ast.Assign(targets=[only], value=value) if (
-                target is only and not isinstance(value, SEQUENCES)
+                target is only and not isinstance(value, SEQUENCES) and not _returned(script, value)
             ):
                 found.append(value)
             case _:
@@ -283,6 +357,8 @@ def _of_two(script: Script, left: ast.expr, right: ast.expr) -> Array | None:
 
 def _of_call(script: Script, call: ast.Call) -> Array | None:
     callee, name = script.called(call), script.library_function(call)
+    if results := _returned(script, call):
+        return _joined(results, script)
     dtype = keyword_of(call, "dtype")
     typed = dtype_named(script, dtype) if dtype is not None else ""
     first = call.args[0] if call.args else None
@@ -353,10 +429,9 @@ def _literal(script: Script, expr: ast.expr) -> Array | None:
     """``[0.5, 0.4]``, ``((1, 2), (3, 4))``."""
     match expr:
         case ast.List(elts=[first, *rest]) | ast.Tuple(elts=[first, *rest]):
-            parts = [_literal(script, e) for e in (first, *rest)]
-            known = [p for p in parts if p is not None]
+            known = all_known(_literal(script, e) for e in (first, *rest))
             ranks = {p.rank for p in known if p.rank is not None}
-            if len(known) < len(parts) or len(ranks) != 1:
+            if len(ranks) != 1:
                 return None
             whole = all(p.dtype == "int64" for p in known)
             return Array("int64" if whole else "float64", ranks.pop() + 1)

@@ -103,7 +103,7 @@ def _number(part: Thing | None, index: int, name: str, default: float) -> Any:
         value = value[0]
     if value is None:
         return default
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else -1
+    return value if type(value) in (int, float) else -1
 
 
 def _is_plain(part: Thing | None, name: str) -> bool:

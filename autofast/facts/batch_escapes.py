@@ -87,7 +87,7 @@ class BatchEscapes:
             if not certainly(found, Tensor):  # another tensor has been followed
                 todo += ast.iter_child_nodes(node)
                 if isinstance(node, ast.Name):
-                    origins = self.script.analysis(Flow).definitions(node).origins(node)
+                    origins = self.script.analysis(Flow).origins(node)
                     todo += [o.value for o in origins if o.value is not None]
         return expr is None
 

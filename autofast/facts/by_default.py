@@ -146,7 +146,7 @@ def _made(script: Script, frame: CallFrame) -> list[Stack]:
     own = [called, called.value] if isinstance(called, ast.Attribute) else [called]
     found = (t for of in own if isinstance(of, ast.expr) for t in script.values(of))
     name = frame.func.name
-    objects = (t for t in found if isinstance(t, Inst))
+    objects = only(found, Inst)
     return [t.made for t in objects if frame.func in (t.cls.find(name) or ())]
 
 

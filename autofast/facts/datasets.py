@@ -15,15 +15,13 @@ import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from autofast.facts.arrays import held_under
+from autofast.facts.arrays import held_under, values_of
 from autofast.facts.loader_uses import uses
 from autofast.facts.loaders import DEVICE_DEFAULTS, again, own_argument
 from autofast.facts.transforms import pipeline, short_name
 from autofast.facts.workers.shared_state import changed_ever
-from autofast.flow.callgraph import CallGraph
-from autofast.flow.defuse import Definition
 from autofast.flow.memory import FACTORIES
-from autofast.flow.program import Flow, function_around
+from autofast.flow.program import Flow
 from autofast.flow.provenance import assigned
 from autofast.flow.scopes import declared
 from autofast.model.calls import only_target, variable_name
@@ -246,8 +244,8 @@ def _given_to(script: Script, expr: ast.Name | ast.Attribute) -> list[ast.expr |
     """
     if isinstance(expr, ast.Name):
         # `x += 1` leaves the strides of x, and its size, as they are
-        made = script.analysis(Flow).definitions(expr).origins(expr)
-        return [v for d in made if not d.is_augmented for v in _values_of(script, d)]
+        made = script.analysis(Flow).origins(expr)
+        return [v for d in made if not d.is_augmented for v in values_of(script, d)]
     return [e for t in script.values(expr.value) for e in held_under(script, t, expr.attr)]
 
 
@@ -293,17 +291,6 @@ def _sides(call: ast.Call, short: str) -> list[ast.expr]:
     tuples = [a for a in (*named, *call.args) if isinstance(a, SEQUENCES)]
     plain = short in BY_SIDES or len(call.args) == 1
     return tuples[0].elts if tuples else named or call.args * plain
-
-
-def _values_of(script: Script, definition: Definition) -> list[ast.expr | None]:
-    """What a variable is given at a definition; of a parameter, in each call (of a constructor:
-    which the reader has seen).
-    """
-    function, calls = function_around(definition.node), script.analysis(CallGraph)
-    if definition.is_parameter and getattr(function, "name", "__init__") != "__init__":
-        if calls.complete(function):  # type: ignore[arg-type]
-            return [None]
-    return calls.gives(definition) or [None]
 
 
 def _keeps_order(script: Script, expr: ast.expr, depth: int) -> bool:

@@ -10,7 +10,7 @@ from autofast.facts.attribute_values import given
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
-from autofast.model.calls import items_of, keyword_of, spreads
+from autofast.model.calls import items_of, keyword_of, may_give, spreads
 from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import function_of
@@ -31,7 +31,7 @@ SIZED = wordset("view reshape permute")  # methods that are given each dimension
 SAME = wordset("""transpose contiguous to bool float long int short type logical_not clone detach cuda cpu swapaxes swapdims
     numpy astype copy""")
 GROWING = wordset("expand masked_fill eq ne")  # by what they are given
-SHAPED = frozenset(f"torch.{name}" for name in "ones zeros full rand randn empty randint".split())
+SHAPED = wordset("ones zeros full rand randn empty randint", "torch.")
 # Their sizes come together, behind other arguments or in front of them.
 OF_SHAPES = wordset("torch.randint torch.full torch.normal")
 TRIANGLES = wordset("tril triu")
@@ -175,7 +175,7 @@ def _of_call(script: Script, call: ast.Call, depth: int) -> set[Dimensions]:
         return {Dimensions(1, 1)}
     match call:
         case ast.Call(args=[inner, *_]) if name in MADE:
-            if any(k.arg in ("ndmin", None) for k in call.keywords):
+            if may_give(call, "ndmin"):
                 return {UNKNOWN}
             given = script.values(inner)
             row = certainly(given, Seq) and all(are_numbers(t.any()) for t in only(given, Seq))
@@ -208,7 +208,7 @@ def _is_plain(call: ast.Call) -> bool:
     """A file read as a row of single numbers: without a shape, and no dtype such as ``"2u2"`` or
     ``(np.uint16, (2,))``.
     """
-    if len(call.args) > 4 or any(k.arg in ("shape", None) for k in call.keywords):
+    if len(call.args) > 4 or may_give(call, "shape"):
         return False
     for dtype in (*call.args[1:2], *(k.value for k in call.keywords if k.arg == "dtype")):
         if is_text(dtype):
@@ -224,16 +224,20 @@ def _of_two(before: frozenset[Dimensions]) -> set[Dimensions]:
     return {Dimensions(max(2, d.least), d.most) for d in before}
 
 
+def _given(pattern: object) -> str:
+    return pattern.split("->")[1] if isinstance(pattern, str) and "->" in pattern else "..."
+
+
 def _summed(pattern: object) -> Dimensions:
     """What torch gives by ``bhid, bhjd -> bhij``: a letter for each dimension."""
-    shape = pattern.split("->")[1] if isinstance(pattern, str) and "->" in pattern else "..."
+    shape = _given(pattern)
     axes = len(shape.replace(" ", ""))
     return UNKNOWN if "." in shape else Dimensions(axes, axes)
 
 
 def _rearranged(pattern: object) -> Dimensions:
     """What einops gives by ``b n (h d) -> b h n d``."""
-    shape = pattern.split("->")[1] if isinstance(pattern, str) and "->" in pattern else "..."
+    shape = _given(pattern)
     if "." in shape:
         return UNKNOWN
     axes = len(re.sub(r"\([^)]*\)", "x", shape).split())

@@ -142,7 +142,7 @@ def accesses(script: Script, *, strict: bool = True) -> tuple[list[Event], list[
     found: list[Event] = []
     after: list[Event] = []
     if strict and (text := named_in_text(script, "grad")) is not None:
-        raise Refusal(f"{at(text)} gets at gradients by name")
+        raise Refusal("gets at gradients by name", text)
     for node in script.analysis(_nodes):
         if is_attribute(node, "grad"):
             if script.may_be(node, Ref, Func, Cls):
@@ -163,7 +163,7 @@ def accesses(script: Script, *, strict: bool = True) -> tuple[list[Event], list[
             things = owners(script, node.value)
             if isinstance(things, str):
                 if strict:
-                    raise Refusal(f"{at(node)} reads {things}")
+                    raise Refusal(f"reads {things}", node)
                 continue
             found.append(Event(kind, node, things))
             if kind == "read":
@@ -372,7 +372,7 @@ def _aliases(script: Script, node: ast.expr, strict: bool) -> list[ast.Name]:
     holders = script.analysis(Holders)
     for holder in holders.ever(node) if strict else ():
         if holds(holder.node, ast.Attribute):
-            raise Refusal(f"{at(node)} keeps gradients in `{ast.unparse(holder.node)}`")
+            raise Refusal(f"keeps gradients in `{ast.unparse(holder.node)}`", node)
     return [n for n in only(holders.mentions(node), ast.Name) if not _only_asks(n)]
 
 

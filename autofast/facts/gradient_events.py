@@ -16,8 +16,7 @@ from autofast.model.events import Occurrence, Site
 from autofast.model.kinds import is_optimizer
 from autofast.model.roles import Update
 from autofast.model.script import Script
-from autofast.model.several import surely
-from autofast.model.source import at
+from autofast.model.several import surely, wordset
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Ext, Inst, Ref, Thing, all_of, const, surely_named
 from autofast.read.recover.steps import CLIPS
@@ -58,10 +57,10 @@ def clips(script: Script, *, strict: bool = True) -> list[Event]:
         things = optimizers_of(script, given) or None if given is not None else None
         if strict and given is not None:
             if any(_raises_on_overflow(o) for o in site):
-                raise Refusal(f"{at(site)} raises where gradients overflow, which a scaler skips")
+                raise Refusal("raises where gradients overflow, which a scaler skips", site)
             if any(t.param != "param" for t in tensors_in(script.values(given))):
                 raise Refusal(
-                    f"{at(site)} clips the gradient of something that is not known to be a parameter"
+                    "clips the gradient of something that is not known to be a parameter", site
                 )
         found.append(Event("read", site.node, things))
     return found
@@ -143,9 +142,7 @@ def parameter_owners(script: Script, expr: ast.expr) -> list[Thing] | None:
     return found
 
 
-PASSING = frozenset(f"builtins.{n}" for n in ("list", "tuple", "filter", "iter", "sorted")) | {
-    "itertools.chain"
-}
+PASSING = wordset("list tuple filter iter sorted", "builtins.") | {"itertools.chain"}
 
 
 def _only_passes(script: Script, func: ast.expr) -> bool:

@@ -156,7 +156,7 @@ def _stacks(loader: Loader, dataset: Dataset) -> bool:
     """Any two items may meet in a batch, and the default collate function stacks only what has one
     shape.
     """
-    many = [n for n in _sizes_of_batches(loader) if isinstance(n, int)]
+    many = only(_sizes_of_batches(loader), int)
     mixes = any(t != Const(False) for t in loader.args.get(2, "shuffle")) or any(
         t != Const(None) for t in loader.args.get(3, "sampler")
     )
@@ -177,7 +177,7 @@ def _collates(script: Script, loader: Loader) -> bool:
             return False
         last = thing.node.body[-1]
         ends = (ast.Return, ast.Yield, ast.YieldFrom)
-        returns = [n for n in ast.walk(thing.node) if isinstance(n, ends)]
+        returns = only(ast.walk(thing.node), ends)
         if not isinstance(last, ast.Return) or last.value is None or len(returns) != 1:
             return False
         if script.is_call(last.value, *COLLATES) and _are_samples(script, last.value.args[:1]):

@@ -14,11 +14,11 @@ from autofast.model.several import any_in, surely, wordset
 from autofast.model.values import Bound, Cls, Func, Inst, Ref, is_named
 
 # Functions that go through a loader, ask how long it is, or which object it is.
-ITERATING = frozenset(f"builtins.{n}" for n in ("enumerate", "iter", "len", "next", "zip"))
+ITERATING = wordset("enumerate iter len next zip", "builtins.")
 ITERATING |= {"builtins.isinstance", "builtins.id", "builtins.type"}
 ITERATING |= wordset("tqdm.tqdm tqdm.auto.tqdm tqdm.trange itertools.islice itertools.chain")
 # ... and those that keep the batches, or the loader itself.
-KEEPING = frozenset(f"builtins.{n}" for n in ("print", "list", "tuple", "dict"))
+KEEPING = wordset("print list tuple dict", "builtins.")
 KEEPING |= {"itertools.cycle"}
 
 

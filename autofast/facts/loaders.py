@@ -75,9 +75,9 @@ def _elsewhere(context: Values) -> bool:
 
 
 # of torch, which draw all indices of an epoch at its beginning
-SAMPLERS = frozenset(
-    f"torch.utils.data.{n}"
-    for n in ("RandomSampler", "SequentialSampler", "WeightedRandomSampler", "SubsetRandomSampler")
+SAMPLERS = wordset(
+    """RandomSampler SequentialSampler WeightedRandomSampler SubsetRandomSampler""",
+    "torch.utils.data.",
 )
 OF_RANKS = frozenset(
     f"torch.utils.data.{n}DistributedSampler" for n in ("", "distributed.")
@@ -287,7 +287,7 @@ def epochs_of_its_own(loader: Loader, use: Use) -> bool:
     each of which there is a loader.
     """
     around = {f.node for t in loader.things for f in loops(ways_made(t))}
-    inner = {f.node for f in loops(use.stack) if isinstance(f.node, (ast.For, ast.While))}
+    inner = {f.node for f in loops(use.stack) if f.is_statement}
     return bool(around) and not use.is_next and bool(inner - around - {use.node})
 
 
@@ -324,7 +324,7 @@ def _restarts(script: Script, loader: Loader) -> Iterator[Occurrence]:
 
 
 def _in_loop(stack: Stack) -> bool:
-    return any(isinstance(f.node, (ast.For, ast.While)) for f in loops(stack))
+    return any(f.is_statement for f in loops(stack))
 
 
 def _is_iter(script: Script, expr: ast.expr) -> bool:

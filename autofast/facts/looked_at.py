@@ -35,8 +35,8 @@ ONE = SAME - {"chunk", "split", "unbind"}  # what gives one tensor
 SIZES = SHAPE - {"grad", "requires_grad"}  # what a copy has, too
 READS, COPIES = wordset("item tolist"), wordset("cpu numpy")
 VIEWS = wordset("data T mT")
-NUMBERS = frozenset(f"builtins.{n}" for n in ("int", "float", "bool", "range"))
-PASSING = frozenset(f"builtins.{n}" for n in ("enumerate", "zip", "reversed"))
+NUMBERS = wordset("int float bool range", "builtins.")
+PASSING = wordset("enumerate zip reversed", "builtins.")
 LENGTH = frozenset({"builtins.len"})
 ALIKE = (  # on every device
     *(ast.Add, ast.Sub, ast.Mult, ast.BitAnd, ast.BitOr),

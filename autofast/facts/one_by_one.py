@@ -15,7 +15,7 @@ from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.several import only, wordset
 from autofast.model.source import nodes_in, walk
-from autofast.model.values import Ref, Tensor, Unknown, any_named
+from autofast.model.values import STATE_DICT, Ref, Tensor, Unknown, any_named
 
 LOOPS = (ast.For, ast.ListComp, ast.GeneratorExp, ast.SetComp)
 CHANGES = wordset("copy_ mul_ add_ sub_ div_ lerp_ clamp_ clamp_min_ clamp_max_ addcmul_ addcdiv_")
@@ -68,9 +68,8 @@ def _tensors(script: Script, loop: ast.AST) -> set[str]:
     found = opened(t for n in loads for t in script.values(n))
     of_parameters = any(t.param for t in only(found, Tensor))
     over = head.iter  # type: ignore[attr-defined]
-    of_states = any(is_method(n, "state_dict") for n in walk(over)) or any(
-        t.why == "a state dict" for t in only(script.values(over), Unknown)
-    )
+    of_states = any(is_method(n, "state_dict") for n in walk(over))
+    of_states = of_states or STATE_DICT in script.values(over)
     return names if of_parameters or of_states else set()
 
 

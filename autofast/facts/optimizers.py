@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from autofast.facts.parts import moved_models, parts_of
 from autofast.flow.effects import CHANGERS
-from autofast.model.calls import is_method, short_name
+from autofast.model.calls import is_method, may_give, short_name
 from autofast.model.kinds import is_module, is_scaler
 from autofast.model.roles import Optimizer
 from autofast.model.script import Script
@@ -30,7 +30,7 @@ def left_on_host(script: Script, optimizer: Optimizer) -> str:
     stays = [t for t in optimizer.params if parts_of(t).keys().isdisjoint(moved)]
     for thing in stays if len(stays) < len(optimizer.params) else ():
         made = thing.node if isinstance(thing, (Ext, Inst)) and is_module(thing) else None
-        if isinstance(made, ast.Call) and not any(k.arg in ("device", None) for k in made.keywords):
+        if isinstance(made, ast.Call) and not may_give(made, "device"):
             return at(made)
     return ""
 

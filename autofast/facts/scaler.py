@@ -19,7 +19,7 @@ from autofast.flow.graph import Function
 from autofast.flow.typestate import Events, Protocol, follow
 from autofast.model.events import CallFrame
 from autofast.model.script import Script
-from autofast.model.several import all_of
+from autofast.model.several import all_of, only
 from autofast.model.source import parent_of
 from autofast.model.syntax import IDENTITY
 
@@ -86,7 +86,7 @@ def _roots(script: Script) -> Iterator[Function]:
     done: set[object] = set()
     for site in script.log.of(".backward", ".step", ".manual_backward"):
         for occurrence in site:
-            calls = (f for f in reversed(occurrence.stack) if isinstance(f, CallFrame))
+            calls = only(reversed(occurrence.stack), CallFrame)
             first = next((f for f in calls if f.node is f.func.node), None)
             if first is not None and first.func.node not in done:
                 done.add(first.func.node)

@@ -14,7 +14,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import call_of, stands_alone, taker_of
 from autofast.model.contents import opened
 from autofast.model.script import Script
-from autofast.model.several import wordset
+from autofast.model.several import only, wordset
 from autofast.model.source import at, function_of, parent_of, statement_of
 from autofast.model.syntax import is_attribute
 from autofast.model.values import (
@@ -69,7 +69,7 @@ class Probabilities:
             return frozenset()
         if id(thing) not in self.held:
             every: list[Thing] = [thing]
-            inner = (t for t in opened(every) if isinstance(t, Tensor))
+            inner = only(opened(every), Tensor)
             self.held[id(thing)] = frozenset(t.prob for t in inner if t.prob is not None)
         return self.held[id(thing)]
 
@@ -119,13 +119,11 @@ class Uses:
             call = taker_of(expr)
             inside = function_of(expr) in found
             if inside and not isinstance(self._root(expr), ast.Name):
-                raise Refusal(
-                    f"{at(expr)} gets the result of the sigmoid in a function that reads it"
-                )
+                raise Refusal("gets the result of the sigmoid in a function that reads it", expr)
             if call is not None and self._leads(call) and not inside:
                 for callee in self.calls.callees(call):
                     if callee.function in found:
-                        raise Refusal(f"{at(call)} and others give it to one function in two ways")
+                        raise Refusal("and others give it to one function in two ways", call)
         return found
 
     def _leads(self, call: ast.Call) -> bool:
@@ -139,7 +137,7 @@ class Uses:
         where that reads nothing of it.
         """
         if not isinstance(getattr(expr, "ctx", ast.Load()), ast.Load):
-            raise Refusal(f"{at(expr)} changes what the sigmoid gives in place")
+            raise Refusal("changes what the sigmoid gives in place", expr)
         if function_of(expr) in self.closed or not self._is_read(expr):
             return None
         root = self._root(expr)
@@ -162,7 +160,7 @@ class Uses:
                 return self._is_read_by(parent, call_of(parent) or parent, attr)
             case ast.Subscript(value=value, ctx=ctx) if value is expr:
                 if not isinstance(ctx, ast.Load):
-                    raise Refusal(f"{at(parent)} writes into what the sigmoid gives")
+                    raise Refusal("writes into what the sigmoid gives", parent)
                 return parent not in self.mine
             case ast.keyword() if isinstance(call := parent_of(parent), ast.Call):
                 return self._is_read_in(call, expr)
@@ -196,12 +194,12 @@ class Uses:
         if attr in ABOUT:
             return False
         if is_in_place(attr):
-            raise Refusal(f"{at(attribute)} changes what the sigmoid gives in place")
+            raise Refusal("changes what the sigmoid gives in place", attribute)
         if whole not in self.mine:
             return True
         if attr in SAME or is_view(attr):
             return False
-        raise Refusal(f"{at(attribute)} stands between the sigmoid and the loss")
+        raise Refusal("stands between the sigmoid and the loss", attribute)
 
     def _is_read_in(self, call: ast.Call, expr: ast.expr) -> bool:
         if self.losses.get(call) is expr:
@@ -212,7 +210,7 @@ class Uses:
             if names <= ABOUT_TOO or (call in self.mine and all(map(is_view, names))):
                 return False
         if any_of(found, Cls):
-            raise Refusal(f"{at(call)} puts what the sigmoid gives into an object")
+            raise Refusal("puts what the sigmoid gives into an object", call)
         methods = {t.name for t in found if isinstance(t, Method)}
         if methods and methods <= LIKE and all_of(found, Method):
             return False
@@ -221,7 +219,7 @@ class Uses:
             self.gathered |= {id(t) for t in adds if isinstance(t, Seq)}
             return True
         if not self.calls.callees(call) and call in self.mine:
-            raise Refusal(f"{at(call)} stands between the sigmoid and the loss")
+            raise Refusal("stands between the sigmoid and the loss", call)
         return not self._leads(call)
 
     def _gives_it(self, expr: ast.expr) -> bool:
@@ -233,7 +231,7 @@ class Uses:
             case ast.Subscript(value=into):
                 found = self.script.values(into)
                 if any_of(found, Seq):
-                    raise Refusal(f"{at(target)} puts what the sigmoid gives into a list")
+                    raise Refusal("puts what the sigmoid gives into a list", target)
                 return not found or not all_of(found, Dict)
         return False
 
@@ -314,7 +312,7 @@ class Uses:
                 names = self.script.library_functions(call)
                 if names and (names <= ABOUT_TOO or is_list) or self.calls.callees(call):
                     return
-        raise Refusal(f"{at(expr)} holds what the sigmoid gives in a {_kind(found)}")
+        raise Refusal(f"holds what the sigmoid gives in a {_kind(found)}", expr)
 
     # ----------------------------------------------------------------- where the sigmoid is written
     def _root(self, expr: ast.expr) -> ast.expr:

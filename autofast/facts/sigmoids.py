@@ -196,7 +196,7 @@ class _Proof:
             for thing in self.script.values(node):  # none but of expressions
                 if is_named(thing, Ref, LOSS) and call_of(node) is None:
                     if not isinstance(parent_of(node), ast.Attribute):
-                        raise Refusal(f"{at(node)} names the class of the loss")
+                        raise Refusal("names the class of the loss", node)
                 if not isinstance(thing, Ext) or thing.node is not made:
                     continue
                 call = call_of(node)
@@ -204,7 +204,7 @@ class _Proof:
                     raise Refusal(f"what {at(call)} gives the loss is not known")
                 outer = parent_of(node)
                 if isinstance(outer, ast.Call) and call is None and not self._is_ours(outer):
-                    raise Refusal(f"{at(outer)} is given the loss")
+                    raise Refusal("is given the loss", outer)
 
     def _is_ours(self, call: ast.Call) -> bool:
         """A call of the project's own code, or of what only puts things together."""
@@ -245,7 +245,7 @@ class _Proof:
             asked = is_attribute(outer, "children", "named_children")
             if taken or asked:
                 if any(id(t) in behind for t in self.script.values(node)):
-                    raise Refusal(f"{at(node)} takes layers by their places")
+                    raise Refusal("takes layers by their places", node)
 
     def _holds_last(self, container: Inst | Ext, layers: set[int], place: ast.AST) -> bool:
         named, rest = parts(container)
@@ -275,7 +275,7 @@ class _Proof:
             for given in arguments_of(node):
                 for thing in opened(self.script.values(given)):
                     if is_module(thing) and self._has(thing, classes, made):
-                        raise Refusal(f"{at(node)} is given a model that ends in the sigmoid")
+                        raise Refusal("is given a model that ends in the sigmoid", node)
 
     def _has(self, module: Thing, classes: set[ast.AST], made: set[ast.AST]) -> bool:
         return any(

@@ -36,7 +36,7 @@ from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import function_of, is_elif, live, nodes_in, parent_of
 from autofast.model.syntax import DEFS, LOOPS, VARIABLES
-from autofast.model.values import Arg, Const, Setting, certainly, only
+from autofast.model.values import Arg, Const, Setting, certainly, names_of, only
 from autofast.read.library.frameworks import batch_at
 
 ONCE = ("test_step", "predict_step")
@@ -261,11 +261,11 @@ def is_settled(script: Script, node: ast.AST) -> bool:
     """
     parts = list(nodes_in(getattr(node, "test", node), ast.expr))
     kinds = only(parts, ast.Call)
-    if any({getattr(t, "name", "") for t in script.called(n)} - KINDS for n in kinds):
+    if any(names_of(script.called(n)) - KINDS for n in kinds):
         return False
     if kinds:
         return getattr(node, "test", None) in kinds
-    read = [n for n in parts if isinstance(n, VARIABLES)]
+    read = only(parts, VARIABLES)
     leaves = [n for n in read if not isinstance(parent_of(n), ast.Attribute)]
     found = [script.values(n) for n in leaves]
     return surely(certainly(v, Arg, Const, Setting) for v in found)

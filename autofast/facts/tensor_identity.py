@@ -12,13 +12,20 @@ from autofast.facts.loaders import given
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method, is_name, parts_of, unstarred
+from autofast.model.calls import is_method, is_name, may_give, parts_of, unstarred
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.roles import Loader
 from autofast.model.script import Script
 from autofast.model.several import only, surely, wordset
 from autofast.model.source import ancestors, nodes_in, parent_of, statement_of
-from autofast.model.syntax import ASSIGNMENTS, IDENTITY, SEQUENCES, is_attribute, is_stored
+from autofast.model.syntax import (
+    ASSIGNMENTS,
+    IDENTITY,
+    SEQUENCES,
+    is_attribute,
+    is_stored,
+    is_unary,
+)
 from autofast.model.values import (
     Const,
     Ext,
@@ -230,7 +237,7 @@ class Plainness:
             return expr.func.attr in NEW and plain and self._has_no_graph(expr.func.value)
         if self._is_computed(expr) or self._is_part(expr):
             return True
-        if isinstance(expr, ast.UnaryOp) and isinstance(expr.op, ast.USub):
+        if is_unary(expr, ast.USub):
             return self._has_no_graph(expr.operand)
         if isinstance(expr, ast.BinOp):
             sides = (expr.left, expr.right)
@@ -259,7 +266,7 @@ class Plainness:
         """``torch.atan2(x, y)``: what a function of torch makes of tensors without a graph, in
         memory of its own.
         """
-        if not isinstance(expr, ast.Call) or any(k.arg in (None, "out") for k in expr.keywords):
+        if not isinstance(expr, ast.Call) or may_give(expr, "out"):
             return False
         called = self.script.called(expr)
         names = library_names(called)
@@ -289,9 +296,7 @@ class Plainness:
         """``torch.zeros(3)``, ``x.new(3)``, ``torch.cuda.FloatTensor(array)``: made without a
         graph, whatever it is made of.
         """
-        if not isinstance(expr, ast.Call) or any(
-            k.arg in (None, "requires_grad", "out") for k in expr.keywords
-        ):
+        if not isinstance(expr, ast.Call) or may_give(expr, "requires_grad", "out"):
             return False
         if is_attribute(expr.func, *MAKING):
             return self._is_method(expr)

@@ -11,7 +11,7 @@ from autofast.model.kinds import is_module
 from autofast.model.names import last_part
 from autofast.model.several import wordset
 from autofast.model.source import at, children, holds, nodes_in, walk
-from autofast.model.syntax import TURN_ENDS, is_stored
+from autofast.model.syntax import TURN_ENDS, Def, is_stored
 from autofast.model.values import (
     Const,
     Dict,
@@ -149,7 +149,7 @@ class Slice:
     :attr:`attributes`.
     """
 
-    def __init__(self, function: ast.FunctionDef | ast.AsyncFunctionDef):
+    def __init__(self, function: Def):
         self.this = parameters(function)[0].arg
         self.attributes: set[str] = set()
         self.needed: set[str] = set()
@@ -193,7 +193,7 @@ class Slice:
             case ast.If() if not self.has_layers(stmt) and not holds(stmt, *TURN_ENDS):
                 pass
             case _:
-                raise Refusal(f"{at(stmt)} may leave a layer out")
+                raise Refusal("may leave a layer out", stmt)
 
     def take_each(self, over: ast.expr) -> None:
         """What a loop goes through as a whole: ``self.layers``, ``enumerate(self.layers)``,

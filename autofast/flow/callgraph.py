@@ -20,7 +20,7 @@ from autofast.model.kinds import is_module, is_static
 from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import at, function_of, parent_of, walk
-from autofast.model.syntax import LOOPS, is_read
+from autofast.model.syntax import LOOPS, Def, is_read
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -37,7 +37,7 @@ from autofast.model.values import (
     ordered,
 )
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+Function = Def | ast.Lambda
 MADE = ("__new__", "__init__", "__post_init__")  # what making an object of a class runs
 PASSING = tuple(
     """torch.no_grad torch.inference_mode torch.enable_grad builtins.staticmethod

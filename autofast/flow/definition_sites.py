@@ -205,7 +205,7 @@ def _lifted(statement: ast.stmt, busy: set[ast.AST]) -> ast.stmt:
 
 def _last(statements: list[ast.stmt]) -> ast.stmt | None:
     """The last of them in the innermost block that holds them all."""
-    for outer in [statements[0], *(a for a in ancestors(statements[0]) if isinstance(a, ast.stmt))]:
+    for outer in [statements[0], *only(ancestors(statements[0]), ast.stmt)]:
         here = block(outer)
         places = [place_in(here, s) for s in statements]
         if here and all(p >= 0 for p in places):

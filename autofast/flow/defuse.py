@@ -16,6 +16,7 @@ from autofast.flow.graph import PLACES, Function, Node
 from autofast.flow.scopes import STAR, Variable, variables_of
 from autofast.flow.solve import Problem, solve
 from autofast.model.contents import each_once
+from autofast.model.several import only
 from autofast.model.source import parent_of, statement_of, walk
 from autofast.model.syntax import COMPREHENSIONS, SEQUENCES, TAKERS, has_star
 from autofast.model.values import InOrder
@@ -215,7 +216,7 @@ class DefUse:
             variable = Variable(definition.name, variable.scope)
         if variable is None:
             return []
-        stores = (n for n in self.table.stores(variable) if isinstance(n, ast.Name))
+        stores = only(self.table.stores(variable), ast.Name)
         found = [*self.table.loads(variable), *(n for n in stores if _reads_too(n))]
         # A class body reads the module's variable where it has not set its own yet.
         if variable.scope is self.table.tree:
@@ -230,10 +231,7 @@ class DefUse:
         This follows an object that ``code`` changes, where :meth:`uses` follows one that is bound.
         In the order of the text.
         """
-        stores = (
-            n for n in self.table.stores(variable) if isinstance(n, ast.Name) and _reads_too(n)
-        )
-        found: list[ast.Name] = [*self.table.loads(variable), *stores]
+        found = self._readers(variable)
         if variable in self._local and variable not in self._shared:
             read = self._read_after(variable, code)
             found = [n for n in found if n in read or n not in self._inline]
@@ -434,10 +432,11 @@ class DefUse:
 
     def _is_read_outside(self, variable: Variable) -> bool:
         """Whether code that runs at another time (a closure) reads the variable."""
-        stores = (
-            n for n in self.table.stores(variable) if isinstance(n, ast.Name) and _reads_too(n)
-        )
-        return any(n not in self._inline for n in (*self.table.loads(variable), *stores))
+        return any(n not in self._inline for n in self._readers(variable))
+
+    def _readers(self, variable: Variable) -> list[ast.Name]:
+        stores = only(self.table.stores(variable), ast.Name)
+        return [*self.table.loads(variable), *filter(_reads_too, stores)]
 
 
 # ------------------------------------------------------------------------------------------- values

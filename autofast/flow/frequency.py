@@ -17,7 +17,7 @@ from autofast.model.calls import names_in
 from autofast.model.contents import each_once
 from autofast.model.events import BranchFrame
 from autofast.model.source import function_of, nodes_in, outwards, source_of
-from autofast.model.syntax import FUNCTIONS
+from autofast.model.syntax import FUNCTIONS, is_unary
 
 
 class Frequency(Enum):
@@ -230,7 +230,7 @@ def arms_around(node: ast.AST, end: ast.AST | None) -> Iterator[tuple[ast.If, bo
 
 def _is_rare(test: ast.expr, value: bool, gate: ast.If) -> bool:
     """Whether ``test`` is rarely ``value``; one rare part makes the whole rare, also of ``or``."""
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+    if is_unary(test, ast.Not):
         return _is_rare(test.operand, not value, gate)
     if isinstance(test, ast.BoolOp):
         parts = [_is_rare(v, value, gate) for v in test.values]

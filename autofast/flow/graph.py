@@ -19,9 +19,9 @@ from functools import cached_property
 
 from autofast.model.several import grouped
 from autofast.model.source import parent_of
-from autofast.model.syntax import FUNCTIONS
+from autofast.model.syntax import FUNCTIONS, Def
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module
+Function = Def | ast.Lambda | ast.Module
 PLACES = (ast.stmt, ast.ExceptHandler, ast.match_case)
 
 

@@ -28,9 +28,8 @@ from autofast.model.values import Dict, Seq, Tensor, all_of, library_names
 ADDERS = wordset("append appendleft extend extendleft insert add setdefault update put")
 DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Starred, ast.IfExp, ast.BoolOp)
 # What gives the same objects: functions, and methods of containers and iterators.
-PASSING = frozenset(
-    f"builtins.{n}"
-    for n in "zip list tuple set dict enumerate reversed sorted iter next filter max min".split()
+PASSING = wordset(
+    "zip list tuple set dict enumerate reversed sorted iter next filter max min", "builtins."
 ) | {"functools.partial", "copy.copy"}
 GIVING = wordset("items values get pop popleft popitem copy setdefault __getitem__")
 

@@ -37,15 +37,13 @@ from autofast.model.values import (
 )
 from autofast.ops import is_in_place, is_view, may_share, op
 
-FACTORIES = frozenset(
-    f"torch.{n}" for n in "randn rand randint zeros ones full arange linspace eye randperm".split()
-)
+FACTORIES = wordset("randn rand randint zeros ones full arange linspace eye randperm", "torch.")
 # Functions that give memory of its own.
 NEW = FACTORIES | {"torch.tensor", "torch.stack", "torch.cat"}
-NEW_ARRAYS = frozenset(
-    f"numpy.{name}"
-    for name in """array zeros zeros_like ones ones_like empty empty_like full full_like arange linspace eye concatenate stack
-vstack hstack column_stack tile repeat random.rand random.randn random.random random.randint random.uniform random.normal""".split()
+NEW_ARRAYS = wordset(
+    """array zeros zeros_like ones ones_like empty empty_like full full_like arange linspace eye concatenate stack
+vstack hstack column_stack tile repeat random.rand random.randn random.random random.randint random.uniform random.normal""",
+    "numpy.",
 )
 WRAPPED = wordset("torch.from_numpy torch.as_tensor")  # tensors in the memory of arrays
 # Where the flag stands.
@@ -159,7 +157,7 @@ class Memory:
                 found.add(node)
             elif isinstance(node, ast.Name) and (is_read(node) or _is_augmented(node)):
                 # `x += 1` leaves it where it is
-                origins = self.flow.definitions(node).origins(node)
+                origins = self.flow.origins(node)
                 made = [bound_to(d.node) for d in origins if not d.is_augmented]
                 if not made:
                     return None
@@ -171,6 +169,10 @@ class Memory:
                 todo += (node.body, node.orelse)
             elif (inner := view_of(node)) is not None:
                 todo.append(inner)
+            elif isinstance(node, ast.Call) and not self.calls.may_run_others(node):
+                todo += [
+                    r for c in self.calls.callees(node) for r in self.calls.results(c.function)
+                ]
             else:
                 return None
         return frozenset(found)
@@ -204,7 +206,7 @@ class Memory:
             return self._attribute_begins_as_number(target.attr)
         if not isinstance(target, ast.Name):
             return False
-        made = [d for d in self.flow.definitions(target).origins(target) if not d.is_augmented]
+        made = [d for d in self.flow.origins(target) if not d.is_augmented]
         return surely(d.value is not None and _is_number(self.script.values(d.value)) for d in made)
 
     def _attribute_begins_as_number(self, name: str) -> bool:

@@ -16,7 +16,7 @@ from autofast.flow.positions import shared
 from autofast.flow.scopes import own_nodes, owner, scope_of
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import all_known, surely, wordset
 from autofast.model.source import source_of
 from autofast.model.syntax import WITHS
 from autofast.model.values import Ext, Func, Inst, Thing, Unknown, any_of, is_named
@@ -44,7 +44,7 @@ class Flow:
         graph = self.graph(node)
         if graph.function not in self._definitions:
             self._definitions[graph.function] = DefUse(
-                graph.function, graph, self._exported(graph.function)
+                graph.function, graph, self.exported(graph.function)
             )
         return self._definitions[graph.function]
 
@@ -57,6 +57,10 @@ class Flow:
         found = self.reaching(load) if isinstance(load, ast.Name) else ()
         return next(iter(found)) if len(found) == 1 else None
 
+    def origins(self, load: ast.Name) -> frozenset[Definition]:
+        """Those that first gave a variable the object that it is here."""
+        return self.definitions(load).origins(load)
+
     def value(self, load: ast.AST | None) -> ast.expr | None:
         """What the only definition of a variable gives it; None where that is not written down."""
         made = self.definition(load)
@@ -65,14 +69,13 @@ class Flow:
     def values(self, load: ast.AST | None) -> list[ast.expr]:
         """What all definitions of a variable give it; none where one does not write that down."""
         found = self.reaching(load) if isinstance(load, ast.Name) else ()
-        given = [made.value for made in found]
-        return [v for v in given if v is not None] if None not in given else []
+        return all_known(made.value for made in found)
 
     def is_made_by(self, expr: ast.expr, is_one: Callable[[ast.expr], bool]) -> bool:
         """Whether an expression is such a one, or a variable made by nothing but such ones."""
         if not isinstance(expr, ast.Name):
             return is_one(expr)
-        made = self.definitions(expr).origins(expr)
+        made = self.origins(expr)
         return surely(d.value is not None and is_one(d.value) for d in made)
 
     def value_of_its_own(self, load: ast.Name) -> ast.expr | None:
@@ -105,7 +108,7 @@ class Flow:
             ways[1].pop(0)
         return self.graph(ways[1][0]).may_follow(ways[0][0], ways[1][0])
 
-    def _exported(self, function: Function) -> Iterable[str] | None:
+    def exported(self, function: Function) -> Iterable[str] | None:
         """Nothing reads the variables of the entry file after its end, unless another file of the
         project imports it.
         """

@@ -9,13 +9,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from autofast.model.several import only
 from autofast.model.source import ancestors, children, nodes_in, parent_of, source_of, walk
-from autofast.model.syntax import COMPREHENSIONS, DEFS, FUNCTIONS, is_read
+from autofast.model.syntax import COMPREHENSIONS, DEFS, FUNCTIONS, Def, is_read
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
-Scope = (
-    ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef | Comprehension
-)
+Scope = ast.Module | Def | ast.Lambda | ast.ClassDef | Comprehension
 WITH_BODIES = (*FUNCTIONS, ast.ClassDef)
 SCOPES = (ast.Module, *WITH_BODIES, *COMPREHENSIONS)
 TYPE_PARAMETERS = tuple(
@@ -99,7 +98,7 @@ def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
 
 
 def outside_parts(
-    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef,
+    node: Def | ast.Lambda | ast.ClassDef,
 ) -> Iterator[ast.AST]:
     """What the scope around a definition evaluates: decorators, defaults, annotations, bases."""
     yield from getattr(node, "decorator_list", ())
@@ -338,7 +337,7 @@ def mentions(scope: ast.AST, name: str) -> list[ast.Name]:
         return []
     found = [
         *table.loads(variable),
-        *(n for n in table.stores(variable) if isinstance(n, ast.Name)),
+        *only(table.stores(variable), ast.Name),
     ]
     here = [n for n in found if scope in ancestors(n)]
     return sorted(here, key=lambda n: (n.lineno, n.col_offset))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from autofast.flow.cfg import graph_of
 from autofast.flow.scopes import parameters
-from autofast.model.several import surely
+from autofast.model.several import first_such, surely
 from autofast.model.source import Source, ancestors, function_of, parent_of, statement_of
 from autofast.model.syntax import is_stored
 from autofast.model.values import Cls, Ref, Values, is_named
@@ -59,7 +59,7 @@ def _is_own(store: ast.Attribute, values: Callable[[ast.expr], Values]) -> bool:
     """An attribute of ``self``, whose class is the project's alone."""
     function = function_of(store)
     first = [p.arg for p in parameters(function)[:1]]
-    owner = next((a for a in ancestors(function) if isinstance(a, ast.ClassDef)), None)
+    owner = first_such(ancestors(function), ast.ClassDef)
     return (
         owner is not None
         and isinstance(store.value, ast.Name)

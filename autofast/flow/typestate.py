@@ -28,7 +28,7 @@ from autofast.model.limits import MOST_STATES
 from autofast.model.script import Script
 from autofast.model.several import any_in, grouped
 from autofast.model.source import ancestors, at, function_of, walk
-from autofast.model.syntax import DEFINITIONS, DEFS, FUNCTIONS, is_read
+from autofast.model.syntax import DEFINITIONS, DEFS, FUNCTIONS, is_read, is_unary
 from autofast.model.values import any_of
 
 
@@ -254,7 +254,7 @@ class _Walk(Generic[S, E]):
         """The ways on which the condition comes out like this."""
         test: ast.expr = node.test
         while True:
-            if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            if is_unary(test, ast.Not):
                 test, arm = test.operand, not arm
             elif (
                 isinstance(test, ast.Compare)

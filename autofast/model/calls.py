@@ -35,6 +35,11 @@ def keyword_of(call: ast.Call, name: str) -> ast.expr | None:
     return next((k.value for k in call.keywords if k.arg == name), None)
 
 
+def may_give(call: ast.Call, *names: str) -> bool:
+    """Whether a call gives one of these keywords, or may by ``**``."""
+    return any(k.arg in (None, *names) for k in call.keywords)
+
+
 def arguments_of(call: ast.Call) -> list[ast.expr]:
     """All that a call is given, in the order of the text; ``*rest`` as it stands, keywords and
     ``**options`` by what they give.

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from autofast.model.kinds import is_wrapper
 from autofast.model.limits import WORK
+from autofast.model.several import first_such
 from autofast.model.values import NOTHING, Bound, Dict, Ext, Inst, Seq, Thing, ordered
 
 T = TypeVar("T")
@@ -70,12 +71,15 @@ def unwrapped(thing: Thing | None) -> list[Thing]:
 
 
 def _inner(thing: Thing) -> list[Thing]:
-    if not is_wrapper(thing):
-        return []
-    return ordered(thing.args.get(0, "module") | thing.args.get(0, "model"))
+    return wrapped_by(thing) if is_wrapper(thing) else []
+
+
+def wrapped_by(wrapper: Ext) -> list[Thing]:
+    """The module that DDP, DataParallel, torch.compile are given."""
+    return ordered(wrapper.args.get(0, "module") | wrapper.args.get(0, "model"))
 
 
 def dict_items(thing: Thing) -> Dict | None:
     """The items of an object of the project that is a dict, too; None for any other."""
     found = thing.attrs.get(ITEMS, NOTHING) if isinstance(thing, Inst) else NOTHING
-    return next((t for t in found if isinstance(t, Dict)), None)
+    return first_such(found, Dict)

@@ -71,9 +71,8 @@ NAMED_TUPLE = "typing.NamedTuple"
 CONTEXT = "torch.autograd.function.FunctionCtx"  # made for each call of a Function
 LOADER = "torch.utils.data.DataLoader"
 # of torch_geometric: DataLoaders of torch whose batches are objects that hold tensors
-GRAPH_LOADERS = frozenset(
-    f"torch_geometric.{n}"
-    for n in ("loader.DataLoader", "data.DataLoader", "loader.dataloader.DataLoader")
+GRAPH_LOADERS = wordset(
+    "loader.DataLoader data.DataLoader loader.dataloader.DataLoader", "torch_geometric."
 )
 GRAPHS = "torch_geometric.data.Batch.from_data_list"  # what puts such a batch together
 DDP = "torch.nn.parallel.DistributedDataParallel"
@@ -91,10 +90,10 @@ FORWARD_HOOKS = tuple(
     f"register_{name}hook" for name in ("forward_", "forward_pre_", "module_forward_")
 )
 HOOK_OF_ALL = "torch.nn.modules.module.register_module_forward_hook"
-ACTIVATIONS = frozenset(
-    f"torch.nn.{name}"
-    for name in """CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid LogSoftmax Mish ReLU ReLU6 SELU SiLU
-    Sigmoid Softmax Softmax2d Softmin Softplus Softshrink Softsign Tanh Tanhshrink Threshold CosineSimilarity PairwiseDistance""".split()
+ACTIVATIONS = wordset(
+    """CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid LogSoftmax Mish ReLU ReLU6 SELU SiLU
+    Sigmoid Softmax Softmax2d Softmin Softplus Softshrink Softsign Tanh Tanhshrink Threshold CosineSimilarity PairwiseDistance""",
+    "torch.nn.",
 )
 # Layers of torch.nn without parameters and buffers.
 WITHOUT_TENSORS = ACTIVATIONS | frozenset(

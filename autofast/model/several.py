@@ -12,9 +12,9 @@ D = TypeVar("D")
 Kinds = type | tuple[type, ...]  # as isinstance takes them
 
 
-def wordset(words: str) -> frozenset[str]:
-    """The words of a text, each once."""
-    return frozenset(words.split())
+def wordset(words: str, prefix: str = "") -> frozenset[str]:
+    """The words of a text, each once, behind a prefix: ``torch.``."""
+    return frozenset(prefix + word for word in words.split())
 
 
 def one(found: Collection[T], otherwise: D = None) -> T | D:  # type: ignore[assignment]
@@ -40,6 +40,16 @@ def any_in(found: Iterable[object], among: Container[Any]) -> bool:
     return any(one in among for one in found)
 
 
+def all_known(found: Iterable[T | None]) -> list[T]:
+    """All of them; none at all where one is None."""
+    known: list[T] = []
+    for one in found:
+        if one is None:
+            return []
+        known.append(one)
+    return known
+
+
 def grouped(found: Iterable[tuple[K, T]]) -> dict[K, list[T]]:
     """What belongs to each key, in the order in which it comes; to a key that never came, none."""
     groups: dict[K, list[T]] = defaultdict(list)
@@ -58,9 +68,14 @@ def surely(answers: Iterable[object]) -> bool:
     return some
 
 
-def only(found: Iterable[object], kind: type[T]) -> list[T]:
+def only(found: Iterable[object], kind: type[T] | tuple[type[T], ...]) -> list[T]:
     """Those of one kind."""
     return [one for one in found if isinstance(one, kind)]
+
+
+def first_such(found: Iterable[object], kind: type[T] | tuple[type[T], ...]) -> T | None:
+    """The first of one kind."""
+    return next((one for one in found if isinstance(one, kind)), None)
 
 
 def certainly(found: Collection[object], *kinds: Kinds) -> bool:

@@ -19,8 +19,8 @@ from itertools import chain, pairwise, takewhile
 from pathlib import Path
 from typing import Protocol, TypeGuard, TypeVar
 
-from autofast.model.several import any_of, grouped, one
-from autofast.model.syntax import DEFINITIONS, is_stored
+from autofast.model.several import any_of, first_such, grouped, one
+from autofast.model.syntax import DEFINITIONS, Def, is_stored
 
 N = TypeVar("N", bound=ast.AST)
 IGNORE = re.compile(r"#\s*autofast:\s*ignore(-file)?(?![\w-])(?:\[([^\]]*)\])?")
@@ -322,7 +322,7 @@ def holds(tree: ast.AST, *kinds: type[ast.AST]) -> bool:
 
 def enclosing(node: ast.AST, *kinds: type[N]) -> N | None:
     """The innermost node of one of these kinds around ``node``."""
-    return next((outer for outer in ancestors(node) if isinstance(outer, kinds)), None)
+    return first_such(ancestors(node), kinds)
 
 
 def within(node: ast.AST, outer: ast.AST) -> bool:
@@ -347,7 +347,7 @@ def within_statement(node: ast.AST) -> Iterator[ast.AST]:
     return takewhile(lambda outer: not isinstance(outer, ast.stmt), ancestors(node))
 
 
-def function_of(node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module:
+def function_of(node: ast.AST) -> Def | ast.Lambda | ast.Module:
     """The innermost function (or the module) whose code ``node`` is."""
     for outer in ancestors(node):
         if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module)):

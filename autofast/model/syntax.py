@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from typing import Any, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
 from autofast.model.several import any_of
 
@@ -15,6 +15,7 @@ LOOPS = (ast.For, ast.AsyncFor, ast.While)
 TAKERS = (ast.For, ast.AsyncFor, ast.comprehension)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 DEFS = (ast.FunctionDef, ast.AsyncFunctionDef)
+Def: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 WITHS = (ast.With, ast.AsyncWith)
 # What ends an iteration, and what ends a call.
 TURN_ENDS = (ast.Break, ast.Continue)
@@ -72,6 +73,11 @@ def is_number(node: ast.AST | None) -> bool:
 def is_operation(node: object, *kinds: type[ast.operator]) -> TypeGuard[ast.BinOp]:
     """``a * b``, with one of these operators where there are any."""
     return isinstance(node, ast.BinOp) and isinstance(node.op, kinds or ast.operator)
+
+
+def is_unary(node: object, kind: type[ast.unaryop]) -> TypeGuard[ast.UnaryOp]:
+    """``-a`` or ``not a``."""
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, kind)
 
 
 def is_all(node: object, kind: type[ast.boolop]) -> TypeGuard[ast.BoolOp]:

@@ -79,7 +79,7 @@ def tensors_in(*sets: Values) -> list[Tensor]:
     # One layer after the other is given the same, and asks.
     ticks, found = remembered((tensors_in, sets)) or (-1, [])
     if ticks != CLOCK.ticks:
-        found = list(dict.fromkeys(t for t in things_in(*sets) if isinstance(t, Tensor)))
+        found = list(dict.fromkeys(only(things_in(*sets), Tensor)))
         remember((tensors_in, sets), (CLOCK.ticks, found))
     return found
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 from autofast.report.record import Record
 
 VERSION = 1  # of the format below; additions do not change it
+
+Json: TypeAlias = dict[str, Any]
 
 
 def report(files: Iterable[str], records: Iterable[Record]) -> str:
@@ -24,7 +26,7 @@ def report(files: Iterable[str], records: Iterable[Record]) -> str:
     )
 
 
-def _finding(record: Record) -> dict[str, Any]:
+def _finding(record: Record) -> Json:
     return {
         "rule": record.rule,
         "effect": record.effect,
@@ -41,7 +43,7 @@ def _finding(record: Record) -> dict[str, Any]:
     }
 
 
-def _worth(record: Record) -> dict[str, Any]:
+def _worth(record: Record) -> Json:
     """Of a fix: whether it is worth its lines, and what it is expected to gain; null where that is
     not asked, as of what is no fix.
     """

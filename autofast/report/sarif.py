@@ -7,13 +7,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from autofast import __version__
 from autofast.model.source import Source
 from autofast.registry import all_rules
 from autofast.report.ci import described
 from autofast.report.diff import Change
+from autofast.report.json import Json
 from autofast.report.record import Record
 
 SCHEMA = (
@@ -52,7 +52,7 @@ def report(
             for name in used
         ],
     }
-    invocation: dict[str, Any] = {"executionSuccessful": not errors}
+    invocation: Json = {"executionSuccessful": not errors}
     if errors:
         invocation["toolExecutionNotifications"] = [
             {"level": "error", "message": {"text": error}} for error in errors
@@ -66,13 +66,13 @@ def report(
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
-def _result(record: Record, index: int, fix: Fix | None) -> dict[str, Any]:
+def _result(record: Record, index: int, fix: Fix | None) -> Json:
     region: dict[str, int] = {"startLine": record.line}
     if record.cell is None:  # lines of a notebook's cell stand in strings of the file
         region |= {"startColumn": record.column}
         if (record.end_line, record.end_column) > (record.line, record.column):
             region |= {"endLine": record.end_line, "endColumn": record.end_column}
-    result: dict[str, Any] = {
+    result: Json = {
         "ruleId": record.rule,
         "ruleIndex": index,
         "level": _LEVEL[record.status],
@@ -87,7 +87,7 @@ def _result(record: Record, index: int, fix: Fix | None) -> dict[str, Any]:
     return result
 
 
-def _fix(fix: Fix) -> dict[str, Any]:
+def _fix(fix: Fix) -> Json:
     names = " and ".join((fix.rule, *fix.needs))
     return {
         "description": {"text": f"Apply {names} to the whole script"},
@@ -101,7 +101,7 @@ def _fix(fix: Fix) -> dict[str, Any]:
     }
 
 
-def _replacement(source: Source, text: str, change: Change) -> dict[str, Any]:
+def _replacement(source: Source, text: str, change: Change) -> Json:
     """Whole lines for whole lines. The last line of a file may have no end; what replaces it then
     has one only where lines were added.
     """

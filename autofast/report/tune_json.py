@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from autofast.report import tune_words as words
 from autofast.report import verify_json
+from autofast.report.json import Json
 from autofast.tune.result import KEPT, Decision, Tuned
 from autofast.tune.setting import Setting
 
 VERSION = 1  # of the format; additions do not change it
 
 
-def report(t: Tuned) -> dict[str, Any]:
+def report(t: Tuned) -> Json:
     """The document as plain lists and dictionaries; all of it is valid JSON."""
     confirmation = None
     if t.confirmation is not None:
@@ -43,11 +43,11 @@ def text(t: Tuned) -> str:
     return json.dumps(report(t), indent=2, allow_nan=False) + "\n"
 
 
-def _setting(setting: Setting) -> dict[str, Any]:
+def _setting(setting: Setting) -> Json:
     return {"rules": sorted(setting.rules), "options": dict(setting.values)}
 
 
-def _decision(row: Decision) -> dict[str, Any]:
+def _decision(row: Decision) -> Json:
     return {
         "rule": row.unit.rule,
         "options": dict(row.unit.setting.values),

@@ -17,6 +17,7 @@ from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from autofast.model.several import wordset
+from autofast.report.json import Json
 from autofast.report.verify_words import sentence
 from autofast.verify.evidence.record import Call, Evaluation, Lines, Pass, Record, Run, Saved, Step
 from autofast.verify.result import Verification
@@ -37,7 +38,7 @@ _LEFT_OUT: dict[type, frozenset[str]] = {
 _NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
-def report(v: Verification) -> dict[str, Any]:
+def report(v: Verification) -> Json:
     """The document as plain lists and dictionaries; all of it is valid JSON."""
     document = {"version": VERSION, "sentence": sentence(v), "passed": v.passed, **plain(v)}
     return {**{k: x for k, x in document.items() if k != "runs"}, "runs": document["runs"]}
@@ -122,7 +123,7 @@ def plain(thing: Any) -> Any:
     return thing
 
 
-def _columns(steps: tuple[Step, ...] | list[Step]) -> dict[str, Any]:
+def _columns(steps: tuple[Step, ...] | list[Step]) -> Json:
     """One list for each field of a step, one for each phase."""
     names = dict.fromkeys(name for step in steps for name in step.phases)
     columns = {

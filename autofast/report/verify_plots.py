@@ -19,7 +19,7 @@ from autofast.report import verify_words as words
 from autofast.report.verify_curves import Curves, curves
 from autofast.report.verify_svg import INK, STYLE, inline
 from autofast.report.verify_words import ORIGINAL
-from autofast.verify.evidence.record import PHASES, Run
+from autofast.verify.evidence.record import PHASES, Numbers, Run
 from autofast.verify.result import Contribution, Ratio, Verification
 
 WIDTH = 960
@@ -81,7 +81,7 @@ def _times(v: Verification) -> tuple[Figure, str] | None:
     )
 
 
-def _spread(run: Run, warm_up: int, statistic: str) -> tuple[float, ...]:
+def _spread(run: Run, warm_up: int, statistic: str) -> Numbers:
     """Quantiles 5, 25, 75, 95 of the milliseconds of a step, and the statistic that is compared."""
     if not run.records:
         return ()
@@ -96,9 +96,7 @@ def _spread(run: Run, warm_up: int, statistic: str) -> tuple[float, ...]:
     )
 
 
-def _boxes(
-    axes: Axes, rounds: Sequence[Sequence[tuple[bool, tuple[float, ...]]]], *, grouped: bool
-) -> None:
+def _boxes(axes: Axes, rounds: Sequence[Sequence[tuple[bool, Numbers]]], *, grouped: bool) -> None:
     wide = 480 / len(rounds)  # room for a round, in pixels of half the plot
     for n, one in enumerate(rounds, 1):
         for k, (original, (low, first, third, high, middle)) in enumerate(one):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from autofast.model import measured
-from autofast.verify.evidence.record import Run
+from autofast.verify.evidence.record import Numbers, Run
 
 
 class SpeedVerdict(Enum):
@@ -37,7 +37,7 @@ class Ratio:
     low: float
     high: float
     pairs: int
-    of_pairs: tuple[float, ...] = ()
+    of_pairs: Numbers = ()
 
 
 @dataclass(frozen=True)

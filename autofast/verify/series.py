@@ -151,9 +151,7 @@ class Series:
             )
             self._judge()
 
-    def sameness_of(
-        self, program: Program, rules: Sequence[str], share: float = 1.0
-    ) -> Parity | None:
+    def sameness_of(self, program: Program, rules: Sequence[str]) -> Parity | None:
         """Of another program, with the runs of the original that there are; None where the time is
         up.
         """
@@ -161,7 +159,7 @@ class Series:
         samples = max((run.samples for run in self.runs if run.detail != LIGHT), default=0)
 
         def make(wish: Wish, arm: str) -> Run | None:
-            if self._out_of_time(share):
+            if self._out_of_time():
                 return None
             self.tell(f"sameness of {arm}: {wish.arm}, {wish.reason}")
             one = self.original if wish.arm == ORIGINAL else program

@@ -17,7 +17,7 @@ import ast
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from autofast.edit.edits import After, DictItem, Edit, Keyword, Rewrite, literal
+from autofast.edit.edits import After, DictItem, Edit, Edits, Keyword, Rewrite, literal
 from autofast.facts.settings import beside
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.importers import Importers
@@ -80,7 +80,7 @@ class Home:
 
 def put(
     script: Script, args: Arguments, name: str, value: str, calls: Collection[ast.Call] = ()
-) -> tuple[Edit, ...] | str:
+) -> Edits | str:
     """The edits that make the argument ``name`` of a call be ``value``, wherever it has to be
     written; or why there are none.
 
@@ -303,9 +303,7 @@ def _dicts(script: Script, expr: ast.AST) -> list[Dict]:
 def _uses(script: Script) -> Mapping[int, list[ast.expr]]:
     """Where each dict of the script stands, by its id: every expression that may be it."""
     return grouped(
-        (id(thing), node)
-        for node in (n for n in script.nodes if isinstance(n, ast.expr))
-        for thing in _dicts(script, node)
+        (id(thing), node) for node in only(script.nodes, ast.expr) for thing in _dicts(script, node)
     )
 
 
@@ -315,7 +313,7 @@ class Wish:
 
     loader: Loader
     # The value at a home, and what else it needs there.
-    make: Callable[[Home], tuple[str, tuple[Edit, ...]]]
+    make: Callable[[Home], tuple[str, Edits]]
     effect: Effect | None = None
     needs: tuple[Need, ...] = ()  # rules without whose fix at ``key`` this would be wrong
     key: ast.AST | None = None  # the place of that fix; None for the home itself

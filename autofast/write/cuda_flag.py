@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 
-from autofast.edit.edits import Edit
+from autofast.edit.edits import Edits
 from autofast.flow.importers import Importers
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_parameter, own_nodes
@@ -21,12 +21,12 @@ from autofast.model.source import (
     walk,
     within,
 )
-from autofast.model.syntax import is_number, is_read
+from autofast.model.syntax import is_number, is_read, is_unary
 from autofast.model.values import Arg, one
 from autofast.write.spelling import cuda_test, device_before, requires_cuda, torch_in
 
 
-def enabled_where_cuda(script: Script, place: ast.stmt) -> tuple[str, tuple[Edit, ...]]:
+def enabled_where_cuda(script: Script, place: ast.stmt) -> tuple[str, Edits]:
     """An expression that is true where training runs on CUDA, valid before ``place``; empty where
     it always does.
     """
@@ -186,7 +186,7 @@ def _needs_cuda(script: Script, value: ast.expr) -> bool:
     parts = value.values if isinstance(value, ast.BoolOp) else [value]
     if isinstance(value, ast.BoolOp) and not isinstance(value.op, ast.And):
         return False
-    negated = [isinstance(p, ast.UnaryOp) and isinstance(p.op, ast.Not) for p in parts]
+    negated = [is_unary(p, ast.Not) for p in parts]
     return any_in(parts, asked) and all(
         n or p in asked for n, p in zip(negated, parts, strict=True)
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import Edit
+from autofast.edit.edits import Edits
 from autofast.flow.program import Flow
 from autofast.flow.provenance import assigned
 from autofast.flow.scopes import (
@@ -29,7 +29,7 @@ from autofast.write.spelling import requires_cuda, torch_in
 CUDA = '"cuda"'
 
 
-def device_at(script: Script, loader: Loader) -> tuple[str, tuple[Edit, ...]]:
+def device_at(script: Script, loader: Loader) -> tuple[str, Edits]:
     """An expression that is, where the loader is made, the device to which its batches are moved;
     raises Refusal.
     """
@@ -42,7 +42,7 @@ def device_at(script: Script, loader: Loader) -> tuple[str, tuple[Edit, ...]]:
         raise Refusal(f"its batches may go to several devices ({lines})")
     text, imports = found.pop()
     if _is_cuda_only(moves) and not requires_cuda(script) and not any(map(_is_certain, moves)):
-        raise Refusal(f"{at(moves[0])} copies to CUDA under a condition")
+        raise Refusal("copies to CUDA under a condition", moves[0])
     return text, imports
 
 
@@ -65,16 +65,16 @@ def _is_certain(move: Transfer) -> bool:
     )
 
 
-def _of(script: Script, loader: Loader, move: Transfer) -> tuple[str, tuple[Edit, ...]]:
+def _of(script: Script, loader: Loader, move: Transfer) -> tuple[str, Edits]:
     if move.how == "cuda" and not (move.node.args or move.node.keywords):
         return _plain_cuda(script, loader, move)
     target = move.target
     if target is None or target.expr is None or target.via or not move.to_device:
-        raise Refusal(f"{at(move)} does not say to which device it copies")
+        raise Refusal("does not say to which device it copies", move)
     if isinstance(target.expr, ast.Constant):
         text = source_of(move.node).segment(target.expr)
         if not str(target.expr.value).startswith("cuda"):
-            raise Refusal(f"{at(move)} copies to {text}")
+            raise Refusal(f"copies to {text}", move)
         return text, ()
     if isinstance(target.expr, ast.Attribute):
         return _attribute(script, loader, target, move), ()
@@ -85,23 +85,23 @@ def _of(script: Script, loader: Loader, move: Transfer) -> tuple[str, tuple[Edit
 
 
 # ------------------------------------------------------------------------------------------ .cuda()
-def _plain_cuda(script: Script, loader: Loader, move: Transfer) -> tuple[str, tuple[Edit, ...]]:
+def _plain_cuda(script: Script, loader: Loader, move: Transfer) -> tuple[str, Edits]:
     """``x.cuda()``, or ``if use_cuda: x = x.cuda()``."""
     conditions = list(_conditions(move))
     if not conditions:
         return CUDA, ()
     first = conditions[0].test
     if len(conditions) > 1 or not isinstance(first, (ast.Name, ast.Attribute, ast.Call)):
-        raise Refusal(f"{at(move)} copies to the device under a condition")
+        raise Refusal("copies to the device under a condition", move)
     body = conditions[0].body
     inside = body if isinstance(body, list) else [body]
     if not any(move.node in ast.walk(part) for part in inside):
-        raise Refusal(f"{at(move)} copies to the device under a condition")
+        raise Refusal("copies to the device under a condition", move)
     if isinstance(first, ast.Call):
         if script.library_functions(first) == {"torch.cuda.is_available"}:
             torch, imports = torch_in(source_of(loader.node))
             return f'{CUDA} if {torch}.cuda.is_available() else "cpu"', imports
-        raise Refusal(f"{at(move)} copies to the device under a condition")
+        raise Refusal("copies to the device under a condition", move)
     given = Given(script.values(first), first)
     if isinstance(first, ast.Attribute):
         return f'{CUDA} if {_attribute(script, loader, given, move)} else "cpu"', ()

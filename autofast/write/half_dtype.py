@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from autofast.edit.edits import After, Edit, Helper, Import
+from autofast.edit.edits import After, Edits, Helper, Import
 from autofast.flow.importers import Importers
 from autofast.flow.imports import bindings
 from autofast.flow.program import Flow
@@ -62,7 +62,7 @@ class Chosen:
     """An expression for the value in a file, and the edits that define it there."""
 
     code: str
-    edits: tuple[Edit, ...] = ()
+    edits: Edits = ()
 
     @property
     def is_constant(self) -> bool:
@@ -183,7 +183,7 @@ class Shared:
     places: Sequence[ast.AST]
     beside: ast.stmt | None = None
     local: str = field(init=False, default="")  # the statements to write at ``beside``
-    imports: tuple[Edit, ...] = field(init=False, default=())
+    imports: Edits = field(init=False, default=())
     _name: str = field(init=False, default="")
     _in: dict[int, Chosen] = field(init=False, default_factory=dict)
 
@@ -219,7 +219,7 @@ class Shared:
             self._in[id(source)] = self._shared(source)
         return self._in[id(source)]
 
-    def below(self) -> tuple[Edit, ...]:
+    def below(self) -> Edits:
         """The edits that define it below ``beside``, where it is local."""
         if not self.local or self.beside is None:
             return ()

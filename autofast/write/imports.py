@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
-from autofast.edit.edits import Edit, Import, Remove, Replace
+from autofast.edit.edits import Edit, Edits, Import, Remove, Replace
 from autofast.flow.importers import Importers
 from autofast.flow.imports import bindings
 from autofast.model.script import Script
@@ -74,9 +74,7 @@ def imports_of(
     )
 
 
-def unimported(
-    script: Script, source: Source, modules: Collection[str], name: str
-) -> tuple[Edit, ...]:
+def unimported(script: Script, source: Source, modules: Collection[str], name: str) -> Edits:
     """The imports of ``name`` without it, for a file that no longer uses it; empty where something
     else may: another file, or text (``__all__``).
     """

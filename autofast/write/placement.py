@@ -12,6 +12,7 @@ from autofast.flow.scopes import loaded_in, stored_in
 from autofast.model.events import CallFrame, GuardFrame, Site, Stack
 from autofast.model.roles import Model, Trainer
 from autofast.model.script import Script
+from autofast.model.several import first_such
 from autofast.model.source import (
     Source,
     ancestors,
@@ -139,7 +140,7 @@ def trainer_place(script: Script) -> ast.stmt | None:
 
 def _from_the_top(model: Model) -> bool:
     """The program's own run makes it, not a function that nothing calls."""
-    first = next((f for f in model.thing.made if isinstance(f, CallFrame)), None)
+    first = first_such(model.thing.made, CallFrame)
     return first is None or isinstance(first.node, ast.Call)
 
 

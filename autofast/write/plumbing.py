@@ -21,7 +21,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from autofast.edit.edits import Edit, Keyword, Parameter
+from autofast.edit.edits import Edit, Edits, Keyword, Parameter
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.definition_sites import Attribute
 from autofast.flow.graph import Function
@@ -29,12 +29,12 @@ from autofast.flow.importers import Importers
 from autofast.flow.positions import in_main_guard
 from autofast.flow.scopes import Variable, variables_of
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import only, surely
 from autofast.model.source import Source, ancestors, at, function_of, nodes_in, parent_of, source_of
-from autofast.model.syntax import DEFS, FUNCTIONS
+from autofast.model.syntax import DEFS, FUNCTIONS, Def
 from autofast.model.values import Cls, Inst
 
-Plain = Callable[[Source], tuple[str, tuple[Edit, ...]]]
+Plain = Callable[[Source], tuple[str, Edits]]
 
 
 class Way:
@@ -69,7 +69,7 @@ class Way:
         self._edits: dict[tuple[object, ...], Edit] = {}
 
     @property
-    def edits(self) -> tuple[Edit, ...]:
+    def edits(self) -> Edits:
         """The parameters and arguments that all calls of :meth:`to` so far ask for."""
         return tuple(self._edits.values())
 
@@ -107,7 +107,7 @@ class Way:
                 return f"{this}.{self.origin.name}"
         return None
 
-    def _owner_of(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    def _owner_of(self, function: Def) -> str:
         """A parameter that holds one of the objects that have the attribute, and nothing else."""
         assert isinstance(self.origin, Attribute)
         if self.script.analysis(Importers).user(function) is not None:
@@ -120,7 +120,7 @@ class Way:
                 return name
         return ""
 
-    def _self_of(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    def _self_of(self, function: Def) -> str:
         """The name of ``self`` in a method of the objects that have the attribute."""
         assert isinstance(self.origin, Attribute)
         parent, params = parent_of(function), [*function.args.posonlyargs, *function.args.args]
@@ -139,7 +139,7 @@ class Way:
         here = isinstance(self.origin, Variable) and isinstance(self.origin.scope, ast.Module)
         if not (self._guarded and here) or isinstance(scope, ast.Module):
             return False
-        outermost = [a for a in (scope, *ancestors(scope)) if isinstance(a, FUNCTIONS)][-1]
+        outermost = only((scope, *ancestors(scope)), FUNCTIONS)[-1]
         table = variables_of(scope)
         reads = (n for n in nodes_in(outermost, ast.Name))
         module = (v for n in reads if (v := table.of(n)) is not None and v.scope is table.tree)
@@ -212,6 +212,6 @@ def _descends(cls: Cls, node: ast.ClassDef) -> bool:
     return cls.node is node or any(_descends(base, node) for base in cls.bases)
 
 
-def _is_special(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _is_special(function: Def) -> bool:
     names = {d.id for d in function.decorator_list if isinstance(d, ast.Name)}
     return bool(names & {"staticmethod", "classmethod"})

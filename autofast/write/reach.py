@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Sequence
 
-from autofast.edit.edits import Edit, Parameter
+from autofast.edit.edits import Edits, Parameter
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.definition_sites import Home, home_of
 from autofast.flow.graph import Function as Scope
@@ -18,12 +18,10 @@ from autofast.model.events import CallFrame, Stack
 from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import ancestors, at, function_of, source_of, statement_of
-from autofast.model.syntax import DEFS, FUNCTIONS, is_read, is_stored
+from autofast.model.syntax import DEFS, FUNCTIONS, Def, is_read, is_stored
 from autofast.model.values import NOTHING, Const, Dict, Thing, Values, one, only
 from autofast.rule import Refusal
 from autofast.write.plumbing import Way
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Reach:
@@ -66,7 +64,7 @@ class Reach:
         self.expr, self.objects = expr.value, list(tables)
 
     @property
-    def edits(self) -> tuple[Edit, ...]:
+    def edits(self) -> Edits:
         """The parameters and arguments that bring it there."""
         return self._way.edits if self._way is not None else ()
 
@@ -105,7 +103,7 @@ class Reach:
         if isinstance(self._way.origin, Variable) and not any(
             e.function is scope for e in only(self._way.edits, Parameter)
         ):
-            for inner in (scope, *(a for a in ancestors(scope) if isinstance(a, FUNCTIONS))):
+            for inner in (scope, *only(ancestors(scope), FUNCTIONS)):
                 if inner is self._way.origin.scope:
                     break
                 if binds(inner, name):
@@ -153,7 +151,7 @@ class Reach:
 def _parameters(wanted: set[int], stacks: Iterable[Stack]) -> dict[ast.AST, str]:
     """The parameters that hold nothing else on any of these ways, by their function."""
     held: dict[ast.AST, dict[str, bool]] = {}
-    functions: dict[ast.AST, Function] = {}
+    functions: dict[ast.AST, Def] = {}
     for stack in stacks:
         for frame in stack:
             if not isinstance(frame, CallFrame) or not isinstance(frame.func.node, DEFS):

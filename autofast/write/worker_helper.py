@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from autofast.edit.edits import Edit, Helper
+from autofast.edit.edits import Edits, Helper
 from autofast.edit.toplevel import stand_in
 from autofast.facts.loaders import has_workers, values_given
 from autofast.facts.parts import held_by
@@ -49,7 +49,7 @@ class Helped:
     """
 
     code: str
-    edits: tuple[Edit, ...]
+    edits: Edits
     some: bool = False
 
 

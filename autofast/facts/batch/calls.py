@@ -133,7 +133,7 @@ class TorchCalls(Shapes):
         if isinstance(given, SEQUENCES):
             found = tuple(self.script.constant(e) for e in given.elts)
         dims = list(found) if isinstance(found, (tuple, list)) else [found]
-        if not all(isinstance(d, int) and not isinstance(d, bool) for d in dims):
+        if not all(type(d) is int for d in dims):
             raise unknown(expr)
         return dims
 

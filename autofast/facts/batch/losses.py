@@ -26,7 +26,7 @@ from autofast.model.calls import arguments_of, is_name, items_of, spreads, unsta
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import ONE_TENSOR, last_part
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import only, surely, wordset
 from autofast.model.source import at, function_of, line_of, nodes_in, statement_of
 from autofast.model.syntax import is_attribute, is_constant, is_text
 from autofast.model.tensors import tensors_in
@@ -285,7 +285,7 @@ class Losses(TorchCalls):
             parts = items_of(expr.slice)
             kinds = [self.shape(p, run) for p in parts if not isinstance(p, ast.Slice)]
             if not any_of(kinds, tuple):
-                return each([kind, *(k for k in kinds if isinstance(k, Kind))], expr)
+                return each([kind, *only(kinds, Kind)], expr)
         raise unknown(expr)
 
     def _is_fixed(self, index: ast.expr) -> bool:

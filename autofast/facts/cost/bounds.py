@@ -13,7 +13,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import all_known, surely
 from autofast.model.source import parent_of
 from autofast.model.values import Ref, is_const
 
@@ -49,8 +49,7 @@ def most(script: Script, expr: ast.expr | None, depth: int = 0) -> int | None:
 
 
 def _largest(found: list[int | None]) -> int | None:
-    known = [n for n in found if n is not None]
-    return max(known) if known and len(known) == len(found) else None
+    return max(all_known(found), default=None)
 
 
 def _combined(op: ast.operator, left: int | None, right: int | None) -> int | None:

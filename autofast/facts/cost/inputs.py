@@ -11,7 +11,7 @@ from autofast.model.kinds import library_dataset
 from autofast.model.names import last_part
 from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
-from autofast.model.several import wordset
+from autofast.model.several import all_known, only, wordset
 from autofast.model.values import (
     Arg,
     Const,
@@ -51,7 +51,7 @@ def number(values: Values) -> int | None:
     """A whole number; of an option, its default."""
     thing = one(values)
     found = const(thing.default) if isinstance(thing, Arg) else const(values)
-    return found if isinstance(found, int) and not isinstance(found, bool) else None
+    return found if type(found) is int else None
 
 
 def batch_size(loader: Loader) -> int | None:
@@ -68,9 +68,7 @@ def batch_size(loader: Loader) -> int | None:
 
 def _largest(values: Values) -> int | None:
     """Of all numbers that a value may be: a batch is made smaller to try a script out."""
-    found = [number(frozenset({thing})) for thing in values]
-    known = [n for n in found if n is not None]
-    return max(known, default=None) if len(known) == len(found) else None
+    return max(all_known(number(frozenset({thing})) for thing in values), default=None)
 
 
 def _most(given: Given | None) -> int | None:
@@ -104,9 +102,8 @@ def batches(script: Script, loader: Loader) -> int | None:
     own = loader.args.get(3, "sampler") | loader.args.get(4, "batch_sampler")
     if not size or not all(t == Const(None) or _takes_each_once(t) for t in own):
         return None
-    held = [_held(script, loader, thing) for thing in loader.args.get(0, "dataset")]
-    known = [n for n in held if n is not None]
-    return -(-max(known) // size) if known and len(known) == len(held) else None
+    held = all_known(_held(script, loader, thing) for thing in loader.args.get(0, "dataset"))
+    return -(-max(held) // size) if held else None
 
 
 def _takes_each_once(sampler: Thing) -> bool:
@@ -129,8 +126,7 @@ def _held(script: Script, loader: Loader, thing: Thing) -> int | None:
     if is_named(thing, Ext, SPLIT):
         parts = one(thing.args.get(1, "lengths"))
         lengths = [number(p) for p in parts.exact or ()] if isinstance(parts, Seq) else []
-        known = [n for n in lengths if n is not None]
-        return max(known) if known and len(known) == len(lengths) else None
+        return max(all_known(lengths), default=None)
     mine = [d for d in loader.datasets if d.thing is thing]
     return _items(script, mine[0]) if mine else None
 
@@ -147,7 +143,7 @@ def _pictured(script: Script, dataset: Dataset) -> Thing:
     """The image set that a TensorDataset is made of; else the dataset."""
     thing = dataset.thing
     made = ast.walk(thing.node) if is_named(thing, Ext, TENSORS) and thing.node else ()
-    for node in (n for n in made if isinstance(n, ast.Name)):
+    for node in only(made, ast.Name):
         owners = script.values(node)
         if len({library_name_of(t) for t in owners} & NATIVE.keys()) == 1:
             return next(t for t in owners if library_name_of(t) in NATIVE)
@@ -176,11 +172,10 @@ def _side(transform: Values, side: int) -> int | None:
                 size = step.args.get(0, "size")
                 given = one(size)
                 parts = given.exact if isinstance(given, Seq) else None
-                found = [number(p) for p in parts] if parts is not None else [number(size)]
-                known = [n for n in found if n is not None]
-                if len(known) != len(found) or not known:
+                found = all_known(map(number, parts if parts is not None else [size]))
+                if not found:
                     return None
-                side = max(known)
+                side = max(found)
             elif short not in SAME_SIZE:
                 return None
     return side
@@ -192,11 +187,8 @@ def _row(script: Script, values: Values) -> Shape | None:
     if not isinstance(thing, Tensor) or thing.fresh not in SIZED:
         return None
     given = getattr(thing.made, "args", [])[1:]  # the first one says how many rows there are
-    found = [_largest(script.values(a)) for a in given]
-    sizes = [n for n in found if n is not None]
-    if len(sizes) != len(given) or not sizes:
-        return None
-    return Shape(sizes[0], tuple(sizes[1:]))
+    sizes = all_known(_largest(script.values(a)) for a in given)
+    return Shape(sizes[0], tuple(sizes[1:])) if sizes else None
 
 
 def turns(script: Script, loop: ast.AST) -> int | None:

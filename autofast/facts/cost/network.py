@@ -9,10 +9,13 @@ from math import prod
 from autofast.facts.cost.bounds import most
 from autofast.facts.cost.shapes import Shape, Unsized, Work, layer
 from autofast.model.calls import is_name
+from autofast.model.contents import wrapped_by
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_module, ways_made
 from autofast.model.names import WRAPPERS, last_part
 from autofast.model.script import Script
+from autofast.model.several import all_known
+from autofast.model.syntax import Def
 from autofast.model.values import (
     Arguments,
     Bound,
@@ -71,9 +74,7 @@ class Network:
                 raise Unsized("what it gives is not known")
             return found
         if is_named(thing, Ext, WRAPPERS):
-            return self._chain(
-                ordered(thing.args.get(0, "module") | thing.args.get(0, "model")), shape
-            )
+            return self._chain(wrapped_by(thing), shape)
         if begins(thing, Ext, "torch.nn."):
             short = last_part(thing.name)
             if short in ("Sequential", "ModuleList"):
@@ -155,9 +156,8 @@ class Network:
         if name in ("cat", "concat"):
             self.work.kernels += 2
             largest = max(shapes, key=lambda s: s.positions)
-            channels = [s.channels for s in shapes]
-            known = [c for c in channels if c is not None]
-            return Shape(sum(known) if len(known) == len(channels) else None, largest.dims)
+            channels = all_known(s.channels for s in shapes)
+            return Shape(sum(channels) if channels else None, largest.dims)
         found = layer(name, args, shapes[0], self.work, self._most, first)
         if found is None:
             raise Unsized(f"what {name}() costs is not known")
@@ -174,14 +174,14 @@ class Network:
                     "what is flattened does not fit", over=1 if given > (flat or 0) else -1
                 )
             return Shape(flat)
-        exact = [n for n in known if n is not None]
-        if not exact or len(exact) != len(known) or prod(exact) != (shape.elements or prod(exact)):
+        exact = all_known(known)
+        if not exact or prod(exact) != (shape.elements or prod(exact)):
             raise Unsized("what a tensor is reshaped to is not known")
         return Shape(exact[0], tuple(exact[1:]))
 
     def _function(
         self,
-        node: ast.FunctionDef | ast.AsyncFunctionDef,
+        node: Def,
         given: Sequence[Value],
         this: Inst | None,
     ) -> Value:

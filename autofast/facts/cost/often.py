@@ -27,7 +27,7 @@ from autofast.model.events import (
 from autofast.model.kinds import ways_made
 from autofast.model.roles import Loader, Step, Use
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import all_known, only, surely
 from autofast.model.source import parent_of, statement_of, walk
 from autofast.model.syntax import DEFS
 from autofast.model.values import NOTHING, Ext, Seq, Thing, Values
@@ -103,8 +103,8 @@ class Often:
     def updates(self) -> int | None:
         """Steps of the whole training, at the most; None where that is not known."""
         found = {step.loop: self._turns_of(step) for step in self.training}
-        known = [n for n in found.values() if n is not None]
-        return sum(known) if known and len(known) == len(found) else None
+        known = all_known(found.values())
+        return sum(known) if known else None
 
     def _turns_of(self, step: Step) -> int | None:
         """How often the script comes to a step, by all loops around it. Only of batches of loaders:
@@ -116,8 +116,8 @@ class Often:
             found = [batches(self.script, x) for x in over]
             if loop is not step.loop:
                 found = found or [turns(self.script, loop)]
-            known = [n for n in found if n is not None]
-            if not known or len(known) != len(found):
+            known = all_known(found)
+            if not known:
                 return None
             total *= max(known)
         return total
@@ -126,9 +126,7 @@ class Often:
         """What is copied to the device of a batch of the loader at ``node``, or of those moved
         there; None where that is not known.
         """
-        sizes = [self._bytes(x) for x in self.moved_at(node)]
-        known = [n for n in sizes if n is not None]
-        return max(known) if known and len(known) == len(sizes) else None
+        return max(all_known(map(self._bytes, self.moved_at(node))), default=None)
 
     def copies_at(self, node: ast.AST) -> list[ast.AST]:
         """Where batches of the loader at ``node`` are moved to the device; else ``node`` itself."""
@@ -162,10 +160,8 @@ class Often:
     def _bytes(self, loader: Loader) -> int | None:
         batch = batch_size(loader)
         shapes = [item(self.script, d) for d in loader.datasets]
-        elements = [s.elements for s in shapes if s is not None and s.elements is not None]
-        if not batch or not elements or len(elements) != len(shapes):
-            return None
-        return batch * max(elements) * 4
+        elements = all_known(None if s is None else s.elements for s in shapes)
+        return batch * max(elements) * 4 if batch and elements else None
 
     def runs_by_batch(self, node: ast.AST) -> bool:
         """Whether the script comes to a place in a loop over batches, or in one whose turns are not
@@ -267,7 +263,7 @@ class Often:
             if isinstance(frame, BranchFrame) and is_rare(frame):
                 first = is_first_time(frame)
                 if not within or first or self._every(frame.node) >= SELDOM:
-                    inner = (f for f in stack[n:] if isinstance(f, LoopFrame))
+                    inner = only(stack[n:], LoopFrame)
                     return all(f.unrolled or _is_over_list(f) for f in inner)
         return False
 

@@ -31,7 +31,7 @@ from autofast.model.events import (
 from autofast.model.names import CONVOLVE, last_part
 from autofast.model.roles import Loader, Step
 from autofast.model.script import Script
-from autofast.model.several import wordset
+from autofast.model.several import all_known, wordset
 from autofast.model.source import Source, at
 from autofast.model.syntax import LOOPS
 from autofast.model.values import Tensor, Thing, only
@@ -262,7 +262,7 @@ class Cost(Often):
         found = self._loaders(_inputs(occurrence))
         sizes = {batch_size(x) for x in found}
         shapes = {item(self.script, d) for x in found for d in x.datasets}
-        batch = max((n for n in sizes if n is not None), default=0) if None not in sizes else 0
+        batch = max(all_known(sizes), default=0)
         batch = batch or self.named
         tried: list[Shape] = [s for s in shapes if s is not None] if len(shapes) == 1 else []
         for shape in tried:

@@ -29,7 +29,7 @@ from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import only, surely, wordset
 from autofast.model.source import at, nodes_in, parent_of, walk
-from autofast.model.syntax import is_attribute, is_operation, is_read
+from autofast.model.syntax import is_attribute, is_operation, is_read, is_unary
 from autofast.model.values import (
     Arg,
     Cls,
@@ -132,7 +132,7 @@ def _terms(
             tensors = [side for side in (left, right) if script.may_be(side, Tensor)]
             factor = right if tensors == [left] else left
             if len(tensors) == 1:
-                negative = isinstance(factor, ast.UnaryOp) and isinstance(factor.op, ast.USub)
+                negative = is_unary(factor, ast.USub)
                 yield from _terms(script, tensors[0], -sign if negative else sign, depth)
             else:
                 yield expr, sign
@@ -148,7 +148,7 @@ def _terms(
             yield from _terms(script, func.value if method else first, sign, depth)  # type: ignore[attr-defined]
             yield expr, -sign if _is_taken_away(expr) else sign
         case ast.Name() if depth < DEEP:
-            made = script.analysis(Flow).definitions(expr).origins(expr)
+            made = script.analysis(Flow).origins(expr)
             values = [d.value for d in made if not d.is_augmented]
             if len(values) == 1 and values[0] is not None:
                 yield from _terms(script, values[0], sign, depth + 1)

@@ -8,6 +8,7 @@ import ast
 
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.program import Flow
+from autofast.model.calls import may_give
 from autofast.model.contents import unwrapped
 from autofast.model.names import last_part
 from autofast.model.script import Script
@@ -31,9 +32,7 @@ from autofast.model.values import (
 # Computed in fp32 by every version of torch that has autocast, whatever is given to them.
 FULL = wordset("""softmax log_softmax softmin layer_norm group_norm exp expm1 log log10 log1p log2 softplus
     pow sum prod norm cumsum cumprod dist reciprocal rsqrt""")
-FULL_LAYERS = frozenset(
-    f"torch.nn.{n}" for n in "Softmax LogSoftmax Softmin LayerNorm GroupNorm Softplus".split()
-)
+FULL_LAYERS = wordset("Softmax LogSoftmax Softmin LayerNorm GroupNorm Softplus", "torch.nn.")
 NORMALIZE = "torch.nn.functional.normalize"  # divides by a norm, which is computed in fp32
 KEEPS = wordset("""view reshape permute transpose t squeeze unsqueeze flatten unflatten contiguous expand
     clone detach cpu cuda sqrt abs neg clamp clamp_min clamp_max mean amax amin square""")
@@ -99,7 +98,7 @@ class FullOutputs:
         if part is not None:
             return False
         if is_named(thing, Ref, NORMALIZE):
-            return not any(k.arg in ("out", None) for k in call.keywords) and len(call.args) < 5
+            return not may_give(call, "out") and len(call.args) < 5
         if isinstance(thing, Ref):
             name = last_part(thing.name) if thing.name.startswith("torch.") else ""
             if name in KEEPS and call.args and not any(k.arg in KINDS for k in call.keywords):
@@ -121,7 +120,7 @@ class FullOutputs:
 
 def _names_dtype(call: ast.Call, most: int) -> bool:
     """``F.softmax(x, 1, dtype=torch.half)``: more than ``most`` arguments, or a dtype by name."""
-    return len(call.args) > most or any(k.arg in ("dtype", None) for k in call.keywords)
+    return len(call.args) > most or may_give(call, "dtype")
 
 
 def _is_full_layer(thing: Ext) -> bool:

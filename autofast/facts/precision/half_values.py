@@ -25,7 +25,7 @@ from autofast.model.roles import Model
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import at, parent_of, source_of, statement_of
-from autofast.model.syntax import SEQUENCES, is_read
+from autofast.model.syntax import SEQUENCES, is_read, is_unary
 from autofast.model.values import Bound, Dict, Ext, Func, Inst, Ref, Seq, Thing, Unknown, is_named
 from autofast.ops import autocast
 
@@ -48,10 +48,8 @@ MOVES = wordset("""detach detach_ data T mT view reshape flatten squeeze unsquee
     squeeze_""")
 # Give values and indices.
 WITH_INDICES = wordset("max min topk sort kthvalue mode median")
-LOOKS = frozenset(f"builtins.{n}" for n in "isinstance len type id float int bool hasattr".split())
-PASSES = frozenset(
-    f"builtins.{n}" for n in "tuple list iter reversed enumerate zip dict next".split()
-)
+LOOKS = wordset("isinstance len type id float int bool hasattr", "builtins.")
+PASSES = wordset("tuple list iter reversed enumerate zip dict next", "builtins.")
 RESULTS = wordset(
     "data T mT values indices loss logits last_hidden_state pooler_output hidden_states"
 )  # attributes that hold tensors
@@ -270,7 +268,7 @@ def _is_index(node: ast.AST) -> bool:
 
 
 def _is_negative(node: ast.AST) -> bool:
-    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+    return is_unary(node, ast.USub)
 
 
 def is_network(model: Model) -> bool:

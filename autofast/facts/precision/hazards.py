@@ -19,7 +19,7 @@ from autofast.facts.precision.layers import dense_sizes, is_small
 from autofast.facts.precision.whole_script import CHOSEN, complex_in
 from autofast.flow.positions import happens_in
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method, items_of
+from autofast.model.calls import is_method, items_of, may_give
 from autofast.model.events import WithFrame
 from autofast.model.kinds import is_autocast, is_module
 from autofast.model.names import last_part
@@ -45,7 +45,7 @@ def made_alike(script: Script, call: ast.AST) -> bool:
     if not is_method(call) or len(call.args) < 3:
         return False
     made = _definition(script, call.func.value)
-    if not isinstance(made, ast.Call) or any(k.arg in ("dtype", None) for k in made.keywords):
+    if not isinstance(made, ast.Call) or may_give(made, "dtype"):
         return False
     if not isinstance(made.func, ast.Attribute):
         return False

@@ -10,7 +10,7 @@ from autofast.flow.loops import Loop
 from autofast.flow.program import Flow
 from autofast.model.roles import Loader
 from autofast.model.script import Script
-from autofast.model.several import only
+from autofast.model.several import first_such, only
 from autofast.model.source import at, nodes_in
 from autofast.model.values import Const, Ext, Inst, Thing, Values, begins, const
 from autofast.rule import Refusal
@@ -26,9 +26,7 @@ def cut_short(script: Script, node: ast.AST, loop: Loop | None) -> ast.stmt | No
     end the function, before ``node``.
     """
     found = script.analysis(Flow).graph(node).leaving_before(node, loop)
-    return next(
-        (s for s in found if isinstance(s, ast.Return if loop is None else ast.Continue)), None
-    )
+    return first_such(found, ast.Return if loop is None else ast.Continue)
 
 
 def ends_of(script: Script, loop: Loop) -> list[ast.stmt]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from autofast.model.calls import is_name, keyword_of
 from autofast.model.script import Script
-from autofast.model.syntax import VARIABLES, is_operation
+from autofast.model.syntax import VARIABLES, is_operation, is_unary
 
 
 class Counter:
@@ -32,7 +32,7 @@ class Counter:
 
     def every(self, test: ast.expr, arm: bool) -> ast.expr | None:
         """``(i + 1) % k == 0``: k."""
-        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        if is_unary(test, ast.Not):
             return self.every(test.operand, not arm)
         rest: ast.expr = ast.Constant(0)
         if isinstance(test, ast.Compare) and len(test.ops) == 1:

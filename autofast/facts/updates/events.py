@@ -30,7 +30,7 @@ from autofast.model.events import (
 from autofast.model.kinds import is_module, is_optimizer, is_scaler, is_scheduler
 from autofast.model.roles import Backward, Step, Update
 from autofast.model.script import Script
-from autofast.model.several import any_in, only, surely, wordset
+from autofast.model.several import all_known, any_in, only, surely, wordset
 from autofast.model.source import at, function_of, parent_of, source_of, within
 from autofast.model.syntax import DEFS, is_attribute
 from autofast.model.values import Const, Ext, Seq, Tensor, Thing, Values
@@ -147,7 +147,7 @@ def _events(
     for occurrences in paths.values():
         rest = below(occurrences[0].stack, iteration.loop)
         _check_path(kind, rest, site.node, iteration.loop)
-        calls = tuple(f for f in rest if isinstance(f, CallFrame))
+        calls = tuple(only(rest, CallFrame))
         order = min(o.order for o in occurrences)
         yield Event(
             kind,
@@ -160,7 +160,7 @@ def _events(
             update,
         )
     if len(paths) > 1:
-        raise Refusal(f"{at(site)} is come to in several ways in one turn of the loop")
+        raise Refusal("is come to in several ways in one turn of the loop", site)
 
 
 def _check_path(kind: str, rest: Stack, node: ast.AST, loop: ast.For) -> None:
@@ -254,7 +254,7 @@ def _others(script: Script, iteration: Iteration) -> None:
     known = {e.node for e in iteration.events}
     trained = {x for m in iteration.step.models for x in unwrapped(m)} | set(iteration.step.models)
     if kept := average_in_variable(script, iteration.loop):
-        raise Refusal(f"{at(kept)} keeps an average of parameters, which would be one of batches")
+        raise Refusal("keeps an average of parameters, which would be one of batches", kept)
     for (kind, _), site in script.log.each():
         here = [o for o in site if inside(o.stack, iteration.loop)]
         if not here or site.node in known:
@@ -264,9 +264,7 @@ def _others(script: Script, iteration: Iteration) -> None:
         )
         evaluates = all(_evaluates(o, iteration) for o in here)
         if kind in ("grad_read", "grad_write"):
-            raise Refusal(
-                f"{at(site)} reads or sets gradients, which are those of several batches then"
-            )
+            raise Refusal("reads or sets gradients, which are those of several batches then", site)
         if kind in ("torch.autograd.grad", "torch.autograd.backward"):
             raise Refusal(f"{kind}() is called on {at(site)}")
         if kind in ("inplace", "tensor_write"):
@@ -442,10 +440,10 @@ def _reaches(script: Script, backward: Event, step: Event) -> bool:
     tensors = backward.backward.tensors
     if not owners or not tensors or any(not t.passes for t in tensors):
         return True
-    forwards = [script.log.at("forward", node) for t in tensors for node in t.passes]
-    makers = [o.this for site in forwards if site is not None for o in site if o.this is not None]
-    if any(site is None for site in forwards):
+    forwards = all_known(script.log.at("forward", node) for t in tensors for node in t.passes)
+    if not forwards:
         return True
+    makers = [o.this for site in forwards for o in site if o.this is not None]
     mine = {x for p in owners for x in (p, *unwrapped(p))}
     if any(x in mine for m in makers for x in (m, *unwrapped(m))):
         return True

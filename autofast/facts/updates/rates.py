@@ -61,7 +61,7 @@ def check_rates(script: Script, schedulers: list[Scheduler]) -> None:
             raise Refusal(f"the learning rate is also set by hand on {at(node)}")
     for read in [*_rates(script), *_shown(script, wanted)]:
         if (test := _decides(script, read)) is not None:
-            raise Refusal(f"{at(test)} decides by the learning rate")
+            raise Refusal("decides by the learning rate", test)
 
 
 def by_hand(script: Script) -> ast.AST | None:

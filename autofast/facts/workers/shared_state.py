@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from autofast.facts.loaders import values_given
-from autofast.facts.workers.held import Held
+from autofast.facts.workers.held import ARCHIVE, Held
 from autofast.facts.workers.item_changes import A_FILE, WRITERS, Changes, is_iterator, shown
 from autofast.facts.workers.lifetime import Lifetime
 from autofast.facts.workers.loader_code import Side
@@ -21,6 +21,7 @@ from autofast.flow.scopes import parameters
 from autofast.model.calls import is_name
 from autofast.model.roles import Loader
 from autofast.model.script import Script
+from autofast.model.several import only
 from autofast.model.source import ancestors, at, function_of, holds, live, parent_of
 from autofast.model.syntax import COMPREHENSIONS, VARIABLES, is_attribute, is_read
 from autofast.model.values import (
@@ -42,6 +43,10 @@ TARGET_FIRST = WRITERS - set(
 DICE = tuple(
     """random. numpy.random. torch.rand torch.multinomial torch.bernoulli torch.normal
     torch.poisson torch.empty""".split()
+)
+
+UNPACKED = (
+    ": where its arrays fit into memory, `dict(np.load(path))` reads each once, not for every item"
 )
 
 
@@ -94,7 +99,9 @@ def changed_by_items(script: Script, loader: Loader, *, files: bool = True) -> s
     side = items(script, loader)
     held = Held(side)
     if (opened := held.handle()) is not None:
-        return f"items are read through {opened[1]} ({at(opened[0])}), which workers would share"
+        place, name = opened
+        advice = UNPACKED if name == ARCHIVE else ""
+        return f"items are read through {name} ({at(place)}), which workers would share{advice}"
     if (moved := held.on_device()) is not None:
         return f"items read what {at(moved)} put on the device: a worker would need the GPU"
     if (made := held.generator()) is not None:
@@ -185,7 +192,7 @@ def unseen(script: Script, loader: Loader) -> bool:
             if isinstance(holder_of(change.node), ast.Module) and shared.touched(change):  # type: ignore[arg-type]
                 return True
         elif change.base is not None and not _makes_itself(change) and shared.touched(change):
-            parts = [n for n in ast.walk(change.base) if isinstance(n, VARIABLES)]
+            parts = only(ast.walk(change.base), VARIABLES)
             if any(id(t) in held for n in parts for t in script.values(n)):
                 return True
     return False
@@ -288,7 +295,7 @@ def seeds(script: Script, loader: Loader) -> bool:
 def _between(side: Side, call: ast.Call, seen: set[ast.AST]) -> bool:
     """In a loop that yields, or in a function that is called there."""
     function = function_of(call)
-    for loop in (a for a in ancestors(call) if isinstance(a, LOOPS)):
+    for loop in only(ancestors(call), LOOPS):
         if function_of(loop) is function and holds(loop, ast.Yield, ast.YieldFrom):
             return True
     if function in seen:

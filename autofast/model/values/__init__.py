@@ -22,12 +22,14 @@ from autofast.model.values.questions import (
     is_named,
     library_name,
     library_names,
+    names_of,
     ordered,
     surely_named,
     things,
     why_unknown,
 )
 from autofast.model.values.simple import (
+    STATE_DICT,
     Arg,
     Const,
     Located,
@@ -40,4 +42,4 @@ from autofast.model.values.simple import (
     result_of,
 )
 from autofast.model.values.tensor import Tensor
-from autofast.model.values.thing import NOTHING, SOMEWHERE, InOrder, Thing, Values
+from autofast.model.values.thing import NOTHING, SOMEWHERE, ByName, InOrder, Thing, Values

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from autofast.model.changes import Mutable, Numbered, Watched
 from autofast.model.several import only
+from autofast.model.syntax import Def
 from autofast.model.values.arguments import Arguments
-from autofast.model.values.thing import NOTHING, Thing, Values
+from autofast.model.values.thing import NOTHING, ByName, Thing, Values
 
 if TYPE_CHECKING:
     from autofast.model.source import Source
@@ -22,7 +23,7 @@ class Env:
     """
 
     kind: str
-    vars: dict[str, Values]
+    vars: ByName
     outer: Env | None = None
     source: Source | None = None
     globals: set[str] = field(default_factory=set)
@@ -37,14 +38,14 @@ class Env:
     # Functions that were made in it live on; a call like the one whose scope it was takes it over,
     # and leaves here what it held before.
     captured: bool = False
-    past: dict[str, Values] = field(default_factory=dict)
+    past: ByName = field(default_factory=dict)
 
     def held(self, name: str) -> Values | None:
         """What a function that was made in it finds under a name."""
         found, before = self.vars.get(name), self.past.get(name)
         return found if before is None else before if found is None else found | before
 
-    def again(self, variables: dict[str, Values]) -> None:
+    def again(self, variables: ByName) -> None:
         """It is the scope of one more call, which begins with these variables."""
         for name, found in self.vars.items():
             if (old := self.past.get(name)) is not found:
@@ -71,12 +72,12 @@ class Module(Numbered, Thing):
 class Func(Numbered, Thing):
     """A function or lambda of the project, with the scope it was defined in."""
 
-    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    node: Def | ast.Lambda
     env: Env
     owner: Cls | None = None
     decorators: tuple[Values, ...] = ()
-    defaults: dict[str, Values] = field(default_factory=Watched)
-    attrs: dict[str, Values] = field(default_factory=Watched)
+    defaults: ByName = field(default_factory=Watched)
+    attrs: ByName = field(default_factory=Watched)
 
     @property
     def name(self) -> str:
@@ -112,7 +113,7 @@ class Cls(Mutable, Thing):
     env: Env
     bases: tuple[Cls, ...] = ()
     external: frozenset[str] = frozenset()
-    members: dict[str, Values] = field(default_factory=dict)
+    members: ByName = field(default_factory=dict)
 
     def ancestors(self) -> list[Cls]:
         """The classes of the project that it derives from, in the order in which Python asks
@@ -157,11 +158,11 @@ class Inst(Mutable, Thing):
 
     cls: Cls
     node: ast.AST | None
-    attrs: dict[str, Values] = field(default_factory=dict)
+    attrs: ByName = field(default_factory=dict)
     made: tuple[Any, ...] = ()  # the frames around the place where it was made
     args: Arguments | None = None
     # Attributes of the objects made here before (in a loop).
-    past: dict[str, Values] = field(default_factory=dict)
+    past: ByName = field(default_factory=dict)
     open: str = ""  # why attributes may have been set that are not known
 
 
@@ -172,7 +173,7 @@ class Ext(Mutable, Thing):
     name: str
     node: ast.AST | None
     args: Arguments
-    attrs: dict[str, Values] = field(default_factory=dict)
+    attrs: ByName = field(default_factory=dict)
     made: tuple[Any, ...] = ()
     open: str = ""  # why attributes may have been set that are not known
 

@@ -116,6 +116,11 @@ def library_names(values: Values) -> set[str]:
     return {t.name for t in values if isinstance(t, Ref)}
 
 
+def names_of(values: Iterable[Thing]) -> set[str]:
+    """The names of ``values``; "" where one has none."""
+    return {getattr(t, "name", "") for t in values}
+
+
 def consts(values: Values) -> set[Any] | None:
     """All constants that ``values`` may be, options by their defaults left out; None where any is
     not a constant.

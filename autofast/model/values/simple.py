@@ -130,6 +130,9 @@ class Unknown(Thing, metaclass=Pooled):
         return known
 
 
+STATE_DICT = Unknown("a state dict")  # of a module: also what is in it
+
+
 @dataclass(frozen=True)
 class Method(Thing, metaclass=Pooled):
     """A method of a library object: ``optimizer.step``, ``tensor.to``."""

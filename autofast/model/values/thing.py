@@ -34,5 +34,6 @@ class InOrder(frozenset[T_co]):
 
 
 Values: TypeAlias = frozenset[Thing]
+ByName: TypeAlias = dict[str, Values]  # of variables, attributes, keywords
 NOTHING: Values = frozenset()
 SOMEWHERE = ast.Pass()  # the place of a call that stands nowhere in the text

@@ -289,12 +289,7 @@ class Binding(Lookup):
                 thing.items, thing.elem = None, thing.any()
             self.keep(found, thing)
             known = thing.exact
-            if (
-                known is not None
-                and isinstance(key, int)
-                and not isinstance(key, bool)
-                and -len(known) <= key < len(known)
-            ):
+            if known is not None and type(key) is int and -len(known) <= key < len(known):
                 place = key % len(known)
                 thing.items = tuple(
                     join(old, found) if n == place else old for n, old in enumerate(known)

@@ -14,6 +14,7 @@ from autofast.model.limits import MOST_CALLEES
 from autofast.model.names import NAMED_TUPLE, last_part
 from autofast.model.several import surely, wordset
 from autofast.model.source import nodes_in
+from autofast.model.syntax import Def
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -54,7 +55,7 @@ DATACLASSES = wordset("dataclass define attrs frozen mutable s")
 class Definitions(Binding):
     """``def``, ``lambda``, ``class``, and what their decorators make of them."""
 
-    def stmt_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef, env: Env) -> None:
+    def stmt_FunctionDef(self, node: Def, env: Env) -> None:
         decorators = tuple(self.expr(d, env) for d in node.decorator_list)
         home = env.outer if env.kind == "class" and env.outer is not None else env
         func = values(self.function(node, env, home, env.owner, decorators))
@@ -69,7 +70,7 @@ class Definitions(Binding):
 
     def function(
         self,
-        node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda,
+        node: Def | ast.Lambda,
         env: Env,
         home: Env,
         owner: Cls | None = None,
@@ -91,7 +92,7 @@ class Definitions(Binding):
     def decorated(
         self,
         found: Values,
-        node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef,
+        node: Def | ast.ClassDef,
         decorators: tuple[Values, ...],
     ) -> Values:
         """A function or class after its decorators of the project; those of libraries leave it as

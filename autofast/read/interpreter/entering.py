@@ -14,6 +14,7 @@ from autofast.model.source import nodes_in
 from autofast.model.values import (
     NOTHING,
     Arguments,
+    ByName,
     Const,
     Dict,
     Env,
@@ -126,9 +127,7 @@ class Entering(Binding):
                 self.again[func.node] = around
         return result
 
-    def known_of(
-        self, calls: Recursion, alike: list[dict[str, Values]], env: Env, func: Func
-    ) -> Values:
+    def known_of(self, calls: Recursion, alike: list[ByName], env: Env, func: Func) -> Values:
         """What a call of the recursion has given so far that got the same, or what is ``alike``."""
         self.summaries.recursions.append(func.node)
         results = nodes_in(func.node, ast.Return, ast.Yield, ast.YieldFrom, ast.Lambda)
@@ -332,7 +331,7 @@ def completed(kept: Arguments, args: Arguments) -> Arguments:
     )
 
 
-def _holds(had: dict[str, Values], fresh: dict[str, Values], alike: bool | None) -> bool:
+def _holds(had: ByName, fresh: ByName, alike: bool | None) -> bool:
     """Whether one call got all that another one gets, or (but for None) what is ``alike``: parts of
     parts, and copies of copies, have no end.
     """
@@ -376,7 +375,7 @@ def _outline(thing: Thing) -> Hashable:
     return kind_of(thing)
 
 
-def _with_any_number(args: Arguments, seen: list[dict[str, Values]], texts: bool) -> Arguments:
+def _with_any_number(args: Arguments, seen: list[ByName], texts: bool) -> Arguments:
     """What a function gets that calls itself: numbers, and with ``texts`` texts, that the calls
     before did not get are others each time.
     """

@@ -21,6 +21,7 @@ from autofast.model.kinds import (
     is_static,
 )
 from autofast.model.names import canonical
+from autofast.model.several import first_such
 from autofast.model.syntax import is_stored
 from autofast.model.tensors import SHAPE
 from autofast.model.values import (
@@ -108,7 +109,7 @@ class Lookup(Core):
         """Whether ``name`` is a variable of the running function alone, which has not come to where
         it gets a value.
         """
-        call = next((f for f in reversed(self.stack) if isinstance(f, CallFrame)), None)
+        call = first_such(reversed(self.stack), CallFrame)
         if call is None or env.kind != "function" or env.module.opaque or name in env.nonlocals:
             return False
         return any(is_name(n, name) and is_stored(n) for n in own_nodes(call.func.node))

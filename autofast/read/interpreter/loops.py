@@ -15,6 +15,7 @@ from autofast.model.names import canonical
 from autofast.model.source import walk
 from autofast.model.values import (
     NOTHING,
+    ByName,
     Const,
     Env,
     Ext,
@@ -132,7 +133,7 @@ class Loops(Statements):
         self, node: ast.For | ast.AsyncFor, items: tuple[Values, ...], over: Values, env: Env
     ) -> None:
         """A loop over a few known values (``for phase in ("train", "val")``) runs once for each."""
-        left: list[dict[str, Values]] = []
+        left: list[ByName] = []
         reached = True
         for turn, item in enumerate(items):
             self.stack.append(LoopFrame(node, over, turn=turn, unrolled=True))
@@ -156,7 +157,7 @@ class Loops(Statements):
     def loop(self, node: ast.For | ast.AsyncFor | ast.While, over: Values, env: Env) -> None:
         loaders = loaders_in(over)
         self.forget_counters(node, env)
-        left: dict[int, dict[str, Values]] = {}
+        left: dict[int, ByName] = {}
         for turn in range(PASSES):
             before = dict(env.vars)
             known = len(self.made), self.changes, self.grad_default

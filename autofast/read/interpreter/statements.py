@@ -10,7 +10,7 @@ from autofast.model.calls import is_name
 from autofast.model.events import BranchFrame, GuardFrame, TryFrame, WithFrame
 from autofast.model.kinds import entered
 from autofast.model.source import children, walk
-from autofast.model.syntax import LOOPS, TURN_ENDS
+from autofast.model.syntax import LOOPS, TURN_ENDS, is_unary
 from autofast.model.tensors import binary
 from autofast.model.values import (
     NOTHING,
@@ -197,7 +197,7 @@ class Statements(Definitions):
         """
         fits = True
         negated = False
-        while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        while is_unary(test, ast.Not):
             test, negated = test.operand, not negated
         truth = taken is not negated
         if isinstance(test, ast.Name) and test.id in env.vars:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 
 from autofast.model.names import COLLATES, last_part
+from autofast.model.several import all_known
 from autofast.model.tensors import mixed, tensors_in
 from autofast.model.values import (
     NOTHING,
@@ -115,17 +116,15 @@ def _zip(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
 
 def _transposed(interp: Core, rows: Values, node: ast.AST | None) -> Values:
     """``zip(*samples)``: all that stands first in them, all that stands second, ..."""
-    exact = [t.exact for t in rows if isinstance(t, Seq)]
-    lengths = {len(items) for items in exact if items is not None}
-    if len(exact) == len(rows) and None not in exact and len(lengths) == 1:
+    exact = all_known(t.exact if isinstance(t, Seq) else None for t in rows)
+    lengths = {len(items) for items in exact}
+    if len(lengths) == 1:
         found: list[Values] = []
         for n in range(lengths.pop()):
             column = interp.intern(
                 Seq, (node, "column", n), lambda: Seq(node, None, NOTHING, "tuple")
             )
-            column.elem = NOTHING.union(
-                column.elem, *(items[n] for items in exact if items is not None)
-            )
+            column.elem = NOTHING.union(column.elem, *(items[n] for items in exact))
             found.append(values(column))
         whole = interp.intern(
             Seq,
@@ -203,7 +202,7 @@ def _folded(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
     alone = len(given) == 1 or name in ("builtins.sum", "math.fsum")
     parts = iterate(interp, given[0], node) if given and alone else NOTHING.union(*given)
     things = frozenset(t for t in parts if not isinstance(t, (Num, Const, Arg)))
-    rows = frozenset(t for t in things if isinstance(t, Seq)) if name == "builtins.sum" else NOTHING
+    rows = frozenset(only(things, Seq)) if name == "builtins.sum" else NOTHING
     if rows:  # ``sum(lists, [])``
         whole = row_of(interp, (node, "sum"), node, iterate(interp, rows, node))
         return values(whole, *only(things, Unknown))
@@ -232,9 +231,9 @@ def _length(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
     """The lengths of tuples that are known one by one; a number where there may be something
     else.
     """
-    exact = [t.exact if isinstance(t, Seq) and t.kind == "tuple" else None for t in first_of(args)]
-    lengths = frozenset(Const(len(items)) for items in exact if items is not None)
-    return lengths if lengths and None not in exact else values(Num(scalar=True))
+    every = (t.exact if isinstance(t, Seq) and t.kind == "tuple" else None for t in first_of(args))
+    lengths = frozenset(Const(len(items)) for items in all_known(every))
+    return lengths or values(Num(scalar=True))
 
 
 @gives("builtins.range")

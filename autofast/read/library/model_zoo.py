@@ -24,9 +24,8 @@ from autofast.model.values import things as values
 from autofast.read.library.table import gives, make
 from autofast.read.state.core import Core
 
-REGISTERS = frozenset(
-    f"timm.models.{name}"
-    for name in ("registry.register_model", "_registry.register_model", "register_model")
+REGISTERS = wordset(
+    "registry.register_model _registry.register_model register_model", "timm.models."
 )
 MAKERS = wordset("timm.create_model timm.models.create_model")
 MOST_MODELS = 12

@@ -14,6 +14,7 @@ from autofast.model.several import surely, wordset
 from autofast.model.values import (
     NOTHING,
     Arguments,
+    ByName,
     Cls,
     Dict,
     Entry,
@@ -55,11 +56,11 @@ def is_of_library(thing: Thing | None) -> bool:
     return begins(thing, Ext, "torchvision.models.")
 
 
-def parts(thing: Inst | Ext) -> tuple[dict[str, Values], Values]:
+def parts(thing: Inst | Ext) -> tuple[ByName, Values]:
     """Those under names that are known, in order; and what may stand under any other, or at any
     place.
     """
-    named: dict[str, Values] = {}
+    named: ByName = {}
     rest: Values = NOTHING
     if isinstance(thing, Ext):
         if thing.name in CONTAINERS:
@@ -78,9 +79,9 @@ def parts(thing: Inst | Ext) -> tuple[dict[str, Values], Values]:
     return named, rest
 
 
-def given_parts(args: Arguments) -> tuple[dict[str, Values], Values]:
+def given_parts(args: Arguments) -> tuple[ByName, Values]:
     """Likewise, for the arguments that a container is made with."""
-    named: dict[str, Values] = {}
+    named: ByName = {}
     rest: Values = NOTHING
     given = [*args.positional, *(g for n, g in args.named.items() if n in ("modules", "args"))]
     for n, part in enumerate(given):

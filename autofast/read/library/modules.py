@@ -9,6 +9,7 @@ from typing import Any
 
 from autofast.model import names
 from autofast.model.changes import CLOCK, remember, remembered
+from autofast.model.contents import wrapped_by
 from autofast.model.events import Way, way_of
 from autofast.model.kinds import is_module
 from autofast.model.limits import MOST_ALIKE_PASSES, MOST_PARTS
@@ -18,6 +19,7 @@ from autofast.model.tensors import dtype_of, mixed, target_of, tensors_in
 from autofast.model.values import (
     NOTHING,
     SOMEWHERE,
+    STATE_DICT,
     Arguments,
     Bound,
     Const,
@@ -37,7 +39,6 @@ from autofast.model.values import (
     begins,
     const,
     is_named,
-    ordered,
 )
 from autofast.model.values import things as values
 from autofast.ops.families import PAIRED
@@ -237,7 +238,7 @@ def _forward(
     if isinstance(thing, Ext):
         if thing.name in WRAPPERS:
             found = NOTHING
-            for inner in ordered(thing.args.get(0, "module") | thing.args.get(0, "model")):
+            for inner in wrapped_by(thing):
                 found |= interp.call_values(values(inner), args, node)
             return found or values(base)
         short = last_part(thing.name)
@@ -393,7 +394,7 @@ def module_method(
         (table,) = module_parts.table(interp, this)
         return interp.call_thing(Method(table, name), args, node)
     if name == "state_dict":
-        return values(Unknown("a state dict"))
+        return values(STATE_DICT)
     if name == "load_state_dict":
         return values(Num())
     if name == "__call__" or name == "forward":

@@ -8,6 +8,7 @@ import ast
 
 from autofast.model.contents import dict_items
 from autofast.model.names import last_part
+from autofast.model.several import first_such
 from autofast.model.values import (
     NOTHING,
     Arg,
@@ -76,7 +77,7 @@ def _cast(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Val
     for thing in first:
         if isinstance(thing, (Tensor, Unknown)):
             interp.emit("sync", node, thing, args, how=last_part(name))
-    return values(Num(next((t for t in first if isinstance(t, Tensor)), None), scalar=True))
+    return values(Num(first_such(first, Tensor), scalar=True))
 
 
 @gives(*NUMBERS)

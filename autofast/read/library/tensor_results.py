@@ -89,7 +89,7 @@ def _is_paired(name: str, args: Arguments) -> bool | None:
     if all(isinstance(t, Tensor) and t.rank != "?" for t in second):
         return False if second or not (args.open or args.loose) else None
     number = const(second)
-    return True if isinstance(number, int) and not isinstance(number, bool) else None
+    return True if type(number) is int else None
 
 
 def _may_be_float(thing: Thing) -> bool:

@@ -16,6 +16,7 @@ from autofast.model.values import (
     NOTHING,
     Arguments,
     Bound,
+    ByName,
     Cls,
     Const,
     Dict,
@@ -135,7 +136,7 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
     if is_named(thing, Method, name):
         return values(thing)  # `node = node.next`: of what is not known, once and for all
     if isinstance(thing, Tensor):  # asked for again and again, of many tensors at once
-        methods: dict[str, Values] = thing.__dict__.setdefault("_methods", {})
+        methods: ByName = thing.__dict__.setdefault("_methods", {})
         if name not in methods:
             methods[name] = values(Method(thing, name))
         return methods[name]

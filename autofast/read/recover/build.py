@@ -274,11 +274,7 @@ def _syncs(script: Script) -> list[Sync]:
             batch_loops[evaluation.node] = evaluation.node
         for site in evaluation.forwards:
             for occurrence in site:
-                inner = [
-                    f
-                    for f in loops(occurrence.stack)
-                    if isinstance(f.node, (ast.For, ast.While)) and f.loaders
-                ]
+                inner = [f for f in loops(occurrence.stack) if f.is_statement and f.loaders]
                 if inner:
                     batch_loops[inner[-1].node] = inner[-1].node
     found = []
@@ -290,7 +286,7 @@ def _syncs(script: Script) -> list[Sync]:
             around = [
                 f
                 for f in loops(occurrence.stack)
-                if f.node in batch_loops or (f.loaders and isinstance(f.node, (ast.For, ast.While)))
+                if f.node in batch_loops or (f.loaders and f.is_statement)
             ]
             if not around:
                 continue

@@ -184,7 +184,7 @@ class _Ways:
         if not isinstance(statement, ast.AugAssign):
             return False
         old = [t for o in self.script.log.ways("augment", statement) for t in o.data["old"]]
-        origins = self.flow.definitions(name).origins(name)
+        origins = self.flow.origins(name)
         return certainly(old, Tensor) and not any(
             self.region.holds(d.node) for d in origins if not d.is_augmented
         )

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from autofast.flow.scopes import is_local
+from autofast.model.contents import wrapped_by
 from autofast.model.events import WithFrame
 from autofast.model.kinds import is_autocast, is_module, is_optimizer
 from autofast.model.names import WRAPPERS, is_of_model_library
@@ -27,6 +28,7 @@ from autofast.model.values import (
     Values,
     const,
     is_named,
+    names_of,
 )
 from autofast.read.recover.compiled import is_in_place, is_left_eager, records_graphs
 from autofast.read.recover.escapes import YIELDS, ends_with_call
@@ -125,9 +127,7 @@ def _foreign_model(evaluation: Evaluation) -> str:
 
 def _inner(thing: Thing | None) -> list[Thing]:
     if is_named(thing, Ext, (*WRAPPERS, AVERAGED)):
-        return [
-            x for t in thing.args.get(0, "module") | thing.args.get(0, "model") for x in _inner(t)
-        ]
+        return [x for t in wrapped_by(thing) for x in _inner(t)]
     return [thing] if thing is not None else []
 
 
@@ -137,7 +137,7 @@ def _caches(script: Script, region: Region) -> str:
     """
     for frame in region.calls(script):
         for decorator in frame.func.decorators:
-            if any(getattr(t, "name", "") in REMEMBERS for t in decorator):
+            if any_in(names_of(decorator), REMEMBERS):
                 return f"{frame.func.name}() remembers its results, which may be tensors made here ({at(frame)})"
     read = {
         x

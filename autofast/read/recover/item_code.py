@@ -288,7 +288,7 @@ def transform_randomness(interp: Core, transforms: Values) -> tuple[frozenset[st
             found |= Walk(interp, [thing]).random
         elif isinstance(thing, Inst):
             call = thing.cls.find("__call__") or thing.cls.find("forward") or frozenset()
-            found |= Walk(interp, [f for f in call if isinstance(f, Func)]).random
+            found |= Walk(interp, only(call, Func)).random
         elif isinstance(thing, Unknown):
             found.add("unknown")
             unknown = thing.why

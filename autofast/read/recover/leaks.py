@@ -12,7 +12,7 @@ from autofast.flow.scopes import is_parameter, owner, parameters
 from autofast.flow.usage import Act, Usage
 from autofast.flow.valueflow import Answer, ValueFlow, Verdict, first
 from autofast.model import names
-from autofast.model.calls import arguments_of, is_method, receiver_of
+from autofast.model.calls import arguments_of, is_method, may_give, receiver_of
 from autofast.model.contents import attributes, opened, wrapped
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import last_part
@@ -392,11 +392,7 @@ def writes(name: str, call: ast.Call) -> bool:
         and bool(flags)
         and "dropout" in name
     )
-    return (
-        is_in_place(name, flags=True)
-        or placed
-        or any(k.arg in ("inplace", "out", None) for k in call.keywords)
-    )
+    return is_in_place(name, flags=True) or placed or may_give(call, "inplace", "out")
 
 
 def _changed(expr: ast.expr) -> str:

@@ -9,7 +9,7 @@ from autofast.model.events import CallFrame, GuardFrame, LoopFrame, Stack, insid
 from autofast.model.kinds import is_loader
 from autofast.model.roles import Loader, Use
 from autofast.model.script import Script
-from autofast.model.several import any_in, only, surely
+from autofast.model.several import any_in, first_such, only, surely
 from autofast.model.syntax import LOOPS
 from autofast.model.values import (
     NOTHING,
@@ -85,20 +85,14 @@ def _uses(script: Script, things: list[Thing]) -> list[Use]:
             if is_next:
                 if not any(t in occurrence.data.get("loaders", ()) for t in things):
                     continue
-                outer = [
-                    f for f in loops(occurrence.stack) if isinstance(f.node, (ast.For, ast.While))
-                ]
+                outer = [f for f in loops(occurrence.stack) if f.is_statement]
                 trains = bool(outer) and any(inside(b, outer[-1].node) for b in backs)
                 repeated = bool(outer)
             else:
                 frame = occurrence.stack[-1]
                 if not isinstance(frame, LoopFrame) or not any_in(things, frame.loaders):
                     continue
-                outer = [
-                    f
-                    for f in loops(occurrence.stack[:-1])
-                    if isinstance(f.node, (ast.For, ast.While))
-                ]
+                outer = [f for f in loops(occurrence.stack[:-1]) if f.is_statement]
                 trains = any(inside(b, frame.node) and _through(b, frame) for b in backs)
                 repeated = bool(outer)
             old = uses.get(site.node)
@@ -123,7 +117,7 @@ def is_guarded(stack: Stack) -> bool:
     """
     if any_of(stack, GuardFrame):
         return True
-    first = next((f for f in stack if isinstance(f, CallFrame)), None)
+    first = first_such(stack, CallFrame)
     return first is not None and isinstance(
         first.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
     )

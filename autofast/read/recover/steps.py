@@ -10,6 +10,7 @@ from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack,
 from autofast.model.kinds import is_autocast, is_optimizer, is_scaler, is_scheduler
 from autofast.model.roles import Backward, Step, Update
 from autofast.model.script import Script
+from autofast.model.several import first_such
 from autofast.model.source import function_of
 from autofast.model.syntax import LOOPS
 from autofast.model.values import (
@@ -68,7 +69,7 @@ def _home(occurrence: Occurrence, updates: list[Update]) -> ast.AST:
         return best.node
     if mine:
         return mine[-1].node
-    last = next((f for f in reversed(occurrence.stack) if isinstance(f, CallFrame)), None)
+    last = first_such(reversed(occurrence.stack), CallFrame)
     return last.func.node if last is not None else function_of(occurrence_node(occurrence))
 
 

@@ -7,7 +7,7 @@ import ast
 from autofast.flow.callgraph import CallGraph
 from autofast.model.events import CallFrame, Occurrence, Site, Stack
 from autofast.model.script import Script
-from autofast.model.several import wordset
+from autofast.model.several import first_such, wordset
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Ext, Reason, Ref, Tensor, Unknown, Values
 from autofast.read.recover.eval_mode import switching_functions
@@ -72,7 +72,7 @@ def _handed_out(kind: str, occurrence: Occurrence) -> Values:
     if kind == "tensor_write" or written:  # and whoever reads it may train with it
         return occurrence.result
     if kind == "return":
-        frame = next((f for f in reversed(occurrence.stack) if isinstance(f, CallFrame)), None)
+        frame = first_such(reversed(occurrence.stack), CallFrame)
         if frame is not None and not isinstance(frame.node, ast.Call):
             return occurrence.result
         return frozenset()

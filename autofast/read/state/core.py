@@ -23,11 +23,13 @@ from autofast.model.events import (
 )
 from autofast.model.kinds import gradient_modes
 from autofast.model.limits import MOST_ALIKE, MOST_CALLEES, MOST_HELD, MOST_VALUES, PASSES, WORK
+from autofast.model.several import first_such
 from autofast.model.source import Source, is_generator
 from autofast.model.values import (
     NO_ARGUMENTS,
     NOTHING,
     Arguments,
+    ByName,
     Cls,
     Const,
     Dict,
@@ -135,7 +137,7 @@ def kind_of(thing: Thing) -> Hashable:
     return thing
 
 
-def merge(ends: list[dict[str, Values]]) -> dict[str, Values]:
+def merge(ends: list[ByName]) -> ByName:
     """The variables after several ways have met."""
     out = dict(ends[0])
     for end in ends[1:]:
@@ -180,17 +182,17 @@ class Recursion:
     """
 
     def __init__(self, born: int) -> None:
-        self.seen: list[dict[str, Values]] = []  # what they got, in this pass
+        self.seen: list[ByName] = []  # what they got, in this pass
         self.names: dict[frozenset[tuple[str, Values]], str] = {}
         self.gave = Env("recursion", {}, born=born)  # in all passes
         # of that, what calls of this pass were told first (None: nothing was known)
         self.used: dict[str, Values | None] = {}
         self.passes = 1
 
-    def name(self, got: dict[str, Values]) -> str:
+    def name(self, got: ByName) -> str:
         return self.names.setdefault(frozenset(got.items()), str(len(self.names)))
 
-    def go_on(self, got: dict[str, Values], found: Values, inner: bool) -> bool:
+    def go_on(self, got: ByName, found: Values, inner: bool) -> bool:
         """A call that got this has given that: whether all are to be followed again, as less was
         known when it was asked for; an ``inner`` call only says what it gave.
         """
@@ -208,8 +210,8 @@ class Record:
     """What a running function or loop collects on the side."""
 
     def __init__(self) -> None:
-        self.breaks: list[dict[str, Values]] = []
-        self.continues: list[dict[str, Values]] = []
+        self.breaks: list[ByName] = []
+        self.continues: list[ByName] = []
         self.returns: Values = NOTHING
         self.yields: Values = NOTHING
         self.is_generator = False
@@ -252,11 +254,11 @@ class Core:
         # Ways out before this place: at which depth of the stack, and what they leave.
         self.left: list[tuple[int, str]] = []
         # For each ``try`` around in this function: the variables between its statements.
-        self.tries: list[dict[str, Values] | None] = []
+        self.tries: list[ByName | None] = []
         self.registered: dict[tuple[Hashable, ...], int] = {}
         # of a group of commands, by the places that put them there
         self.commands: dict[Thing, dict[ast.expr, Values]] = {}
-        self.zoo: dict[str, Values] = {}  # models that are registered with timm, by name
+        self.zoo: ByName = {}  # models that are registered with timm, by name
         self.model_changes = (
             0  # the same for attributes of modules: their forward may give something else then
         )
@@ -270,7 +272,7 @@ class Core:
         self.copies: dict[tuple[Thing, ast.AST | None], int] = {}
         self.building: list[Thing] = []  # objects whose __init__ runs
         self.functions: dict[Thing, Cls] = {}  # what `apply` of an autograd Function runs
-        self.patched: dict[str, Values] = {}  # names of libraries that the program assigns to
+        self.patched: ByName = {}  # names of libraries that the program assigns to
         self.summaries = Summaries()
         # By what tells calls apart: a call like an earlier one makes the same functions again, in
         # the same scope.
@@ -394,7 +396,7 @@ class Core:
                 or made[depth].node is not self.stack[depth].node
             )
         wanted = CallFrame if kind == "return" else LoopFrame
-        frame = next((f for f in reversed(self.stack[:depth]) if isinstance(f, wanted)), None)
+        frame = first_such(reversed(self.stack[:depth]), wanted)
         return frame is not None and frame.node not in before
 
     def in_loop(self) -> bool:

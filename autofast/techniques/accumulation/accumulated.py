@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from autofast.edit.edits import Around, Edit, Import, literal
+from autofast.edit.edits import Around, Edit, Edits, Import, literal
 from autofast.edit.order import Rank
 from autofast.facts.batch.kinds import Kind
 from autofast.facts.batch.losses import Losses
@@ -51,7 +51,7 @@ class Accumulated:
     step: Step
     node: ast.AST
     message: str
-    edits: tuple[Edit, ...] = ()
+    edits: Edits = ()
     refusal: str = ""
     window: Window | None = None
     iteration: Iteration | None = None
@@ -99,7 +99,8 @@ def _of(script: Script, step: Step, steps: int, keep: bool) -> Accumulated:
             raise Refusal(f"not all of the script is followed: {script.unread}")
         if (graphs := records_graphs(script)) is not None:
             raise Refusal(
-                f"{at(graphs)} has torch record CUDA graphs, whose gradients overwrite those of the batch before"
+                "has torch record CUDA graphs, whose gradients overwrite those of the batch before",
+                graphs,
             )
         present = existing(script, step)
         if present is not None:

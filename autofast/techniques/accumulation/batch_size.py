@@ -159,7 +159,7 @@ def _check_others(
 
 
 def _in_a_loader(script: Script, node: ast.AST) -> bool:
-    for outer in (a for a in ancestors(node) if isinstance(a, ast.Call)):
+    for outer in only(ancestors(node), ast.Call):
         if any(outer is x.node for x in script.loaders) or any(
             t.name.endswith("BatchSampler") for t in only(script.values(outer), Ext)
         ):
@@ -206,7 +206,8 @@ def _check_intervals(script: Script, iteration: Iteration, steps: int) -> None:
             for part in (n for s in arms for n in ast.walk(s)):
                 if isinstance(part, ast.Call) and _does_more(script, part):
                     raise Refusal(
-                        f"{at(part)} is done every so many batches, of which there are {steps} times as many then"
+                        f"is done every so many batches, of which there are {steps} times as many then",
+                        part,
                     )
         match node:
             case ast.Subscript(slice=ast.Constant("lr")) if is_stored(node):

@@ -34,7 +34,7 @@ from autofast.model.source import (
     statement_of,
     within,
 )
-from autofast.model.syntax import is_read, is_stored
+from autofast.model.syntax import Def, is_read, is_stored
 from autofast.rule import Refusal
 from autofast.techniques.accumulation.statements import Unit, again, closed, outermost, top_of
 from autofast.techniques.accumulation.window import Window
@@ -354,7 +354,7 @@ class Body:
                         f"{getattr(function, 'name', 'a function')}() is also called on {at(call)}, outside of the loop"
                     )
 
-    def _outer_functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda]:
+    def _outer_functions(self) -> list[Def | ast.Lambda]:
         return list(
             {c.func.node: c.func.node for e in self.iteration.events for c in e.calls}.values()
         )
@@ -375,7 +375,7 @@ class Body:
                     self.script, node, self.loop if within(node, self.loop) else None
                 )
             ) is not None:
-                raise Refusal(f"{at(leaving)} may end the turn of a batch before its update")
+                raise Refusal("may end the turn of a batch before its update", leaving)
 
     def _check_names(self, units: list[Unit]) -> None:
         """What is only known after an update is asked for nowhere else."""

@@ -91,7 +91,7 @@ def _number(script: Script, every: ast.expr) -> int | None:
     found = literal_of(every) or script.constant(every)
     if found is ... and isinstance(option := one(script.values(every)), Arg):
         found = const(option.default)
-    return found if isinstance(found, int) and not isinstance(found, bool) else None
+    return found if type(found) is int else None
 
 
 def _window(script: Script, step: Step, frame: BranchFrame, rest: Stack) -> Existing | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from textwrap import dedent
 
-from autofast.edit.edits import literal
+from autofast.edit.edits import Holes, literal
 from autofast.facts.updates.events import Event, Iteration
 from autofast.flow.positions import block, index, nodes_of, place_in
 from autofast.flow.scopes import mentions, stored_in
@@ -31,7 +31,7 @@ class Unit:
         return max(e.order for e in self.events)
 
 
-def again(statement: ast.stmt) -> tuple[str, dict[str, ast.expr]]:
+def again(statement: ast.stmt) -> tuple[str, Holes]:
     """Code that does what a statement does."""
     if isinstance(statement, ast.Expr):
         return "{zero}", {"zero": statement.value}

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autofast.edit.edits import Before, Edit, Helper, Wrap
+from autofast.edit.edits import Before, Edit, Edits, Helper, Wrap
 from autofast.facts.updates.cadence import check_loader, ends_of, inside_bar
 from autofast.facts.updates.counter import Counter
 from autofast.flow.importers import Importers
@@ -47,7 +47,7 @@ class Window:
     loader: ast.expr
     counter: str
     start: int
-    made: tuple[Edit, ...]
+    made: Edits
     steps: int
     number: str
     name: str
@@ -132,7 +132,7 @@ def _flags(script: Script, jump: ast.stmt, loop: ast.For) -> Iterator[str]:
                     yield ast.unparse(above.test)
                     return
     raise Refusal(
-        f"{at(jump)} may leave the loop before a window is whole, and what it has gathered would be lost"
+        "may leave the loop before a window is whole, and what it has gathered would be lost", jump
     )
 
 
@@ -202,7 +202,7 @@ def _check_batches(loader: Loader) -> None:
             raise Refusal(f"{where} makes no batches, and what an item has of samples is not known")
 
 
-def _counter(script: Script, loop: ast.For, changed: set[str]) -> tuple[str, int, tuple[Edit, ...]]:
+def _counter(script: Script, loop: ast.For, changed: set[str]) -> tuple[str, int, Edits]:
     reader = Counter(script, loop)
     if reader.name and reader.name not in changed and reader.start in (0, 1):
         return reader.name, reader.start, ()

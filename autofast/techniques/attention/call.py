@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from autofast.edit.edits import Before, Edit, Remove, Rewrite
+from autofast.edit.edits import Before, Edits, Holes, Remove, Rewrite
 from autofast.facts.dimensions import may_be_vector
 from autofast.facts.double_backward import functional_derivative, gradients_of_gradients
 from autofast.flow.changes import may_change
@@ -66,7 +66,7 @@ def _scripted(script: Script) -> ast.AST | None:
     return None
 
 
-def one_call(script: Script, found: Attention) -> tuple[tuple[Edit, ...], Effect]:
+def one_call(script: Script, found: Attention) -> tuple[Edits, Effect]:
     """The edits that put one call in the place of a whole attention, and their effect.
 
     Raises :class:`Refusal` where the call would not be the same.
@@ -109,7 +109,7 @@ def one_call(script: Script, found: Attention) -> tuple[tuple[Edit, ...], Effect
     return (*imports, *edits, *(Remove(s) for s in gone)), effect
 
 
-def _in_place(product: ast.expr, call: str, holes: dict[str, ast.expr]) -> tuple[Edit, ...]:
+def _in_place(product: ast.expr, call: str, holes: Holes) -> Edits:
     """The call where the product stands, or, with methods behind it that make a long line of both,
     in a statement before them.
     """
@@ -135,7 +135,7 @@ def _is_chain(value: ast.expr, product: ast.expr) -> bool:
 
 
 # ---------------------------------------------------------------------------------------- arguments
-def _dropout(script: Script, call: ast.Call, holes: dict[str, ast.expr]) -> str:
+def _dropout(script: Script, call: ast.Call, holes: Holes) -> str:
     """``dropout_p``: a number that holds in training alone; empty where nothing is dropped."""
     keywords = {k.arg: k.value for k in call.keywords}
     if script.library_function(call):  # the function
@@ -143,7 +143,7 @@ def _dropout(script: Script, call: ast.Call, holes: dict[str, ast.expr]) -> str:
         p, training = given[0] or keywords.get("p"), given[1] or keywords.get("training")
         inplace = len(call.args) > 3 or "inplace" in keywords
         if p is None or inplace:
-            raise Refusal(f"{at(call)} does not say how much it drops, or drops in place")
+            raise Refusal("does not say how much it drops, or drops in place", call)
         if script.constant(p) == 0:
             return ""
         holes["p"] = p
@@ -152,7 +152,7 @@ def _dropout(script: Script, call: ast.Call, holes: dict[str, ast.expr]) -> str:
         holes["training"] = training
         return "{p} if {training} else 0.0"
     if call.keywords or len(call.args) != 1:
-        raise Refusal(f"{at(call)} gives its dropout more than the weights")
+        raise Refusal("gives its dropout more than the weights", call)
     layer = call.func
     holes["layer"] = layer
     match layer:
@@ -172,7 +172,7 @@ def _switched_apart(script: Script) -> bool:
     ) or any(t is None or is_named(t, Ext, "torch.nn.Dropout") for t in switched)
 
 
-def _scale(script: Script, found: Attention, holes: dict[str, ast.expr]) -> str:
+def _scale(script: Script, found: Attention, holes: Holes) -> str:
     """``scale``; "default" where it is one by the root of the last dimension."""
     scale = found.scale
     if scale is None:
@@ -221,9 +221,7 @@ def _is_width(script: Script, found: Attention, expr: ast.expr) -> bool:
     )
 
 
-def _only_for_default(
-    script: Script, found: Attention, holes: dict[str, ast.expr]
-) -> Iterable[ast.stmt]:
+def _only_for_default(script: Script, found: Attention, holes: Holes) -> Iterable[ast.stmt]:
     """``d_k = query.size(-1)``, where nothing but the scale that is the default reads it."""
     if found.scale is None or "scale" in holes:
         return
@@ -241,7 +239,7 @@ def _one_dtype(script: Script) -> None:
     """A mask of floats must have the dtype of the query, and a new one has the default."""
     for site in script.log.of("move_model", *OTHER_FLOATS):
         if site.kind != "move_model" or any(o.data.get("dtype") for o in site):
-            raise Refusal(f"{at(site)} changes dtypes, and a mask must have the query's")
+            raise Refusal("changes dtypes, and a mask must have the query's", site)
 
 
 def _not_hidden(place: ast.AST, name: str) -> None:
@@ -256,7 +254,7 @@ def no_hooks(script: Script) -> None:
     Raises :class:`Refusal`.
     """
     for site in script.methods(*FORWARD_HOOKS):
-        raise Refusal(f"{at(site)} sets a hook, which may be on this layer")
+        raise Refusal("sets a hook, which may be on this layer", site)
 
 
 def _nothing_between(
@@ -272,4 +270,4 @@ def _nothing_between(
         first = next((n for n, s in enumerate(here) if s in inner), 0)
         between = [s for s in here[first : here.index(last)] if s not in gone]
         if (node := may_change(script, between, expr)) is not None:
-            raise Refusal(f"{at(node)} may change `{ast.unparse(expr)}` on the way to the product")
+            raise Refusal(f"may change `{ast.unparse(expr)}` on the way to the product", node)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import math
 
+from autofast.edit.edits import Holes
 from autofast.facts.attribute_values import lasting
 from autofast.facts.dimensions import least
 from autofast.flow.callgraph import CallGraph
@@ -31,7 +32,7 @@ DEEP = 8
 LARGE = -1e9  # added to any score, this leaves nothing of it in float32
 CAUSAL = -1e4  # the diagonal is never masked, and exp(-1e4) is 0
 INFINITE = wordset("math.inf numpy.inf torch.inf")
-LAST = frozenset(f"torch.nn.{n}" for n in ("Linear", "LayerNorm", "Dropout", "Identity"))
+LAST = wordset("Linear LayerNorm Dropout Identity", "torch.nn.")
 SHAPES = wordset("view reshape unsqueeze bool byte to type expand contiguous cuda")
 
 
@@ -261,7 +262,7 @@ def _number(script: Script, value: ast.expr) -> float | None:
         ) == "torch.finfo" and attr in ("min", "max"):
             return -3e38 if attr == "min" else 3e38
     said = script.constant(value)
-    return float(said) if isinstance(said, (int, float)) and not isinstance(said, bool) else None
+    return float(said) if type(said) in (int, float) else None
 
 
 def may_differ(script: Script, mask: Mask) -> bool:
@@ -269,7 +270,7 @@ def may_differ(script: Script, mask: Mask) -> bool:
     return mask.value is not None and not math.isinf(_number(script, mask.value) or 0.0)
 
 
-def mask_text(script: Script, mask: Mask) -> tuple[str, dict[str, ast.expr]]:
+def mask_text(script: Script, mask: Mask) -> tuple[str, Holes]:
     """The value of ``attn_mask``, and the expressions that it quotes.
 
     Raises :class:`Refusal` where there is none that gives the same.
@@ -315,7 +316,7 @@ def _are_floats(script: Script, expr: ast.expr, beside: bool = False, depth: int
     return False
 
 
-def _given(script: Script, mask: Mask) -> tuple[str, dict[str, ast.expr]]:
+def _given(script: Script, mask: Mask) -> tuple[str, Holes]:
     if mask.value is None:
         if not _are_floats(script, mask.expr):
             raise Refusal(f"nothing shows that what is added on {at(mask.expr)} are floats")

@@ -298,7 +298,7 @@ class _Reader:
             return self.weights(back)
         if isinstance(outer, ast.Call) and self._is_dropout(outer, node):
             if self.found.dropout is not None:
-                raise Refusal(f"{at(outer)} is a second dropout")
+                raise Refusal("is a second dropout", outer)
             self.found.dropout = outer
             return self.weights(outer)
         target = put_into(node)
@@ -313,7 +313,7 @@ class _Reader:
         for use in uses:
             if self._leads_to_values(use):
                 other = next((u for u in uses if u is not use), use)
-                raise Refusal(f"{at(other)} uses the attention weights, too")
+                raise Refusal("uses the attention weights, too", other)
         return False
 
     def _leads_to_values(self, use: ast.expr) -> bool:

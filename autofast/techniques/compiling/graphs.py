@@ -12,7 +12,7 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from autofast.edit.edits import Around, Decorator, Edit
+from autofast.edit.edits import Around, Decorator, Edit, Edits
 from autofast.facts.cost import measured
 from autofast.facts.cost.heads import is_narrow
 from autofast.facts.cost.step import Cost
@@ -89,7 +89,7 @@ class Recorded:
     """
 
     uneven: bool
-    eager: tuple[Edit, ...]
+    eager: Edits
 
 
 def recorded(script: Script, model: Model) -> Recorded | str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import indent
 
-from autofast.edit.edits import After, Edit, literal
+from autofast.edit.edits import After, Edits, literal
 from autofast.facts.cost.inputs import turns
 from autofast.facts.cost.measured import varies
 from autofast.facts.layout import draws
@@ -187,7 +187,7 @@ class Form:
 
     given: tuple[str, ...] = ()
     why: str = ""
-    eager: tuple[Edit, ...] = ()
+    eager: Edits = ()
     blocks: str = ""
     torch: tuple[int, int] | None = None
 
@@ -200,7 +200,7 @@ def written(script: Script, options: Options, place: Place, alone: bool) -> Find
     message = message_of(place.models[0]) + COST + norms + (f"; {form.why}" if form.why else "")
     source = source_of(place.statement)
     torch, needed = torch_in(source)
-    imports: tuple[Edit, ...] = ()
+    imports: Edits = ()
     if form.blocks:
         name = source.fresh("block", "layer")
         code = f"for {name} in {place.name}{form.blocks}:\n    {name}.compile()"

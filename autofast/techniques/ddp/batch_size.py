@@ -15,17 +15,14 @@ from autofast.model.kinds import is_loader, is_module
 from autofast.model.names import last_part
 from autofast.model.roles import Loader
 from autofast.model.script import Script
-from autofast.model.several import wordset
+from autofast.model.several import only, wordset
 from autofast.model.source import at, nodes_in, outwards, parent_of, statement_of, within_statement
 from autofast.model.syntax import is_attribute, is_read
 from autofast.model.values import Bound, Func, Method, Ref, Tensor, begins, is_named
 from autofast.rule import Refusal
 from autofast.techniques.ddp.data import size_of
 
-NUMBERS = frozenset(
-    f"builtins.{n}"
-    for n in "print int float str len min max round format abs repr isinstance".split()
-)
+NUMBERS = wordset("print int float str len min max round format abs repr isinstance", "builtins.")
 SHOWS = tuple(
     "math. logging. tqdm. wandb. torch.optim. argparse. time. datetime. rich. os.path.".split()
 )
@@ -99,7 +96,7 @@ def _loads(script: Script, name: ast.Name) -> list[ast.Name]:
 
 
 def _in_loader(script: Script, node: ast.AST) -> bool:
-    calls = (outer for outer in within_statement(node) if isinstance(outer, ast.Call))
+    calls = only(within_statement(node), ast.Call)
     return any(is_loader(t) for call in calls for t in script.values(call))
 
 

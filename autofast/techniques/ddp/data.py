@@ -9,7 +9,7 @@ from autofast.model.calls import is_name
 from autofast.model.names import last_part
 from autofast.model.roles import Loader, Step
 from autofast.model.script import Script
-from autofast.model.several import any_in
+from autofast.model.several import any_in, only
 from autofast.model.source import at, function_of
 from autofast.model.values import Const, Ext, Given, all_of, const, ordered
 from autofast.rule import Refusal
@@ -80,7 +80,7 @@ def _check_loader(script: Script, loader: Loader) -> None:
         if whole_batches(loader) is not None:
             break
         if value is not None and value.values != frozenset({Const(None)}):
-            made = (t for t in ordered(value.values) if isinstance(t, Ext))
+            made = only(ordered(value.values), Ext)
             kind = next((last_part(t.name) for t in made), "its own")
             raise Refusal(
                 f"the loader on {where} has a {name.replace('_', ' ')} ({kind}): which samples it draws would change if each process got a part"

@@ -115,7 +115,7 @@ def run(
     """The first and the last of neighbouring statements that are all guarded."""
     beside = block(statement)
     if not beside:
-        raise Refusal(f"{at(statement)} stands in a case of `match`")
+        raise Refusal("stands in a case of `match`", statement)
     here = index(beside, statement)
     first = last = here
     while first > 0 and beside[first - 1] in mine and beside[first] not in splits:

@@ -179,7 +179,7 @@ class Loss(Losses):
         flat = [k for kind in kinds for k in (kind if isinstance(kind, tuple) else (kind,))]
         if any_of(flat, tuple):
             raise unknown(expr)
-        kind = each((k for k in flat if isinstance(k, Kind)), expr)
+        kind = each(only(flat, Kind), expr)
         return kind if kind is Kind.TURNED else Kind.ROWS
 
     def _output(self, model: Thing, expr: ast.Call) -> Kind:

@@ -27,10 +27,7 @@ from autofast.model.source import at
 from autofast.model.values import Const, Ext, Num, Tensor, Thing, begins
 from autofast.rule import Refusal
 
-BUFFERS = frozenset(
-    f"torch.nn.{n}"
-    for n in ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm", "InstanceNorm2d")
-)
+BUFFERS = wordset("BatchNorm1d BatchNorm2d BatchNorm3d SyncBatchNorm InstanceNorm2d", "torch.nn.")
 UNSAFE_MOVES = wordset("cpu half bfloat16 double float type")
 
 

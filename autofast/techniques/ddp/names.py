@@ -18,13 +18,13 @@ import itertools
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from autofast.edit.edits import Edit, Helper, Import
+from autofast.edit.edits import Edits, Helper, Import
 from autofast.flow.imports import bindings
 from autofast.model.events import GuardFrame
 from autofast.model.roles import Loader, Model, Step
 from autofast.model.script import Script
 from autofast.model.several import any_in
-from autofast.model.source import Source, ancestors, at, source_of
+from autofast.model.source import Source, ancestors, source_of
 from autofast.model.syntax import FUNCTIONS
 from autofast.model.values import Thing, any_of
 from autofast.rule import Refusal
@@ -46,10 +46,10 @@ class Ranks:
     def __init__(self, script: Script):
         self.script = script
         self._taken = frozenset().union(*(source.names for source in script.sources))
-        self._edits: dict[tuple[int, str], tuple[Edit, ...]] = {}
+        self._edits: dict[tuple[int, str], Edits] = {}
 
     @property
-    def edits(self) -> tuple[Edit, ...]:
+    def edits(self) -> Edits:
         """The imports and constants for all names that were handed out."""
         return tuple(edit for edits in self._edits.values() for edit in edits)
 
@@ -152,7 +152,7 @@ class Ranks:
         os, imports = module_in(source, "os")
         if _comes_before(source, node, os if not imports else ""):
             raise Refusal(
-                f"{at(node)} stands above the imports: move `import os` to the top of {source.rel}"
+                f"stands above the imports: move `import os` to the top of {source.rel}", node
             )
         self._edits[id(source), name] = (
             *imports,

@@ -112,7 +112,7 @@ def _check_script(script: Script) -> None:
     for step in script.steps:
         for backward in step.backwards:
             if backward.framework:
-                raise Refusal(f"{at(backward)} leaves the backward to a framework")
+                raise Refusal("leaves the backward to a framework", backward)
         for update in step.updates:
             if update.closure:
                 raise Refusal(

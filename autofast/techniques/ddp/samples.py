@@ -61,11 +61,11 @@ REDUCTIONS = wordset("""mean sum std var max min amax amin argmax argmin softmax
 LOSSES = ("cross_entropy", "binary_cross_entropy", "kl_div", "binary_cross_entropy_with_logits")
 TURNS = wordset("permute transpose t swapaxes swapdims movedim moveaxis rearrange T mT")
 MATRIX = wordset("matmul mm bmm dot baddbmm addmm einsum cdist inner tensordot kron")
-PYTHON = frozenset(
-    f"builtins.{n}"
-    for n in """len range int float bool str print isinstance list tuple dict enumerate zip min max
+PYTHON = wordset(
+    """len range int float bool str print isinstance list tuple dict enumerate zip min max
     abs sum getattr hasattr reversed sorted super type any all round map set format id repr next
-    iter""".split()
+    iter""",
+    "builtins.",
 )
 LIBRARIES = ("torchvision.models.", "timm.", "torch.nn.")
 
@@ -305,7 +305,7 @@ def first_dim(script: Script, call: ast.Call, arguments: list[ast.expr]) -> bool
         return None
     if all(isinstance(d, int) and (d > 0 or d == -1) for d in dims):
         return False
-    last = sorted(d for d in dims if isinstance(d, int)) == list(range(-len(dims), 0))
+    last = sorted(only(dims, int)) == list(range(-len(dims), 0))
     return not (last and 1 < len(dims) < 4)
 
 
@@ -313,4 +313,4 @@ def _is_dims(script: Script, expr: ast.expr) -> bool:
     if isinstance(expr, SEQUENCES):
         return surely(isinstance(script.constant(e), int) for e in expr.elts)
     value = script.constant(expr)
-    return isinstance(value, int) and not isinstance(value, bool)
+    return type(value) is int

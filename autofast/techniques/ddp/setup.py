@@ -37,6 +37,7 @@ from autofast.model.values import (
     certainly,
     const,
     is_const,
+    names_of,
     only,
 )
 from autofast.rule import Refusal
@@ -89,7 +90,7 @@ def in_block(
 def extent_of(script: Script, happenings: Iterable[Happening]) -> Extent:
     """The extent that holds all ``happenings``; raises :class:`Refusal`."""
     stacks = [stack for stack, _ in happenings]
-    calls = [tuple(f for f in stack if isinstance(f, CallFrame)) for stack in stacks]
+    calls = [tuple(only(stack, CallFrame)) for stack in stacks]
     common = calls[0]
     for other in calls[1:]:
         common = common[: shared(common, other)]
@@ -211,7 +212,7 @@ def group(script: Script, ranks: Ranks, extent: Extent) -> list[Edit]:
 def _leaves(script: Script, statement: ast.stmt) -> bool:
     """``sys.exit()`` at the end."""
     call = statement.value if isinstance(statement, ast.Expr) else None
-    names = {getattr(t, "name", "") for t in script.called(call)}
+    names = names_of(script.called(call))
     return bool(names & {"sys.exit", "builtins.exit", "builtins.quit", "os._exit"})
 
 

@@ -230,9 +230,7 @@ def _is_the_same(script: Script, one: ast.expr, other: ast.expr) -> bool:
 EACH = frozenset(  # number by number: what they give lies in memory as what they are given
     f"torch.{of}{name}" for of in ("", "nn.functional.") for name in ("sigmoid", "relu", "tanh")
 )
-LAYERS = frozenset(
-    f"torch.nn.{name}" for name in "Sigmoid Tanh ReLU LeakyReLU GELU SiLU ELU Dropout".split()
-)
+LAYERS = wordset("Sigmoid Tanh ReLU LeakyReLU GELU SiLU ELU Dropout", "torch.nn.")
 DEEP = 6  # steps from a mask back to what it was made of
 PRODUCTS = wordset("torch.matmul torch.mm torch.bmm torch.addmm")
 

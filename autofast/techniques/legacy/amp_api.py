@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autofast.edit.edits import Decorator, Edit, Replace, Rewrite
+from autofast.edit.edits import Decorator, Edit, Holes, Replace, Rewrite
 from autofast.model.calls import call_of, root_of, short_name
 from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import Source, at, enclosing, parent_of
-from autofast.model.syntax import DEFS, VARIABLES, has_star, is_attribute, is_read
+from autofast.model.syntax import DEFS, VARIABLES, Def, has_star, is_attribute, is_read
 from autofast.model.values import library_names
 from autofast.write.spelling import torch_in
 
@@ -41,7 +41,7 @@ class Use:
     node: ast.Name | ast.Attribute
     name: str
     call: ast.Call | None
-    decorated: ast.FunctionDef | ast.AsyncFunctionDef | None
+    decorated: Def | None
     binding: ast.Import | ast.ImportFrom | None
 
     @property
@@ -154,7 +154,7 @@ def edits(source: Source, use: Use) -> Iterator[Edit]:
         yield Decorator(use.decorated, f'{callee}(device_type="{use.device}")', old=use.node)
         return
     assert use.call is not None
-    holes: dict[str, ast.expr] = {}
+    holes: Holes = {}
     parts: list[str] = [f'"{use.device}"'] if not use.short.startswith("custom") else []
     for n, value in enumerate(use.call.args):
         holes[f"a{n}"] = value

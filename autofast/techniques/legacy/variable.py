@@ -12,6 +12,7 @@ from autofast.edit.edits import (
     Decorator,
     DropKeyword,
     Edit,
+    Edits,
     Keyword,
     Remove,
     Replace,
@@ -23,7 +24,7 @@ from autofast.facts.cost import gains
 from autofast.facts.cost.gains import unit_of
 from autofast.facts.tensor_identity import VARIABLE, Plainness
 from autofast.flow.scopes import is_parameter
-from autofast.model.calls import call_of, is_name, keyword_of, pairs_of, variable_name
+from autofast.model.calls import call_of, is_name, keyword_of, may_give, pairs_of, variable_name
 from autofast.model.names import FUNCTIONAL_LOSSES, is_loss, last_part
 from autofast.model.script import Script
 from autofast.model.several import only
@@ -60,7 +61,7 @@ class Use:
     bound: bool
     reached: bool
     message: str = ""
-    edits: tuple[Edit, ...] = ()
+    edits: Edits = ()
     refusal: str = ""
     advice: str = ""
     asks: Question = gains.renaming
@@ -196,7 +197,7 @@ def _given(call: ast.Call) -> tuple[ast.expr, ast.expr | None, ast.expr | None] 
 
 def _edits(
     script: Script, call: ast.Call, data: ast.expr, asks: ast.expr | None, plain: Plainness
-) -> tuple[Edit, ...]:
+) -> Edits:
     """``x`` where nothing tells it from ``Variable(x)``, else ``x.detach()``, which is what a
     Variable of a tensor is.
     """
@@ -309,9 +310,7 @@ def old_reductions(script: Script) -> Iterator[Finding]:
             continue
         message = "size_average and reduce are deprecated for reduction"
         flags = {key: script.constant(value) for key, value in old.items()}
-        if not all(map(_is_flag, old.values())) or any(
-            k.arg in ("reduction", None) for k in call.keywords
-        ):
+        if not all(map(_is_flag, old.values())) or may_give(call, "reduction"):
             yield Finding(call, message, refusal="which reduction they mean here is not certain")
             continue
         size_average, reduce = flags.get("size_average"), flags.get("reduce")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
-from autofast.edit.edits import Before, DropKeyword, Edit, Helper, Keyword, Rewrite, Wrap
+from autofast.edit.edits import Before, DropKeyword, Edit, Edits, Helper, Keyword, Rewrite, Wrap
 from autofast.facts.aliases import learned, written_after
 from autofast.facts.datasets import SPLIT, Images, held, in_order, is_measured
 from autofast.facts.loader_uses import ITERATING, KEEPING, is_known, uses
@@ -14,7 +14,7 @@ from autofast.flow.memory import Memory
 from autofast.model.calls import receiver_of, short_name, taker_of
 from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import (
     at,
     children,
@@ -52,9 +52,9 @@ BY_POSITION = ("dataset", "batch_size", "shuffle")
 SIZES = ("batch_size", "drop_last")
 
 
-SAMPLERS = frozenset(
-    f"torch.utils.data.{n}"
-    for n in ("DistributedSampler", "WeightedRandomSampler", "RandomSampler", "SequentialSampler")
+SAMPLERS = wordset(
+    """DistributedSampler WeightedRandomSampler RandomSampler SequentialSampler""",
+    "torch.utils.data.",
 )  # they give int
 
 
@@ -149,7 +149,7 @@ def looked_at(
     return ""
 
 
-def sampler_of_batches(script: Script, loader: Loader) -> tuple[Edit, ...] | str:
+def sampler_of_batches(script: Script, loader: Loader) -> Edits | str:
     """``DataLoader(data, batch_size=None, sampler=BatchSampler(RandomSampler(data), 64, False))``;
     or why it cannot be written.
     """
@@ -239,7 +239,7 @@ def beside(call: ast.Call, data: ast.expr, *words: str) -> str:
     return source_of(call).fresh(*(f"{head}{ends}{word}" for word in words))
 
 
-def spelled_beside(call: ast.Call, name: str) -> tuple[str, tuple[Edit, ...]]:
+def spelled_beside(call: ast.Call, name: str) -> tuple[str, Edits]:
     """A class of torch.utils.data, written as the call writes ``DataLoader``, if that is short."""
     if isinstance(package := receiver_of(call), ast.Name):
         return f"{source_of(call).segment(package)}.{name}", ()
@@ -264,7 +264,7 @@ def _contiguous(script: Script, dataset: Dataset) -> list[Edit] | str:
     return edits
 
 
-def as_dataset(image_set: Images) -> tuple[Edit, ...]:
+def as_dataset(image_set: Images) -> Edits:
     """Where a loader takes the image set, all of its images as a TensorDataset."""
     edits: list[Edit] = []
     for expr in image_set.readers:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from autofast.edit.edits import Edit, Rewrite
+from autofast.edit.edits import Edits, Rewrite
 from autofast.facts.cost import gains
 from autofast.facts.cost.cells import goes_along_sequences
 from autofast.facts.loaders import POSITION, counts, given
@@ -47,7 +47,7 @@ def refusal(script: Script, loader: Loader) -> str:
 def wish(script: Script, loader: Loader, options: Options, template: str = "{}") -> Wish:
     """The wish for a number of worker processes; ``template`` says what is written with it."""
 
-    def make(home: Home) -> tuple[str, tuple[Edit, ...]]:
+    def make(home: Home) -> tuple[str, Edits]:
         own = home.node is loader.node and not options.workers
         beside = as_beside(script, loader.node) if own else None
         source = source_of(home.node)

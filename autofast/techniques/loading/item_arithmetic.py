@@ -192,9 +192,9 @@ class Arithmetic(Names):
     ) -> tuple[str, str, str, str, Items]:
         """The other side of an operation: its code, the types and the shape that come of both."""
         if not items.made:
-            raise Refusal(f"{at(node)} computes with numbers of a type that is not known")
+            raise Refusal("computes with numbers of a type that is not known", node)
         if items.made == "bool":
-            raise Refusal(f"{at(node)} computes with bools")
+            raise Refusal("computes with bools", node)
         together = by_numpy if items.numpy else by_torch
         match rest:
             case Same():
@@ -224,10 +224,10 @@ class Arithmetic(Names):
     ) -> tuple[str, str, str, str, Items]:
         same = self.alike(items, rest)
         if not same or not callable(together) or not rest.made or rest.made == "bool":
-            raise Refusal(f"{at(node)} computes with items of different kinds")
+            raise Refusal("computes with items of different kinds", node)
         made = by_torch(items.made, rest.made)
         if not made:
-            raise Refusal(f"{at(node)} computes with items of different kinds")
+            raise Refusal("computes with items of different kinds", node)
         shape = items.shape if items.shape == rest.shape else self.new_shape()
         return rest.code, together(items.dtype, rest.dtype), made, shape, items
 
@@ -242,9 +242,9 @@ class Arithmetic(Names):
         if kind == "float" or sign == "/":
             return ("float64" if items.numpy else "float32"), made
         if items.dtype == "uint8" and number.value not in BYTE:
-            raise Refusal(f"{at(node)} leaves the range of bytes")
+            raise Refusal("leaves the range of bytes", node)
         if items.made != items.dtype or items.dtype not in ("uint8", "int64"):
-            raise Refusal(f"{at(node)} computes with numbers of a type that is not known")
+            raise Refusal("computes with numbers of a type that is not known", node)
         return items.dtype, items.made
 
     def in_place(self, old: Value, op: ast.operator, value: Value, node: ast.AST) -> Value:
@@ -252,9 +252,9 @@ class Arithmetic(Names):
         made = self.two(old, op, value, node)
         if isinstance(old, Items) and isinstance(made, Items):
             if not old.fresh:
-                raise Refusal(f"{at(node)} may change the data themselves")
+                raise Refusal("may change the data themselves", node)
             if old.dtype not in FLOATS or old.made != "float32" != made.made:
-                raise Refusal(f"{at(node)} computes with numbers of a type that is not known")
+                raise Refusal("computes with numbers of a type that is not known", node)
             return replace(made, dtype=old.dtype, fresh=True)
         return made
 
@@ -325,11 +325,11 @@ class Arithmetic(Names):
                 raise Refusal(f"{at(node)}: of which type the items are is not known")
             case Items(code=code, dtype=dtype, made=made, laid_out=laid_out):
                 if dtype != made:
-                    raise Refusal(f"{at(node)} gives items of type {dtype}, computed as such")
+                    raise Refusal(f"gives items of type {dtype}, computed as such", node)
                 return code if laid_out else f"({code}).contiguous()"
             case Draw(code=code, kind="int"):
                 return code
-        raise Refusal(f"{at(node)} gives something else than arrays and tensors")
+        raise Refusal("gives something else than arrays and tensors", node)
 
 
 def _kind(value: Value) -> str:

@@ -27,6 +27,7 @@ NOISE = {"randn": "randn", "standard_normal": "randn", "normal": "randn", "randn
 KEPT = wordset("copy clone contiguous ascontiguousarray detach asarray array")
 CASTS = {"float": "float32", "double": "float64", "long": "int64", "byte": "uint8", "bool": "bool", "int": "int32"}  # fmt: skip
 TAKEN = wordset("from_numpy as_tensor tensor")
+BY_NUMBER = wordset("abs exp log log1p sqrt square tanh sigmoid sin cos")
 SCALARS = {"builtins.int": "int64", "builtins.float": "float64", "builtins.bool": "bool"}
 ARITHMETIC: dict[str, ast.operator] = {"add": ast.Add(), "sub": ast.Sub(), "mul": ast.Mult(), "div": ast.Div()}  # fmt: skip
 
@@ -218,7 +219,7 @@ class Calls(Parts):
         plain = mode is None or self.script.constant(mode) == "constant"
         value = self.script.constant(filled) if filled is not None else 0
         if not plain or {k.arg for k in call.keywords} - known or type(value) not in (int, float):
-            raise Refusal(f"{at(call)} fills borders in a way that has no form for batches")
+            raise Refusal("fills borders in a way that has no form for batches", call)
         found = self.numbers_of(width)
         if package != "numpy":
             flat = found if isinstance(found, list) and len(found) % 2 == 0 else None
@@ -258,11 +259,11 @@ class Calls(Parts):
             dtype = dtype_named(self.script, args[0])
             if dtype and not named:
                 if dtype == "float64" and not items.numpy:
-                    raise Refusal(f"{at(call)} computes in double precision")
+                    raise Refusal("computes in double precision", call)
                 return self.cast(items, dtype, call, numpy=attr == "astype")
         if attr in CASTS and not args and not call.keywords and not items.numpy:
             if attr == "double":
-                raise Refusal(f"{at(call)} computes in double precision")
+                raise Refusal("computes in double precision", call)
             return self.cast(items, CASTS[attr], call, numpy=False)
         if (op := ARITHMETIC.get(attr.removesuffix("_"))) and len(args) == 1 and not items.numpy:
             other = self.value(args[0])
@@ -292,6 +293,9 @@ class Calls(Parts):
         if short in ("unsqueeze", "expand_dims") and axes is not None and len(axes) == 1:
             view = self.moved(items, f"unsqueeze({self.dim(items, axes[0], 1)})", 1)
             return replace(view, laid_out=items.laid_out)
+        if short in BY_NUMBER and not rest and not call.keywords and "float" in items.made:
+            self.computes = True
+            return replace(items, code=f"({items.code}).{short}()", fresh=True)
         if short in ("clip", "clamp"):
             return self.bounded(items, rest, call)
         return self.reshaped(items, short, rest, call)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from autofast.flow.scopes import loaded_in
 from autofast.model.calls import pairs_of
 from autofast.model.script import Script
-from autofast.model.source import at, is_switched, live_block
+from autofast.model.source import is_switched, live_block
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_expressions import Expressions, Stored
 from autofast.techniques.loading.item_values import (
@@ -48,7 +48,7 @@ class Statements(Expressions):
             if is_switched(stmt):
                 self.block(live_block(stmt))
             elif self.given is not None:
-                raise Refusal(f"{at(stmt)} stands below its return")
+                raise Refusal("stands below its return", stmt)
             elif not _is_remark(stmt):
                 self.statement(stmt)
 
@@ -71,7 +71,7 @@ class Statements(Expressions):
                 self.assigned(target, value)
             case ast.AugAssign(target=ast.Name(id=name) as target, op=op, value=value):
                 if name not in self.env:
-                    raise Refusal(f"{at(stmt)} changes `{name}`, which is not made here")
+                    raise Refusal(f"changes `{name}`, which is not made here", stmt)
                 self.emit(name, self.in_place(self.env[name], op, self.value(value), target))
             case _:
                 raise no_form(stmt)
@@ -81,7 +81,7 @@ class Statements(Expressions):
         names = [getattr(t, "id", "") for t, _ in pairs]
         for n, (_, part) in enumerate(pairs):
             if loaded_in(part) & set(names[:n]):
-                raise Refusal(f"{at(target)} exchanges variables")
+                raise Refusal("exchanges variables", target)
         for one, part in pairs:
             match one:
                 case ast.Name(id=name):
@@ -94,7 +94,8 @@ class Statements(Expressions):
     def bound(self, name: str, value: ast.expr) -> None:
         """A variable: what is stored under it becomes a parameter of that name."""
         attr = self.attribute(value)
-        new = attr not in self.stored and name not in self.env and not self.depth and not self.mask
+        known = name in self.env or name == self.index
+        new = attr not in self.stored and not known and not self.depth and not self.mask
         match value:
             case ast.Subscript() if attr and new:
                 self.env[name] = self.row(value, attr, name)
@@ -132,21 +133,23 @@ class Statements(Expressions):
         for n, (name, part) in enumerate(zip(names, found, strict=True)):
             read = loaded_in(ast.parse(getattr(part, "code", ""), mode="eval"))
             if read & set(names[:n]):
-                raise Refusal(f"{at(value)} exchanges variables")
+                raise Refusal("exchanges variables", value)
             if name and name != "_":
                 self.emit(name, part)
 
     def emit(self, name: str, value: Value) -> None:
         """Sets a variable; where that is for some items only, the others keep what they had."""
-        if not name or isinstance(value, Several):
+        kept = [part for v in self.env.values() if isinstance(v, Several) for part in v.parts]
+        stale = any(_is_used(name, [getattr(part, "code", "")]) for part in kept)
+        is_dict = isinstance(value, Several) and value.names and not self.depth and not self.mask
+        plain = is_dict or not isinstance(value, Several)
+        if name in ("", self.index) or stale or not plain:
             raise Refusal("its __getitem__ has no form for batches")
-        if isinstance(value, Fixed):
+        if self.mask and name in self.env:
+            value = self.chosen(self.mask, value, self.env[name], name)
+        if isinstance(value, (Fixed, Several)):
             self.env[name] = value
             return
-        if self.mask and name in self.env:
-            old = self.env[name]
-            value = self.chosen(self.mask, value, old, name)
-        assert not isinstance(value, Several)
         self.sums = {n: s for n, s in self.sums.items() if n != name and name not in s.terms}
         if value.code != name:
             self.lines.append("    " * self.depth + f"{name} = {self.plain(value.code)}")
@@ -190,9 +193,7 @@ class Statements(Expressions):
     def drawn_name(self, test: Value, node: ast.AST) -> str:
         """The variable that holds for which items a draw decides so."""
         if not isinstance(test, Draw):
-            raise Refusal(
-                f"{at(node)} decides by something else than draws what is done to an item"
-            )
+            raise Refusal("decides by something else than draws what is done to an item", node)
         name = self.fresh("chosen")
         code = test.code if test.kind == "bool" else f"({test.code}) != 0"
         self.lines.append("    " * self.depth + f"{name} = {self.plain(code)}")

@@ -12,7 +12,7 @@ from autofast.facts.dimensions import rank
 from autofast.flow.scopes import loaded_in, stored_in
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.source import at, live, parent_of, source_of
+from autofast.model.source import at, source_of
 from autofast.model.values import Arg, Const, Thing, const, one
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_calls import Calls
@@ -56,11 +56,6 @@ class Expressions(Calls):
         if len(parameters) != 2 or not plain:
             raise Refusal("its __getitem__ is not a plain one")
         self.this, self.index = parameters
-        uses = [n for n in live(getitem) if getattr(n, "id", "") == self.index]
-        if other := next((n for n in uses if not _only_indexes(n)), None):
-            raise Refusal(
-                f"{at(other)} uses `{self.index}` for something else than to index arrays"
-            )
         self.own = stored_in(getitem)
         self.taken = self.own | loaded_in(getitem) | set(parameters)
         self.n, self.device, self.each = map(self.fresh, ("n", "device", "each"))
@@ -104,9 +99,9 @@ class Expressions(Calls):
             case ast.Attribute(value=inner, attr="shape"):
                 return Several(tuple(self.sides(expr, None)))
             case ast.Name(id=name) if name == self.index:
-                raise Refusal(f"{at(expr)} uses `{name}` for something else than to index arrays")
+                raise self.no_row(expr)
             case ast.Name(id=name) if name == self.this:
-                raise Refusal(f"{at(expr)} hands on the dataset itself")
+                raise Refusal("hands on the dataset itself", expr)
             case ast.Name(id=name) if name in self.own:
                 raise Refusal(f"{at(expr)}: what `{name}` is is not known")
         is_here = source_of(expr) is source_of(self.getitem)
@@ -121,12 +116,15 @@ class Expressions(Calls):
         if not is_here and not _is_of(expr, self.this):
             if type(value := self.script.constant(expr)) in (int, float, str, bool):
                 return Same(repr(value), value)
-            raise Refusal(f"{at(expr)} is of another file")
+            raise Refusal("is of another file", expr)
         match expr:
             case ast.Attribute(value=ast.Name(id=name)) if name != self.this:
                 if not isinstance(self.script.constant(expr), (int, float, str)):
                     raise Refusal(f"{at(expr)}: what `{code}` is is not known")
         return Same(code, self.number(expr))
+
+    def no_row(self, expr: ast.expr) -> Refusal:
+        return Refusal(f"uses `{self.index}` for something else than to index arrays", expr)
 
     def number(self, expr: ast.expr) -> object:
         """The constant that it is; a type for an option of it; ``...`` where it may be anything."""
@@ -140,12 +138,14 @@ class Expressions(Calls):
         return ...
 
     def attribute(self, expr: ast.expr) -> str:
-        """``images`` for ``self.images[index]``."""
+        """``images`` for ``self.images[index]``, ``self.images[index, :]``."""
         match expr:
             case ast.Subscript(
-                value=ast.Attribute(value=ast.Name(id=this), attr=attr), slice=ast.Name(id=index)
-            ) if (this, index) == (self.this, self.index):
-                return attr
+                value=ast.Attribute(value=ast.Name(id=this), attr=attr), slice=index
+            ):
+                picked = _row_picked(index)
+                if isinstance(picked, ast.Name) and (this, picked.id) == (self.this, self.index):
+                    return attr
         return ""
 
     def row(self, expr: ast.Subscript, attr: str, name: str = "") -> Items:
@@ -188,6 +188,8 @@ class Expressions(Calls):
                 if isinstance(place, int):
                     return self.side(self.items(self.value(inner), expr), place)
                 raise no_form(expr)
+        if self.index in loaded_in(expr.slice):
+            raise self.no_row(expr)
         base = self.value(expr.value)
         if isinstance(base, Several):
             place = self.script.constant(expr.slice)
@@ -236,19 +238,15 @@ class Expressions(Calls):
     def not_listed(self, items: Items, node: ast.AST) -> None:
         known = self.stored.get(items.root)
         if known is None or known.array.is_list:
-            raise Refusal(f"{at(node)} cuts images of a list, which may be of different sizes")
+            raise Refusal("cuts images of a list, which may be of different sizes", node)
 
 
-def _only_indexes(name: ast.AST) -> bool:
-    """The index of an item picks a row, or is handed on to a method that may do no more."""
-    match parent_of(name):
-        case ast.Subscript(slice=index):
-            return index is name
-        case ast.Call(args=args):
-            return name in args
-        case ast.Attribute(attr="tolist") | ast.Assign():
-            return True  # where it is a tensor
-    return False
+def _row_picked(index: ast.expr) -> ast.expr:
+    """``index`` of ``index`` itself and of ``index, :``."""
+    match index:
+        case ast.Tuple(elts=[first, *rest]) if all(ast.unparse(part) == ":" for part in rest):
+            return first
+    return index
 
 
 def _is_of(expr: ast.expr, name: str) -> bool:

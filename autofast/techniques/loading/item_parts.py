@@ -40,9 +40,7 @@ class Moves(Arithmetic):
                 odd = f"({code}) % 2 == 1"
                 held = items.code
                 if not held.isidentifier():
-                    raise Refusal(
-                        f"{at(node)} turns what has no name: put it into a variable first"
-                    )
+                    raise Refusal("turns what has no name: put it into a variable first", node)
                 spread = self.spread_over(half, items), self.spread_over(odd, items)
                 round_ = (
                     f"{self.torch}.where({spread[0]}, {held}.flip({pair[0]}, {pair[1]}), {held})"
@@ -50,7 +48,7 @@ class Moves(Arithmetic):
                 self.lines.append("    " * self.depth + f"{held} = {self.plain(round_)}")
                 code = f"{self.torch}.where({spread[1]}, {held}.rot90(1, {pair}), {held})"
                 return replace(items, code=code, laid_out=False)
-        raise Refusal(f"{at(node)} turns by something else than a whole number of known range")
+        raise Refusal("turns by something else than a whole number of known range", node)
 
     def turned(self, value: Value, node: ast.AST) -> Items:
         """``x.T``."""
@@ -77,7 +75,7 @@ class Moves(Arithmetic):
         if not known and items.numpy and numpy:
             raise Refusal(f"{at(node)}: of which type the stored numbers are is not known")
         if items.made in FLOATS and dtype not in FLOATS and dtype != "int64":
-            raise Refusal(f"{at(node)} makes floats whole numbers of few bits")
+            raise Refusal("makes floats whole numbers of few bits", node)
         made = "float32" if dtype == "float64" else dtype
         if items.made == made:
             return replace(items, dtype=dtype, fresh=items.fresh or numpy, taken=True)
@@ -162,12 +160,12 @@ class Parts(Moves):
     def length(self, lower: ast.expr | None, upper: ast.expr | None, node: ast.AST) -> Same:
         """From ``lower`` up to ``upper``, where that is as much for all items."""
         if lower is None or upper is None:
-            raise Refusal(f"{at(node)} takes parts of different lengths")
+            raise Refusal("takes parts of different lengths", node)
         span = self.expanded(Sum.of(upper)) - self.expanded(Sum.of(lower))
         sides = [self.value(span.nodes[k]) for k, n in span.terms.items() if n == 1]
         codes = [f"({side.code})" for side in sides if isinstance(side, Same)]
         if len(codes) < len(span.terms) or not (codes or span.number > 0):
-            raise Refusal(f"{at(node)} takes parts of different lengths")
+            raise Refusal("takes parts of different lengths", node)
         codes += [str(span.number)] * bool(span.number)
         return Same(" + ".join(codes), span.number if not sides else ...)
 

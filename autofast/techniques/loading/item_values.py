@@ -8,7 +8,6 @@ import ast
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from autofast.model.source import at
 from autofast.rule import Refusal
 
 FLOATS = ("float16", "float32", "float64")
@@ -17,7 +16,7 @@ SMALL = ("bool", "uint8", "int8", "int16")
 
 def no_form(node: ast.AST) -> Refusal:
     """For what cannot be said of a whole batch."""
-    return Refusal(f"{at(node)} has no form for batches")
+    return Refusal("has no form for batches", node)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import Edit, Rewrite
+from autofast.edit.edits import Edits, Rewrite
 from autofast.facts.loader_uses import ITERATING
 from autofast.model.calls import is_name, keyword_of
 from autofast.model.roles import Loader
@@ -22,7 +22,7 @@ RANGE = Ref("builtins.range")
 KNOWN = {"batch_size", "shuffle", "drop_last", "num_workers", "pin_memory"}
 
 
-def split_numbers(script: Script, loader: Loader) -> tuple[Edit, ...]:
+def split_numbers(script: Script, loader: Loader) -> Edits:
     """``torch.randperm(n).split(size)`` in the place of ``DataLoader(range(n), size,
     shuffle=True)``, ``torch.arange(n).split(size)`` without ``shuffle``; empty for other loaders.
     """

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from autofast.edit.edits import Before, DropKeyword, Edit, Helper, Keyword, Rewrite, literal
+from autofast.edit.edits import Before, DropKeyword, Edit, Edits, Helper, Keyword, Rewrite, literal
 from autofast.facts.augmentations import Augmentation
 from autofast.facts.datasets import (
     held,
     in_order,
     indexed,
     most_numbers,
+    returns_tuple,
 )
 from autofast.facts.host_batches import needs_host, rounds, shared_copies
 from autofast.facts.loader_uses import ITERATING
@@ -23,7 +24,7 @@ from autofast.model.events import LoopFrame
 from autofast.model.roles import Loader
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import at, source_of, statement_of
+from autofast.model.source import at, function_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES
 from autofast.model.values import Const, Thing, const
 from autofast.rule import Effect, Options, Refusal
@@ -40,7 +41,6 @@ from autofast.techniques.loading.batched import (
 from autofast.techniques.loading.image_batches import function_text, name_of
 from autofast.techniques.loading.resident_batches import (
     Batches,
-    Edits,
     batches_of,
     method,
     stored,
@@ -94,7 +94,7 @@ class Plan:
     dataset: ast.expr
     items: str
     device: str
-    imports: tuple[Edit, ...]
+    imports: Edits
     effect: Effect
     made: Augmentation | None = None
     batches: Batches | None = None
@@ -170,7 +170,7 @@ def _drawn(script: Script) -> _Plans:
     return _Plans(script, drawn=True)
 
 
-def edits(script: Script, plan: Plan) -> tuple[Edit, ...]:
+def edits(script: Script, plan: Plan) -> Edits:
     """The data on the device, and the loader that takes whole batches of them."""
     call = plan.loader.node
     source, statement, dataset = source_of(call), statement_of(call), plan.dataset
@@ -320,9 +320,10 @@ def _spread(loader: Loader) -> str:
 
 
 def _of_project(loader: Loader) -> bool:
-    """Whether code of the project makes the items, by more than to index tensors."""
+    """Whether code of the project makes the items, by more than a tuple of rows of tensors."""
     return any(
-        d.kind == "project" and (d.random or indexed(d, singly=True)) for d in loader.datasets
+        d.kind == "project" and (d.random or indexed(d, singly=True) or not returns_tuple(d))
+        for d in loader.datasets
     )
 
 
@@ -340,7 +341,7 @@ def _of_script(script: Script, loader: Loader) -> str:
     place = statement_of(loader.node)
     if late := chooses_devices_late(script, place) or chooses_gpu_late(script, place):
         return f"{late} chooses the GPUs, perhaps after the data are on one"
-    if source_of(loader.node).is_notebook:
+    if source_of(loader.node).is_notebook and isinstance(function_of(loader.node), ast.Module):
         return "cells that are run again would keep the data on the device twice"
     return ""
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from typing import TypeAlias
 
-from autofast.edit.edits import After, Edit, literal
+from autofast.edit.edits import After, Edits, literal
+from autofast.facts.arrays import arrays_change
 from autofast.model.roles import Loader
 from autofast.model.script import Script
 from autofast.model.several import surely
@@ -23,7 +23,6 @@ from autofast.write.spelling import torch_in
 # Classes that a dataset may derive from, which make no batches.
 PLAIN = ("torch.utils.data.", "builtins.object", "abc.", "typing.")
 METHOD = "batch"
-Edits: TypeAlias = tuple[Edit, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +70,8 @@ def batches_of(script: Script, loader: Loader) -> Batches:
     form = form_of(script, getitem, torch_in(source_of(getitem))[0], METHOD)
     tensors = {s.attr for s in form.stored if s.array.tensor}
     for dataset in loader.datasets:
-        if why := rows_change(script, dataset, tensors):
+        arrays = {s.attr for s in form.stored} - tensors
+        if why := rows_change(script, dataset, tensors) or arrays_change(script, dataset, arrays):
             raise Refusal(why)
     return Batches(getitem, form, True in parts)
 
@@ -101,7 +101,7 @@ def stored(loader: Loader, batches: Batches, data: str) -> tuple[list[str], str,
     return [code.format(x) for code, x in zip(kept, of, strict=True)], "", collate, imports
 
 
-def method(batches: Batches) -> tuple[Edit, ...]:
+def method(batches: Batches) -> Edits:
     """The method beside ``__getitem__``."""
     source, form = source_of(batches.getitem), batches.form
     _, imports = torch_in(source)

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from autofast.facts.aliases import learned, written_after
 from autofast.facts.augmentations import Augmentation, augmentation
-from autofast.facts.datasets import COLOUR, GREY, SPLIT, held, indexed, returns_tuple, to_tensor
+from autofast.facts.datasets import COLOUR, GREY, SPLIT, held, indexed, to_tensor
 from autofast.facts.loaders import again
 from autofast.facts.workers.shared_state import changed_ever, changed_since_made
 from autofast.model.names import last_part
@@ -51,8 +51,6 @@ def _of_dataset(script: Script, dataset: Dataset, drawn: bool) -> str:
         # The code of the project: whether it has a form for batches is asked beside it
         # (resident_batches).
         return "" if dataset.kind == "project" else f"{dataset.name}: {why}"
-    if not returns_tuple(dataset):
-        return f"items of {dataset.name} are no tuples"
     return rows_change(script, dataset)
 
 

@@ -16,14 +16,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from autofast.edit.edits import Edit, Rewrite, literal
+from autofast.edit.edits import Edits, Rewrite, literal
 from autofast.facts.dimensions import rank
 from autofast.flow.cfg import Graph
 from autofast.flow.loops import loop_of
 from autofast.flow.program import Flow
 from autofast.flow.provenance import only_value
 from autofast.flow.scopes import mentions
-from autofast.model.calls import arguments_of, is_name
+from autofast.model.calls import arguments_of, is_name, may_give
 from autofast.model.events import LoopFrame
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
@@ -58,7 +58,7 @@ class Cut:
     """
 
     call: ast.Call
-    edits: tuple[Edit, ...] = ()
+    edits: Edits = ()
     refusal: str = ""
 
 
@@ -121,7 +121,7 @@ def _window(script: Script, expr: ast.expr, index: str) -> ast.Subscript | None:
         case ast.Call(func=ast.Attribute(value=inner, attr=method)) if (
             method in NUMPY_CASTS | TORCH_CASTS
         ):
-            if any(k.arg in ("order", None) for k in expr.keywords) or (
+            if may_give(expr, "order") or (
                 method in NUMPY_CASTS and len(expr.args) > (method == "astype")
             ):
                 return None  # all windows together would lie in memory in another order
@@ -146,7 +146,7 @@ class Windows:
     length: Sum
     offset: int
 
-    def at_once(self, script: Script, kind: str) -> tuple[Edit, ...]:
+    def at_once(self, script: Script, kind: str) -> Edits:
         """The edits that take all windows at once, out of a row of this kind."""
         if not kind or _is_reshaped(script):
             raise Refusal(f"whether `{self.row.id}` has one dimension is not known")
@@ -167,7 +167,7 @@ class Windows:
         begin += (
             f" + {self.offset}" if self.offset > 0 else f" - {-self.offset}" if self.offset else ""
         )
-        imports: tuple[Edit, ...] = ()
+        imports: Edits = ()
         if kind == "torch":
             rows = f"{self.row.id}.unfold(0, {self.length.code()}, 1)[{begin}]"
         else:

@@ -11,6 +11,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from autofast.edit.edits import Holes
 from autofast.facts.parameter_loops import PLAIN, ParameterLoop
 from autofast.model.calls import is_method
 from autofast.model.script import Script
@@ -235,9 +236,9 @@ class Writer:
     script: Script
     loop: ParameterLoop
     done: list[Op]
-    holes: dict[str, ast.expr] = field(default_factory=dict)
+    holes: Holes = field(default_factory=dict)
 
-    def text(self) -> tuple[str, dict[str, ast.expr]]:
+    def text(self) -> tuple[str, Holes]:
         """The statements, and the expressions that they quote."""
         uses = [e for op in self.done for e in (op.target, op.other) if e is not None]
         words = [self.list_of(e) for e in uses]

@@ -22,7 +22,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from autofast.edit.edits import Edit
+from autofast.edit.edits import Edits
 from autofast.facts.by_default import Off, by_default, options_within
 from autofast.facts.double_backward import step_against_half
 from autofast.facts.forwards import Region, evaluation_regions, training_regions
@@ -165,7 +165,7 @@ class Amp:
     blocks: list[Block] = field(default_factory=list)
     refused: list[tuple[ast.AST, str]] = field(default_factory=list)
     scaling: Scaling | None = None
-    makes: dict[ast.stmt, tuple[Edit, ...]] = field(default_factory=dict)
+    makes: dict[ast.stmt, Edits] = field(default_factory=dict)
     no_scaler: str = ""
     torch: tuple[int, int] = DTYPE_SINCE
     logits: WithLogits | None = None

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from autofast.edit.edits import After, Around, Before, Edit, Rewrite, Wrap
+from autofast.edit.edits import After, Around, Before, Edit, Edits, Rewrite, Wrap
 from autofast.edit.order import Rank
 from autofast.facts.forwards import Region, outputs_of
 from autofast.facts.model_mode import outputs
@@ -194,7 +194,7 @@ class Block:
     """
 
     region: Region
-    edits: tuple[Edit, ...]
+    edits: Edits
 
     @property
     def keys(self) -> list[object]:
@@ -203,7 +203,7 @@ class Block:
 
 def block_edits(
     script: Script, options: Options, region: Region, precision: Precision, inside: set[ast.AST]
-) -> tuple[Edit, ...] | str:
+) -> Edits | str:
     """The edits that put a region under autocast; why there can be none. ``inside`` are the nodes
     of all such regions.
     """
@@ -263,7 +263,7 @@ def _are_neighbours(script: Script, one: Block, other: Block) -> bool:
     return not both_modes(Code(script, parts, [*one.region.things, *other.region.things]))
 
 
-def _around(region: Region, header: str, casts: dict[ast.AST, str]) -> tuple[Edit, ...]:
+def _around(region: Region, header: str, casts: dict[ast.AST, str]) -> Edits:
     if not region.hoisted:
         return (Around(region.first, region.last, header, rank=Rank.AUTOCAST),)
     fresh = source_of(region.first).fresh

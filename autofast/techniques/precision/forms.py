@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, replace
 
-from autofast.edit.edits import After, Before, Edit
+from autofast.edit.edits import After, Before, Edits
 from autofast.facts.by_default import Off
 from autofast.facts.forwards import Region
 from autofast.model.script import Script
@@ -39,10 +39,10 @@ class Precision:
         """The oldest torch that runs it."""
         return EVER_SINCE if self.old else DTYPE_SINCE
 
-    def header(self, script: Script, place: ast.stmt) -> tuple[str, tuple[Edit, ...]]:
+    def header(self, script: Script, place: ast.stmt) -> tuple[str, Edits]:
         """The ``with`` line of a block that begins with ``place``, and what its file needs."""
         torch, needed = torch_in(source_of(place))
-        edits: tuple[Edit, ...] = needed
+        edits: Edits = needed
         dtype = f"{torch}.float16" if self.form == "fp16" else f"{torch}.bfloat16"
         enabled, imports = self._enabled(script, place)
         if self.shared is not None:
@@ -65,12 +65,12 @@ class Precision:
             return enabled
         return " and ".join(e for e in (enabled, self.off.is_off_at(script, place)) if e)
 
-    def _enabled(self, script: Script, place: ast.stmt) -> tuple[str, tuple[Edit, ...]]:
+    def _enabled(self, script: Script, place: ast.stmt) -> tuple[str, Edits]:
         return enabled_where_cuda(script, place) if self.device == "cuda" else ("", ())
 
-    def scaler(self, script: Script, place: ast.stmt, scaling: Scaling) -> tuple[Edit, ...]:
+    def scaler(self, script: Script, place: ast.stmt, scaling: Scaling) -> Edits:
         torch, needed = torch_in(source_of(place))
-        edits: tuple[Edit, ...] = needed
+        edits: Edits = needed
         enabled, imports = self._enabled(script, place)
         before = ""
         if self.shared is not None:

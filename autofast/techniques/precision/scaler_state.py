@@ -64,7 +64,7 @@ def places(script: Script, optimizers: Iterable[Thing], name: Name) -> list[Plac
     saved, key = [], _key(displays)
     for display in displays:
         if key in _keys(display):
-            raise Refusal(f'{at(display)} saves something as "{key}" already')
+            raise Refusal(f'saves something as "{key}" already', display)
         edit = DictItem(display, key, f"{name(display)}.state_dict()")
         saved.append(Place(display, edit))
     loaded = list(_loads(script, optimizers, name, key)) if saved else []

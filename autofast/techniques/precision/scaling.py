@@ -14,7 +14,7 @@ import ast
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from autofast.edit.edits import After, Edit, Rewrite, Wrap
+from autofast.edit.edits import After, Edit, Edits, Rewrite, Wrap
 from autofast.edit.order import Rank
 from autofast.facts.by_default import Off, behind_option, by_default
 from autofast.facts.forwards import Region
@@ -26,7 +26,7 @@ from autofast.flow.definition_sites import Home, after_all, home_of
 from autofast.flow.loops import leaving
 from autofast.flow.positions import block, index, is_sure, nodes_of, shared, statement_at
 from autofast.flow.typestate import Events
-from autofast.model.calls import is_method, receiver_of, stands_alone
+from autofast.model.calls import is_method, may_give, receiver_of, stands_alone
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, inside
 from autofast.model.kinds import is_optimizer, ways_made
 from autofast.model.roles import Backward, Step, Update
@@ -148,7 +148,7 @@ def _last(places: list[tuple[ast.Call, Occurrence]]) -> list[ast.stmt]:
     last = here[max(order)]
     for statement in here[min(order) : max(order) + 1]:
         for jump in (s for s in leaving(statement) if not isinstance(s, ast.Raise)):
-            raise Refusal(f"{at(jump)} may leave the iteration between two updates")
+            raise Refusal("may leave the iteration between two updates", jump)
     return [last]
 
 
@@ -205,7 +205,7 @@ def of_cuda_amp(script: Script) -> bool:
     return bool(script.torch.rules_out(SINCE))
 
 
-def _disabled(script: Script, source: Source) -> tuple[str, tuple[Edit, ...]]:
+def _disabled(script: Script, source: Source) -> tuple[str, Edits]:
     """A scaler that leaves everything as it is, for those who call a function without one."""
     torch, edits = torch_in(source)
     amp = f"{torch}.cuda.amp" if of_cuda_amp(script) else f"{torch}.amp"
@@ -312,7 +312,7 @@ class _Builder:
             call = backward.node
             if not is_method(call, "backward") or call.args or backward.framework:
                 raise Refusal(f"the backward on {at(call)} is not the plain `loss.backward()`")
-            if any(k.arg in ("gradient", "inputs", None) for k in call.keywords):
+            if may_give(call, "gradient", "inputs"):
                 raise Refusal(f"the backward on {at(call)} has its own gradient or inputs")
             if not stands_alone(call):
                 raise Refusal(f"the backward on {at(call)} is part of an expression")

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from autofast.edit.edits import Before, Edit
+from autofast.edit.edits import Before, Edit, Edits
 from autofast.edit.order import Rank
 from autofast.facts.gradient_accesses import accesses, owners, use_of
 from autofast.facts.gradient_events import clipped, clips, optimizers_of, stepped_together, zeros
@@ -42,7 +42,7 @@ class Unscale:
     """
 
     node: ast.AST
-    edits: tuple[Edit, ...]
+    edits: Edits
     events: tuple[Event, ...] = ()
 
 
@@ -115,14 +115,12 @@ def _updates_after(
             if mine is theirs or index(here, mine) < 0 or not _reads_of(script, site, update):
                 continue
             if not is_sure(other, depth):
-                raise Refusal(
-                    f"{at(site)} reads gradients in iterations that end without an update"
-                )
+                raise Refusal("reads gradients in iterations that end without an update", site)
             related = True
             if distance > 0:
                 found.append((distance, mine, update))
     if not related:
-        raise Refusal(f"{at(site)} reads gradients that no optimizer updates with")
+        raise Refusal("reads gradients that no optimizer updates with", site)
     between = [f for f in found if not _backward_between(step, f[1], f[0])]
     return [(_in_arm(occurrence, site.node, mine), update) for _, mine, update in between]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from autofast.edit.edits import DropElement, Edit, Import, Remove, Rewrite, Wrap
+from autofast.edit.edits import DropElement, Edit, Edits, Import, Remove, Rewrite, Wrap
 from autofast.facts.sigmoids import Group, idle_layers, makes_layer, sigmoids, taken_by
 from autofast.model.calls import is_method, is_name
 from autofast.model.script import Script
@@ -25,7 +25,7 @@ class WithLogits:
     the sigmoids that go.
     """
 
-    groups: tuple[tuple[Group, tuple[Edit, ...]], ...] = ()
+    groups: tuple[tuple[Group, Edits], ...] = ()
 
     @property
     def nodes(self) -> frozenset[ast.AST]:
@@ -121,7 +121,7 @@ def _without_layer(layer: ast.Call) -> Edit:
             call
         ):
             return Remove(adds)
-    raise Refusal(f"{at(layer)} makes the sigmoid in a way that it cannot be taken out of")
+    raise Refusal("makes the sigmoid in a way that it cannot be taken out of", layer)
 
 
 def _is_plain(call: ast.Call) -> bool:

@@ -68,7 +68,7 @@ def place_of(script: Script, tick: Tick, scheduler: Scheduler) -> Place:
         if (jump := cut_short(script, node, around)) is not None:
             raise Refusal(f"{words}: {at(jump)} leaves before it")
     for jump in ends_of(script, loop):
-        raise Refusal(f"{at(jump)} may end the loop over batches early")
+        raise Refusal("may end the loop over batches early", jump)
     loader, loaders = _loader(script, loop, update)
     for statement in loop.body[index(loop.body, anchor) + 1 :]:
         if isinstance(statement, ast.Expr) and _updates_scaler(script, statement.value):
@@ -105,7 +105,7 @@ def _update(scheduler: Scheduler) -> Update:
     if more:
         raise Refusal(f"its optimizer is stepped in several places ({at(more[-1])})")
     if not all(t in scheduler.optimizers for t in first.things):
-        raise Refusal(f"{at(first)} steps other optimizers as well")
+        raise Refusal("steps other optimizers as well", first)
     if not isinstance(parent_of(first.node), (ast.Expr, ast.Assign)):
         raise Refusal(f"the step on {at(first)} is part of an expression")
     return first

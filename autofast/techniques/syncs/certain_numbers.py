@@ -15,6 +15,7 @@ from autofast.flow.callgraph import CallGraph, Function, code_of
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.flow.scopes import mentions
+from autofast.model.calls import may_give
 from autofast.model.kinds import is_loss
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
@@ -67,7 +68,7 @@ def is_scalar(script: Script, expr: ast.expr, depth: int = 0) -> bool:
         case ast.Call():
             return _calls_scalar(script, expr, depth)
         case ast.Name() if depth < 5:
-            made = script.analysis(Flow).definitions(expr).origins(expr)
+            made = script.analysis(Flow).origins(expr)
             return surely(_makes_scalar(script, d, depth + 1) for d in made)
     return False
 
@@ -169,7 +170,7 @@ def holds_floats(script: Script, expr: ast.expr, depth: int = 0) -> bool:
         case ast.Call():
             return _returns(script, expr, depth)
         case ast.Name():
-            made = script.analysis(Flow).definitions(expr).origins(expr)
+            made = script.analysis(Flow).origins(expr)
             return surely(_assigns(script, d, depth) for d in made)
     return False
 
@@ -178,7 +179,7 @@ def _called(script: Script, call: ast.Call) -> str:
     """The operation of torch that a call is certainly one of, as a function or a method of a
     tensor; empty where a type is asked for.
     """
-    if any(k.arg in (None, "dtype") for k in call.keywords):
+    if may_give(call, "dtype"):
         return ""
     names = {
         t.name.removeprefix("torch.nn.functional.")

@@ -12,7 +12,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autofast.edit.edits import Before, Edit, Remove
+from autofast.edit.edits import Before, Edits, Remove
 from autofast.edit.ignores import is_spared
 from autofast.edit.order import Rank
 from autofast.flow.changes import may_change
@@ -21,7 +21,7 @@ from autofast.flow.positions import block, index
 from autofast.flow.reflection import showing
 from autofast.flow.scopes import declared, mentions
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import function_of, holds, nodes_in, walk, within
 from autofast.model.syntax import is_read
 from autofast.model.values import Const, Func, Num, Ref, Tensor, certainly
@@ -33,9 +33,7 @@ PLAIN = (
     ast.Name, ast.Constant, ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.Dict, ast.List, ast.Tuple,
     ast.JoinedStr, ast.FormattedValue, ast.Call, ast.keyword, ast.operator, ast.unaryop, ast.cmpop, ast.expr_context,
 )  # fmt: skip
-PURE = frozenset(
-    f"builtins.{n}" for n in "float int round abs min max sum pow str len bool dict".split()
-)
+PURE = wordset("float int round abs min max sum pow str len bool dict", "builtins.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +42,7 @@ class Move:
 
     statement: ast.Assign
     gate: ast.If
-    edits: tuple[Edit, ...]
+    edits: Edits
 
 
 def moves(script: Script) -> dict[ast.AST, Move]:

@@ -229,6 +229,4 @@ def several_gpus(script: Script) -> bool:
 
 
 def _names_gpu(value: object) -> bool:
-    return (isinstance(value, int) and not isinstance(value, bool)) or (
-        isinstance(value, str) and value.startswith("cuda:")
-    )
+    return type(value) is int or (isinstance(value, str) and value.startswith("cuda:"))

@@ -25,7 +25,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autofast.edit.edits import After, Before, Edit, Remove, Replace, Rewrite, literal
+from autofast.edit.edits import After, Before, Edit, Edits, Remove, Replace, Rewrite, literal
 from autofast.edit.order import Rank
 from autofast.facts.parameter_loops import is_norm
 from autofast.flow.filled_lists import is_only_filled
@@ -266,7 +266,7 @@ class Kept:
 
     # ----------------------------------------------------------------------------- where it is read
     @property
-    def imports(self) -> tuple[Edit, ...]:
+    def imports(self) -> Edits:
         return torch_in(self.sinks[0].source)[1] if self.at_once else ()
 
     def _all(self, each: str) -> str:

@@ -91,7 +91,7 @@ def variable_of(
             gate = rare_branch(node, loop)
             (found.each if gate is None or within(statement, gate) else found.seldom).append(node)
         if is_spelled(node):
-            raise Refusal(f"{at(node)} prints the expression itself")
+            raise Refusal("prints the expression itself", node)
     return found
 
 

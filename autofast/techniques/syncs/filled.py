@@ -37,7 +37,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import call_of, is_method
 from autofast.model.roles import Sync
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import surely, wordset
 from autofast.model.source import ancestors, function_of, parent_of, statement_of, within
 from autofast.model.syntax import COMPREHENSIONS, is_read
 from autofast.model.values import Tensor, any_of
@@ -55,7 +55,7 @@ from autofast.techniques.syncs.summable import (
 )
 from autofast.write.spelling import device_named_before, has_float64, is_taken, torch_in
 
-MAKERS = frozenset(f"torch.{n}" for n in ("zeros", "ones", "empty", "full"))
+MAKERS = wordset("zeros ones empty full", "torch.")
 
 
 def filled(script: Script, sink: Sink, loop: Loop, needs: Needs, *, around: ast.stmt) -> list[Edit]:

@@ -78,7 +78,7 @@ def _has_no_graph(script: Script, core: ast.expr) -> bool:
     """
     made: list[ast.expr | None] = [core]
     if isinstance(core, ast.Name):
-        origins = script.analysis(Flow).definitions(core).origins(core)
+        origins = script.analysis(Flow).origins(core)
         made = [bound_to(d.node)[0] for d in origins if not d.is_augmented]
         if len(made) != len(origins) or not made:
             return False
@@ -151,7 +151,7 @@ def _is_of_transformers(script: Script, output: ast.Name, loop: Loop | None) -> 
     a loss of its own, and nobody sets that.
     """
     found = script.values(output)
-    made = script.analysis(Flow).definitions(output).origins(output)
+    made = script.analysis(Flow).origins(output)
     of = [m for t in found if isinstance(t, Tensor) for m in t.models]
     stored = (n for n in script.each(ast.Attribute) if n.attr == "loss" and is_stored(n))
     return (

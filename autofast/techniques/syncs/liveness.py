@@ -15,7 +15,7 @@ from autofast.model.calls import call_of, is_name
 from autofast.model.contents import opened, wrapped
 from autofast.model.events import CallFrame
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import only, surely, wordset
 from autofast.model.source import (
     ancestors,
     at,
@@ -181,8 +181,8 @@ def _check_end(
     name = _name(sink)
     seen = not name or is_parameter(here, name) or any(function_of(n) is not here for n in outside)
     if sink.kind != "number" and seen:
-        for leaving in (s for s in graph.exits(loop) if isinstance(s, ast.Return)):
-            raise Refusal(f"{at(leaving)} leaves the loop before the rest could be read")
+        for leaving in only(graph.exits(loop), ast.Return):
+            raise Refusal("leaves the loop before the rest could be read", leaving)
     for attempt in catchers(script, loop):
         if sink.kind != "number" or name in _live_when_caught(script, attempt):
             raise Refusal(

@@ -43,6 +43,9 @@ from autofast.techniques.syncs.sums import waiting_sums
 from autofast.techniques.syncs.unspelled import WHERE_SHOWN
 
 Found = tuple[Finding, set[ast.expr]]  # with the reads that it is about
+Part = tuple[Sink, Needs]
+Fixed = tuple[ast.stmt, list[Read], str]  # what cannot wait, its reads, and why
+Said = tuple[ast.AST, str]  # of a place
 
 
 def in_functions(script: Script, every: list[Read]) -> Iterator[Found]:
@@ -86,7 +89,7 @@ def is_read_anyway(script: Script, result: Read, found: list[Read]) -> bool:
 def in_stores(script: Script, every: list[Read], lists: bool = False) -> Iterator[Found]:
     """Reads that go into lists and attributes, which then hold tensors."""
     for made in stores(script, every, lists):
-        places: list[tuple[ast.AST, str]] = [(s, said(rs)) for s, rs in by_statement(made.reads)]
+        places: list[Said] = [(s, said(rs)) for s, rs in by_statement(made.reads)]
         if made.why:
             used = {r.node for r in made.reads}
             yield from ((Finding(place, what, refusal=made.why), used) for place, what in places)
@@ -164,9 +167,9 @@ def in_loop(script: Script, loop: Loop | None, found: list[Read]) -> Iterator[Fo
     """What can be done about the reads of each turn of a loop, or of each call of a function, the
     best first.
     """
-    sinks: list[list[tuple[Sink, Needs]]] = []
+    sinks: list[list[Part]] = []
     late: list[tuple[Variable, Read]] = []
-    fixed: list[tuple[ast.stmt, list[Read], str]] = []
+    fixed: list[Fixed] = []
     arms: list[tuple[Variable, list[Read]]] = []
     for condition, mine in in_arms(found):
         with suppress(Refusal):
@@ -206,9 +209,7 @@ def in_loop(script: Script, loop: Loop | None, found: list[Read]) -> Iterator[Fo
     yield from used_late(script, late, fixed)
 
 
-def sinks_at(
-    script: Script, statement: ast.stmt, mine: list[Read], loop: Loop
-) -> list[tuple[Sink, Needs]]:
+def sinks_at(script: Script, statement: ast.stmt, mine: list[Read], loop: Loop) -> list[Part]:
     """The sink at a statement; with those that follow it, where they take over what it computes."""
     passed = passed_on(statement, mine, loop)
     if passed is None:
@@ -250,9 +251,7 @@ def passed_on(
     return None
 
 
-def repeated(
-    script: Script, sinks: list[Sink], fixed: list[tuple[ast.stmt, list[Read], str]]
-) -> Iterator[Found]:
+def repeated(script: Script, sinks: list[Sink], fixed: list[Fixed]) -> Iterator[Found]:
     """Statements that read the same tensor, one of which at least cannot wait."""
     keys = {
         (r.key, r.how)
@@ -288,7 +287,7 @@ def repeated(
         first = statements[0]  # whose read is left, unless it moves down to another
         moves = all(e.stmt is not first for e in edits if isinstance(e, Before))
         waits = [s for s in statements if moves or works_between(script, first, s)]
-        places: list[tuple[ast.AST, str]] = [(s, message) for s in waits or statements]
+        places: list[Said] = [(s, message) for s in waits or statements]
         yield from group(places, edits, members, asks)
 
 
@@ -297,7 +296,7 @@ def read_at_once(
 ) -> Iterator[Found]:
     """Sums that are looked at in every step."""
     for sinks, edits in waiting_sums(script, loop, fixed):
-        members: list[tuple[ast.AST, str]] = [
+        members: list[Said] = [
             (s.statement, f"reads {len(sinks)} tensors from the device one by one in every step")
             for s in sinks
         ]
@@ -307,13 +306,11 @@ def read_at_once(
         yield from group(members, edits, [r for s in sinks for r in s.reads], asks)
 
 
-def joined(
-    script: Script, sinks: list[list[tuple[Sink, Needs]]]
-) -> Iterator[list[tuple[Sink, Needs]]]:
+def joined(script: Script, sinks: list[list[Part]]) -> Iterator[list[Part]]:
     """The sinks, those in one: statements below each other that keep tensors until the same place,
     as the meters of a step do.
     """
-    waiting: list[tuple[Sink, Needs]] = []
+    waiting: list[Part] = []
     for parts in sinks:
         alone = len(parts) > 1 or bool(parts[0][1].moves) or is_summed(script, parts[0][0])
         if waiting and (
@@ -331,21 +328,19 @@ def joined(
         yield waiting
 
 
-def may_join(one: tuple[Sink, Needs], other: tuple[Sink, Needs]) -> bool:
+def may_join(one: Part, other: Part) -> bool:
     here = block(one[0].statement)
     below = index(here, other[0].statement) == index(here, one[0].statement) + 1
     readers = all(r.how == "item" for s, _ in (one, other) for r in s.reads)
     return below and readers and one[1].places == other[1].places
 
 
-def later(
-    script: Script, loop: Loop, parts: list[tuple[Sink, Needs]], others: set[str]
-) -> Iterator[Found]:
+def later(script: Script, loop: Loop, parts: list[Part], others: set[str]) -> Iterator[Found]:
     """A sink, with what is put off together with it, is put off; ``others`` are the tensors that
     the loop reads for other sinks.
     """
     used = [r for s, _ in parts for r in s.reads]
-    places: list[tuple[ast.AST, str]] = [(s.statement, said(s.reads)) for s, _ in parts if s.reads]
+    places: list[Said] = [(s.statement, said(s.reads)) for s, _ in parts if s.reads]
     try:
         done = put_off_parts(script, loop, parts, rounds=True)
     except Refusal as why:
@@ -359,9 +354,7 @@ def later(
     yield from group(places, done.edits, used, asks, effect)
 
 
-def put_off_parts(
-    script: Script, loop: Loop, parts: list[tuple[Sink, Needs]], rounds: bool = False
-) -> Off:
+def put_off_parts(script: Script, loop: Loop, parts: list[Part], rounds: bool = False) -> Off:
     needs = Needs()
     for _, one in parts:
         needs.add(one)
@@ -369,7 +362,7 @@ def put_off_parts(
 
 
 def used_late(
-    script: Script, late: list[tuple[Variable, Read]], fixed: list[tuple[ast.stmt, list[Read], str]]
+    script: Script, late: list[tuple[Variable, Read]], fixed: list[Fixed]
 ) -> Iterator[Found]:
     """Variables that are read where they are used, and what is shown together read at once."""
     # What a statement reads itself, and through variables.
@@ -403,7 +396,7 @@ def used_late(
             alone += delayed_here
             yield from refused(fixed, statement)
             continue
-        members: list[tuple[ast.AST, str]] = [(r.statement, said([r])) for _, r in delayed_here]
+        members: list[Said] = [(r.statement, said([r])) for _, r in delayed_here]
         members.append(
             (statement, f"reads {len(keys)} tensors from the device one by one in every step")
         )
@@ -438,7 +431,7 @@ def used_after_arms(script: Script, arms: list[tuple[Variable, list[Read]]]) -> 
                 yield Finding(read.statement, said([read]), refusal=why), {read.node}
 
 
-def refused(fixed: list[tuple[ast.stmt, list[Read], str]], statement: ast.stmt) -> Iterator[Found]:
+def refused(fixed: list[Fixed], statement: ast.stmt) -> Iterator[Found]:
     for place, mine, reason in fixed:
         if place is statement and reason != "-":
             why = reason or needed(place)
@@ -462,7 +455,7 @@ def needed(statement: ast.stmt) -> str:
 
 
 def group(
-    members: list[tuple[ast.AST, str]],
+    members: list[Said],
     edits: list[Edit],
     used: list[Read],
     asks: Question | None = None,

@@ -51,6 +51,7 @@ from autofast.model.values import (
     all_of,
     any_of,
     begins,
+    names_of,
     only,
 )
 from autofast.rule import Refusal
@@ -187,14 +188,14 @@ class Uses:
                 continue
             named = is_attribute(node, *attrs) if attrs else False
             if named and self.script.may_be(node.value, Unknown):  # type: ignore[attr-defined]
-                raise Refusal(f"{at(node)} may look at it, too")
+                raise Refusal("may look at it, too", node)
             if named and not self.script.reached(statement_of(node)) and self._may_be_mine(node):
                 raise Refusal(f"`.{node.attr}` is used in code that is not reached ({at(node)})")  # type: ignore[attr-defined]
             if isinstance(node, ast.Name) and (function_of(node), node.id) in names:
                 if is_read(node) and not self.script.reached(statement_of(node)):
                     raise Refusal(f"`{node.id}` is used in code that is not reached ({at(node)})")
                 if isinstance(parent_of(node), ast.AugAssign) and not is_read(node):
-                    raise Refusal(f"{at(node)} extends `{node.id}`")
+                    raise Refusal(f"extends `{node.id}`", node)
 
     def _is_mine(self, node: ast.expr) -> bool:
         if not self.attr:
@@ -227,9 +228,9 @@ class Uses:
         for node in self._expressions:
             found = self.script.values(node) if not is_stored(node) else frozenset()
             if found & held and not self._is_taken_apart(node):
-                raise Refusal(f"{at(node)} holds it in something else")
+                raise Refusal("holds it in something else", node)
             if found & owners and self._shows_all(node):
-                raise Refusal(f"{at(node)} may show all that the object has")
+                raise Refusal("may show all that the object has", node)
         importers = self.script.analysis(Importers)
         for owner in owners:
             assert isinstance(owner, Inst)
@@ -268,7 +269,7 @@ class Uses:
         if call is None or call.func is node or is_call_of(call, *BLIND):
             return False
         found = self.script.called(call)
-        if {getattr(t, "name", "") for t in found} <= NAMED and len(call.args) > 1:
+        if names_of(found) <= NAMED and len(call.args) > 1:
             name = self.script.constant(call.args[1])
             return not isinstance(name, str) or name in self.names
         return not all(
@@ -337,7 +338,7 @@ class Uses:
                 return Use.KEEPS
         elif isinstance(statement, ast.Delete):
             return Use.IGNORES
-        raise Refusal(f"{at(place)} puts something else there")
+        raise Refusal("puts something else there", place)
 
     def _is_number(self, value: ast.expr) -> bool:
         match value:

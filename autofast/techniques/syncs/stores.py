@@ -50,7 +50,7 @@ from autofast.model.syntax import (
     is_operation,
     is_read,
 )
-from autofast.model.values import Dict, Inst, Seq, Tensor, Thing, any_of, certainly
+from autofast.model.values import Dict, Inst, Seq, Tensor, Thing, any_of, certainly, names_of
 from autofast.rule import Refusal
 from autofast.techniques.syncs.certain_numbers import is_scalar, kind_of
 from autofast.techniques.syncs.code_motion import moves
@@ -208,9 +208,9 @@ class Store:
                 elements = [element]
             case ast.Call(args=[], keywords=[]):
                 pass
-            case ast.Call(args=[factory], keywords=[]) if names := {
-                getattr(t, "name", "") for t in self.script.values(factory)
-            }:
+            case ast.Call(args=[factory], keywords=[]) if names := names_of(
+                self.script.values(factory)
+            ):
                 if not names <= {"builtins.float", "builtins.int"}:
                     raise Refusal("")
                 yield from ("float" if n.endswith("float") else "zero" for n in names)
@@ -276,7 +276,7 @@ class Store:
                     self.writes
                 ) and is_number(self.script, value):
                     continue
-            raise Refusal(f"{at(node)} computes with it in every step")
+            raise Refusal("computes with it in every step", node)
         modes = {
             o.grad
             for w in self.writes
@@ -391,15 +391,15 @@ class Store:
         here = statement_of(node)
         name = variable_name(root_of(node, ast.Attribute))
         if self._puts(here) or isinstance(function_of(node), ast.Lambda):
-            raise Refusal(f"{at(here)} looks at it and adds to it")
+            raise Refusal("looks at it and adds to it", here)
         if name in stored_in(here) and not isinstance(here, ASSIGNMENTS):
-            raise Refusal(f"{at(here)} gives `{name}` another value")
+            raise Refusal(f"gives `{name}` another value", here)
         while isinstance(outer := parent_of(here), ast.stmt) and not isinstance(outer, DEFINITIONS):
             gate = isinstance(outer, ast.If) and rare_arm(outer) is (here in outer.body)
             if not is_elif(here) and (gate or self._puts(outer) or name in stored_in(outer)):
                 break
             if is_elif(here) and self._puts(outer):
-                raise Refusal(f"{at(here)} looks at it in a condition")
+                raise Refusal("looks at it in a condition", here)
             here = outer
         return here
 
@@ -422,7 +422,7 @@ class Store:
             return [Wrap(n, f"{kind}({{}})") for n in single]
         name = source.segment(nodes[0])
         if is_elif(top):
-            raise Refusal(f"{at(top)} looks at it in a condition")
+            raise Refusal("looks at it in a condition", top)
         value = source.fresh("value", "number", "reading")
         torch, imports = torch_in(source) if not kind else ("", ())
 

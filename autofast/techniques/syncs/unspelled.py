@@ -22,7 +22,7 @@ from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import statement_of
 from autofast.model.syntax import LOOPS, TESTS, is_operation, is_read
-from autofast.model.values import Const, Num, Tensor, Thing, Values
+from autofast.model.values import Const, Num, Tensor, Thing, Values, names_of
 from autofast.rule import Finding
 from autofast.techniques.syncs.certain_numbers import is_scalar
 from autofast.techniques.syncs.code_motion import moves
@@ -262,7 +262,7 @@ def is_mask(script: Script, expr: ast.expr, depth: int) -> bool:
 
 
 def _is_bool(script: Script, kind: ast.expr) -> bool:
-    return {getattr(t, "name", "") for t in script.values(kind)} == {"torch.bool"}
+    return names_of(script.values(kind)) == {"torch.bool"}
 
 
 def _binds_mask(script: Script, made: Definition, depth: int) -> bool:

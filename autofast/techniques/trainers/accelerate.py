@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import Edit, Import, Wrap, literal
+from autofast.edit.edits import Edits, Import, Wrap, literal
 from autofast.facts.double_backward import step_against_half
 from autofast.facts.loaders import managed
 from autofast.model.roles import Trainer
@@ -75,7 +75,7 @@ def _precision(script: Script, spot: Spot, options: Options) -> Iterator[Finding
             )
             return
         template = "{} or " + literal(value)
-        edits: tuple[Edit, ...] | str = (Wrap(given.expr, template),)
+        edits: Edits | str = (Wrap(given.expr, template),)
     elif "mixed_precision" in spot.args.named:
         edits = "mixed_precision=None is written out: the launcher decides"
     else:
@@ -123,7 +123,7 @@ def _copies(script: Script, spot: Spot) -> Iterator[Finding]:
         if isinstance(inner, str) or inner.says("non_blocking") or inner.args.positional:
             return
         edits = inner.add("non_blocking", "True", "bool")
-        more: tuple[Edit, ...] = ()
+        more: Edits = ()
         place = inner.place
     else:
         if Const(None) in spot.values("dataloader_config"):
@@ -134,7 +134,7 @@ def _copies(script: Script, spot: Spot) -> Iterator[Finding]:
     yield changed(place, COPIES, edits, more, Effect.EXACT)
 
 
-def _configuration(spot: Spot) -> tuple[str, tuple[Edit, ...]]:
+def _configuration(spot: Spot) -> tuple[str, Edits]:
     """How the file spells the class, and the import that it takes."""
     for node in spot.source.tree.body:
         if isinstance(node, ast.Import):

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from autofast.edit.edits import Edit, Import
+from autofast.edit.edits import Edits, Import
 from autofast.facts.cost.gains.asking import Findings
 from autofast.facts.optimizers import SINCE, sparse
 from autofast.facts.precision.fp32 import decided as tf32_decided
@@ -328,7 +328,5 @@ def _persistent(view: Script, group: Group, loaders: list[Loader], value: str) -
     )
 
 
-def _added(
-    spot: Spot, name: str, value: str, kind: str, message: str, more: tuple[Edit, ...] = ()
-) -> Finding:
+def _added(spot: Spot, name: str, value: str, kind: str, message: str, more: Edits = ()) -> Finding:
     return changed(spot.place, message, spot.add(name, value, kind), more)

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from autofast.edit.edits import After, Edit, Rewrite, literal
+from autofast.edit.edits import After, Edit, Edits, Rewrite, literal
 from autofast.model.calls import is_call_of, is_name, keyword_of
 from autofast.model.script import Script
 from autofast.model.source import Source, source_of
@@ -96,7 +96,7 @@ class Spot:
         only = one(exprs)
         return only if is_written(only, value) else None
 
-    def add(self, name: str, value: str, kind: str) -> tuple[Edit, ...] | str:
+    def add(self, name: str, value: str, kind: str) -> Edits | str:
         """The edits that give an option which nothing gives yet; or why it cannot be given."""
         if self.fields and self.cls is not None:
             if self.cls.node.body and isinstance(last := _last_field(self.cls.node), ast.stmt):
@@ -132,7 +132,7 @@ def _default(value: ast.expr | None) -> ast.expr | None:
 
 
 def _last_field(node: ast.ClassDef) -> ast.stmt | None:
-    fields = [s for s in node.body if isinstance(s, ast.AnnAssign)]
+    fields = only(node.body, ast.AnnAssign)
     return fields[-1] if fields else None
 
 
@@ -172,8 +172,8 @@ def flag(option: Arg) -> str:
 def changed(
     place: ast.AST,
     message: str,
-    edits: tuple[Edit, ...] | str,
-    more: tuple[Edit, ...] = (),
+    edits: Edits | str,
+    more: Edits = (),
     effect: Effect | None = None,
 ) -> Finding:
     """A finding with its edits, or with the reason why there are none."""

@@ -14,6 +14,7 @@ from autofast.model.kinds import is_module
 from autofast.model.names import DDP, MODULE_BASES
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import function_of, nodes_in, parent_of
 from autofast.model.syntax import is_attribute, is_stored
 from autofast.model.tensors import is_dtype, tensors_in
@@ -24,7 +25,7 @@ from autofast.techniques.transfers.factories import KEEPS, Creation, runs_often
 SINCE = (1, 5)  # of register_buffer(persistent=False), which leaves checkpoints as they are
 WRAPS = ("torch.nn.Parameter", "torch.autograd.Variable")
 CASTS = tuple("to half float double bfloat16 type to_empty".split())
-FORMATS = frozenset(f"torch.{n}" for n in ("channels_last", "channels_last_3d", "preserve_format"))
+FORMATS = wordset("channels_last channels_last_3d preserve_format", "torch.")
 # What asks whether a module has buffers, casts, saves or sends them.
 TAKES = (
     "apex.amp.initialize", "deepspeed.initialize", "functorch.make_functional",

@@ -43,7 +43,7 @@ from autofast.model.values import (
 from autofast.ops.families import REGROUPING
 from autofast.rule import Refusal
 
-WRAPPERS = frozenset(f"torch.utils.data.{n}" for n in ("Subset", "random_split", "ConcatDataset"))
+WRAPPERS = wordset("Subset random_split ConcatDataset", "torch.utils.data.")
 HANDED = (
     WRAPPERS
     | {"torch.utils.data.DataLoader"}
@@ -98,7 +98,7 @@ def copies_of(script: Script, items: Items) -> list[Copy]:
         if (user := script.analysis(Importers).user(owner if owner else getitem)) is not None:
             raise Refusal(f"{user} uses {getattr(owner, 'name', 'the dataset')}, too")
         if sites := script.analysis(CallGraph).sites(getitem):
-            raise Refusal(f"{at(sites[0])} makes items as well")
+            raise Refusal("makes items as well", sites[0])
     _others(script, items)
     _of_library(script, items)
     loaders = [x for x in script.loaders if any(items.come_from(d.thing) for d in x.datasets)]
@@ -130,7 +130,7 @@ def _against(script: Script, loader: Loader, items: Items) -> None:
     handling = _Handling(script, LOOPED | {"builtins.len"}, ASKED, iterated=True)
     if bad := first_bad(script, lambda found: any_in(found, things), handling.judge):
         node, why = bad
-        raise Refusal(f"{at(node)} {why} of {at(loader)}")
+        raise Refusal(f"{why} of {at(loader)}", node)
 
 
 def _of_library(script: Script, items: Items) -> None:
@@ -139,7 +139,7 @@ def _of_library(script: Script, items: Items) -> None:
     if not items.transforms:
         return
     if changed := script.calls("torch.set_default_dtype", "torch.set_default_tensor_type"):
-        raise Refusal(f"{at(changed[0])} changes of which type the floats of its transforms are")
+        raise Refusal("changes of which type the floats of its transforms are", changed[0])
     makers = {t.name for t in items.sets if isinstance(t, Ext)} | {"builtins.print"}
     calls = {c.func for c in items.calls}
     handling = _Handling(script, makers, ("",))
@@ -147,15 +147,15 @@ def _of_library(script: Script, items: Items) -> None:
         inside = list(opened(script.values(node), elements))
         if any_in(inside, items.transforms) and node not in calls:
             if isinstance(why := handling.judge(usage_of(node)), str):
-                raise Refusal(f"{at(node)} {why}, a transform")
+                raise Refusal(f"{why}, a transform", node)
         for t in inside:
             if begins(t, Ext, "torchvision.datasets."):
                 given = {v for g in t.args.every for v in g.values}
                 if any_in(items.transforms, given) and not items.come_from(t):
-                    raise Refusal(f"{at(node)} has another set with the same transform")
+                    raise Refusal("has another set with the same transform", node)
     for read in script.each(ast.Attribute):
         if read.attr in ("transform", "transforms") and not _is_own(script.values(read.value)):
-            raise Refusal(f"{at(read)} uses `{ast.unparse(read)}`, perhaps a transform of the set")
+            raise Refusal(f"uses `{ast.unparse(read)}`, perhaps a transform of the set", read)
     for made in (*items.transforms, *items.sets):
         place = getattr(made, "node", None)
         function = function_of(place) if place is not None else None
@@ -178,7 +178,7 @@ def _others(script: Script, items: Items) -> None:
     handling = _Handling(script, HANDED)
     if bad := first_bad(script, lambda found: _holds(found, items), handling.judge):
         node, why = bad
-        raise Refusal(f"{at(node)} {why}, a dataset")
+        raise Refusal(f"{why}, a dataset", node)
 
 
 def _holds(found: Values, items: Items) -> bool:
@@ -249,7 +249,7 @@ def _loaded(
     for use in loader.uses:
         loop = use.node
         if use.is_next or not isinstance(loop, ast.For):
-            raise Refusal(f"{at(use)} takes batches otherwise than by a for loop")
+            raise Refusal("takes batches otherwise than by a for loop", use)
         if showing(function_of(loop)):
             raise Refusal(f"text or locals() may use the batches of {at(loop)}")
         target, expr = loop.target, loop.iter
@@ -261,7 +261,7 @@ def _loaded(
                     raise Refusal(f"what {at(loop)} iterates is not known")
             expr = expr.args[0] if expr.args else ast.Constant(None)
         if not all(id(t) in things for t in script.values(expr)):
-            raise Refusal(f"{at(loop)} goes through other loaders as well")
+            raise Refusal("goes through other loaders as well", loop)
         yield from ((read, loop) for read in _reads(script, target, key))
 
 
@@ -287,14 +287,14 @@ def _reads(script: Script, target: ast.expr, key: Key) -> Iterator[ast.expr]:
         if key is not None and isinstance(parent, ast.Subscript) and parent.value is read:
             index = script.constant(parent.slice)
             if not is_read(parent) or not isinstance(index, type(key)):
-                raise Refusal(f"{at(read)} does something else with `{target.id}`")
+                raise Refusal(f"does something else with `{target.id}`", read)
             if index != key:
                 continue
             part, parent = parent, parent_of(parent)
         if (renamed := only_target(parent)) is not None:
             yield from _reads(script, renamed, key if part is None else None)
         elif part is None:
-            raise Refusal(f"{at(read)} does something else with `{target.id}`")
+            raise Refusal(f"does something else with `{target.id}`", read)
         else:
             yield part
 
@@ -318,6 +318,4 @@ def _copied(script: Script, read: ast.expr) -> Transfer | None:
         parent = parent_of(call)
     if script.is_call(parent, "builtins.len"):
         return None
-    raise Refusal(
-        f"{at(read)} uses `{ast.unparse(read)}` in host memory, before it is on the device"
-    )
+    raise Refusal(f"uses `{ast.unparse(read)}` in host memory, before it is on the device", read)

@@ -6,12 +6,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 
-from autofast.edit.edits import After, Before, Edit, Wrap, literal
+from autofast.edit.edits import After, Before, Edit, Edits, Wrap, literal
 from autofast.flow import scopes
 from autofast.flow.program import Flow
 from autofast.model.calls import pairs_of
 from autofast.model.script import Script
-from autofast.model.source import ancestors, at, function_of, source_of, statement_of
+from autofast.model.source import ancestors, function_of, source_of, statement_of
 from autofast.rule import Refusal
 from autofast.techniques.transfers.byte_batches import Copy
 from autofast.techniques.transfers.byte_transforms import Channels, Constants
@@ -30,7 +30,7 @@ def on_device(
     template: Callable[[str, str], str],
     constants: Constants | None,
     turn: int,
-) -> tuple[Edit, ...]:
+) -> Edits:
     """The operations behind each copy; ``constants``: mean and deviation of channels, made once
     above the loops, under names of the ``turn``."""
     made: list[Edit] = []
@@ -91,7 +91,7 @@ def _behind(copy: ast.Call, template: str) -> Edit:
 def _device(copy: Copy) -> ast.expr | None:
     """The device of a copy, as it means the same above the loop; None: the current GPU."""
     if "tensor" in copy.transfer.kinds:
-        raise Refusal(f"{at(copy.transfer)} does not say to which device it copies")
+        raise Refusal("does not say to which device it copies", copy.transfer)
     return device_above(copy.transfer, copy.loop)
 
 

@@ -7,7 +7,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from autofast.edit.edits import DropElement, Edit, Remove, Rewrite
+from autofast.edit.edits import DropElement, Edit, Edits, Remove, Rewrite
 from autofast.facts.datasets import Images, images
 from autofast.facts.transforms import pipeline, short_name
 from autofast.flow.program import Flow
@@ -128,7 +128,7 @@ class Pictures:
             mean, std = repr(first.mean[0]), repr(first.std[0])
         return f"({scaled} - {mean}) / {std}"
 
-    def edits(self, script: Script) -> tuple[Edit, ...]:
+    def edits(self, script: Script) -> Edits:
         """Leave the floats out of the transforms; raises :class:`Refusal` where these are not
         written out."""
         made: list[Edit] = []

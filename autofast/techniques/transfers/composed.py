@@ -23,10 +23,7 @@ from autofast.model.values import Ref, library_names
 Factory = Callable[[Script, ast.expr], "ast.Call | None"]
 
 # of several tensors or of one, the same to the last bit on every device
-JOINS = frozenset(
-    f"torch.{n}"
-    for n in "cat concat stack vstack hstack triu tril flip logical_not from_numpy".split()
-)
+JOINS = wordset("cat concat stack vstack hstack triu tril flip logical_not from_numpy", "torch.")
 METHODS = wordset("""float double half bfloat16 long int bool view reshape unsqueeze squeeze expand repeat flatten permute transpose t
     contiguous clone triu tril flip bitwise_not logical_not eq ne repeat_interleave""")
 # of numbers and tensors; what is not in EXACT rounds on each device in its own way

@@ -13,7 +13,7 @@ from autofast.facts.loaders import cannot_pin, managed, of_array, stays_unpinned
 from autofast.flow import scopes
 from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method, literal_of, short_name
+from autofast.model.calls import is_method, literal_of, may_give, short_name
 from autofast.model.events import BranchFrame, Occurrence, Site, below, inside, loops
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
@@ -105,11 +105,7 @@ def _spelled_out(transfer: Transfer) -> bool:
     """The call says already whether it waits: ``non_blocking=...``, or by position."""
     node, most = transfer.node, 2 if transfer.how == "to" else 1
     flags = [a for a in node.args if isinstance(literal_of(a), bool)]
-    return (
-        bool(flags)
-        or len(node.args) > most
-        or any(k.arg in ("non_blocking", None) for k in node.keywords)
-    )
+    return bool(flags) or len(node.args) > most or may_give(node, "non_blocking")
 
 
 def against(script: Script, move: Move) -> str:
@@ -235,7 +231,7 @@ def _own_memory(script: Script, expr: ast.expr | None, loaders: list[Thing]) -> 
         case ast.Name() | ast.Attribute() if script.analysis(Memory).begins_as_number(expr):
             return True
         case ast.Name():
-            origins = script.analysis(Flow).definitions(expr).origins(expr)
+            origins = script.analysis(Flow).origins(expr)
             objects = [d for d in origins if not d.is_augmented]
             made = [
                 d.value

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from autofast.edit.edits import Edit, Keyword, Remove, Rewrite
+from autofast.edit.edits import Edit, Edits, Keyword, Remove, Rewrite
 from autofast.facts.loaders import DEVICE_DEFAULTS
 from autofast.flow.memory import Memory, root
 from autofast.flow.scopes import mentions, own_nodes
@@ -206,7 +206,7 @@ def _idle(script: Script, made: ast.Call) -> Iterator[Edit]:
         made = outer
 
 
-def _with_type(script: Script, call: ast.Call, made: ast.Call) -> tuple[Edit, ...]:
+def _with_type(script: Script, call: ast.Call, made: ast.Call) -> Edits:
     """The factory ``call`` with the dtype that ``made``, it or its copy, is cast to directly, in
     the place of both: ``torch.ones(n).to(device).double()``; nothing where none can be given.
     """

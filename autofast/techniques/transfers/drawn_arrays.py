@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from autofast.edit.edits import Rewrite
+from autofast.edit.edits import Holes, Rewrite
 from autofast.model.calls import unstarred
 from autofast.model.names import LEGACY_TENSORS
 from autofast.model.script import Script
@@ -70,7 +70,7 @@ def _in_place(
         return None
     if shape is not None:
         sizes = [shape]
-    holes: dict[str, ast.expr] = {}
+    holes: Holes = {}
     dims = _each(sizes, holes) if at < 0 else _dims(script, sizes[0], holes)
     if not dims:
         return None
@@ -79,7 +79,7 @@ def _in_place(
     return f"({dims}).{method}" + ("" if method.endswith(")") else f"({arguments})"), holes
 
 
-def _dims(script: Script, shape: ast.expr, holes: dict[str, ast.expr]) -> str | None:
+def _dims(script: Script, shape: ast.expr, holes: Holes) -> str | None:
     """A shape as arguments of the legacy constructor, which takes sizes one by one (it takes a
     tuple for data)."""
     if isinstance(shape, SEQUENCES):
@@ -95,7 +95,7 @@ def _dims(script: Script, shape: ast.expr, holes: dict[str, ast.expr]) -> str | 
     return None
 
 
-def _each(sizes: list[ast.expr], holes: dict[str, ast.expr]) -> str:
+def _each(sizes: list[ast.expr], holes: Holes) -> str:
     texts = []
     for i, size in enumerate(sizes):
         holes[f"d{i}"] = unstarred(size)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from autofast.edit.edits import Edit
+from autofast.edit.edits import Edits
 from autofast.facts.switches import batch_hooks
 from autofast.flow.callgraph import Callee, CallGraph
 from autofast.flow.frequency import is_first_time
@@ -59,7 +59,7 @@ DATA = wordset("tensor normal bernoulli")  # made from data: only where these ar
 
 
 # what reads a tensor among its arguments as a number
-SIZED = frozenset(f"torch.{n}" for n in ("arange", "range", "eye", "randperm"))
+SIZED = wordset("arange range eye randperm", "torch.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ class Creation:
 
     call: ast.Call
     site: Site
-    edits: tuple[Edit, ...]
+    edits: Edits
     effect: Effect
     moves: tuple[ast.Call, ...] = ()
     key: ast.AST | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 
-from autofast.edit.edits import Rewrite
+from autofast.edit.edits import Holes, Rewrite
 from autofast.model.calls import is_method, names_in, receiver_of
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
@@ -84,7 +84,7 @@ def made_there(script: Script, filled: ast.Call, where: str) -> Rewrite | None:
     number = script.constant(given) if given is not ZERO else 0
     if not _is_number(script, given, whole=dtype in WHOLE):
         return None
-    holes: dict[str, ast.expr] = {f"d{i}": a for i, a in enumerate(made.args)}
+    holes: Holes = {f"d{i}": a for i, a in enumerate(made.args)}
     sizes = ", ".join(f"{{{hole}}}" for hole in holes)
     torch = source_of(made).segment(made.func.value)
     kind = f"dtype={torch}.{dtype}, "

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.program import Flow
-from autofast.model.calls import arguments_of
+from autofast.model.calls import arguments_of, taker_of
 from autofast.model.events import Stack, inside, loops
 from autofast.model.kinds import is_module
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
@@ -16,7 +16,7 @@ from autofast.model.roles import Transfer
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import function_of, within
-from autofast.model.syntax import is_attribute
+from autofast.model.syntax import is_attribute, is_stored
 from autofast.model.values import (
     Arg,
     Bound,
@@ -187,7 +187,7 @@ def _is_of_numbers(script: Script, expr: ast.expr) -> bool:
     made = _made_of(script, expr)
     if made is None or listed(script, made, "") is not None:
         return False
-    return not _is_size(script, made) and _is_fixed(script, made.args[0])
+    return not _is_size(script, made) and is_fixed(script, made.args[0])
 
 
 def _below(script: Script, expr: ast.expr, methods: frozenset[str], depth: int = 0) -> ast.expr:
@@ -221,13 +221,14 @@ def _is_size(script: Script, made: ast.Call) -> bool:
     )
 
 
-def _is_fixed(script: Script, expr: ast.expr) -> bool:
+def is_fixed(script: Script, expr: ast.expr) -> bool:
     """Numbers that are the same whenever the script comes here: of constants, options and settings,
     by functions that draw and read nothing."""
     parts = only(ast.iter_child_nodes(expr), ast.expr)
     match expr:
         case ast.Name() | ast.Attribute():
-            return certainly(script.values(expr), Const, Arg, Setting, Ref, Module, Cls)
+            known = certainly(script.values(expr), Const, Arg, Setting, Ref, Module, Cls)
+            return known or isinstance(expr, ast.Attribute) and _is_only_given(script, expr.attr)
         case ast.Call():
             name, parts = script.library_function(expr), arguments_of(expr)
             known = name in PLAIN or (name.startswith("numpy.") and not name.startswith(DRAWN))
@@ -239,7 +240,15 @@ def _is_fixed(script: Script, expr: ast.expr) -> bool:
             pass
         case _:
             return False
-    return all(_is_fixed(script, part) for part in parts)
+    return all(is_fixed(script, part) for part in parts)
+
+
+def _is_only_given(script: Script, attr: str) -> bool:
+    """Whether what a constructor keeps under a name is given to functions, and nothing else done
+    with it."""
+    uses = [n for n in script.each(ast.Attribute) if n.attr == attr]
+    made = [n for n in uses if getattr(function_of(n), "name", "") == "__init__"]
+    return any(map(is_stored, made)) and all(n in made or taker_of(n) for n in uses)
 
 
 # ------------------------------------------------------------------- data that no loader makes
@@ -280,5 +289,5 @@ def _is_of_data(script: Script, expr: ast.expr) -> bool:
         return False
     data = made.args[0]
     written = any(is_attribute(n, "fill_", "zero_") for n in ast.walk(expr))
-    known = _is_fixed(script, data) or (written and _is_size(script, made))
+    known = is_fixed(script, data) or (written and _is_size(script, made))
     return bool(script.values(data)) and not known

@@ -7,7 +7,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from autofast.edit.edits import Edit, Helper, Remove, Wrap, literal
+from autofast.edit.edits import Edits, Helper, Remove, Wrap, literal
 from autofast.facts.loaders import has_workers, managed, own_order
 from autofast.model.calls import pairs_of
 from autofast.model.roles import Loader, Transfer
@@ -90,7 +90,7 @@ def planned(script: Script, loader: Loader, loop: ast.For) -> Pass:
     return Pass(loop, batches, single, tuple(stmt for stmt, _ in copies), device)
 
 
-def edits(planned: Pass) -> tuple[Edit, ...]:
+def edits(planned: Pass) -> Edits:
     """The loop over ``prefetched(loader, device)`` without its copies, and the function once in the
     file."""
     source = source_of(planned.loop)
@@ -170,7 +170,7 @@ def _device(script: Script, loop: ast.For, transfers: list[Transfer]) -> ast.exp
         if any(not isinstance(t, Tensor) or t.device != "cpu" for t in _copied(script, transfer)):
             raise Refusal(f"what {at(transfer)} copies may be no tensor of the host")
         if not transfer.kinds or not transfer.only_moves:
-            raise Refusal(f"{at(transfer)} does more than to copy")
+            raise Refusal("does more than to copy", transfer)
         if may_be_mps(script, transfer.kinds):
             raise Refusal("the device may be MPS, where there are no streams of CUDA")
         expr = device_above(transfer, loop)

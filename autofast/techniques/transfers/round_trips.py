@@ -2,7 +2,8 @@
 steps, rows of zeros and ones by their labels.
 
 ``a.gather(-1, t.cpu()).view(-1, 1).to(t.device)`` waits for the device in every step. What is
-picked from, or filled, is copied or made where the index is, and the index stays there.
+picked from, or filled, is copied or made where the index is, and the index stays there. A table
+that nobody else needs on the host is copied once, where the host has computed it.
 """
 
 from __future__ import annotations
@@ -11,11 +12,21 @@ import ast
 import re
 from collections.abc import Iterator
 
-from autofast.edit.edits import Edit, Rewrite
-from autofast.flow.program import Flow
-from autofast.model.roles import Transfer
+from autofast.edit.edits import After, Edit, Edits, Rewrite
+from autofast.facts.aliases import learned
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.memory import Memory
+from autofast.flow.positions import place_in
+from autofast.flow.program import Flow, holder_of
+from autofast.flow.reflection import showing
+from autofast.flow.scopes import mentions, own_nodes
+from autofast.model.calls import is_method, parts_of
+from autofast.model.roles import GPUS, Transfer
 from autofast.model.script import Script
-from autofast.model.source import statement_of
+from autofast.model.several import only
+from autofast.model.source import function_of, statement_of
+from autofast.model.syntax import is_read
+from autofast.model.tensors import device_kinds
 from autofast.model.values import Given, Tensor
 from autofast.rule import Effect
 from autofast.techniques.transfers.creations import created
@@ -39,7 +50,7 @@ def round_trips(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
             case _:
                 continue
         where = f"{ast.unparse(name)}.device"
-        there: tuple[Edit, ...] = ()
+        there: Edits = ()
         match whole:
             case (
                 ast.Subscript(value=base, slice=by)
@@ -47,7 +58,10 @@ def round_trips(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
             ) if script.may_be(base, Tensor) and COLUMN.search(
                 ast.unparse(statement_of(back.node))
             ):
-                there = (Rewrite(base, f"{{base}}.to({where})", {"base": base}),)
+                there = (
+                    Rewrite(base, f"{{base}}.to({where})", {"base": base}),
+                    *(_tables(script, base) if back.to_device else ()),
+                )
             case ast.Call(
                 func=ast.Attribute(value=base, attr="scatter_"),
                 args=[_, by, ast.Constant()],
@@ -64,6 +78,42 @@ def round_trips(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
                 here = Rewrite(host, "{index}", {"index": index})
                 idle = (Rewrite(back.node, "{made}", {"made": back.operand}),) * back.only_moves
                 yield Creation(back.node, back.site, (here, *there, *idle), Effect.EXACT)
+
+
+def _tables(script: Script, base: ast.expr) -> Iterator[Edit]:
+    """The copy of each that comes to ``base``, and else is only computed with where it is made."""
+    flow, memory, given = script.analysis(Flow), script.analysis(Memory), [base]
+    if isinstance(base, ast.Name) and flow.is_given(base):
+        alone = len(mentions(function := function_of(base), base.id)) == 1
+        pairs = script.analysis(CallGraph).arguments(function, base.id)  # type: ignore[arg-type]
+        given = [e for _, e in pairs if e is not None and alone]
+    for name in {n.id: n for n in only(given, ast.Name)}.values():
+        scope = holder_of(name)
+        body: list[ast.stmt] = scope.body  # type: ignore[assignment]
+        devices = [
+            n.id
+            for call in own_nodes(scope)
+            if is_method(call, "to")
+            for n in only(call.args, ast.Name)
+            if device_kinds(script.values(n)) & GPUS
+        ]
+        uses = [n for n in mentions(scope, name.id) if n not in given]
+        statements = {statement_of(n) for n in uses}
+        values = [value for s in statements for _, value in parts_of(s)]
+        made = [m for value in values for m in memory.made_by(value) or 2 * [None]]
+        if (
+            devices
+            and not all(map(is_read, uses))
+            and all(s in body and parts_of(s) for s in statements)
+            and len(set(made)) == len(made)  # each computes: none is another one, or a view of it
+            and isinstance(scope, ast.Module) == (flow.exported(scope) is not None)
+            and not showing(scope)
+            and not learned(script, name)
+        ):
+            uses += [n for n in mentions(scope, devices[0]) if not is_read(n)]
+            if all(function_of(n) is scope for n in uses):
+                last = body[max(place_in(body, n) for n in uses)]
+                yield After(last, f"{name.id} = {name.id}.to({devices[0]})")
 
 
 def _below(script: Script, expr: ast.expr) -> ast.expr:

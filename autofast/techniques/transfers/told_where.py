@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import Edit, Keyword, Parameter, Rewrite
+from autofast.edit.edits import Edit, Holes, Keyword, Parameter, Rewrite
 from autofast.flow.callgraph import CallGraph
 from autofast.model.calls import names_in, only_target, spreads
 from autofast.model.events import Site
@@ -123,7 +123,7 @@ def _factory(script: Script, expr: ast.expr) -> ast.Call | None:
 def _array(script: Script, whole: ast.expr, torch: str) -> Rewrite | None:
     """What torch makes in the place of ``np.triu(np.ones(shape), k=1).astype("uint8")``."""
     array, dtype, text = whole, "float64", "{made}"
-    holes: dict[str, ast.expr] = {}
+    holes: Holes = {}
     match array:
         case ast.Call(func=ast.Attribute(value=inner, attr="astype"), args=[kind], keywords=[]):
             said = script.constant(kind)

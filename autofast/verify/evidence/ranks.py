@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from autofast.verify.evidence.record import Checkpoint, Lines, Pass, Record, Run, Step
+from autofast.verify.evidence.record import Checkpoint, Lines, Numbers, Pass, Record, Run, Step
 
 
 def compared(runs: Sequence[Run]) -> list[Run]:
@@ -69,7 +69,7 @@ def _lines(ranks: Sequence[Record]) -> dict[str, Lines]:
     return found
 
 
-def _means(rows: Iterable[Sequence[float]]) -> tuple[float, ...]:
+def _means(rows: Iterable[Sequence[float]]) -> Numbers:
     return tuple(sum(values) / len(values) for values in zip(*rows, strict=False))
 
 
@@ -111,7 +111,7 @@ def _pass(ranks: Sequence[Pass]) -> Pass:
     )
 
 
-def _sums(rows: Iterable[Sequence[float]]) -> tuple[float, ...]:
+def _sums(rows: Iterable[Sequence[float]]) -> Numbers:
     return tuple(map(sum, zip(*rows, strict=False)))
 
 

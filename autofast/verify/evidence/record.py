@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 Ending = Literal["steps", "end", "exit", "error"]
 """Why a run ended: the wanted number of steps, the script's own end, ``sys.exit``, an exception."""
@@ -21,6 +21,8 @@ NORMS = {
     "state_norm": "movement of the buffers",
 }
 """What of a step is a norm, in words; and of those with another ``s``, of groups of tensors."""
+
+Numbers: TypeAlias = tuple[float, ...]  # one for each batch, layer, group, ..., as the field says
 
 
 @dataclass(frozen=True)
@@ -71,19 +73,19 @@ class Step:
     batches: int = 0
     evaluation_samples: int = 0
     backwards: int = 0
-    losses: tuple[float, ...] = ()
-    lr: tuple[float, ...] = ()
+    losses: Numbers = ()
+    lr: Numbers = ()
     skipped: bool = False
     grad_norm: float | None = None
     update_norm: float | None = None
     left_norm: float | None = None
-    grad_norms: tuple[float, ...] = ()
-    update_norms: tuple[float, ...] = ()
+    grad_norms: Numbers = ()
+    update_norms: Numbers = ()
     state_norm: float | None = None
-    state_norms: tuple[float, ...] = ()
+    state_norms: Numbers = ()
     training: float | None = None
     evaluating: float | None = None
-    modes: tuple[float, ...] = ()
+    modes: Numbers = ()
     random: str = ""
 
 
@@ -100,7 +102,7 @@ class TensorPrint:
     dtype: str
     sha: str
     norm: float
-    sketch: tuple[float, ...] = ()
+    sketch: Numbers = ()
     buffer: bool = False
 
 
@@ -133,10 +135,10 @@ class Pass:
     samples: int
     complete: bool
     workers: int = 0
-    checksums: tuple[float, ...] = ()
-    leaves: tuple[tuple[float, ...], ...] = ()
-    items: tuple[tuple[tuple[int, ...], tuple[tuple[float, ...], ...]], ...] = ()
-    sketches: tuple[tuple[tuple[tuple[float, ...], ...], ...], ...] = ()
+    checksums: Numbers = ()
+    leaves: tuple[Numbers, ...] = ()
+    items: tuple[tuple[tuple[int, ...], tuple[Numbers, ...]], ...] = ()
+    sketches: tuple[tuple[tuple[Numbers, ...], ...], ...] = ()
     begun: int = 0
     ended: int = 0
     bytes: bool = False
@@ -198,7 +200,7 @@ class Call:
     step: int = 0
     random: str = ""
     order: Mapping[str, float] = field(default_factory=dict)
-    looks: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    looks: Mapping[str, Numbers] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -245,8 +247,8 @@ class Device:
 
     name: str
     peak_memory: float
-    utilisation: tuple[float, ...] = ()
-    power: tuple[float, ...] = ()
+    utilisation: Numbers = ()
+    power: Numbers = ()
 
 
 @dataclass(frozen=True)
@@ -323,7 +325,7 @@ class Record:
     exit_code: int
     moments: Moments
     steps: tuple[Step, ...]
-    losses: tuple[float, ...]
+    losses: Numbers
     backwards: int
     skipped: int
     optimizers: tuple[str, ...] = ()
@@ -351,14 +353,14 @@ class Record:
     dropouts: tuple[str, ...] = ()
     scalars: tuple[tuple[str, int | None, float], ...] = ()
     masks: tuple[int, ...] | None = None
-    mask_rates: tuple[float, ...] = ()
+    mask_rates: Numbers = ()
     idle_masks: int = 0
     fed: tuple[Pass, ...] = ()
     watched: Mapping[str, Any] = field(default_factory=dict)
     resumed: Resumed | None = None
     evaluations: tuple[Evaluation, ...] = ()
     drawn: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    rows: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    rows: Mapping[str, Numbers] = field(default_factory=dict)
     averages: tuple[Followed, ...] = ()
     unseen: tuple[str, ...] = ()
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from autofast.model.several import grouped
+from autofast.model.several import all_known, grouped
 from autofast.report.style import short
 from autofast.verify.estimates import fmean, gap, spread
 from autofast.verify.evidence import alike
@@ -53,9 +53,8 @@ def wishes(ev: Evidence) -> list[Wish]:
 
 def check(ev: Evidence) -> Check | None:
     made = {(run.arm, run.seed, run.detail): run for run in ev.driven if run.ok}
-    runs = [made.get(one) for one in _wanted(ev)]
-    known = [run for run in runs if run is not None]
-    if not known or len(known) < len(runs):
+    known = all_known(map(made.get, _wanted(ev)))
+    if not known:
         return None
     groups = [known[i : i + 3] for i in range(0, len(known), 3)]
     if not all(_comparable(a, b) for a, _, b in groups):

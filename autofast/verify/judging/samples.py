@@ -225,12 +225,12 @@ def _luck(before: Sequence[Sequence[Sums]], after: Sequence[Sequence[Sums]]) -> 
     return min(chances)
 
 
-def _ranked(run: Run, view: View, loader: int | None = None) -> list[Sums]:
+def _ranked(run: Run, view: View, loader: int | None) -> list[Sums]:
     passes = [p for p in run.record.passes if p.training] if run.records else []
     return [_of(p, view) for p in passes if loader in (None, p.loader) and _of(p, view)]
 
 
-def _firsts(runs: Sequence[Run], view: View, loader: int | None = None) -> list[Sums]:
+def _firsts(runs: Sequence[Run], view: View, loader: int | None) -> list[Sums]:
     return [passes[0] for passes in (_ranked(run, view, loader) for run in runs) if passes]
 
 

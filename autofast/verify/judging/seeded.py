@@ -77,6 +77,11 @@ def drop(run: Run) -> float:
     return fmean([piece(values, 0, 0.1) - piece(values, 2 / 3, 1) for values in by.values()])
 
 
+def _drops(ev: Evidence) -> list[float]:
+    """How far the loss of the original falls, by seed, where that is a number."""
+    return [d for d in (drop(a) for a, _ in ev.pairs) if math.isfinite(d)]
+
+
 def _columns(ev: Evidence, of: Callable[[Run], float]) -> tuple[list[float], list[float]]:
     """Of both scripts, by seed, where it is a number in both."""
     both = [(of(a), of(b)) for a, b in ev.pairs]
@@ -105,7 +110,7 @@ def _margin(ev: Evidence, mean: float, sd: float) -> float:
     fall for certain, nothing is close enough."""
     values = [v for a, _ in ev.pairs for v in curve(a) if math.isfinite(v)]
     crosses = bool(values) and min(values) < 0 < max(values)
-    learned = [d for d in (drop(a) for a, _ in ev.pairs) if math.isfinite(d)]
+    learned = _drops(ev)
     falls = len(learned) > 1 and fmean(learned) > 3 * spread(learned) / math.sqrt(len(learned))
     share = 0.0 if crosses else ev.margin * abs(mean)
     if falls:
@@ -116,7 +121,7 @@ def _margin(ev: Evidence, mean: float, sd: float) -> float:
 def margin_words(ev: Evidence) -> str:
     """The margin and what lies within it, for the first sentence of the report."""
     result = tost(ev)
-    fell = [d for d in (drop(a) for a, _ in ev.pairs) if math.isfinite(d)]
+    fell = _drops(ev)
     if not math.isfinite(result.margin):
         return "seed noise"
     share = 100 * result.margin / fmean(fell) if fell and fmean(fell) > 0 else 0.0
@@ -227,7 +232,7 @@ def course(ev: Evidence, name: str = COURSE) -> Check | None:
     both = [(curve(a), curve(b)) for a, b in ev.pairs]
     moved = [(curve(ev.a), curve(ev.perturbed))] if ev.perturbed and name == BAND else []
     windows = min(WINDOWS, *(len(some) for pair in (*both, *moved) for some in pair))
-    fell = [d for d in (drop(a) for a, _ in ev.pairs) if math.isfinite(d)]
+    fell = _drops(ev)
     least = CAP * max(0.0, fmean(fell)) if fell else 0.0
     looked, off = 0, []
     for i in range(windows):

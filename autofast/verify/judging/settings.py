@@ -12,7 +12,7 @@ from autofast.verify.estimates import fmean, gap
 from autofast.verify.evidence import course
 from autofast.verify.evidence.gathered import Evidence, taken
 from autofast.verify.evidence.numbered import plain
-from autofast.verify.evidence.record import Record, Run
+from autofast.verify.evidence.record import Numbers, Record, Run
 from autofast.verify.judging.invariants import shown
 from autofast.verify.result import Check, unclear
 
@@ -20,13 +20,13 @@ RATES = "learning rates"
 COUNTERS = "counters in the model"
 
 
-def _same_lr(x: tuple[float, ...], y: tuple[float, ...]) -> bool:
+def _same_lr(x: Numbers, y: Numbers) -> bool:
     return len(x) == len(y) and all(
         math.isclose(p, q, rel_tol=1e-6, abs_tol=1e-12) for p, q in zip(x, y, strict=True)
     )
 
 
-def _rates(run: Run, skipped: bool = True) -> list[tuple[float, ...]]:
+def _rates(run: Run, skipped: bool = True) -> list[Numbers]:
     return [s.lr for s in (run.record.steps if skipped else taken(run))]
 
 

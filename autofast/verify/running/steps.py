@@ -32,6 +32,7 @@ from autofast.verify.evidence.record import (
     Followed,
     Lines,
     Moments,
+    Numbers,
     Pass,
     Record,
     Resumed,
@@ -175,7 +176,7 @@ def prints(raw: Mapping[str, Any]) -> dict[str, TensorPrint]:
     return {name: TensorPrint(**one) for name, one in raw.items()}
 
 
-def columns(batches: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], ...]:
+def columns(batches: Sequence[Sequence[float]]) -> tuple[Numbers, ...]:
     """From a row for each batch to one for each tensor in it; empty where batches differ in their
     structure.
     """

@@ -20,7 +20,7 @@ from autofast.model.events import BranchFrame, CallFrame, Stack, below, inside, 
 from autofast.model.kinds import is_scaler
 from autofast.model.roles import Loader
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import only, surely
 from autofast.model.source import block_of, function_of, outwards, statement_of, walk
 from autofast.model.syntax import DEFS, SIMPLE
 from autofast.model.values import Ext
@@ -212,7 +212,7 @@ def changed_nodes(findings: Sequence[Finding]) -> set[ast.AST]:
 def touched(finding: Finding) -> list[ast.AST]:
     """The place of a finding, and all that its edits change."""
     places = [getattr(edit, place.name) for edit in finding.edits for place in fields(edit)]
-    return [finding.node, *(place for place in places if isinstance(place, ast.AST))]
+    return [finding.node, *only(places, ast.AST)]
 
 
 def in_every_turn(script: Script, loop: ast.AST, nodes: Sequence[ast.AST]) -> ast.AST | None:

@@ -34,6 +34,7 @@ from autofast.facts.loaders import given, has_no_workers
 from autofast.facts.workers.seeding import seed_of
 from autofast.flow.loops import loops_around
 from autofast.flow.provenance import Trail
+from autofast.model.calls import may_give
 from autofast.model.events import loops
 from autofast.model.kinds import ways_made
 from autofast.model.names import FACTORIES
@@ -133,7 +134,7 @@ def _waits_beside(script: Script, finding: Finding, beside: Findings) -> int:
 
 def is_begun(copy: Transfer) -> bool:
     """Whether nothing waits for a copy: ``x.to(device, non_blocking=True)``."""
-    return any(k.arg in ("non_blocking", None) for k in copy.node.keywords)
+    return may_give(copy.node, "non_blocking")
 
 
 def for_others(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:

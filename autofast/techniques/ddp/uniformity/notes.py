@@ -150,7 +150,7 @@ class Notes(Stores):
         if self.place != "in":
             when = "before the training starts" if not self.place else "after its end"
             raise Refusal(
-                f"{at(node)} is carried out {when}, where the processes cannot wait for each other"
+                f"is carried out {when}, where the processes cannot wait for each other", node
             )
 
     @contextmanager

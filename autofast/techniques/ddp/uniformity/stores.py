@@ -187,7 +187,7 @@ class Stores(Values):
     def hold(self, container: ast.expr, what: Kind) -> None:
         """A container holds ``what`` from now on, under all its names."""
         what = self._raised(what)
-        found = [t for t in self.things(container) if isinstance(t, CLASSES)]
+        found = only(self.things(container), CLASSES)
         for thing in found:
             key = ("c", id(thing), "")
             self.state[key] = join(self.state.get(key, what), what)

@@ -65,7 +65,7 @@ class Values(Parts):
             return loaders
         match node:
             case ast.Constant(value=value):
-                is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+                is_number = type(value) in (int, float)
                 return NONE if value is None else ZERO if is_number and value == 0 else EQUAL
             case ast.Name():
                 return self.lookup(node)

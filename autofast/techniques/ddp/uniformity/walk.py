@@ -23,7 +23,7 @@ from autofast.flow.scopes import Variable, variables_of
 from autofast.model.script import Script
 from autofast.model.source import at, nodes_in
 from autofast.model.syntax import CALL_ENDS, SILENT, TURN_ENDS, has_star
-from autofast.model.values import Thing, all_of
+from autofast.model.values import Thing, all_of, names_of
 from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import Host
 from autofast.techniques.ddp.names import Training
@@ -380,7 +380,7 @@ def _goes(body: list[ast.stmt]) -> bool:
 
 
 def _is_loader(script: Script, expr: ast.expr) -> bool:
-    names = {getattr(t, "name", "") for t in script.values(expr)}
+    names = names_of(script.values(expr))
     return bool(names) and all(
         n.startswith(("torch.utils.data.", "builtins.enumerate", "tqdm", "builtins.zip"))
         for n in names

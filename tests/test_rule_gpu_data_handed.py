@@ -1,0 +1,193 @@
+"""gpu-data for arrays that the data set is given: by functions, in folds, as items that are dicts
+or single tensors.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from autofast.commands.rewriting import rewrite
+from autofast.config import Config
+from tests.onerule import apply, same_runs
+from tests.test_names import notebook
+from tests.test_rule_gpu_data import HEAD, RULE
+
+torch = pytest.importorskip("torch")
+
+ROWS = """
+class Rows(Dataset):
+    def __init__(self, features, targets):
+        self.features = features
+        self.targets = targets
+
+    def __len__(self):
+        return self.features.shape[0]
+
+    def __getitem__(self, idx):
+{item}
+"""
+DICT = """
+        item = {
+            'x': torch.tensor(self.features[idx, :], dtype=torch.float),
+            'y': torch.tensor(self.targets[idx], dtype=torch.long),
+        }
+        return item
+"""
+SINGLE = """
+        return torch.tensor(self.features[idx], dtype=torch.float)
+"""
+TRAIN = """
+def simulate(n):
+    rng = numpy.random.RandomState(0)
+    x = rng.randn(n, 4)
+    return x, (x.sum(1) > 0).astype(numpy.int64)
+
+
+def scaled(x):
+    return numpy.concatenate([(x - x.mean(axis=0)) / x.std(axis=0), numpy.ones((len(x), 1))], axis=1)
+
+
+def train(model, loader, optimizer, device):
+    for batch in loader:
+        {step}
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        seen.append((x, torch.rand(1)))
+        losses.append(loss.item())
+
+
+def fold(number, features, targets):
+    torch.manual_seed(number)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    rest = numpy.arange(len(features)) % 3 != number
+    loader = DataLoader(Rows(features[rest], targets[rest]), batch_size=8, shuffle=True)
+    model = nn.Linear(5, 2).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(3):
+        train(model, loader, optimizer, device)
+
+
+seen, losses = [], []
+x, y = simulate(40)
+features = scaled(x)
+{run}
+"""
+OF_DICT = "x, y = batch['x'].to(device), batch['y'].to(device)"
+OF_TENSOR = "x = batch.to(device)"
+FOLDS = "for number in range(2):\n    fold(number, features, y)"
+
+
+def script(item: str, step: str, run: str = FOLDS) -> str:
+    return HEAD + ROWS.replace("{item}", item.strip("\n")) + TRAIN.format(step=step, run=run)
+
+
+@pytest.mark.parametrize(("item", "step"), [(DICT, OF_DICT), (SINGLE, OF_TENSOR)])
+def test_what_functions_make_and_hand_on(item: str, step: str) -> None:
+    """Arrays of a function's results, by way of parameters: the same batches to the last bit."""
+    text = script(item, step)
+    found = apply(RULE, text)
+    assert [f.rule for f in found.fixes] == [RULE], found.refusals
+    assert "collate_fn=" in found.text and "def batch(self, arrays):" in found.text
+    same_runs(text, found.text)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        FOLDS.replace("features, y)", "features.tolist() if number else features, y)"),
+        FOLDS.replace("features, y)", "open('x').read(), y)"),
+        f"{FOLDS}\nglobals()['fold'](2, [[1.0] * 5], [1])",
+    ],
+    ids=["a list in one call", "no array", "a call that is not seen"],
+)
+def test_what_may_be_handed_another_way(run: str) -> None:
+    found = apply(RULE, script(DICT, OF_DICT, run))
+    assert not found.fixes, found.text
+
+
+def test_a_function_that_returns_two_kinds() -> None:
+    two = "\n\ndef scaled(x):\n    if len(x) < 3:\n        return 0\n"
+    text = script(DICT, OF_DICT).replace("\n\ndef scaled(x):\n", two)
+    assert "is not known to be one array" in apply(RULE, text).refusals
+
+
+def test_a_dict_of_what_is_changed_later() -> None:
+    changed = """
+        x = torch.tensor(self.features[idx, :], dtype=torch.float)
+        item = {'x': x, 'y': torch.tensor(self.targets[idx], dtype=torch.long)}
+        x = x + 1
+        return item
+"""
+    found = apply(RULE, script(changed, OF_DICT))
+    assert not found.fixes and "has no form for batches" in found.refusals
+
+
+def test_constants_that_a_draw_chooses() -> None:
+    """A draw may decide between rows, not between arrays of the module."""
+    chosen = """
+        x, mean = torch.tensor(self.features[idx], dtype=torch.float), MEAN
+        if random.random() < 0.5:
+            mean = OTHER
+        return x - mean
+"""
+    head = "MEAN = torch.tensor([0.5, 0.5, 0.4, 0.4, 0.3])\n"
+    head += "OTHER = torch.tensor([0.1, 0.1, 0.2, 0.2, 0.3])\n"
+    text = script(chosen, OF_TENSOR).replace("class Rows", f"{head}\nclass Rows")
+    found = apply(RULE, text)
+    assert not found.fixes and "`mean` is something else by chance" in found.refusals
+
+
+def test_cells_that_are_run_again(tmp_path: Path) -> None:
+    """What a function of a notebook keeps on the device goes with it; what a cell keeps stays."""
+    text = script(DICT, OF_DICT)
+    start, end = text.index("def fold"), text.index("seen, losses")
+    assert "def batch(self" in rewritten(tmp_path, text[:start], text[start:end], text[end:])
+    head = text[end:].replace(FOLDS, "number, targets = 1, y")
+    inside = textwrap.dedent(text[text.index("    torch.manual_seed(number)") : end])
+    assert "def batch(self" not in rewritten(tmp_path, text[:start] + head, inside)
+
+
+def rewritten(folder: Path, *cells: str) -> str:
+    path = folder / "n.ipynb"
+    path.write_text(notebook(*cells))
+    done = rewrite(path, folder, Config(select=(RULE,)))
+    return "".join(done.bytes_of(source).decode() for source in done.texts)
+
+
+WRITES = [
+    "features += 1", "features[0] = 1", "jitter(features)", "view = features.view(); view *= 2",
+    "kept = [features]; kept[0] *= 2", "kept = dict(a=features); kept['a'] -= 1",
+    "for row in features: row *= 2", "list(map(jitter, [features]))", "train.rows = features; train.rows *= 2",
+    "numpy.clip(features, 0, 1, features)", "numpy.negative(features, features)", "exec('features *= 2')",
+    "features.setfield(3, numpy.float64)", "features.flat[3] = 1", "torch.from_numpy(features).mul_(2)",
+]  # fmt: skip
+OTHERS = ["total = 0; total += 1", "found = numpy.zeros(4); found[0] += 1", "seen = {'a': 0}; seen['a'] += 3"]  # fmt: skip
+JITTER = """
+def jitter(rows):
+    rows += 1
+
+
+def simulate"""
+
+
+@pytest.mark.parametrize("write", [*WRITES, *OTHERS])
+def test_arrays_that_something_else_writes_to(write: str) -> None:
+    """What the data set was given is still known by other names: in each epoch one of them is used
+    to change it, or something else.
+    """
+    text = script(DICT, OF_DICT).replace("features[rest], targets[rest]", "features, targets")
+    text = text.replace("\n        train(model", f"\n        {write}\n        train(model")
+    if "jitter" in write:
+        text = text.replace("\ndef simulate", JITTER)
+    found = apply(RULE, text)
+    if write in OTHERS:
+        assert found.fixes, found.refusals
+        same_runs(text, found.text)
+    else:
+        assert not found.fixes
+        assert "may write to it" in found.refusals or "of which items are made" in found.refusals
