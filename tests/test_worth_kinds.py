@@ -18,7 +18,7 @@ from autofast.facts.cost.machine import GPU
 from autofast.facts.cost.step import Estimate
 from autofast.facts.dimensions import rank
 from autofast.read import read_script
-from autofast.rule import Finding, Options
+from autofast.rule import Finding, Options, Question
 from tests.onerule import apply, run
 from tests.test_worth import CELL_BY_CELL, estimate, model_of, rewritten, small
 
@@ -1527,11 +1527,15 @@ def test_what_is_made_for_a_pass_over_data_is_not_made_in_every_step(
 
 
 @pytest.mark.parametrize(
-    ("channels", "head", "worth"),
-    [(10, "nn.Linear(10, 2)", False), (64, "nn.Linear(64, 2)", True), (10, "nn.ReLU()", True)],
+    ("channels", "head", "pays"),
+    [
+        (10, "nn.Linear(10, 2)", ()),
+        (128, "nn.Linear(128, 2)", (gains.layout, gains.algorithms)),
+        (10, "nn.ReLU()", (gains.algorithms,)),  # no head, but few channels in fp32
+    ],
 )
 def test_a_first_network_for_digits_stays_as_it_is(
-    channels: int, head: str, worth: bool, tmp_path: Path
+    channels: int, head: str, pays: tuple[Question, ...], tmp_path: Path
 ) -> None:
     first = DEPTHWISE.index("def block")
     text = DEPTHWISE[:first] + DEPTHWISE[DEPTHWISE.index("model =") :]
@@ -1547,7 +1551,7 @@ def test_a_first_network_for_digits_stays_as_it_is(
     finding = Finding(script.optimizers[0].node, "")
     for ask in (gains.layout, gains.algorithms):
         gain = ask(script, Options(), finding, ())
-        assert gain is not None and (gain.known and not gain.share) is not worth, ask
+        assert gain is not None and (gain.known and not gain.share) is not (ask in pays), ask
 
 
 def test_an_evaluation_that_may_come_one_by_one(tmp_path: Path) -> None:
