@@ -733,6 +733,26 @@ def test_read_in_conditions_and_after_the_loop() -> None:
     same(HEAD + METER + training(step, "meter = Meter()", "print(meter)"), "losses.clear()")
 
 
+@pytest.mark.parametrize(
+    ("look", "read"),
+    [("", 2), ("print(meters['size'])", 1), ("print(meters[name])", 0), ("print(meters)", 0)],
+)
+def test_meters_in_a_dict(look: str, read: int) -> None:
+    """One entry is no look at another; one whose key is not known may be any."""
+    step = (
+        "meters['loss'].update(loss.item(), 1)\n"
+        f"meters['size'].update(out.abs().mean().item(), 1)\n{look}"
+    )
+    setup = "meters, name = {'loss': Meter(), 'size': Meter()}, str(input)[:0] or 'loss'"
+    text = HEAD + METER + training(step, setup, "print(meters['loss'], meters['size'])")
+    if read:
+        done = same(text)
+        assert done.text.count("meters['loss'].update(loss.item()") == 0
+        assert ("out.abs().mean().item()" in done.text) is (read == 1)
+    else:
+        refused(text, "is used in every step")
+
+
 def test_a_meter_that_others_hold() -> None:
     text = (
         METER

@@ -367,10 +367,17 @@ def _of_object(script: Script, holder: ast.expr, loop: Loop) -> Iterator[ast.AST
 def _passes_by(
     script: Script, node: ast.expr, objects: frozenset[Thing], holding: set[Thing], methods: bool
 ) -> bool:
-    """``self.step`` of an object that only holds the one in question, elsewhere; with ``methods``
-    also ``self.update``, which is looked at itself.
+    """``self.step`` of an object that only holds the one in question, elsewhere, or ``meters["a"]``
+    of a dict that holds it as ``meters["b"]``; with ``methods`` also ``self.update``, which is
+    looked at itself.
     """
     parent = parent_of(node)
+    if isinstance(parent, ast.Subscript) and parent.value is node and is_read(parent):
+        key = script.constant(parent.slice)
+        return isinstance(key, (str, int)) and all(
+            isinstance(t, Dict) and not t.open and t.get(key).isdisjoint(holding)
+            for t in script.values(node)
+        )
     if not isinstance(parent, ast.Attribute) or parent.value is not node:
         return False
     for thing in script.values(node):
