@@ -74,7 +74,10 @@ def _mode(script: Script, site: Site) -> Iterator[Finding]:
             )
             return
         edit: Remove | Header = Header(block)
-    elif site.kind.endswith("set_detect_anomaly") and (stmt := whole_statement(node)) is not None:
+    elif (
+        site.kind.endswith("set_detect_anomaly")
+        and (stmt := whole_statement(script, node)) is not None
+    ):
         edit = Remove(stmt)
     else:
         return  # `detect_anomaly()` without `with` does nothing

@@ -87,7 +87,7 @@ def _remove(
     """
     if in_every_iteration(script, site) is None:
         return
-    stmt = whole_statement(site.node)
+    stmt = whole_statement(script, site.node)
     if stmt is None:
         return
     if why:

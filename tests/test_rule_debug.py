@@ -168,6 +168,26 @@ def test_conditions_about_the_hardware() -> None:
     run(kept.text)
 
 
+@pytest.mark.parametrize(
+    ("setup", "test", "goes"),
+    [
+        ("use_cuda = torch.cuda.is_available()", "use_cuda", True),
+        ("class C:\n    def __init__(self):\n        self.amp = device.type == 'cuda'\nc = C()", "c.amp", True),
+        ("class C:\n    def __init__(self):\n        self.amp = False\nc = C()", "c.amp", False),
+        ("c = type('C', (), {})()\nc.amp = torch.cuda.is_available()\nc.amp = c.amp and input()", "c.amp", False),
+        ("use = torch.cuda.is_available()\nuse = use and input()", "use", False),
+    ],
+)  # fmt: skip
+def test_conditions_about_the_hardware_that_have_a_name(setup: str, test: str, goes: bool) -> None:
+    done = waiting(setup=setup, step=f"if {test}:\n    torch.cuda.empty_cache()\n    print(i)")
+    assert ("empty_cache" not in done.text) is goes
+
+
+def test_the_arm_without_a_gpu_is_none_of_every_step() -> None:
+    step = "if torch.cuda.is_available():\n    print(i)\nelse:\n    torch.cuda.empty_cache()"
+    assert "empty_cache" in waiting(step=step).text
+
+
 def test_helpers_that_are_called_in_every_step() -> None:
     done = waiting(
         setup="def clean():\n    del_me = 1\n    torch.cuda.empty_cache()\n", step="clean()"

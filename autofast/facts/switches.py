@@ -17,6 +17,7 @@ from autofast.flow.frequency import (
 )
 from autofast.flow.loops import Loop
 from autofast.flow.program import Flow
+from autofast.flow.provenance import assigned
 from autofast.flow.scopes import own_nodes
 from autofast.model import names
 from autofast.model.events import (
@@ -74,7 +75,7 @@ def in_every_iteration(
                 continue
             if any(
                 not f.known
-                and not about_hardware(f.node)
+                and not _is_true_there(script, f)
                 and not _is_given(f)
                 and not is_usual(f)
                 and not (or_none and is_settled(script, f.node))
@@ -108,15 +109,16 @@ def in_every_epoch(script: Script, site: Site) -> bool:
         around = [n for n, f in enumerate(o.stack) if f.node in epochs]
         rest = o.stack[around[-1] + 1 :] if around else ()
         plain = not any(
-            isinstance(f, (BranchFrame, TryFrame, LoopFrame)) and not _is_sure(f) for f in rest
+            isinstance(f, (BranchFrame, TryFrame, LoopFrame)) and not _is_sure(script, f)
+            for f in rest
         )
         if around and plain and not any(f.node in inner for f in o.stack):
             return True
     return False
 
 
-def _is_sure(frame: Frame) -> bool:
-    return isinstance(frame, BranchFrame) and (frame.known or about_hardware(frame.node))
+def _is_sure(script: Script, frame: Frame) -> bool:
+    return isinstance(frame, BranchFrame) and (frame.known or _is_true_there(script, frame))
 
 
 def batch_loops(script: Script) -> list[ast.AST]:
@@ -231,16 +233,37 @@ def often(
             yield from ((loop, n) for n in (*here, *there))
 
 
-def about_hardware(node: ast.AST) -> bool:
-    """``if torch.cuda.is_available()``, ``if device.type == "cuda"``: true on every machine that
-    this is about.
+def about_hardware(script: Script, test: ast.AST | None) -> bool:
+    """``torch.cuda.is_available()``, ``device.type == "cuda"``, a variable or an attribute that
+    has nothing else: true on every machine that this is about.
     """
-    match getattr(node, "test", None):
+    match test:
+        case ast.Name():
+            return surely(_asks_for_gpu(d.value) for d in script.analysis(Flow).reaching(test))
+        case ast.Attribute(value=owner, attr=attr):
+            things = script.values(owner)
+            sites = [
+                s
+                for s in script.log.of("set_attribute")
+                if any(o.this in things and o.data["name"] == attr for o in s)
+            ]
+            return surely(_asks_for_gpu(assigned(s.node)) for s in sites)
+    return _asks_for_gpu(test)
+
+
+def _asks_for_gpu(test: ast.AST | None) -> bool:
+    match test:
         case ast.Call(func=ast.Attribute(attr="is_available")):
             return True
         case ast.Compare(ops=[ast.Eq()], comparators=[ast.Constant(value=str(kind))]):
             return kind.split(":")[0] in ("cuda", "mps", "xpu")
     return False
+
+
+def _is_true_there(script: Script, frame: BranchFrame) -> bool:
+    """The arm that runs where there is a GPU."""
+    test = getattr(frame.node, "test", None)
+    return frame.arm is True and about_hardware(script, test)
 
 
 def _is_given(frame: BranchFrame) -> bool:
@@ -271,7 +294,7 @@ def is_settled(script: Script, node: ast.AST) -> bool:
     return surely(certainly(v, Arg, Const, Setting) for v in found)
 
 
-def whole_statement(node: ast.AST) -> ast.stmt | None:
+def whole_statement(script: Script, node: ast.AST) -> ast.stmt | None:
     """The statement that is nothing but this call, or an ``if`` around it that is about the
     hardware and holds nothing else.
     """
@@ -283,7 +306,7 @@ def whole_statement(node: ast.AST) -> ast.stmt | None:
         isinstance(outer, ast.If)
         and len(outer.body) == 1
         and not outer.orelse
-        and about_hardware(outer)
+        and about_hardware(script, outer.test)
     ):
         return None if is_elif(outer) else outer
     return stmt
