@@ -26,6 +26,7 @@ from autofast.ops.families import CELLS, RECURRENT
 # Layers whose work may outweigh all launches.
 LARGE = ("Conv2d", "Conv3d", "ConvTranspose", "Transformer", "MultiheadAttention", VISION, TIMM)
 MANY = 1_000  # kernels of a step along a sequence: 5 ms and more in which the host begins them
+TOO_MANY = 10**6
 BOTH_WAYS = 3  # kernels of an operation: one forwards, two backwards
 
 
@@ -84,7 +85,8 @@ class Cells:
                     passes, place = (max(passes, times), at(site)) if layer else (passes, place)
             operations += sum(signs.values())
             found = max(found, (max(BOTH_WAYS * operations, passes * machine.TURN), place))
-        return found if found[1] else (0, "")
+        # More than any step launches: bounds of loops that are not what they seem.
+        return found if found[1] and found[0] < TOO_MANY else (0, "")
 
     def _signs(self, function: ast.AST) -> int:
         """How often a function computes with tensors by the signs of Python."""
