@@ -1200,9 +1200,12 @@ COPY = "torch.tensor(points[:, 0:4]).float().to(device)"
 LOSS = "return (model(x) - y).pow(2).mean()"
 
 
-def same(copy: str = COPY, loss: str = LOSS, first: str = "pass", last: str = "pass") -> list[str]:
+def same(
+    copy: str = COPY, loss: str = LOSS, first: str = "pass", last: str = "pass", before: str = ""
+) -> list[str]:
     """What is written, once the losses are the same."""
     script = SAME.format(copy=copy, loss=loss, first=first, last=last)
+    script = script.replace("seen = []", f"{before}\nseen = []")
     found = apply(RULE, script)
     assert run(found.text)["seen"] == run(script)["seen"]
     return found.lines
@@ -1229,6 +1232,8 @@ def test_what_is_the_same_in_each_turn_is_copied_before_the_loops(copy: str) -> 
         {"last": "points[0] += 1"},
         {"last": "np.random.shuffle(points)"},
         {"last": "points = points * 2"},
+        {"last": "kept['p'][0] += 1", "before": "kept = {'p': points}"},
+        {"last": "kept[0][0] = step", "before": "kept = [points]"},
         {"last": "x += 1"},
         {"last": "x.mul_(2)"},
         {"last": "x = x + 1"},

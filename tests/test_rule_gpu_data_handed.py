@@ -191,3 +191,53 @@ def test_arrays_that_something_else_writes_to(write: str) -> None:
     else:
         assert not found.fixes
         assert "may write to it" in found.refusals or "of which items are made" in found.refusals
+
+
+@pytest.mark.parametrize(
+    "length",
+    ["len(self.features) - 10", "len(self.features) // 2", "20", "min(len(self.features), 16)", "self.features.shape[1]",
+     "self.n", "len(self.features) if self.features.any() else 3"],
+)  # fmt: skip
+@pytest.mark.parametrize("tensors", [False, True])
+def test_fewer_items_than_rows(length: str, tensors: bool) -> None:
+    text = script(DICT, OF_DICT).replace("self.features.shape[0]", length)
+    text = text.replace("self.targets = targets", "self.targets = targets\n        self.n = 20")
+    if tensors:
+        item = "return torch.tensor(self.features[idx, :], dtype=torch.float), self.targets[idx]"
+        text = text.replace(DICT.strip("\n"), f"        {item}").replace(OF_DICT, "x, y = batch")
+    found = apply(RULE, text)
+    assert not found.fixes and "`__len__` of Rows gives something else" in found.refusals
+
+
+def test_rows_of_tensors_that_are_counted_otherwise() -> None:
+    tuple_of = "        return self.features[idx], self.targets[idx]"
+    text = script(tuple_of, "x = batch[0].to(device)").replace(
+        "Rows(features[rest], targets[rest])", "Rows(torch.randn(30, 5), torch.zeros(30))"
+    )
+    assert apply(RULE, text).fixes
+    found = apply(RULE, text.replace("self.features.shape[0]", "len(self.features) - 10"))
+    assert not found.fixes and "`__len__` of Rows gives something else" in found.refusals
+
+
+@pytest.mark.parametrize(
+    "more",
+    ["Rows.__getitem__ = lambda self, i: {'x': torch.ones(5), 'y': 0}", "setattr(Rows, '__len__', lambda self: 9)"],
+)  # fmt: skip
+def test_methods_that_are_set_anew(more: str) -> None:
+    text = script(DICT, OF_DICT).replace("\nseen, losses", f"\n{more}\nseen, losses")
+    found = apply(RULE, text)
+    assert not found.fixes and "may set a method of Rows anew" in found.refusals
+
+
+@pytest.mark.parametrize(
+    "label",
+    ["torch.tensor(float(self.targets[idx]))", "torch.as_tensor(float(self.targets[idx]))",
+     "torch.tensor([float(self.targets[idx])])", "float(self.targets[idx])"],
+)  # fmt: skip
+def test_floats_of_python(label: str) -> None:
+    """torch.tensor() makes float32 of them, collating makes float64."""
+    item = DICT.replace("torch.tensor(self.targets[idx], dtype=torch.long)", label)
+    text = script(item, OF_DICT).replace("seen.append((x,", "seen.append((x, y,")
+    found = apply(RULE, text)
+    assert found.fixes, found.refusals
+    same_runs(text, found.text)

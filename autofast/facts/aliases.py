@@ -54,7 +54,7 @@ from autofast.ops import is_in_place, is_view
 
 SHARING = wordset("from_numpy as_tensor asarray frombuffer from_dlpack numpy to_numpy __array__")
 PLAIN = frozenset(Ref(f"builtins.{name}") for name in ("int", "float", "str", "bool"))
-NUMPY_WRITES = wordset("sort fill put partition resize itemset setfield byteswap")
+NUMPY_WRITES = wordset("sort fill put partition resize itemset setfield byteswap ctypes")
 WRITING = tuple(  # how functions begin that write to their arguments, or to what these hold
     """numpy.copyto numpy.put numpy.place numpy.random.shuffle random.shuffle torch.distributed.
     torch._foreach_ torch.ops. torch.utils.swap_tensors operator.setitem operator.iadd operator.iand
@@ -138,17 +138,26 @@ def array_written_after(
     script: Script, origins: Collection[ast.AST], expr: ast.expr, made: Sequence[Occurrence]
 ) -> str:
     """The same for an array that comes from one of these expressions."""
-    memory = script.analysis(Memory)
-    for node, target, written in script.analysis(array_writes):
-        own = memory.made_by(written) if written is not None else None
-        if (
-            (own is None or not own.isdisjoint(origins))
-            and any(_may_share(script, t, {None}, arrays=True) for t in target)
-            and (HANDED in target or not _is_before(script, node, expr, made))
-            and not _is_own(script, node, written, expr, made)
+    for node, target, written in writes_to(script, origins):
+        if (HANDED in target or not _is_before(script, node, expr, made)) and not _is_own(
+            script, node, written, expr, made
         ):
             return f"{at(node)} may write to it"
     return ""
+
+
+def writes_to(
+    script: Script, origins: Collection[ast.AST]
+) -> Iterator[tuple[ast.AST, Values, ast.expr | None]]:
+    """The writes that may be to an array that comes from one of these expressions."""
+    memory = script.analysis(Memory)
+    for node, target, written in script.analysis(array_writes):
+        if isinstance(node, ast.AugAssign) and memory.begins_as_number(node.target):
+            continue
+        own = memory.made_by(written) if written is not None else None
+        if own is None or not own.isdisjoint(origins):
+            if any(_may_share(script, t, {None}, arrays=True) for t in target):
+                yield node, target, written
 
 
 def _is_data(script: Script, expr: ast.expr) -> bool:
@@ -238,7 +247,8 @@ def _by_another(script: Script, call: ast.Call, names: set[str]) -> bool:
         text = [n.value for n in ast.walk(call.args[0]) if is_text(n)]
         return "builtins.exec" in names or bool(re.search(r"_\b|=", " ".join(map(str, text))))
     if "operator.methodcaller" in names and call.args:
-        return all(map(is_in_place, map(str, consts(script.values(call.args[0])) or ["_"])))
+        named = map(str, consts(script.values(call.args[0])) or ["_"])
+        return all(is_in_place(name) or name in NUMPY_WRITES for name in named)
     given = [t for a in arguments_of(call) for t in script.values(a) if isinstance(t, Ref)]
     return any(
         t.name.startswith(WRITING) or (t.name.startswith("torch.") and is_in_place(t.name))

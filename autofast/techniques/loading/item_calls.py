@@ -203,6 +203,8 @@ class Calls(Parts):
         if len(call.args) != 1 or others:
             raise no_form(call)
         held = replace(items, numpy=False, taken=True)
+        if kind is None and items.numpy and items.taken and items.made == "float64":
+            return self.cast(held, "float32", call, numpy=False)  # a float of Python
         if kind is None:
             return held
         if not (dtype := dtype_named(self.script, kind)) or dtype == "float64":

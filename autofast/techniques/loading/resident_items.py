@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Collection
 
 from autofast.facts.aliases import learned, written_after
@@ -12,8 +13,10 @@ from autofast.facts.workers.shared_state import changed_ever, changed_since_made
 from autofast.model.names import last_part
 from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
-from autofast.model.source import first_line
-from autofast.model.values import Ext, const
+from autofast.model.several import wordset
+from autofast.model.source import at, first_line, nodes_in
+from autofast.model.syntax import is_attribute, is_stored
+from autofast.model.values import Ext, Func, Inst, const
 from autofast.rule import Refusal
 from autofast.techniques.loading.batched import reads
 from autofast.techniques.loading.image_batches import as_tensors
@@ -47,11 +50,54 @@ def _of_dataset(script: Script, dataset: Dataset, drawn: bool) -> str:
         return f"fetching an item changes {dataset.writes[0]}"
     if dataset.kind == "library":
         return ""
+    if counted := _counted(script, dataset):
+        return counted
     if why := dataset.random or indexed(dataset, singly=True):
         # The code of the project: whether it has a form for batches is asked beside it
         # (resident_batches).
         return "" if dataset.kind == "project" else f"{dataset.name}: {why}"
     return rows_change(script, dataset)
+
+
+METHODS = wordset("__getitem__ __getitems__ __len__")
+
+
+def _counted(script: Script, dataset: Dataset) -> str:
+    """Why a data set of the project may have another number of items than the arrays have rows."""
+    if not isinstance(dataset.thing, Inst) or dataset.getitem is None:
+        return ""
+    for node in script.nodes:
+        if (isinstance(node, ast.Attribute) and node.attr in METHODS and is_stored(node)) or (
+            isinstance(node, ast.Constant) and node.value in METHODS
+        ):
+            return f"{at(node)} may set a method of {dataset.name} anew"
+    taken = {
+        n.value.attr for n in nodes_in(dataset.getitem, ast.Subscript) if is_attribute(n.value)
+    }
+    for thing in dataset.thing.cls.find("__len__") or ():
+        body = thing.node.body if isinstance(thing, Func) else None
+        last = body[-1] if isinstance(body, list) and len(body) < 3 else None
+        if not isinstance(last, ast.Return) or not _is_length(last.value, taken):
+            return f"`__len__` of {dataset.name} gives something else than the length of an array"
+    return ""
+
+
+def _is_length(expr: ast.expr | None, taken: Collection[str]) -> bool:
+    """``len(self.x)``, ``self.x.shape[0]``, ``self.x.size(0)``, of what items are rows of."""
+    match expr:
+        case (
+            ast.Call(func=ast.Name(id="len"), args=[ast.Attribute(attr=attr)])
+            | ast.Subscript(
+                value=ast.Attribute(value=ast.Attribute(attr=attr), attr="shape"),
+                slice=ast.Constant(value=0),
+            )
+            | ast.Call(
+                func=ast.Attribute(value=ast.Attribute(attr=attr), attr="size"),
+                args=[ast.Constant(value=0)],
+            )
+        ):
+            return attr in taken
+    return False
 
 
 def rows_change(script: Script, dataset: Dataset, under: Collection[str] | None = None) -> str:

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Set
 
 from autofast.edit.edits import Before, Remove
 from autofast.edit.order import Rank
-from autofast.facts.aliases import may_be, written_after
+from autofast.facts.aliases import may_be, writes_to, written_after
+from autofast.facts.arrays import origins
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.loops import Loop, loops_around
 from autofast.flow.memory import Memory
@@ -88,6 +89,8 @@ def _is_same(script: Script, value: ast.expr, loop: Loop, copies: Set[ast.AST]) 
     flow, memory = script.analysis(Flow), script.analysis(Memory)
     code = {n for part in (loop, *script.analysis(CallGraph).run_in(loop)) for n in walk(part)}
     written = {s for n in code for e in memory.written(n) for s in memory.sources(e)}
+    if any(node in code for node, *_ in writes_to(script, origins(script, value))):
+        return False
     for part in nodes_in(value, ast.Attribute):
         if not _is_fixed(script, part) or any(
             is_attribute(n, part.attr) and is_stored(n) for n in code
