@@ -50,6 +50,7 @@ from autofast.techniques.loading.resident_items import (
     ROWS,
     all_items,
     augmented,
+    counted_otherwise,
     may_vary,
 )
 from autofast.write.device_at import device_at
@@ -291,8 +292,10 @@ def _plan(script: Script, loader: Loader, drawn: bool) -> Plan:
     else:
         items = all_items(script, loader)
     device, imports = device_at(script, loader)
-    if why := needs_host(script, loader) or shared_copies(script, loader):
-        raise Refusal(why)
+    counted = [counted_otherwise(script, d) for d in loader.datasets]
+    for why in (needs_host(script, loader), shared_copies(script, loader), *counted):
+        if why:
+            raise Refusal(why)
     dataset = _named(loader)
     drawn = made is not None or (batches is not None and batches.form.draws)
     effect = Effect.SAMPLING if drawn else _effect(loader)

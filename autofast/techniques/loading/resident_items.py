@@ -50,8 +50,6 @@ def _of_dataset(script: Script, dataset: Dataset, drawn: bool) -> str:
         return f"fetching an item changes {dataset.writes[0]}"
     if dataset.kind == "library":
         return ""
-    if counted := _counted(script, dataset):
-        return counted
     if why := dataset.random or indexed(dataset, singly=True):
         # The code of the project: whether it has a form for batches is asked beside it
         # (resident_batches).
@@ -62,7 +60,7 @@ def _of_dataset(script: Script, dataset: Dataset, drawn: bool) -> str:
 METHODS = wordset("__getitem__ __getitems__ __len__")
 
 
-def _counted(script: Script, dataset: Dataset) -> str:
+def counted_otherwise(script: Script, dataset: Dataset) -> str:
     """Why a data set of the project may have another number of items than the arrays have rows."""
     if not isinstance(dataset.thing, Inst) or dataset.getitem is None:
         return ""
@@ -78,7 +76,7 @@ def _counted(script: Script, dataset: Dataset) -> str:
         body = thing.node.body if isinstance(thing, Func) else None
         last = body[-1] if isinstance(body, list) and len(body) < 3 else None
         if not isinstance(last, ast.Return) or not _is_length(last.value, taken):
-            return f"`__len__` of {dataset.name} gives something else than the length of an array"
+            return f"items of {dataset.name} are counted by more than the length of an array (`__len__`)"
     return ""
 
 
