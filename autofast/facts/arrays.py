@@ -20,7 +20,7 @@ from autofast.model.calls import keyword_of, pairs_of, short_name
 from autofast.model.contents import opened
 from autofast.model.roles import Dataset
 from autofast.model.script import Script
-from autofast.model.several import all_known, surely, wordset
+from autofast.model.several import all_known, only, surely, wordset
 from autofast.model.source import function_of, is_generator, parent_of, statement_of
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import (
@@ -190,17 +190,15 @@ def _returned(script: Script, call: ast.AST) -> list[ast.expr]:
     calls = script.analysis(CallGraph)
     known = isinstance(call, ast.Call) and all_of(script.called(call), Func)
     functions = [c.func.node for c in calls.callees(call)] if known else []  # type: ignore[arg-type]
-    return (
-        []
-        if any(map(is_generator, functions))
-        else [r for f in functions for r in calls.results(f)]
-    )
+    if any(map(is_generator, functions)):
+        return []
+    return [result for function in functions for result in calls.results(function)]
 
 
 def _part_returned(script: Script, target: ast.AST) -> list[ast.expr | None]:
     """What a function returns in the place of one of several targets: ``x, y = load()``."""
     match parent_of(target), statement_of(target):
-        case ast.Tuple() as whole, ast.Assign(targets=[only], value=value) if whole is only:
+        case ast.Tuple() as whole, ast.Assign(targets=[single], value=value) if whole is single:
             given = [pairs_of(whole, result) for result in _returned(script, value)]
             return [next((v for t, v in pairs if t is target), None) for pairs in given]
     return []
@@ -229,11 +227,11 @@ def arrays_change(script: Script, dataset: Dataset, under: Collection[str]) -> s
     """Why arrays of a data set that something else has a name for may change after a copy."""
     for site in script.log.of("set_attribute"):
         made = [o for o in site if o.this is dataset.thing and o.data["name"] in under]
-        expr = _value(site.node) if made else None
-        every = origins(script, expr) if expr is not None else ()
-        home = function_of(site.node)
-        names = [n for n in every if isinstance(n, ast.Name)]
-        if expr is not None and any({function_of(n), holder_of(n)} != {home} for n in names):
+        expr = _value(site.node)
+        if not made or expr is None:
+            continue
+        every, home = origins(script, expr), {function_of(site.node)}
+        if any({function_of(n), holder_of(n)} != home for n in only(every, ast.Name)):
             if why := array_written_after(script, every, expr, made):
                 return why
     return ""
@@ -244,8 +242,10 @@ def _taken_apart(script: Script, name: ast.Name) -> list[ast.expr | None]:
     found: list[ast.expr | None] = []
     for definition in script.analysis(Flow).reaching(name):
         match parent_of(definition.node), statement_of(definition.node):
-            case ast.Tuple() as target, ast.Assign(targets=[only], value=value) if (
-                target is only and not isinstance(value, SEQUENCES) and not _returned(script, value)
+            case ast.Tuple() as target, ast.Assign(targets=[single], value=value) if (
+                target is single
+                and not isinstance(value, SEQUENCES)
+                and not _returned(script, value)
             ):
                 found.append(value)
             case _:
@@ -276,7 +276,7 @@ def _value(target: ast.AST) -> ast.expr | None:
         case ast.Assign(targets=targets, value=value):
             pairs = [pair for t in targets for pair in pairs_of(t, value)]
             return next((v for t, v in pairs if t is target), None)
-        case ast.AnnAssign(target=only, value=value) if only is target:
+        case ast.AnnAssign(target=single, value=value) if single is target:
             return value
     return None
 
