@@ -52,6 +52,7 @@ SHOWN = {  # script -> the rules whose cards show parts of it
     "trainer.py": "trainer-args",
     "variable.py": "variable-api",
     "words.py": "padded-vocabulary",
+    "weighted.py": "cache-constant",
     "workers.py": "cuda-prefetch persistent-workers prefetch-factor",
 }
 SCRIPT = {rule: script for script, rules in SHOWN.items() for rule in rules.split()}
