@@ -22,7 +22,7 @@ from autofast.model.roles import Dataset
 from autofast.model.script import Script
 from autofast.model.several import all_known, only, surely, wordset
 from autofast.model.source import function_of, is_generator, parent_of, statement_of
-from autofast.model.syntax import SEQUENCES
+from autofast.model.syntax import SEQUENCES, VARIABLES
 from autofast.model.values import (
     Const,
     Ext,
@@ -211,7 +211,7 @@ def origins(script: Script, array: ast.expr) -> set[ast.expr]:
 
     def below(node: ast.expr) -> Iterator[ast.expr]:
         index = node.slice if isinstance(node, ast.Subscript) else None
-        if isinstance(node, (ast.Name, ast.Attribute)):
+        if isinstance(node, VARIABLES):
             yield from filter(None, _made(script, node))
             yield from filter(
                 None, _taken_apart(script, node) if isinstance(node, ast.Name) else ()

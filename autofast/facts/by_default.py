@@ -29,7 +29,7 @@ from autofast.model.roles import Step
 from autofast.model.script import Script
 from autofast.model.several import only, surely
 from autofast.model.source import function_of, source_of, statement_of
-from autofast.model.syntax import VARIABLES
+from autofast.model.syntax import IDENTITY, MEMBERSHIP, VARIABLES
 from autofast.model.values import Arg, Const, Inst, any_of, const, one
 
 
@@ -307,7 +307,7 @@ COMPARES: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 
 OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
     one: other
-    for pair in ((ast.Eq, ast.NotEq), (ast.Is, ast.IsNot), (ast.In, ast.NotIn))
+    for pair in ((ast.Eq, ast.NotEq), IDENTITY, MEMBERSHIP)
     for one, other in (pair, pair[::-1])
 }
 

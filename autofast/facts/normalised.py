@@ -16,7 +16,17 @@ from autofast.model.script import Script
 from autofast.model.several import any_in, surely
 from autofast.model.source import ancestors, at, function_of, nodes_in, outwards, parent_of, within
 from autofast.model.syntax import SEQUENCES, is_operation, is_stored
-from autofast.model.values import Const, Ext, Inst, Thing, Unknown, Values, is_named, surely_named
+from autofast.model.values import (
+    OBJECTS,
+    Const,
+    Ext,
+    Inst,
+    Thing,
+    Unknown,
+    Values,
+    is_named,
+    surely_named,
+)
 from autofast.read.library.module_parts import SEQUENTIAL, is_container, parts
 
 LAYERS = frozenset(f"torch.nn.Conv{kind}{d}d" for kind in ("", "Transpose") for d in (1, 2, 3))
@@ -78,9 +88,7 @@ def in_other_ways(script: Script) -> str:
             if not _only_asks(parent_of(node)):
                 return f"{at(node)} names a bias"
         if isinstance(node, ast.Subscript) and is_stored(node):
-            if any(
-                isinstance(t, (Inst, Ext)) and is_container(t) for t in script.values(node.value)
-            ):
+            if any(isinstance(t, OBJECTS) and is_container(t) for t in script.values(node.value)):
                 return f"{at(node)} puts another layer into a container"
     return ""
 
@@ -137,7 +145,7 @@ class _Uses:
         things = {id(t): t for m in script.models for t in parts_of(m.thing).values()}
         things |= {id(t): t for _, t in calls if t is not None}  # also parts that are cut out
         for thing in things.values():
-            if isinstance(thing, (Inst, Ext)) and is_container(thing):
+            if isinstance(thing, OBJECTS) and is_container(thing):
                 self._container(thing)
         for node, layer in calls:
             if is_named(layer, Ext, LAYERS):

@@ -19,6 +19,7 @@ from autofast.model.several import surely
 from autofast.model.source import source_of, within
 from autofast.model.syntax import is_attribute
 from autofast.model.values import (
+    OBJECTS,
     Arguments,
     Const,
     Dict,
@@ -206,7 +207,7 @@ def _is_made_alike(a: Thing, b: Thing, depth: int) -> bool:
         return all(_same(x, y, depth) for x, y in zip(a.exact, b.exact, strict=True))
     if not _is_kin(a, b):
         return False
-    assert isinstance(a, (Inst, Ext)) and isinstance(b, (Inst, Ext))
+    assert isinstance(a, OBJECTS) and isinstance(b, OBJECTS)
     return a.args is not None and b.args is not None and _same_arguments(a.args, b.args, depth)
 
 

@@ -16,8 +16,9 @@ from autofast.model.contents import opened
 from autofast.model.script import Script
 from autofast.model.several import only, wordset
 from autofast.model.source import at, function_of, parent_of, statement_of
-from autofast.model.syntax import is_attribute
+from autofast.model.syntax import DISPLAYS, is_attribute
 from autofast.model.values import (
+    COLLECTIONS,
     Cls,
     Dict,
     Method,
@@ -65,7 +66,7 @@ class Probabilities:
                 self.holding[sigmoid].append(node)
 
     def _inside(self, thing: Thing) -> frozenset[ast.AST]:
-        if not isinstance(thing, (Seq, Dict)):
+        if not isinstance(thing, COLLECTIONS):
             return frozenset()
         if id(thing) not in self.held:
             every: list[Thing] = [thing]
@@ -287,7 +288,7 @@ class Uses:
         """
         if function_of(expr) in self.closed:
             return
-        if isinstance(expr, (ast.Tuple, ast.List, ast.Dict)) and not self._hands_on(expr):
+        if isinstance(expr, DISPLAYS) and not self._hands_on(expr):
             return  # what is in it is read there
         parent = parent_of(expr)
         found = [t for t in self.script.values(expr) if self.known.held.get(id(t))]

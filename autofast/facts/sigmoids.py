@@ -21,6 +21,7 @@ from autofast.model.several import surely, wordset
 from autofast.model.source import ancestors, at, parent_of
 from autofast.model.syntax import is_attribute, is_read
 from autofast.model.values import (
+    OBJECTS,
     Ext,
     Inst,
     Method,
@@ -232,7 +233,7 @@ class _Proof:
         """Layers that are made at one place stand last in each container that they are in."""
         found = {id(t): t for m in self.script.models for t in parts_of(m.thing).values()}
         found |= {id(o.this): o.this for s in self.script.log.of("forward") for o in s if o.this}
-        containers = [t for t in found.values() if isinstance(t, (Inst, Ext)) and is_container(t)]
+        containers = [t for t in found.values() if isinstance(t, OBJECTS) and is_container(t)]
         behind = {id(t) for t in only(found.values(), Ext) if t.node is place}
         for _ in containers:  # from the inside out
             more = {id(c) for c in containers if self._holds_last(c, behind, place)} - behind

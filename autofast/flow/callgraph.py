@@ -20,7 +20,7 @@ from autofast.model.kinds import is_module, is_static
 from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import at, function_of, parent_of, walk
-from autofast.model.syntax import LOOPS, Def, is_read
+from autofast.model.syntax import LOOPS, VARIABLES, Def, is_read
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -139,9 +139,7 @@ class CallGraph:
                 self._sites[function].append(node)
                 self._enter(node, function)
             self._look_unknown(node)
-        elif (
-            isinstance(node, (ast.Name, ast.Attribute)) and is_read(node) and call_of(node) is None
-        ):
+        elif isinstance(node, VARIABLES) and is_read(node) and call_of(node) is None:
             for thing in self.script.values(node):
                 if isinstance(thing, (Func, Bound)):
                     self._handed.setdefault(

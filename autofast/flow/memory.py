@@ -21,7 +21,7 @@ from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import parent_of
-from autofast.model.syntax import is_read, is_stored
+from autofast.model.syntax import SEQUENCES, is_read, is_stored
 from autofast.model.values import (
     Const,
     Ext,
@@ -82,7 +82,7 @@ class Memory:
             yield from (node.body, node.orelse)
         elif isinstance(node, ast.NamedExpr):
             yield node.value
-        elif isinstance(node, (ast.Tuple, ast.List)):
+        elif isinstance(node, SEQUENCES):
             yield from node.elts
         elif isinstance(node, ast.expr):
             yield from self._viewed(node)

@@ -18,7 +18,7 @@ from autofast.model.events import LoopFrame, Stack
 from autofast.model.script import Script
 from autofast.model.several import all_known, surely, wordset
 from autofast.model.source import source_of
-from autofast.model.syntax import WITHS
+from autofast.model.syntax import IMPORTS, WITHS
 from autofast.model.values import Ext, Func, Inst, Thing, Unknown, any_of, is_named
 
 SWALLOWING = wordset("contextlib.suppress contextlib.ExitStack contextlib.AsyncExitStack")
@@ -115,9 +115,7 @@ class Flow:
         if function is not self.script.entry.tree or self.script.unread:
             return None
         others = (s for s in self.script.sources if s is not self.script.entry)
-        imports = (
-            n for s in others for n in s.nodes if isinstance(n, (ast.Import, ast.ImportFrom))
-        )
+        imports = (n for s in others for n in s.nodes if isinstance(n, IMPORTS))
         return None if any(self._imports_entry(n) for n in imports) else ()
 
     def _imports_entry(self, node: ast.Import | ast.ImportFrom) -> bool:

@@ -13,7 +13,7 @@ from autofast.model.events import CallFrame, Site, Stack
 from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import function_of, nodes_in, parent_of
-from autofast.model.syntax import is_read
+from autofast.model.syntax import VARIABLES, is_read
 from autofast.model.values import (
     Arg,
     Arguments,
@@ -200,11 +200,7 @@ class Trail:
             return None
         on_trail = {inner for expr in self.seen.values() for inner in ast.walk(expr)}
         for node in self.script.nodes:
-            if (
-                isinstance(node, (ast.Attribute, ast.Name))
-                and is_read(node)
-                and node not in on_trail
-            ):
+            if isinstance(node, VARIABLES) and is_read(node) and node not in on_trail:
                 if any(
                     isinstance(t, Arg) and t.node is origin.node for t in self.script.values(node)
                 ):

@@ -21,7 +21,7 @@ from autofast.model.source import (
     walk,
     within,
 )
-from autofast.model.syntax import is_number, is_read, is_unary
+from autofast.model.syntax import CHOICES, VARIABLES, is_number, is_read, is_unary
 from autofast.model.values import Arg, one
 from autofast.write.spelling import cuda_test, device_before, requires_cuda, torch_in
 
@@ -164,7 +164,7 @@ def _stored(module: ast.Module) -> dict[str, list[ast.expr | None]]:
     for node in walk(module):
         if isinstance(node, ast.arg):
             found[node.arg].append(None)
-        elif isinstance(node, (ast.Name, ast.Attribute)) and not is_read(node):
+        elif isinstance(node, VARIABLES) and not is_read(node):
             outer = parent_of(node)
             found[_spelled(node)].append(outer.value if isinstance(outer, ast.Assign) else None)
     found.pop("", None)
@@ -196,7 +196,7 @@ def _decides(script: Script, text: str) -> bool:
     """A device is chosen, or a model moved, where the flag is set."""
     for site in (*script.log.of("move_model"), *script.calls("torch.device")):
         for outer in ancestors(site.node):
-            if isinstance(outer, (ast.If, ast.IfExp)) and ast.unparse(outer.test) == text:
+            if isinstance(outer, CHOICES) and ast.unparse(outer.test) == text:
                 return True
         if any(ast.unparse(n.test) == text for n in nodes_in(site.node, ast.IfExp)):
             return True

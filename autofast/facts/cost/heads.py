@@ -21,7 +21,7 @@ from autofast.model.roles import Model
 from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import function_of, parent_of
-from autofast.model.values import Ext, Inst, const, is_named, only
+from autofast.model.values import OBJECTS, Ext, Inst, const, is_named, only
 from autofast.ops.families import RECURRENT
 from autofast.read.recover.models import layers_of
 
@@ -75,7 +75,7 @@ def _usual_models(script: Script) -> list[Model]:
     models = trained_models(script) or [
         Model(t, None, "", [], [], [], *layers_of(t))
         for t in moved.values()
-        if isinstance(t, (Ext, Inst)) and is_module(t)
+        if isinstance(t, OBJECTS) and is_module(t)
     ]
     models = models or script.models  # a library takes their steps
     ways = {id(m): m.thing.made for m in models}

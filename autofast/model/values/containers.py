@@ -84,3 +84,6 @@ class Dict(Mutable, Thing):
             for entry in entries:
                 found |= entry.values
         return found
+
+
+COLLECTIONS = (Seq, Dict)

@@ -185,3 +185,6 @@ class Ext(Mutable, Thing):
     def arg_names(self) -> set[str]:
         """The names of all keyword arguments."""
         return set(self.args.named)
+
+
+OBJECTS = (Inst, Ext)  # what a call of a class of the project, or of a library, makes

@@ -10,6 +10,7 @@ from autofast.model.calls import is_method, is_name
 from autofast.model.events import LoopFrame
 from autofast.model.limits import FEW, MOST_ITEMS
 from autofast.model.source import parent_of
+from autofast.model.syntax import VARIABLES
 from autofast.model.values import (
     NOTHING,
     Const,
@@ -94,7 +95,7 @@ class Comprehensions(Binding):
         """
         func = over.func if is_method(over, "items", "keys", "values") and not over.args else None
         of = over if func is None else func.value
-        table = one(self.expr(of, env)) if isinstance(of, (ast.Name, ast.Attribute)) else None
+        table = one(self.expr(of, env)) if isinstance(of, VARIABLES) else None
         if not isinstance(table, Dict) or table.rest or table.open:
             return []
         if not 0 < len(table.entries) <= MOST_ITEMS:

@@ -12,7 +12,7 @@ from autofast.model.events import BranchFrame, WithFrame
 from autofast.model.limits import MOST_ITEMS, WORK
 from autofast.model.several import surely
 from autofast.model.source import children, walk
-from autofast.model.syntax import is_read
+from autofast.model.syntax import IDENTITY, MEMBERSHIP, is_read
 from autofast.model.tensors import binary
 from autofast.model.values import (
     NOTHING,
@@ -332,11 +332,11 @@ class Expressions(Comprehensions):
                 return values(Const(bool(_COMPARE[type(node.ops[0])](a, b))))
             except (KeyError, TypeError):
                 return values(Num())
-        if len(rights) == 1 and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+        if len(rights) == 1 and isinstance(node.ops[0], MEMBERSHIP):
             given = _is_given(a, one(rights[0]))
             if given is not None:
                 return values(Const(given is isinstance(node.ops[0], ast.In)))
-        if len(rights) == 1 and b is None and isinstance(node.ops[0], (ast.Is, ast.IsNot)) and left:
+        if len(rights) == 1 and b is None and isinstance(node.ops[0], IDENTITY) and left:
             if all(
                 isinstance(t, (Inst, Ext, Tensor, Seq, Dict, Func, Cls))
                 and getattr(t, "rank", "") != "?"

@@ -26,6 +26,7 @@ from autofast.model.syntax import is_stored
 from autofast.model.tensors import SHAPE
 from autofast.model.values import (
     NOTHING,
+    OBJECTS,
     Arguments,
     Bound,
     Cls,
@@ -156,7 +157,7 @@ class Lookup(Core):
             return self.library_attribute(thing, name)
         if isinstance(thing, Inst) and name == "__class__":
             return values(thing.cls)
-        if isinstance(thing, (Inst, Ext)) and name == "__dict__":
+        if isinstance(thing, OBJECTS) and name == "__dict__":
             return values(
                 self.intern(
                     Ext,

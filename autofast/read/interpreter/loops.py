@@ -15,6 +15,7 @@ from autofast.model.names import canonical
 from autofast.model.source import walk
 from autofast.model.values import (
     NOTHING,
+    OBJECTS,
     ByName,
     Const,
     Env,
@@ -202,7 +203,7 @@ class Loops(Statements):
                     env.module.vars[name] = values(Num())
                 case ast.Attribute(value=owner, attr=name):
                     for thing in self.expr(owner, env):
-                        if isinstance(thing, (Inst, Ext)) and _is_number(thing.attrs.get(name)):
+                        if isinstance(thing, OBJECTS) and _is_number(thing.attrs.get(name)):
                             thing.attrs[name] = values(Num())
 
     def collect(self) -> None:

@@ -28,6 +28,7 @@ from autofast.model.source import Source, is_generator
 from autofast.model.values import (
     NO_ARGUMENTS,
     NOTHING,
+    OBJECTS,
     Arguments,
     ByName,
     Cls,
@@ -98,7 +99,7 @@ def _give_up(left_out: Values) -> None:
         or (isinstance(t, (Inst, Ext, Dict)) and not t.open)
     ]
     for thing in reached(news, MOST_HELD) or news:
-        if isinstance(thing, (Inst, Ext)):
+        if isinstance(thing, OBJECTS):
             thing.open = thing.open or TOO_MANY.why
         elif isinstance(thing, Dict):
             thing.widen(TOO_MANY.why)

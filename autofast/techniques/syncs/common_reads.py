@@ -19,7 +19,7 @@ from autofast.model.script import Script
 from autofast.model.several import only
 from autofast.model.source import Source, function_of, source_of, within
 from autofast.model.syntax import is_read
-from autofast.model.values import Const, Dict, Seq, Tensor, all_of
+from autofast.model.values import COLLECTIONS, Const, Tensor, all_of
 from autofast.rule import Refusal
 from autofast.techniques.syncs.certain_numbers import holds_floats, is_float, is_scalar
 from autofast.techniques.syncs.freshness import is_fresh
@@ -113,7 +113,7 @@ def may_move(script: Script, sink: Sink, to: ast.stmt, mine: Collection[ast.AST]
     shared = sink.holder.id in declared(scope) or any(
         function_of(n) is not scope for n in mentions(scope, sink.holder.id)
     )
-    held = {t for t in script.values(sink.holder) if isinstance(t, (Dict, Seq))}
+    held = {t for t in script.values(sink.holder) if isinstance(t, COLLECTIONS)}
     for node in (n for s in between for n in ast.walk(s)):
         match node:
             case ast.Yield() | ast.YieldFrom() | ast.Await():

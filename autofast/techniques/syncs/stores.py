@@ -46,11 +46,22 @@ from autofast.model.syntax import (
     ASSIGNMENTS,
     DEFINITIONS,
     LOOPS,
+    PAUSES,
     is_attribute,
     is_operation,
     is_read,
 )
-from autofast.model.values import Dict, Inst, Seq, Tensor, Thing, any_of, certainly, names_of
+from autofast.model.values import (
+    COLLECTIONS,
+    Dict,
+    Inst,
+    Seq,
+    Tensor,
+    Thing,
+    any_of,
+    certainly,
+    names_of,
+)
 from autofast.rule import Refusal
 from autofast.techniques.syncs.certain_numbers import is_scalar, kind_of
 from autofast.techniques.syncs.code_motion import moves
@@ -105,7 +116,7 @@ def _together(
         objects = script.values(write.holder) if write is not None else frozenset()
         if write is None or not objects or does_more(script, statement):
             continue
-        kinds = (Inst,) if write.attr else (Dict,) if write.how == "set" else (Dict, Seq)
+        kinds = (Inst,) if write.attr else (Dict,) if write.how == "set" else COLLECTIONS
         if not certainly(objects, *kinds):
             continue
         same = [g for g in groups if g[0] & objects and g[1] == write.attr]
@@ -318,9 +329,7 @@ class Store:
         """Whether something may be put into the store while a node runs."""
         own = {w.statement for w in self.writes}
         return any(
-            n in own
-            or isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await))
-            or any_in(self.calls.entered(n), self.writers)
+            n in own or isinstance(n, PAUSES) or any_in(self.calls.entered(n), self.writers)
             for n in walk(node)
         )
 

@@ -19,7 +19,7 @@ from autofast.model.roles import Model
 from autofast.model.script import Script
 from autofast.model.several import only
 from autofast.model.source import Source, at
-from autofast.model.values import Cls, Ext, Inst, Thing, Unknown, begins, is_named, ordered
+from autofast.model.values import OBJECTS, Cls, Ext, Inst, Thing, Unknown, begins, is_named, ordered
 from autofast.read.recover.models import layers_of
 from autofast.rule import Options
 from autofast.write.half_dtype import HAS_BF16, in_module
@@ -60,7 +60,7 @@ def against_half(
             return why
     asked = Code(script, list(code), things)
     known = {m.thing for m in asked.models}
-    asked.models += [_model(t) for t in things if t not in known and isinstance(t, (Inst, Ext))]
+    asked.models += [_model(t) for t in things if t not in known and isinstance(t, OBJECTS)]
     if has_autocast(asked):
         return "it has autocast blocks of its own"
     if options.target == "cuda" and (why := recurrent(asked)):
@@ -109,6 +109,6 @@ def methods(cls: Cls, names: Iterable[str]) -> Iterator[ast.AST]:
 def forwards(things: Iterable[Thing]) -> Iterator[ast.AST]:
     """The forward methods of the project's modules among these and below them."""
     for thing in things:
-        if isinstance(thing, (Inst, Ext)):
+        if isinstance(thing, OBJECTS):
             for node in layers_of(thing)[2]:
                 yield from (s for s in only(node.body, ast.FunctionDef) if s.name == "forward")

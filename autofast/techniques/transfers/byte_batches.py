@@ -22,7 +22,7 @@ from autofast.model.roles import Loader, Transfer
 from autofast.model.script import Script
 from autofast.model.several import any_in, surely, wordset
 from autofast.model.source import at, function_of, parent_of, source_of
-from autofast.model.syntax import SEQUENCES, has_star, is_read
+from autofast.model.syntax import DISPLAYS, SEQUENCES, has_star, is_read
 from autofast.model.values import (
     Bound,
     Cls,
@@ -215,7 +215,7 @@ class _Handling:
                 return Verdict.GOES_ON if fine else f"hands on `{text}`"
             case Act.LOOPED if self.iterated and isinstance(node, ast.For):
                 return Verdict.GOES_ON
-            case Act.HELD if isinstance(node, (ast.Tuple, ast.List, ast.Dict)):
+            case Act.HELD if isinstance(node, DISPLAYS):
                 return Verdict.GOES_ON
             case Act.TAKEN | Act.FILLED | Act.INDEXES | Act.LOOPED | Act.HELD:
                 several = all_of(self.script.values(use.expr), Seq)

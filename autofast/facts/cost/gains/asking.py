@@ -22,7 +22,7 @@ from autofast.model.roles import Loader
 from autofast.model.script import Script
 from autofast.model.several import only, surely
 from autofast.model.source import block_of, function_of, outwards, statement_of, walk
-from autofast.model.syntax import DEFS, SIMPLE
+from autofast.model.syntax import DEFS, IMPORTS, SIMPLE
 from autofast.model.values import Ext
 from autofast.rule import Finding, Gain, Options, Question
 
@@ -76,7 +76,7 @@ def renaming(script: Script, options: Options, finding: Finding, beside: Finding
     """
     others = [f for f in beside if f.edits and (f.renews or f.asks is not renaming)]
     theirs = {unit_of(place) for f in others for place in touched(f)}
-    mine = [n for n in touched(finding) if not isinstance(n, (ast.ImportFrom, ast.Import))]
+    mine = [n for n in touched(finding) if not isinstance(n, IMPORTS)]
     if any(unit_of(n) in theirs for n in mine):
         return None
     return Gain(0.0, "another name for the same, in loops and functions that nothing else changes")
