@@ -11,7 +11,7 @@ from pathlib import Path
 from autofast.model.events import BranchFrame, Occurrence
 from autofast.model.script import Script
 from autofast.model.several import only
-from autofast.model.source import at
+from autofast.model.source import ByNode, at
 from autofast.model.syntax import CHOICES
 from autofast.model.values import Arg, Ext, Values, begins, const, is_const, one
 from autofast.read import read_script
@@ -57,11 +57,11 @@ def ways(entry: Path, root: Path) -> list[Way]:
     return list(dict.fromkeys(way for _, way in ranked))
 
 
-def _branches(o: Occurrence) -> dict[ast.AST, bool]:
+def _branches(o: Occurrence) -> ByNode[bool]:
     return {frame.node: frame.arm for frame in o.stack if isinstance(frame, BranchFrame)}
 
 
-def _together(here: dict[ast.AST, bool], there: dict[ast.AST, bool]) -> bool:
+def _together(here: ByNode[bool], there: ByNode[bool]) -> bool:
     """In one branch, in no two arms of one; or both always."""
     shared = here.keys() & there.keys()
     return all(here[n] == there[n] for n in shared) and bool(shared or not (here or there))

@@ -14,7 +14,16 @@ from autofast.flow.program import Flow
 from autofast.model.calls import is_name
 from autofast.model.script import Script
 from autofast.model.several import any_in, surely
-from autofast.model.source import ancestors, at, function_of, nodes_in, outwards, parent_of, within
+from autofast.model.source import (
+    ByNode,
+    ancestors,
+    at,
+    function_of,
+    nodes_in,
+    outwards,
+    parent_of,
+    within,
+)
 from autofast.model.syntax import SEQUENCES, is_operation, is_stored
 from autofast.model.values import (
     OBJECTS,
@@ -38,11 +47,11 @@ NORMS = frozenset(
 OTHERS = ("Norm", "Linear")  # names of classes whose biases are meant where they are tested for
 
 
-def normalised(script: Script) -> dict[ast.AST, list[Ext]]:
+def normalised(script: Script) -> ByNode[list[Ext]]:
     """Convolutions by the call that makes them, where a normalisation comes directly
     after all that are made there.
     """
-    found: dict[ast.AST, list[Ext]] = defaultdict(list)
+    found: ByNode[list[Ext]] = defaultdict(list)
     things = [t for m in script.models for t in parts_of(m.thing).values()]
     alone = script.analysis(_Uses)
     for thing in {id(t): t for t in things}.values():

@@ -16,7 +16,7 @@ from autofast.model.events import Occurrence
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
 from autofast.model.several import surely
-from autofast.model.source import source_of, within
+from autofast.model.source import Nodes, source_of, within
 from autofast.model.syntax import is_attribute
 from autofast.model.values import (
     OBJECTS,
@@ -112,7 +112,7 @@ def _given(call: ast.Call) -> bool:
     return bool(call.args or call.keywords)
 
 
-def norms(script: Script) -> set[ast.AST]:
+def norms(script: Script) -> Nodes:
     """Norms of whole parameters or of their gradients in such loops, if all are on one device:
     their modules are moved to one, and no part of them by itself.
     """

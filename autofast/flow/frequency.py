@@ -16,7 +16,7 @@ from autofast.flow.loops import Loop, loops_around
 from autofast.model.calls import names_in
 from autofast.model.contents import each_once
 from autofast.model.events import BranchFrame
-from autofast.model.source import function_of, nodes_in, outwards, source_of
+from autofast.model.source import ByNode, function_of, nodes_in, outwards, source_of
 from autofast.model.syntax import FUNCTIONS, IDENTITY, MEMBERSHIP, is_unary
 
 
@@ -40,7 +40,7 @@ class Answers:
     """
 
     frequencies: dict[tuple[ast.AST, ast.AST], Frequency] = field(default_factory=dict)
-    rare: dict[ast.AST, frozenset[tuple[Node, Node]]] = field(default_factory=dict)
+    rare: ByNode[frozenset[tuple[Node, Node]]] = field(default_factory=dict)
     reached: dict[tuple[Way, ast.AST | None], frozenset[Node]] = field(default_factory=dict)
     always: dict[tuple[Way, ast.AST], frozenset[Node]] = field(default_factory=dict)
 

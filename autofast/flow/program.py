@@ -17,7 +17,7 @@ from autofast.flow.scopes import own_nodes, owner, scope_of
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.script import Script
 from autofast.model.several import all_known, surely, wordset
-from autofast.model.source import source_of
+from autofast.model.source import ByNode, source_of
 from autofast.model.syntax import IMPORTS, WITHS
 from autofast.model.values import Ext, Func, Inst, Thing, Unknown, any_of, is_named
 
@@ -30,8 +30,8 @@ class Flow:
     def __init__(self, script: Script):
         self.script = script
         self.swallows = _swallowing(script)
-        self._graphs: dict[ast.AST, Graph] = {}
-        self._definitions: dict[ast.AST, DefUse] = {}
+        self._graphs: ByNode[Graph] = {}
+        self._definitions: ByNode[DefUse] = {}
 
     def graph(self, node: ast.AST) -> Graph:
         function = function_around(node)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 
-from autofast.edit.edits import Edits
+from autofast.edit.edits import Written
 from autofast.flow.importers import Importers
 from autofast.flow.program import Flow
-from autofast.flow.scopes import is_parameter, own_nodes
+from autofast.flow.scopes import Expressions, is_parameter, own_nodes
 from autofast.model.script import Script
 from autofast.model.several import any_in
 from autofast.model.source import (
@@ -26,7 +26,7 @@ from autofast.model.values import Arg, one
 from autofast.write.spelling import cuda_test, device_before, requires_cuda, torch_in
 
 
-def enabled_where_cuda(script: Script, place: ast.stmt) -> tuple[str, Edits]:
+def enabled_where_cuda(script: Script, place: ast.stmt) -> Written:
     """An expression that is true where training runs on CUDA, valid before ``place``; empty where
     it always does.
     """
@@ -156,11 +156,11 @@ class CudaFlags:
         return self._known[module]
 
 
-def _stored(module: ast.Module) -> dict[str, list[ast.expr | None]]:
+def _stored(module: ast.Module) -> dict[str, Expressions]:
     """What is put into each variable and attribute of a file, in any function; None where that is
     not an expression.
     """
-    found: dict[str, list[ast.expr | None]] = defaultdict(list)
+    found: dict[str, Expressions] = defaultdict(list)
     for node in walk(module):
         if isinstance(node, ast.arg):
             found[node.arg].append(None)

@@ -24,7 +24,7 @@ from autofast.model.names import last_part
 from autofast.model.roles import Model
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import at, parent_of, source_of, statement_of
+from autofast.model.source import Nodes, at, parent_of, source_of, statement_of
 from autofast.model.syntax import SEQUENCES, is_read, is_unary
 from autofast.model.values import (
     COLLECTIONS,
@@ -79,7 +79,7 @@ class Half(ValueFlow[bool]):
     def __init__(
         self,
         script: Script,
-        inside: set[ast.AST],
+        inside: Nodes,
         target: str,
         logits: frozenset[ast.AST] = frozenset(),
     ):

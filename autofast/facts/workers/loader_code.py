@@ -18,7 +18,7 @@ from autofast.model.kinds import is_property
 from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import wordset
-from autofast.model.source import ancestors, live, nodes_in, parent_of
+from autofast.model.source import ByNode, Nodes, ancestors, live, nodes_in, parent_of
 from autofast.model.syntax import VARIABLES, is_read
 from autofast.model.values import (
     COLLECTIONS,
@@ -73,10 +73,10 @@ class Side:
             script.analysis(Effects),
         )
         self.roots = list(roots)
-        self.functions: dict[ast.AST, ast.AST] = {}
-        self.starts: set[ast.AST] = set()  # functions that the loader (or a library) calls
-        self.partials: dict[ast.AST, list[Partial]] = {}
-        self.sites: dict[ast.AST, list[ast.Call]] = {}  # where this side's code calls a function
+        self.functions: ByNode[ast.AST] = {}
+        self.starts: Nodes = set()  # functions that the loader (or a library) calls
+        self.partials: ByNode[list[Partial]] = {}
+        self.sites: ByNode[list[ast.Call]] = {}  # where this side's code calls a function
         self.loads: set[str] = set()  # attributes that it reads
         self.every = False  # ... and any other
         self.free: dict[tuple[ast.AST, str], ast.Name] = {}

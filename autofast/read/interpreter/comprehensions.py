@@ -24,6 +24,7 @@ from autofast.model.values import (
     one,
 )
 from autofast.model.values import things as values
+from autofast.model.values.thing import Row
 from autofast.read.interpreter.binding import Binding
 from autofast.read.library.containers import begun, revive
 from autofast.read.library.iteration import iterate, loaders_in
@@ -106,7 +107,7 @@ class Comprehensions(Binding):
         by = func is not None and func.attr == "values"
         return [(row[by], table.holds(k)) for k, row in rows.items()]
 
-    def few(self, over: ast.expr, found: Values, env: Env) -> tuple[Values, ...]:
+    def few(self, over: ast.expr, found: Values, env: Env) -> Row:
         """What a loop over ``found`` goes through, where that is known one by one, and little."""
         row = one(found)
         if is_const(row, tuple):

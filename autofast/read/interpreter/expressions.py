@@ -40,6 +40,7 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.model.values import things as values
+from autofast.model.values.thing import Row
 from autofast.read.interpreter.comprehensions import Comprehensions
 from autofast.read.interpreter.named import by_key, is_namespace
 from autofast.read.library import loaded_settings, module_parts
@@ -367,7 +368,7 @@ class Expressions(Comprehensions):
         return values(Unknown("what a generator returns"))
 
 
-def _head(thing: Thing | None) -> tuple[Values, ...]:
+def _head(thing: Thing | None) -> Row:
     """What certainly stands first in it."""
     return (thing.exact or thing.head) if isinstance(thing, Seq) else ()
 

@@ -19,7 +19,7 @@ from autofast.model.names import last_part
 from autofast.model.roles import Optimizer, Sync, Transfer
 from autofast.model.script import Script
 from autofast.model.several import only
-from autofast.model.source import BadInput, Endless, Source, Told, shown_path
+from autofast.model.source import BadInput, ByNode, Endless, Source, Told, shown_path
 from autofast.model.syntax import CHOICES
 from autofast.model.values import Cls, Ext, Inst, Seq, Tensor, Thing, Unknown, any_of, joined
 from autofast.read.interpreter.interpreter import Again, Interpreter, TooDeep
@@ -201,7 +201,7 @@ def _may_initialise_apex(interp: Interpreter) -> bool:
 
 # --------------------------------------------------------------------------------------- optimizers
 def _optimizers(interp: Interpreter, script: Script) -> list[Optimizer]:
-    found: dict[ast.AST, Optimizer] = {}
+    found: ByNode[Optimizer] = {}
     updates = [u for step in script.steps for u in step.updates]
     for made in interp.made:
         if not is_optimizer(made) or not isinstance(made.node, ast.Call) or made.args is None:

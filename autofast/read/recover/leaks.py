@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterable
 
 from autofast.flow.callgraph import Callee, CallGraph, code_of
-from autofast.flow.scopes import is_parameter, owner, parameters
+from autofast.flow.scopes import Expressions, is_parameter, owner, parameters
 from autofast.flow.usage import Act, Usage
 from autofast.flow.valueflow import Answer, ValueFlow, Verdict, first
 from autofast.model import names
@@ -352,7 +352,7 @@ def root_of(node: ast.AST) -> ast.Name | None:
     return node if isinstance(node, ast.Name) else None
 
 
-def _others(use: Usage, *fields: str) -> list[ast.expr | None]:
+def _others(use: Usage, *fields: str) -> Expressions:
     """The other parts of the code around it."""
     parts = (getattr(use.node, field, None) for field in fields)
     return [part for part in parts if part is not use.expr]

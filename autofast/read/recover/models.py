@@ -11,6 +11,7 @@ from autofast.model.names import last_part
 from autofast.model.roles import Model
 from autofast.model.script import Script
 from autofast.model.several import grouped
+from autofast.model.source import ByNode
 from autofast.model.values import (
     COLLECTIONS,
     OBJECTS,
@@ -71,7 +72,7 @@ def layers_of(thing: Thing) -> tuple[frozenset[str], str, list[ast.ClassDef]]:
     them.
     """
     layers: set[str] = set()
-    classes: dict[ast.AST, ast.ClassDef] = {}
+    classes: ByNode[ast.ClassDef] = {}
     unknown = ""
     todo: list[Thing] = [thing]
     for part in each_once(todo):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from autofast.model.roles import Loader, Trainer, Use
 from autofast.model.script import Script
 from autofast.model.several import surely
+from autofast.model.source import ByNode
 from autofast.model.values import (
     OBJECTS,
     Arguments,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 def build_trainers(interp: Interpreter, script: Script) -> list[Trainer]:
     """The objects of frameworks that train, one for each place where they are made."""
-    found: dict[ast.AST, Trainer] = {}
+    found: ByNode[Trainer] = {}
     for thing in interp.made:
         name = name_of(thing)
         if name not in KINDS or not isinstance(thing.node, ast.Call) or thing.args is None:

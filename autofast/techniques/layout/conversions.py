@@ -17,7 +17,7 @@ from autofast.model.kinds import is_module, is_wrapper
 from autofast.model.roles import Model, Transfer
 from autofast.model.script import Script
 from autofast.model.several import any_in, grouped, wordset
-from autofast.model.source import function_of, nodes_in, parent_of, source_of, statement_of
+from autofast.model.source import Nodes, function_of, nodes_in, parent_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES, has_star, is_read
 from autofast.model.tensors import tensors_in
 from autofast.model.values import OBJECTS, Cls, Inst, Ref, Unknown, any_named
@@ -331,7 +331,7 @@ def _holds(script: Script, given: ast.expr, target: ast.expr, copy: ast.AST) -> 
     return target in made and made <= before | _copied(script)
 
 
-def _copied(script: Script) -> set[ast.AST]:
+def _copied(script: Script) -> Nodes:
     """The variables that copies to a device are put into: a batch may be copied in either arm of an
     `if`.
     """

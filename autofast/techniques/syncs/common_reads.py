@@ -29,6 +29,8 @@ from autofast.techniques.syncs.steps import catchers, works_between
 from autofast.techniques.syncs.swapping import swapped
 from autofast.write.spelling import torch_in
 
+Edited = tuple[ast.stmt, list[Edit]]
+
 
 # ---------------------------------------------------------------------------------- the same tensor
 @dataclass(eq=False)
@@ -42,7 +44,7 @@ class Repeated:
     sinks: list[Sink]
 
 
-def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[Edit]]]:
+def read_once(script: Script, repeated: Repeated) -> list[Edited]:
     """For each statement the edits by which all share one read; raises :class:`Refusal`.
 
     The read stands before the first statement that cannot wait; statements before it that can wait
@@ -85,7 +87,7 @@ def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[E
         raise Refusal("")
     how = repeated.reads[0]
     shared: list[Edit] = [Before(first, f"{name} = {how.of('{core}')}", holes={"core": how.core})]
-    result: list[tuple[ast.stmt, list[Edit]]] = []
+    result: list[Edited] = []
     for statement in repeated.statements:
         mine = [r for r in repeated.reads if r.statement is statement]
         sink_here = next((s for s in moved if s.statement is statement), None)

@@ -17,6 +17,7 @@ from autofast.model.events import CallFrame
 from autofast.model.script import Script
 from autofast.model.several import only, surely, wordset
 from autofast.model.source import (
+    ByNode,
     ancestors,
     at,
     first_line,
@@ -61,7 +62,7 @@ class Needs:
 
     gates: dict[ast.If, list[ast.AST]] = field(default_factory=dict)
     after: bool = False
-    moves: dict[ast.AST, Move] = field(default_factory=dict)
+    moves: ByNode[Move] = field(default_factory=dict)
 
     def add(self, other: Needs) -> None:
         """Take in what is put off together with it."""

@@ -26,12 +26,13 @@ from autofast.flow.frequency import is_mostly_left_out, rare_arm
 from autofast.flow.loops import Loop, loop_of, loops_around
 from autofast.flow.positions import block, index, position
 from autofast.flow.program import Flow
-from autofast.flow.scopes import stored_in
+from autofast.flow.scopes import Expressions, stored_in
 from autofast.model.calls import is_path, literal_of, root_of, variable_name
 from autofast.model.events import loops
 from autofast.model.script import Script
 from autofast.model.several import any_in
 from autofast.model.source import (
+    Nodes,
     at,
     first_line,
     function_of,
@@ -201,7 +202,7 @@ class Store:
         if self.attr:
             return
         elements: list[ast.expr] = []
-        keys: list[ast.expr | None] = []
+        keys: Expressions = []
         match made:
             case ast.Dict(keys=keys, values=values) if None not in keys:
                 mine = {r.node for w in self.writes for r in w.reads}
@@ -313,7 +314,7 @@ class Store:
         return [loop for loop in self._loops_around if is_step(self.script, loop)]
 
     @cached_property
-    def _often(self) -> set[ast.AST]:
+    def _often(self) -> Nodes:
         return {f for loop in self._loops for f in self.calls.run_in(loop, often=True)}
 
     def _is_seldom(self, node: ast.AST) -> bool:

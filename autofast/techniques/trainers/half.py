@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from autofast.edit.edits import Edits
+from autofast.edit.edits import Written
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.foreign import loaded_in_16
 from autofast.facts.precision.hazards import against, has_autocast, ratio
@@ -27,15 +27,13 @@ from autofast.write.half_dtype import HAS_BF16, in_module
 AMPERE = "where the GPU has bfloat16 (Ampere and newer)"
 
 
-def has_bf16(script: Script, source: Source) -> tuple[str, Edits]:
+def has_bf16(script: Script, source: Source) -> Written:
     """What says whether the GPU has bfloat16, for a file, and the edits that define it there."""
     asked = in_module(script, source, HAS_BF16)
     return asked.code, asked.edits
 
 
-def chosen(
-    script: Script, source: Source, options: Options, half: str, full: str
-) -> tuple[str, Edits]:
+def chosen(script: Script, source: Source, options: Options, half: str, full: str) -> Written:
     """An expression for the precision: ``half`` where the hardware has it, else ``full``."""
     if options.target == "cpu" or options.precision == "bf16":
         return half, ()

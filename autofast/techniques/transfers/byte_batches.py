@@ -21,7 +21,7 @@ from autofast.model.contents import elements, opened
 from autofast.model.roles import Loader, Transfer
 from autofast.model.script import Script
 from autofast.model.several import any_in, surely, wordset
-from autofast.model.source import at, function_of, parent_of, source_of
+from autofast.model.source import ByNode, at, function_of, parent_of, source_of
 from autofast.model.syntax import DISPLAYS, SEQUENCES, has_star, is_read
 from autofast.model.values import (
     Bound,
@@ -103,7 +103,7 @@ def copies_of(script: Script, items: Items) -> list[Copy]:
     _of_library(script, items)
     loaders = [x for x in script.loaders if any(items.come_from(d.thing) for d in x.datasets)]
     things = {id(t) for x in loaders for t in x.things}
-    found: dict[ast.AST, Copy] = {}
+    found: ByNode[Copy] = {}
     for loader in loaders:
         _against(script, loader, items)
         for part, loop in _loaded(script, loader, things, items.key):

@@ -21,7 +21,7 @@ from autofast.model.kinds import is_scaler
 from autofast.model.roles import Loader
 from autofast.model.script import Script
 from autofast.model.several import only, surely
-from autofast.model.source import block_of, function_of, outwards, statement_of, walk
+from autofast.model.source import Nodes, block_of, function_of, outwards, statement_of, walk
 from autofast.model.syntax import DEFS, IMPORTS, SIMPLE
 from autofast.model.values import Ext
 from autofast.rule import Finding, Gain, Options, Question
@@ -203,7 +203,7 @@ def of_its_rule(finding: Finding, findings: Sequence[Finding]) -> list[Finding]:
     return [f for f in findings if f.rule == finding.rule]
 
 
-def changed_nodes(findings: Sequence[Finding]) -> set[ast.AST]:
+def changed_nodes(findings: Sequence[Finding]) -> Nodes:
     """All that fixes change: not what stands in a block that they put code around."""
     places = [place for f in findings if f.edits for place in touched(f)]
     return {n for place in places if not hasattr(place, "body") for n in walk(place)}
@@ -235,7 +235,7 @@ def in_every_turn(script: Script, loop: ast.AST, nodes: Sequence[ast.AST]) -> as
     return None
 
 
-def begun_in(script: Script) -> set[ast.AST]:
+def begun_in(script: Script) -> Nodes:
     """The places of forwards, backwards and updates, and the calls that lead to them."""
     sites = script.log.of("forward")
     sites += [b.site for step in script.steps for b in step.backwards]
