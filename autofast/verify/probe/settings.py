@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import NamedTuple
-
-from .core import Data
+from typing import Any, NamedTuple
 
 VARIABLE = "AUTOFAST_PROBE"
 
@@ -65,7 +63,7 @@ def read(place: int | None = None) -> Settings:
     """From the environment; ``place`` is the rank of a process that the script started itself.
 
     Unknown names are an error: a misspelt setting would silently not be recorded."""
-    given: Data = json.loads(os.environ.get(VARIABLE, "{}"))
+    given: dict[str, Any] = json.loads(os.environ.get(VARIABLE, "{}"))
     given.update(given.pop("detail", None) or {})
     settings = Settings(**given)
     scratch = os.path.realpath(settings.scratch) if settings.scratch else ""
