@@ -49,6 +49,7 @@ class _WithScriptArguments(ProjectCommand):
 @run_options
 @flag("--by-rule", help="Also measure what each rule contributes.")
 @file("--facts", "facts_file", help="Write what SCRIPT was seen to do, for `rewrite --facts`.")
+@flag("-v", "--verbose", help="Print every check and figure, not only what decides.")
 @flag("--github", help="Print Markdown for a pull request in place of text.")
 @click.option(
     "--resume-from",
@@ -71,6 +72,7 @@ def verify_command(
     html_file: str | None,
     facts_file: str | None,
     github: bool,
+    verbose: bool,
     force: bool,
     **given: Any,
 ) -> None:
@@ -98,7 +100,7 @@ def verify_command(
     asked = _request(script, rewritten, given, facts_file is not None)
     with _telling(script) as tell:
         result = verify(asked, tell)
-    product, notes = deliver(result, wish, sys.stdout)
+    product, notes = deliver(result, wish, sys.stdout, verbose)
     out(product)
     for line in notes:
         click.echo(line, err=True)
