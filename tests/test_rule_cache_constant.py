@@ -21,12 +21,14 @@ torch.manual_seed(0)
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 """
 LOOP = """
+SHIFT = 1.0
 data = TensorDataset(torch.randn(32, 3), torch.randint(0, 3, (32,)))
 loader = DataLoader(data, batch_size=8)
 model = Net([0.2, 0.3, 0.5]).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 losses = []
 for epoch in range(2):
+    SHIFT += 1
     for x, y in loader:
         x, y = x.to(device), y.to(device)
         optimizer.zero_grad()
@@ -181,6 +183,8 @@ def test_a_function_with_constants_is_cached() -> None:
         ("losses = []", "losses = []\nmodel.half().float()"),
         ("losses = []", "losses = []\ntorch.save(model, 'm.pt')"),
         ("losses = []", "losses = []\ntorch.set_default_dtype(torch.float32)"),
+        ("torch.tensor(self.mean)", "torch.tensor([SHIFT, 0, 0]).float()"),
+        ("class Net(nn.Module):", "class Net(nn.Module):\n    __slots__ = ()\n"),
         (
             "self.layer = nn.Linear(3, 3)",
             "self.layer = nn.Linear(3, 3)\n        self.first = self(torch.zeros(1, 3)).sum().item()"

@@ -12,7 +12,7 @@ from autofast.flow.callgraph import MADE, CallGraph, Function
 from autofast.flow.effects import Effects
 from autofast.flow.memory import Memory
 from autofast.flow.program import holder_of
-from autofast.flow.scopes import own_nodes, owner, parameters
+from autofast.flow.scopes import mentions, own_nodes, owner, parameters
 from autofast.flow.usage import Act, Usage
 from autofast.flow.valueflow import Answer, ValueFlow, Verdict
 from autofast.model.calls import arguments_of, spreads
@@ -68,7 +68,10 @@ ASKED = wordset("shape dtype device ndim size dim numel")
 JUMPS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 DECIDING = (ast.If, ast.Try, ast.While, ast.IfExp, ast.BoolOp, ast.Assert, *COMPREHENSIONS)
 SIMPLE = (Const, Arg, Setting, Ref, Module, Cls, Func, Bound, Method)
-DEFAULTS = wordset("set_default_dtype set_default_device set_default_tensor_type", "torch.")
+# What decides where, and of which type, new tensors are made.
+DEFAULTS = wordset(
+    "set_default_dtype set_default_device set_default_tensor_type cuda.set_device", "torch."
+)
 DEEPEST = 6  # functions that call one another
 
 
@@ -102,10 +105,8 @@ class Invariants:
     def _is_same(self, expr: ast.AST, method: Function, init: ast.FunctionDef) -> bool:
         found = self.script.values(expr) if isinstance(expr, ast.expr) else frozenset()
         match expr:
-            case ast.Name(ctx=ast.Load()) if isinstance(holder_of(expr), ast.Module):
-                return _is_simple(found)
-            case ast.Name(ctx=ast.Load()):  # of a comprehension in it
-                return isinstance(owner(expr), COMPREHENSIONS)
+            case ast.Name(ctx=ast.Load()):
+                return isinstance(owner(expr), COMPREHENSIONS) or self._is_bound_once(expr)
             case ast.Attribute(value=ast.Name(id=name)) if (
                 isinstance(method, ast.FunctionDef) and name == method.args.args[0].arg
             ):
@@ -118,6 +119,7 @@ class Invariants:
                 owners = self.script.values(inner)
                 return (
                     _is_simple(found)
+                    and (len(found) == 1 or not any_of(owners, Module))
                     and self._is_same(inner, method, init)
                     and not self._is_set(expr.attr, owners, None)
                 )
@@ -141,6 +143,13 @@ class Invariants:
                     and isinstance(part, (ast.expr, ast.comprehension, ast.Slice))
                 )
         return False
+
+    def _is_bound_once(self, name: ast.Name) -> bool:
+        """Whether a name of the module, or of Python, has one plain value all along."""
+        scope = holder_of(name)
+        stores = [n for n in mentions(scope, name.id) if not is_read(n)]
+        simple = _is_simple(self.script.values(name))
+        return isinstance(scope, ast.Module) and len(stores) < 2 and simple
 
     def _is_kept(self, attribute: ast.Attribute, init: ast.FunctionDef) -> bool:
         """``self.x``: set by the constructor alone, a plain value or one that nobody writes to."""
@@ -250,7 +259,7 @@ class Invariants:
                     if not self._computes(node, init, depth + 1):
                         return False
                 case ast.Name(ctx=ast.Load()) if isinstance(holder_of(node), ast.Module):
-                    if not _is_simple(self.script.values(node)):
+                    if not self._is_bound_once(node):
                         return False
                 case ast.Attribute(value=ast.Name(id=name), ctx=ast.Load()) if (
                     mine and given and name == next(iter(parameters(function))).arg
@@ -336,8 +345,9 @@ def constructor(method: ast.FunctionDef) -> ast.FunctionDef | None:
 def _is_always_run(expr: ast.expr, method: ast.FunctionDef) -> bool:
     """Whether nothing decides whether the method comes to ``expr``."""
     above = takewhile(lambda n: n is not method, ancestors(expr))
-    before = (s for s in walk(method) if isinstance(s, JUMPS) and s.lineno < expr.lineno)
-    return not any(isinstance(n, DECIDING) for n in above) and not any(before)
+    return not any(isinstance(n, DECIDING) for n in above) and not any(
+        isinstance(n, JUMPS) and n is not method.body[-1] for n in walk(method)
+    )
 
 
 def _are_kin(cls: Cls, classes: set[Cls]) -> bool:

@@ -26,6 +26,7 @@ from autofast.techniques.transfers.factories import runs_often
 
 STORES = wordset("torch.save pickle.dump pickle.dumps joblib.dump dill.dump")
 WORK = (*LOOPS, *COMPREHENSIONS)
+PLAIN = ("builtins.object", "torch.", "torchvision.")  # bases whose objects take any attribute
 FEW = 3  # calls of a function that is not worth an attribute
 TAKEN = "training forward float double half type dtype device name T".split()  # of every module
 
@@ -155,12 +156,15 @@ def _is_option(script: Script, expr: ast.expr) -> bool:
 
 
 def _class_of(script: Script, method: ast.FunctionDef) -> Cls | None:
-    """The class of all objects whose method it is; None where there are several."""
+    """The class of all objects whose method it is, which may get an attribute; None where there are
+    several."""
     if not method.args.args:
         return None
     this = mentions(method, method.args.args[0].arg)
     cls = one({t.cls if isinstance(t, Inst) else None for n in this for t in script.values(n)})
-    return cls if cls is not None and cls.node is parent_of(method) else None
+    if cls is None or cls.node is not parent_of(method) or cls.find("__slots__"):
+        return None
+    return cls if all(base.startswith(PLAIN) for base in cls.external) else None
 
 
 def _moved_there(script: Script, method: ast.FunctionDef, cls: Cls) -> Edits | None:
