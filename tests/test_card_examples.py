@@ -51,8 +51,8 @@ SHOWN = {  # script -> the rules whose cards show parts of it
     "target.py": "foreach-update graph-kept per-step-io",
     "trainer.py": "trainer-args",
     "variable.py": "variable-api",
-    "words.py": "padded-vocabulary",
     "weighted.py": "cache-constant",
+    "words.py": "padded-vocabulary",
     "workers.py": "cuda-prefetch persistent-workers prefetch-factor",
 }
 SCRIPT = {rule: script for script, rules in SHOWN.items() for rule in rules.split()}
