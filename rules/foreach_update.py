@@ -23,7 +23,7 @@ from autofast.model.contents import unwrapped
 from autofast.model.script import Script
 from autofast.model.several import any_in
 from autofast.model.source import at, function_of, parent_of, source_of
-from autofast.model.syntax import is_attribute
+from autofast.model.syntax import TARGETS, is_attribute
 from autofast.rule import Effect, Finding, Options, Refusal, rule
 from autofast.techniques.optimizer.foreach import Op, Writer, is_symmetric, operations
 from autofast.write.spelling import torch_in, uses_gpu
@@ -159,6 +159,6 @@ def _shared(script: Script) -> str:
         match parent_of(site.node):
             case ast.Assign(value=value) if is_attribute(site.node, "data"):
                 of_others = any(getattr(t, "param", "") for o in site for t in o.result)
-                if of_others or isinstance(value, (ast.Name, ast.Attribute, ast.Subscript)):
+                if of_others or isinstance(value, TARGETS):
                     return at(site)
     return ""

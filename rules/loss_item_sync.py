@@ -9,6 +9,7 @@ from autofast.facts.cost import gains
 from autofast.model.names import OWNERS
 from autofast.model.script import Script
 from autofast.model.several import any_in
+from autofast.model.source import Nodes
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.syncs.code_motion import NAME
 from autofast.techniques.syncs.elements import by_elements
@@ -32,7 +33,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     if options.target == "cpu" or not (script.steps or owned) or not uses_gpu(script):
         return  # on the CPU, nothing waits for anything
     taken: set[ast.expr] = set()
-    answered: set[ast.AST] = set()
+    answered: Nodes = set()
     found: list[Finding] = []
     every = reads(script)
     if owned:
@@ -54,7 +55,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             answered |= {r.statement for r in every if r.node in used}
             found.append(finding)
     changed = {f.node for f in found if f.edits}
-    refused: set[ast.AST] = set()
+    refused: Nodes = set()
     for finding in found:  # of several reasons the first
         if finding.edits or finding.node not in changed | refused:
             yield finding
@@ -66,7 +67,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     yield from _everywhere(script, answered)
 
 
-def _everywhere(script: Script, answered: set[ast.AST]) -> Iterator[Finding]:
+def _everywhere(script: Script, answered: Nodes) -> Iterator[Finding]:
     """What does not ask whose loop it is: the script's, or a framework's that calls it."""
     for loop, names, edits in by_elements(script):
         answered |= set(ast.walk(loop)) | {whole(loop)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from autofast.cli.options import (
     run_options,
 )
 from autofast.cli.project import SETTINGS, ProjectCommand, configured, root_of
+from autofast.report.progress import Tell
 
 if TYPE_CHECKING:
     from autofast.verify.request import Request
@@ -165,7 +166,7 @@ def _request(script: Path, rewritten: Path | None, given: Given, facts: bool = F
 
 
 @contextmanager
-def _telling(script: Path, budget: float = 0.0) -> Iterator[Callable[[str], None]]:
+def _telling(script: Path, budget: float = 0.0) -> Iterator[Tell]:
     """Shows how far the runs have come; where none could be made, what the script said, and one
     line about it."""
     from autofast.report.progress import progress

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,7 @@ from autofast.edit.plan import Plan
 from autofast.model.limits import MOST_SIBLINGS, WORK
 from autofast.model.script import Script
 from autofast.model.source import BadInput, Endless, Source, shown_path, source_of
+from autofast.report.progress import Tell
 from autofast.rule import Effect, Finding
 
 Place = tuple[str, Path, int, int]  # a rule, and where it found something
@@ -162,7 +163,7 @@ class Agreement:
         root: Path,
         config: Config,
         overlay: Mapping[Path, bytes] | None = None,
-        tell: Callable[[str], None] | None = None,
+        tell: Tell | None = None,
     ):
         self._tell = tell
         self._root, self._config, self._overlay = root, config, overlay or {}

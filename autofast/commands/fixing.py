@@ -26,11 +26,13 @@ from autofast.report.diff import Change, FileDiff
 from autofast.report.record import Record, merged
 from autofast.report.sarif import Fix
 
+Fixes = dict[tuple[object, ...], Fix]
 
-def of_request(request: Request) -> dict[tuple[object, ...], Fix]:
+
+def of_request(request: Request) -> Fixes:
     """The fixes of all findings that a check reports. A script that cannot be rewritten has none,
     which hides nothing of others."""
-    found: dict[tuple[object, ...], Fix] = {}
+    found: Fixes = {}
 
     others = Agreement(request.root, request.config)
 
@@ -45,10 +47,10 @@ def of_request(request: Request) -> dict[tuple[object, ...], Fix]:
     return found
 
 
-def fixes(done: Rewritten) -> dict[tuple[object, ...], Fix]:
+def fixes(done: Rewritten) -> Fixes:
     """The fix of each record: that of its rule and of those that it needs, as a rule's places are
     made to fit each other."""
-    plan, found = done.plan.first, dict[tuple[object, ...], Fix]()
+    plan, found = done.plan.first, Fixes()
     for rule in sorted(plan.applied):
         wanted = _closed(plan, {rule})
         part = plan.subset(wanted)

@@ -37,6 +37,7 @@ from autofast.model.several import grouped
 from autofast.model.source import Source, shown_path, source_of
 from autofast.read import read_script
 from autofast.report.diff import Change, FileDiff
+from autofast.report.progress import Tell
 from autofast.report.record import Record
 from autofast.rule import Find, Finding, Options
 
@@ -98,7 +99,7 @@ def rewrite(
     within: Callable[[Path], bool] | None = None,
     unwanted: Callable[[Iterable[Finding]], Iterable[Key]] | None = None,
     others: Agreement | None = None,
-    tell: Callable[[str], None] | None = None,
+    tell: Tell | None = None,
 ) -> Rewritten:
     """Rewrite the script at ``entry``; with ``alone`` only the entry itself may change, or only the
     files that are ``within``. What would then be done by half is left out whole. ``unwanted`` is

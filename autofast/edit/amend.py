@@ -78,13 +78,16 @@ class Amendment:
         )
 
 
+Amendments = Mapping[Key, Amendment]
+
+
 def key_of(finding: Finding) -> Key:
     """What names a finding in every plan for one script."""
     return finding.rule, finding.node, finding.message
 
 
 def amendments(
-    old: Script, new: Script, hunks: Mapping[Source, Sequence[Hunk]], known: Mapping[Key, Amendment]
+    old: Script, new: Script, hunks: Mapping[Source, Sequence[Hunk]], known: Amendments
 ) -> dict[Key, Amendment]:
     """What must become of the findings whose text reads a variable where it may have no value, or
     that change what others call.

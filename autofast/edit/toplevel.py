@@ -15,7 +15,7 @@ from autofast.flow.imports import Binding, bindings, parsed
 from autofast.model import disk
 from autofast.model.several import any_of, grouped, only, surely
 from autofast.model.source import Source, block_of, nodes_in, parent_of, source_of
-from autofast.model.syntax import DEFINITIONS, is_docstring, is_read
+from autofast.model.syntax import DEFINITIONS, IMPORTS, is_docstring, is_read
 
 BEFORE_ALL = -1
 
@@ -270,7 +270,7 @@ def _end_of_all_imports(tree: ast.Module) -> int:
     """The last of the leading imports, between which settings (``matplotlib.use``) may stand."""
     end = _end_of_lead(tree)
     for n, statement in enumerate(tree.body[end + 1 :], end + 1):
-        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        if isinstance(statement, IMPORTS):
             end = n
         elif not _sets(statement):
             break
@@ -289,9 +289,7 @@ def _sets(statement: ast.stmt) -> bool:
 
 def _end_of_run(tree: ast.Module, place: int) -> int:
     """The last of the imports that follow each other from ``place`` on."""
-    while place + 1 < len(tree.body) and isinstance(
-        tree.body[place + 1], (ast.Import, ast.ImportFrom)
-    ):
+    while place + 1 < len(tree.body) and isinstance(tree.body[place + 1], IMPORTS):
         place += 1
     return place
 
@@ -300,9 +298,7 @@ def _end_of_lead(tree: ast.Module) -> int:
     """The last import before other statements; without one, the docstring, or ``BEFORE_ALL``."""
     end = BEFORE_ALL
     for n, statement in enumerate(tree.body):
-        if isinstance(statement, (ast.Import, ast.ImportFrom)) or (
-            n == 0 and is_docstring(statement)
-        ):
+        if isinstance(statement, IMPORTS) or (n == 0 and is_docstring(statement)):
             end = n
         elif not _is_dunder(statement):
             break

@@ -69,6 +69,8 @@ MEMORY = wordset("data_ptr untyped_storage storage")  # by which anybody may wri
 KEEPING = wordset("Parameter Buffer register_buffer from_pretrained")
 HANDED = Unknown("what another function calls, at any time")
 PASSING = wordset("Identity Flatten Unflatten Dropout", "torch.nn.")
+# A place that writes, what it writes to, and the expression for that.
+Write = tuple[ast.AST, Values, ast.expr | None]
 
 
 def learned(script: Script, expr: ast.expr) -> str:
@@ -146,9 +148,7 @@ def array_written_after(
     return ""
 
 
-def writes_to(
-    script: Script, origins: Collection[ast.AST]
-) -> Iterator[tuple[ast.AST, Values, ast.expr | None]]:
+def writes_to(script: Script, origins: Collection[ast.AST]) -> Iterator[Write]:
     """The writes that may be to an array that comes from one of these expressions."""
     memory = script.analysis(Memory)
     for node, target, written in script.analysis(array_writes):
@@ -166,7 +166,7 @@ def _is_data(script: Script, expr: ast.expr) -> bool:
 
 
 # ------------------------------------------------------------------------------------------- writes
-def writes(script: Script) -> tuple[bool, list[tuple[ast.AST, Values, ast.expr | None]]]:
+def writes(script: Script) -> tuple[bool, list[Write]]:
     """Every write to a tensor (or, where there are any, to an array that may share its memory),
     with what is written to, and the expression for it.
     """
@@ -177,12 +177,12 @@ def writes(script: Script) -> tuple[bool, list[tuple[ast.AST, Values, ast.expr |
     return shared, _every_write(script, shared)
 
 
-def array_writes(script: Script) -> list[tuple[ast.AST, Values, ast.expr | None]]:
+def array_writes(script: Script) -> list[Write]:
     """Every write to a tensor or an array."""
     return _every_write(script, True)
 
 
-def _every_write(script: Script, shared: bool) -> list[tuple[ast.AST, Values, ast.expr | None]]:
+def _every_write(script: Script, shared: bool) -> list[Write]:
     found = [(node, *target) for node in script.nodes for target in _written(script, node, shared)]
     for (kind, _), site in script.log.each():
         if (

@@ -33,6 +33,7 @@ from autofast.model.syntax import (
     is_text,
 )
 from autofast.model.values import (
+    OBJECTS,
     Bound,
     Cls,
     Const,
@@ -303,7 +304,7 @@ def _models_of(script: Script, expr: ast.expr) -> set[int]:
             if not isinstance(node, VARIABLES):
                 continue
             for thing in script.values(node):
-                if isinstance(thing, (Inst, Ext)) and is_module(thing):
+                if isinstance(thing, OBJECTS) and is_module(thing):
                     found |= {id(t) for t in unwrapped(thing)}
                 elif is_optimizer(thing):
                     found.add(id(thing))

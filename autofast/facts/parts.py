@@ -12,7 +12,7 @@ from autofast.model.kinds import is_module
 from autofast.model.roles import Model
 from autofast.model.script import Script
 from autofast.model.several import any_in
-from autofast.model.values import Arg, Const, Dict, Ext, Num, Seq, Tensor, Thing
+from autofast.model.values import COLLECTIONS, Arg, Const, Ext, Num, Tensor, Thing
 
 OF_MODELS = (
     *("torch", "torchvision", "torchaudio", "timm", "transformers", "peft"),
@@ -50,7 +50,7 @@ def _modules_in(thing: Thing) -> Iterable[Thing]:
     """The modules directly below a module or in a list or dict of modules."""
     if isinstance(thing, Ext) and not is_module(thing):
         return ()
-    return (t for t in members(thing) if isinstance(t, (Seq, Dict)) or is_module(t))
+    return (t for t in members(thing) if isinstance(t, COLLECTIONS) or is_module(t))
 
 
 def moved_models(script: Script) -> list[Thing]:

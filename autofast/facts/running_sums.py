@@ -18,7 +18,15 @@ from autofast.model.calls import arguments_of, is_method, is_name, short_name
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import function_of, nodes_in, statement_of, within
-from autofast.model.syntax import ASSIGNMENTS, FUNCTIONS, IDENTITY, LOOPS, is_stored
+from autofast.model.syntax import (
+    ASSIGNMENTS,
+    FUNCTIONS,
+    IDENTITY,
+    LOOPS,
+    MEMBERSHIP,
+    VARIABLES,
+    is_stored,
+)
 from autofast.model.values import Const, Method, Num, Tensor, Unknown, any_of
 
 BACKWARDS = wordset("backward manual_backward grad")
@@ -95,7 +103,7 @@ def _added(node: ast.stmt) -> Kept | None:
             )
         ):
             held = list_.value if isinstance(list_, ast.Subscript) else list_
-            if isinstance(held, (ast.Name, ast.Attribute)):  # also `history["loss"].append(v)`
+            if isinstance(held, VARIABLES):  # also `history["loss"].append(v)`
                 return Kept(node, held, value)
     return None
 
@@ -172,7 +180,7 @@ def _told_apart(script: Script) -> Iterator[ast.expr]:
             case ast.Compare(left=left, ops=ops, comparators=others):
                 sides = [left, *others]
                 for op, one, other in zip(ops, sides, sides[1:], strict=False):
-                    if isinstance(op, (ast.In, ast.NotIn)) or (
+                    if isinstance(op, MEMBERSHIP) or (
                         isinstance(op, IDENTITY) and not any_of((one, other), ast.Constant)
                     ):
                         yield from (one, other)

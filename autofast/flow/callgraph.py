@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 from autofast.flow.defuse import Definition
 from autofast.flow.frequency import rare_arms_around
 from autofast.flow.loops import Loop
-from autofast.flow.scopes import own_nodes
+from autofast.flow.scopes import Expressions, own_nodes
 from autofast.model.calls import call_of, spreads
 from autofast.model.contents import opened
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_static
 from autofast.model.script import Script
 from autofast.model.several import surely
-from autofast.model.source import at, function_of, parent_of, walk
-from autofast.model.syntax import LOOPS, Def, is_read
+from autofast.model.source import ByNode, at, function_of, parent_of, walk
+from autofast.model.syntax import LOOPS, VARIABLES, Def, is_read
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -119,13 +119,13 @@ class CallGraph:
 
     def __init__(self, script: Script):
         self.script = script
-        self._callees: dict[ast.AST, list[Callee]] = {}
-        self._sites: dict[ast.AST, list[ast.Call]] = defaultdict(list)
-        self._handed: dict[ast.AST, ast.AST] = {}  # function -> a place that uses it as a value
+        self._callees: ByNode[list[Callee]] = {}
+        self._sites: ByNode[list[ast.Call]] = defaultdict(list)
+        self._handed: ByNode[ast.AST] = {}  # function -> a place that uses it as a value
         # Name -> calls of something that is not known.
         self._unread: dict[str, list[ast.expr]] = defaultdict(list)
-        self._entered: dict[ast.AST, dict[ast.AST, Function]] = defaultdict(dict)
-        self._entries: dict[ast.AST, list[ast.AST]] = defaultdict(list)
+        self._entered: ByNode[ByNode[Function]] = defaultdict(dict)
+        self._entries: ByNode[list[ast.AST]] = defaultdict(list)
         for node in script.nodes:
             self._look(node)
         self._follow_log()
@@ -139,9 +139,7 @@ class CallGraph:
                 self._sites[function].append(node)
                 self._enter(node, function)
             self._look_unknown(node)
-        elif (
-            isinstance(node, (ast.Name, ast.Attribute)) and is_read(node) and call_of(node) is None
-        ):
+        elif isinstance(node, VARIABLES) and is_read(node) and call_of(node) is None:
             for thing in self.script.values(node):
                 if isinstance(thing, (Func, Bound)):
                     self._handed.setdefault(
@@ -272,7 +270,7 @@ class CallGraph:
         )
         return [(call, self.argument(call, callee, parameter)) for call, callee in sites]
 
-    def gives(self, definition: Definition) -> list[ast.expr | None]:
+    def gives(self, definition: Definition) -> Expressions:
         """What a variable is given at a definition; of a parameter, at each call."""
         function = function_of(definition.node)
         if not definition.is_parameter or isinstance(function, ast.Module):
@@ -380,7 +378,7 @@ class CallGraph:
         With ``often`` those that may be run by more than few of them: not only in the bodies of
         rare ``if`` statements.
         """
-        found: dict[ast.AST, Function] = {}
+        found: ByNode[Function] = {}
         here = loop if isinstance(loop, LOOPS) else None
         todo: list[tuple[Function, ast.AST, Loop | None]] = [
             (f, n, here) for n in walk(loop) for f in self.entered(n)

@@ -20,8 +20,8 @@ from autofast.model.contents import each_once, opened
 from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import parent_of
-from autofast.model.syntax import is_read, is_stored
+from autofast.model.source import ByNode, Nodes, parent_of
+from autofast.model.syntax import SEQUENCES, is_read, is_stored
 from autofast.model.values import (
     Const,
     Ext,
@@ -57,7 +57,7 @@ class Memory:
     def __init__(self, script: Script):
         self.script = script
         self.flow, self.calls = script.analysis(Flow), script.analysis(CallGraph)
-        self._parameters: dict[ast.AST, frozenset[str]] = {}
+        self._parameters: ByNode[frozenset[str]] = {}
         self._attributes: dict[str, bool] = {}
 
     # ----------------------------------------------------------------------- what is a view of what
@@ -82,7 +82,7 @@ class Memory:
             yield from (node.body, node.orelse)
         elif isinstance(node, ast.NamedExpr):
             yield node.value
-        elif isinstance(node, (ast.Tuple, ast.List)):
+        elif isinstance(node, SEQUENCES):
             yield from node.elts
         elif isinstance(node, ast.expr):
             yield from self._viewed(node)
@@ -150,7 +150,7 @@ class Memory:
         """The expressions that made the memory of what ``expr`` holds, all of them new
         memory; None where these are not known.
         """
-        found: set[ast.AST] = set()
+        found: Nodes = set()
         todo = [expr]
         for node in each_once(todo):
             if self.is_fresh(node):

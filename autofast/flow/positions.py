@@ -19,6 +19,7 @@ from autofast.model.events import (
 )
 from autofast.model.several import only
 from autofast.model.source import (
+    Nodes,
     ancestors,
     block_of,
     function_of,
@@ -126,11 +127,11 @@ def comes_before(
     return 0 <= index(here, a) < index(here, b)
 
 
-def nodes_of(parts: Iterable[ast.AST]) -> set[ast.AST]:
+def nodes_of(parts: Iterable[ast.AST]) -> Nodes:
     return {node for part in parts for node in walk(part) if not isinstance(node, SHARED)}
 
 
-def happens_in(occurrence: Occurrence, node: ast.AST, inside: set[ast.AST]) -> bool:
+def happens_in(occurrence: Occurrence, node: ast.AST, inside: Nodes) -> bool:
     """Whether an occurrence at ``node`` is in ``inside``, or in a function called there."""
     return node in inside or any(frame.node in inside for frame in occurrence.stack)
 

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from autofast.model.several import only
-from autofast.model.source import ancestors, children, nodes_in, parent_of, source_of, walk
+from autofast.model.source import ByNode, ancestors, children, nodes_in, parent_of, source_of, walk
 from autofast.model.syntax import COMPREHENSIONS, DEFS, FUNCTIONS, Def, is_read
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 Scope = ast.Module | Def | ast.Lambda | ast.ClassDef | Comprehension
+Expressions = list[ast.expr | None]  # None where one is not written down
 WITH_BODIES = (*FUNCTIONS, ast.ClassDef)
 SCOPES = (ast.Module, *WITH_BODIES, *COMPREHENSIONS)
 TYPE_PARAMETERS = tuple(
@@ -56,7 +57,7 @@ def defaults(function: ast.AST | None) -> dict[str, ast.expr | None]:
     if not isinstance(spec, ast.arguments):
         return {}
     positional = [*spec.posonlyargs, *spec.args]
-    given: list[ast.expr | None] = [
+    given: Expressions = [
         *[None] * (len(positional) - len(spec.defaults)),
         *spec.defaults,
     ]
@@ -201,10 +202,10 @@ class Variables:
 
     def __init__(self, tree: ast.Module):
         self.tree = tree
-        self._tables: dict[ast.AST, _Table] = defaultdict(_Table)
+        self._tables: ByNode[_Table] = defaultdict(_Table)
         self._stores: dict[Variable, list[ast.AST]] = defaultdict(list)
         self._loads: dict[Variable, list[ast.Name]] = defaultdict(list)
-        self._of: dict[ast.AST, Variable | None] = {}  # by the nodes of this tree
+        self._of: ByNode[Variable | None] = {}  # by the nodes of this tree
         found: list[tuple[str, ast.AST, Scope]] = []
         read: list[tuple[ast.Name, Scope]] = []
         for node in _in_order(tree):

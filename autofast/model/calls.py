@@ -6,7 +6,7 @@ import ast
 from typing import Any, TypeGuard
 
 from autofast.model.source import nodes_in, parent_of
-from autofast.model.syntax import has_star, is_all
+from autofast.model.syntax import VARIABLES, has_star, is_all
 
 
 class MethodCall(ast.Call):
@@ -57,7 +57,7 @@ def short_name(expr: ast.AST | None) -> str:
     attribute.
     """
     name: str = getattr(expr, "attr", "") or getattr(expr, "id", "")
-    return name if isinstance(expr, (ast.Name, ast.Attribute)) else ""
+    return name if isinstance(expr, VARIABLES) else ""
 
 
 def variable_name(expr: ast.AST | None) -> str:

@@ -11,7 +11,7 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 from autofast.model.limits import MOST_WAYS
-from autofast.model.source import at, walk
+from autofast.model.source import ByNode, at, walk
 from autofast.model.values import Arguments, Func, Given, Thing, Values, only
 
 
@@ -162,7 +162,7 @@ class Log:
         self._numbers: dict[Way, int] = {}
         self._count = 0
         self._kinds: dict[str, list[tuple[int, Site]]] = defaultdict(list)  # numbered as they came
-        self._places: dict[ast.AST, list[tuple[int, Site]]] = defaultdict(list)  # by their node
+        self._places: ByNode[list[tuple[int, Site]]] = defaultdict(list)  # by their node
         self.full = ""  # a place that is reached in more ways than are kept
 
     def add(self, kind: str, node: ast.AST, stack: Stack, this: Thing | None,

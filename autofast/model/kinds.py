@@ -11,6 +11,7 @@ from autofast.model.events import Frame, Stack, WithFrame
 from autofast.model.names import AUTOCAST, LOADER, NO_GRAD, WRAPPERS, canonical
 from autofast.model.values import (
     NOTHING,
+    OBJECTS,
     Arguments,
     Cls,
     Ext,
@@ -52,7 +53,7 @@ def foreign_bases(cls: Cls) -> frozenset[str]:
 
 def ways_made(thing: Thing) -> Stack:
     """The frames in which an object is made; none of what nobody makes."""
-    return thing.made if isinstance(thing, (Ext, Inst)) else ()
+    return thing.made if isinstance(thing, OBJECTS) else ()
 
 
 def is_loader(thing: Thing) -> bool:

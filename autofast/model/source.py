@@ -23,6 +23,10 @@ from autofast.model.several import any_of, first_such, grouped, one
 from autofast.model.syntax import DEFINITIONS, Def, is_stored
 
 N = TypeVar("N", bound=ast.AST)
+T = TypeVar("T")
+ByNode = dict[ast.AST, T]
+Nodes = set[ast.AST]
+Said = tuple[ast.AST, str]  # a place, and what is said of it
 IGNORE = re.compile(r"#\s*autofast:\s*ignore(-file)?(?![\w-])(?:\[([^\]]*)\])?")
 
 
@@ -126,7 +130,7 @@ class Source:
         return self._stored[statement]
 
     @cached_property
-    def _stored(self) -> dict[ast.AST, frozenset[str]]:
+    def _stored(self) -> ByNode[frozenset[str]]:
         return {}
 
     @cached_property

@@ -31,10 +31,21 @@ SIMPLE = (*ASSIGNMENTS, ast.Expr, ast.Return)
 TESTS = (ast.If, ast.While, ast.IfExp, ast.Assert)
 # What stands for an object by a name: ``x``, ``self.x``.
 VARIABLES = (ast.Name, ast.Attribute)
+# What an assignment can set.
+TARGETS = (*VARIABLES, ast.Subscript)
 # What is written as several values in order: ``a, b`` and ``[a, b]``.
 SEQUENCES = (ast.Tuple, ast.List)
 # ``is`` and ``is not``.
 IDENTITY = (ast.Is, ast.IsNot)
+# ``in`` and ``not in``.
+MEMBERSHIP = (ast.In, ast.NotIn)
+# What is written as a collection of its parts.
+DISPLAYS = (*SEQUENCES, ast.Dict)
+# What runs one of two parts.
+CHOICES = (ast.If, ast.IfExp)
+# Where other code may run before this goes on.
+PAUSES = (ast.Await, ast.Yield, ast.YieldFrom)
+IMPORTS = (ast.Import, ast.ImportFrom)
 
 
 class Text(ast.Constant):

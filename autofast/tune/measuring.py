@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from autofast.edit.plan import PostConditionError
+from autofast.report.progress import Tell
 from autofast.tune.result import Confirmation
 from autofast.tune.search import Spent
 from autofast.tune.setting import ORIGINAL, Setting
@@ -56,7 +57,7 @@ class Measuring:
     choices: Choices
     wanted: Wanted
     amount: Callable[[Series, Setting], Verification]
-    tell: Callable[[str], None]
+    tell: Tell
     began: float = field(default_factory=time.monotonic)
     runs: list[Run] = field(default_factory=list)
     steps: int = 0

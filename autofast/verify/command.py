@@ -11,7 +11,7 @@ import shlex
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from autofast.edit.plan import PostConditionError
 from autofast.model.measured import Facts
 from autofast.model.source import BadInput
 from autofast.report import diff
+from autofast.report.progress import Tell
 from autofast.report.record import Record
 from autofast.report.style import Style, count
 from autofast.verify import blame, diagnosis
@@ -74,7 +75,7 @@ class Pair:
     found: list[Record] | None = None
 
 
-def verify(request: Request, tell: Callable[[str], None]) -> Verification:
+def verify(request: Request, tell: Tell) -> Verification:
     """Run and judge. Raises ``BadInput``, and ``NoRun`` where the original does not run."""
     began = time.monotonic()
     _check(request)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import Edits
+from autofast.edit.edits import Written
 from autofast.flow.program import Flow
 from autofast.flow.provenance import assigned
 from autofast.flow.scopes import (
@@ -29,7 +29,7 @@ from autofast.write.spelling import requires_cuda, torch_in
 CUDA = '"cuda"'
 
 
-def device_at(script: Script, loader: Loader) -> tuple[str, Edits]:
+def device_at(script: Script, loader: Loader) -> Written:
     """An expression that is, where the loader is made, the device to which its batches are moved;
     raises Refusal.
     """
@@ -65,7 +65,7 @@ def _is_certain(move: Transfer) -> bool:
     )
 
 
-def _of(script: Script, loader: Loader, move: Transfer) -> tuple[str, Edits]:
+def _of(script: Script, loader: Loader, move: Transfer) -> Written:
     if move.how == "cuda" and not (move.node.args or move.node.keywords):
         return _plain_cuda(script, loader, move)
     target = move.target
@@ -85,7 +85,7 @@ def _of(script: Script, loader: Loader, move: Transfer) -> tuple[str, Edits]:
 
 
 # ------------------------------------------------------------------------------------------ .cuda()
-def _plain_cuda(script: Script, loader: Loader, move: Transfer) -> tuple[str, Edits]:
+def _plain_cuda(script: Script, loader: Loader, move: Transfer) -> Written:
     """``x.cuda()``, or ``if use_cuda: x = x.cuda()``."""
     conditions = list(_conditions(move))
     if not conditions:

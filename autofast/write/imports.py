@@ -13,8 +13,10 @@ from autofast.model.several import grouped
 from autofast.model.source import Source, parent_of
 from autofast.model.syntax import is_attribute
 
+Spelled = tuple[str, tuple[Import, ...]]  # a name, and the imports that it needs
 
-def module_in(source: Source, module: str) -> tuple[str, tuple[Import, ...]]:
+
+def module_in(source: Source, module: str) -> Spelled:
     """The name of a module in a file: ``os`` for ``import os`` or ``import os.path``."""
     for binding in (b for stmt in source.tree.body for b in bindings(stmt)):
         plain = binding.bound == binding.module.split(".")[0]
@@ -28,7 +30,7 @@ def module_in(source: Source, module: str) -> tuple[str, tuple[Import, ...]]:
     )
 
 
-def imported(source: Source, module: str, name: str) -> tuple[str, tuple[Import, ...]]:
+def imported(source: Source, module: str, name: str) -> Spelled:
     """The name of ``module.name`` in a file that imports single names: ``from torch.utils.data
     import BatchSampler``.
     """
@@ -42,7 +44,7 @@ def imported(source: Source, module: str, name: str) -> tuple[str, tuple[Import,
     )
 
 
-def functional_in(source: Source) -> tuple[str, tuple[Import, ...]]:
+def functional_in(source: Source) -> Spelled:
     """How a file calls ``torch.nn.functional``: ``F``, ``nn.functional``,
     ``torch.nn.functional``.
     """

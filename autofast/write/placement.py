@@ -14,6 +14,7 @@ from autofast.model.roles import Model, Trainer
 from autofast.model.script import Script
 from autofast.model.several import first_such
 from autofast.model.source import (
+    Nodes,
     Source,
     ancestors,
     block_of,
@@ -204,7 +205,7 @@ def _shared(calls: list[CallFrame], stack: Stack) -> int:
     return n
 
 
-def _outermost(stmt: ast.stmt, guards: set[ast.AST]) -> ast.stmt:
+def _outermost(stmt: ast.stmt, guards: Nodes) -> ast.stmt:
     """The statement around ``stmt`` that stands directly in a function, the module or the main
     guard.
     """

@@ -21,7 +21,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from autofast.edit.edits import Edit, Edits, Keyword, Parameter
+from autofast.edit.edits import Edit, Edits, Keyword, Parameter, Written
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.definition_sites import Attribute
 from autofast.flow.graph import Function
@@ -30,11 +30,20 @@ from autofast.flow.positions import in_main_guard
 from autofast.flow.scopes import Variable, variables_of
 from autofast.model.script import Script
 from autofast.model.several import only, surely
-from autofast.model.source import Source, ancestors, at, function_of, nodes_in, parent_of, source_of
+from autofast.model.source import (
+    ByNode,
+    Source,
+    ancestors,
+    at,
+    function_of,
+    nodes_in,
+    parent_of,
+    source_of,
+)
 from autofast.model.syntax import DEFS, FUNCTIONS, Def
 from autofast.model.values import Cls, Inst
 
-Plain = Callable[[Source], tuple[str, Edits]]
+Plain = Callable[[Source], Written]
 
 
 class Way:
@@ -65,7 +74,7 @@ class Way:
         self._guarded = bool(places) and all(map(in_main_guard, places))
         self.graph = script.analysis(CallGraph)
         self.refusal = ""
-        self._names: dict[ast.AST, str] = dict(known or {})
+        self._names: ByNode[str] = dict(known or {})
         self._edits: dict[tuple[object, ...], Edit] = {}
 
     @property

@@ -29,6 +29,7 @@ from autofast.model.values import (
     surely_named,
 )
 from autofast.read.torch_age import catches
+from autofast.write.imports import Spelled
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 DEVICES = wordset("cpu cuda mps xpu")
@@ -47,7 +48,7 @@ def torch_name(source: Source) -> str:
     return ""
 
 
-def torch_in(source: Source) -> tuple[str, tuple[Import, ...]]:
+def torch_in(source: Source) -> Spelled:
     """The name of the module ``torch`` in a file, and the import that is needed for it."""
     if known := torch_name(source):
         return known, ()
@@ -223,7 +224,7 @@ def uses_gpu(script: Script) -> bool:
     return bool(script.frameworks or found - {"?"} or (found and moved))
 
 
-def cuda_test(script: Script, place: ast.AST) -> tuple[str, tuple[Import, ...]]:
+def cuda_test(script: Script, place: ast.AST) -> Spelled:
     """An expression that is true where training runs on CUDA, valid before the statement."""
     if (name := device_before(script, place)) is not None:
         return f'{name}.type == "cuda"', ()

@@ -27,7 +27,7 @@ from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import ONE_TENSOR, last_part
 from autofast.model.script import Script
 from autofast.model.several import only, surely, wordset
-from autofast.model.source import at, function_of, line_of, nodes_in, statement_of
+from autofast.model.source import Nodes, at, function_of, line_of, nodes_in, statement_of
 from autofast.model.syntax import is_attribute, is_constant, is_text
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
@@ -56,9 +56,9 @@ class Losses(TorchCalls):
     def __init__(self, script: Script, whole: bool):
         super().__init__(script, whole)
         self.flow = script.analysis(Flow)
-        self._open: set[ast.AST] = set()  # definitions whose value is being asked for
+        self._open: Nodes = set()  # definitions whose value is being asked for
         # Those of them that were asked for again meanwhile: the answer holds inside them only.
-        self._met: set[ast.AST] = set()
+        self._met: Nodes = set()
         self._calls: list[Function] = []
         self._known: dict[tuple[int, int], tuple[ast.expr, Activation, Shape | Refusal]] = {}
 

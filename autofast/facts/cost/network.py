@@ -15,6 +15,7 @@ from autofast.model.kinds import is_module, ways_made
 from autofast.model.names import WRAPPERS, last_part
 from autofast.model.script import Script
 from autofast.model.several import all_known
+from autofast.model.source import Nodes
 from autofast.model.syntax import Def
 from autofast.model.values import (
     Arguments,
@@ -46,7 +47,7 @@ class Network:
 
     def __init__(self, script: Script):
         self.script, self.work, self.depth = script, Work(), 0
-        self.loops: set[ast.AST] = set()  # around the model's own making
+        self.loops: Nodes = set()  # around the model's own making
 
     def run(self, thing: Thing, shape: Shape) -> Shape:
         """What the model makes of an item; raises :class:`Unsized` where that is not known."""

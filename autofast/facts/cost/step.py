@@ -32,7 +32,7 @@ from autofast.model.names import CONVOLVE, last_part
 from autofast.model.roles import Loader, Step
 from autofast.model.script import Script
 from autofast.model.several import all_known, wordset
-from autofast.model.source import Source, at
+from autofast.model.source import Nodes, Source, at
 from autofast.model.syntax import LOOPS
 from autofast.model.values import Tensor, Thing, only
 from autofast.read.recover.models import layers_of
@@ -243,13 +243,13 @@ class Cost(Often):
         )
 
     @cached_property
-    def _around(self) -> set[ast.AST]:
+    def _around(self) -> Nodes:
         """The loops of the steps, and those around them."""
         steps = self.training
         return {s.loop for s in steps} | {f.node for s in steps for f in loops(s.stack)}
 
     @cached_property
-    def _on_host(self) -> set[ast.AST]:
+    def _on_host(self) -> Nodes:
         """The functions that make items of datasets, where these stay on the host."""
         datasets = [d for x in self.script.loaders for d in x.datasets if not d.on_device]
         return {d.getitem for d in datasets if d.getitem is not None}

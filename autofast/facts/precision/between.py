@@ -8,7 +8,7 @@ from autofast.facts.precision.code import Code
 from autofast.model.events import Occurrence
 from autofast.model.kinds import gradient_modes, is_optimizer, is_scaler
 from autofast.model.source import ancestors, at, walk
-from autofast.model.syntax import FUNCTIONS
+from autofast.model.syntax import FUNCTIONS, PAUSES
 from autofast.model.values import Tensor
 
 
@@ -18,9 +18,7 @@ def structure(code: Code) -> str:
 
 def _yields(code: Code) -> str:
     for node in (n for s in code.statements for n in walk(s)):
-        if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)) and not _in_function_below(
-            node, code.statements
-        ):
+        if isinstance(node, PAUSES) and not _in_function_below(node, code.statements):
             return f"{at(node)} leaves the block in the middle (yield)"
     return ""
 

@@ -28,7 +28,7 @@ from autofast.model.kinds import is_module
 from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import only, surely, wordset
-from autofast.model.source import at, nodes_in, parent_of, walk
+from autofast.model.source import Nodes, at, nodes_in, parent_of, walk
 from autofast.model.syntax import is_attribute, is_operation, is_read, is_unary
 from autofast.model.values import (
     Arg,
@@ -231,9 +231,7 @@ class Ratios:
     which ``passes`` lead to a forward pass.
     """
 
-    def __init__(
-        self, script: Script, parts: list[ast.AST], inside: set[ast.AST], passes: set[ast.AST]
-    ):
+    def __init__(self, script: Script, parts: list[ast.AST], inside: Nodes, passes: Nodes):
         self.script, self.parts, self.inside, self.passes = script, parts, inside, passes
         self.flow, self.calls = script.analysis(Flow), script.analysis(CallGraph)
 

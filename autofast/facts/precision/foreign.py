@@ -11,7 +11,7 @@ from autofast.facts.precision.activations import has_tensor
 from autofast.facts.precision.code import Code, applied
 from autofast.model.calls import short_name
 from autofast.model.several import only, wordset
-from autofast.model.source import at, walk
+from autofast.model.source import Said, at, walk
 from autofast.model.syntax import VARIABLES, is_operation
 from autofast.model.tensors import dtype_of
 from autofast.model.values import Cls, Ext, Thing, Unknown, begins
@@ -50,7 +50,7 @@ def foreign(code: Code) -> str:
     return f"{at(node)} gives tensors to {name}, which may not take 16-bit ones" if node else ""
 
 
-def handed_out(code: Code) -> tuple[ast.AST, str] | None:
+def handed_out(code: Code) -> Said | None:
     """Where tensors go into compiled code, or into code of a library that is not made of torch's
     operations, and whose it is.
     """

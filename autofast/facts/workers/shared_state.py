@@ -22,7 +22,7 @@ from autofast.model.calls import is_name
 from autofast.model.roles import Loader
 from autofast.model.script import Script
 from autofast.model.several import only
-from autofast.model.source import ancestors, at, function_of, holds, live, parent_of
+from autofast.model.source import Nodes, ancestors, at, function_of, holds, live, parent_of
 from autofast.model.syntax import COMPREHENSIONS, VARIABLES, is_attribute, is_read
 from autofast.model.values import (
     Cls,
@@ -292,7 +292,7 @@ def seeds(script: Script, loader: Loader) -> bool:
     )
 
 
-def _between(side: Side, call: ast.Call, seen: set[ast.AST]) -> bool:
+def _between(side: Side, call: ast.Call, seen: Nodes) -> bool:
     """In a loop that yields, or in a function that is called there."""
     function = function_of(call)
     for loop in only(ancestors(call), LOOPS):

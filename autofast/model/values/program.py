@@ -10,7 +10,7 @@ from autofast.model.changes import Mutable, Numbered, Watched
 from autofast.model.several import only
 from autofast.model.syntax import Def
 from autofast.model.values.arguments import Arguments
-from autofast.model.values.thing import NOTHING, ByName, Thing, Values
+from autofast.model.values.thing import NOTHING, ByName, Row, Thing, Values
 
 if TYPE_CHECKING:
     from autofast.model.source import Source
@@ -75,7 +75,7 @@ class Func(Numbered, Thing):
     node: Def | ast.Lambda
     env: Env
     owner: Cls | None = None
-    decorators: tuple[Values, ...] = ()
+    decorators: Row = ()
     defaults: ByName = field(default_factory=Watched)
     attrs: ByName = field(default_factory=Watched)
 
@@ -185,3 +185,6 @@ class Ext(Mutable, Thing):
     def arg_names(self) -> set[str]:
         """The names of all keyword arguments."""
         return set(self.args.named)
+
+
+OBJECTS = (Inst, Ext)  # what a call of a class of the project, or of a library, makes

@@ -41,6 +41,7 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.model.values import things as values
+from autofast.model.values.thing import Row
 from autofast.read.interpreter.binding import Binding
 from autofast.read.library import model_zoo
 from autofast.read.library.containers import field_names
@@ -74,7 +75,7 @@ class Definitions(Binding):
         env: Env,
         home: Env,
         owner: Cls | None = None,
-        decorators: tuple[Values, ...] = (),
+        decorators: Row = (),
     ) -> Func:
         """What a definition or a lambda makes, with the defaults of its parameters."""
         written = {name: d for name, d in defaults(node).items() if d is not None}
@@ -93,7 +94,7 @@ class Definitions(Binding):
         self,
         found: Values,
         node: Def | ast.ClassDef,
-        decorators: tuple[Values, ...],
+        decorators: Row,
     ) -> Values:
         """A function or class after its decorators of the project; those of libraries leave it as
         it is.

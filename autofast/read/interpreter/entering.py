@@ -12,6 +12,7 @@ from autofast.model.kinds import grad_mode_of, is_autocast, is_static
 from autofast.model.limits import DEPTH, MOST_WRAPPERS, PASSES, SHARE
 from autofast.model.source import nodes_in
 from autofast.model.values import (
+    COLLECTIONS,
     NOTHING,
     Arguments,
     ByName,
@@ -352,7 +353,7 @@ def _content(thing: Thing, alike: bool) -> Hashable:
     """
     if isinstance(root := _root(thing), (Unknown, Num)) or root is not thing:
         return _outline(root)
-    if alike and isinstance(thing, (Seq, Dict)):
+    if alike and isinstance(thing, COLLECTIONS):
         return type(thing), frozenset(map(_outline, thing.any()))
     return kind_of(thing) if alike else thing
 

@@ -12,7 +12,7 @@ from autofast.model.events import BranchFrame, WithFrame
 from autofast.model.limits import MOST_ITEMS, WORK
 from autofast.model.several import surely
 from autofast.model.source import children, walk
-from autofast.model.syntax import is_read
+from autofast.model.syntax import IDENTITY, MEMBERSHIP, is_read
 from autofast.model.tensors import binary
 from autofast.model.values import (
     NOTHING,
@@ -40,6 +40,7 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.model.values import things as values
+from autofast.model.values.thing import Row
 from autofast.read.interpreter.comprehensions import Comprehensions
 from autofast.read.interpreter.named import by_key, is_namespace
 from autofast.read.library import loaded_settings, module_parts
@@ -332,11 +333,11 @@ class Expressions(Comprehensions):
                 return values(Const(bool(_COMPARE[type(node.ops[0])](a, b))))
             except (KeyError, TypeError):
                 return values(Num())
-        if len(rights) == 1 and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+        if len(rights) == 1 and isinstance(node.ops[0], MEMBERSHIP):
             given = _is_given(a, one(rights[0]))
             if given is not None:
                 return values(Const(given is isinstance(node.ops[0], ast.In)))
-        if len(rights) == 1 and b is None and isinstance(node.ops[0], (ast.Is, ast.IsNot)) and left:
+        if len(rights) == 1 and b is None and isinstance(node.ops[0], IDENTITY) and left:
             if all(
                 isinstance(t, (Inst, Ext, Tensor, Seq, Dict, Func, Cls))
                 and getattr(t, "rank", "") != "?"
@@ -367,7 +368,7 @@ class Expressions(Comprehensions):
         return values(Unknown("what a generator returns"))
 
 
-def _head(thing: Thing | None) -> tuple[Values, ...]:
+def _head(thing: Thing | None) -> Row:
     """What certainly stands first in it."""
     return (thing.exact or thing.head) if isinstance(thing, Seq) else ()
 

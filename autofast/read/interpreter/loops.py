@@ -15,6 +15,7 @@ from autofast.model.names import canonical
 from autofast.model.source import walk
 from autofast.model.values import (
     NOTHING,
+    OBJECTS,
     ByName,
     Const,
     Env,
@@ -33,6 +34,7 @@ from autofast.model.values import (
     one,
 )
 from autofast.model.values import things as values
+from autofast.model.values.thing import Row
 from autofast.read.interpreter.statements import Statements
 from autofast.read.library.iteration import iterate, loaders_in
 from autofast.read.state.core import Record, join, merge
@@ -129,9 +131,7 @@ class Loops(Statements):
 
     stmt_AsyncFor = stmt_For
 
-    def unroll(
-        self, node: ast.For | ast.AsyncFor, items: tuple[Values, ...], over: Values, env: Env
-    ) -> None:
+    def unroll(self, node: ast.For | ast.AsyncFor, items: Row, over: Values, env: Env) -> None:
         """A loop over a few known values (``for phase in ("train", "val")``) runs once for each."""
         left: list[ByName] = []
         reached = True
@@ -202,7 +202,7 @@ class Loops(Statements):
                     env.module.vars[name] = values(Num())
                 case ast.Attribute(value=owner, attr=name):
                     for thing in self.expr(owner, env):
-                        if isinstance(thing, (Inst, Ext)) and _is_number(thing.attrs.get(name)):
+                        if isinstance(thing, OBJECTS) and _is_number(thing.attrs.get(name)):
                             thing.attrs[name] = values(Num())
 
     def collect(self) -> None:

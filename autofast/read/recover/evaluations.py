@@ -15,6 +15,8 @@ from autofast.model.roles import Evaluation
 from autofast.model.script import Script
 from autofast.model.several import any_in, wordset
 from autofast.model.source import (
+    ByNode,
+    Nodes,
     ancestors,
     at,
     function_of,
@@ -42,6 +44,8 @@ from autofast.read.recover.trained import Training
 from autofast.read.recover.wanted import gathering, is_wanted
 
 KEEP_NOTHING = ("torch", "numpy", "math", "builtins")  # libraries that keep no tensor they get
+# The node of an evaluation, its kind, and what its block or decorator calls.
+Whole = tuple[ast.AST, str, ast.expr | None]
 
 
 class Sealed:
@@ -124,7 +128,7 @@ def evaluations(script: Script) -> list[Evaluation]:
     """The program's evaluations, each at the smallest place that holds all its forwards."""
     training = Training(script)
     sealed = Sealed(script, training.all + training.handed_out)
-    found: dict[ast.AST, Evaluation] = {}
+    found: ByNode[Evaluation] = {}
     for site in script.log.of("forward"):
         for occurrence in site:
             if not occurrence.data["outer"]:
@@ -207,9 +211,9 @@ def _whole(
     return wider if not wider.unknown else None
 
 
-def _loops_of(evaluation: Evaluation, region: Region) -> set[ast.AST]:
+def _loops_of(evaluation: Evaluation, region: Region) -> Nodes:
     """The innermost loops of a function around its passes; the statements, where there are none."""
-    found: set[ast.AST] = set()
+    found: Nodes = set()
     for site in evaluation.forwards:
         for occurrence in site:
             below = region.below(occurrence.stack)
@@ -219,7 +223,7 @@ def _loops_of(evaluation: Evaluation, region: Region) -> set[ast.AST]:
     return found
 
 
-def _makes(script: Script, region: Region, inner: set[ast.AST]) -> str:
+def _makes(script: Script, region: Region, inner: Nodes) -> str:
     """Where a function makes tensors beside its evaluations, or code that may keep some: these
     leave it on more ways than are followed (closures, exceptions, ``p.grad``).
     """
@@ -239,7 +243,7 @@ def _makes(script: Script, region: Region, inner: set[ast.AST]) -> str:
     return ""
 
 
-def _is_plain(site: Site, occurrence: Occurrence, passes: set[ast.AST]) -> bool:
+def _is_plain(site: Site, occurrence: Occurrence, passes: Nodes) -> bool:
     """A pass of an evaluation, or another object than a network."""
     if site.kind == "forward":
         return site.node in passes or not occurrence.data["outer"]
@@ -266,7 +270,7 @@ def region_of(script: Script, evaluation: Evaluation) -> Region:
 
 
 # -------------------------------------------------------------------------------------- where it is
-def _switched_off(occurrence: Occurrence) -> tuple[ast.AST, str, ast.expr | None] | None:
+def _switched_off(occurrence: Occurrence) -> Whole | None:
     """The block or decorator that switches gradients off there."""
     for frame, expr, _ in gradient_modes(occurrence.stack):
         is_block = isinstance(frame.node, WITHS)
@@ -274,9 +278,7 @@ def _switched_off(occurrence: Occurrence) -> tuple[ast.AST, str, ast.expr | None
     return None
 
 
-def _plain(
-    site: Site, occurrence: Occurrence, training: Training, script: Script
-) -> tuple[ast.AST, str, ast.expr | None] | None:
+def _plain(site: Site, occurrence: Occurrence, training: Training, script: Script) -> Whole | None:
     """The outermost loop over batches, else the function, else the statement around this forward
     that no backward happens in.
     """
@@ -286,7 +288,7 @@ def _plain(
         or not isinstance(site.node, ast.expr)
     ):
         return None
-    best: tuple[ast.AST, str, ast.expr | None] | None = None
+    best: Whole | None = None
     last, call = _outside_models(site.node, occurrence.stack, training.all)
     for i in range(last, -1, -1):
         frame = occurrence.stack[i]

@@ -18,9 +18,9 @@ from autofast.model.source import at, function_of, nodes_in
 from autofast.model.syntax import is_read
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
+    OBJECTS,
     Arguments,
     Ext,
-    Inst,
     Ref,
     Tensor,
     Thing,
@@ -120,7 +120,7 @@ def _foreign_model(evaluation: Evaluation) -> str:
                     and not _keeps_nothing(thing)
                 ):
                     return f"{thing.name} may keep tensors that it computes here ({at(site)})"
-                if not isinstance(thing, (Ext, Inst)):
+                if not isinstance(thing, OBJECTS):
                     return f"the model of {at(site)} is not known"
     return ""
 

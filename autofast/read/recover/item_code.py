@@ -15,7 +15,7 @@ from autofast.model.calls import is_name, targets_of
 from autofast.model.contents import opened
 from autofast.model.names import last_part
 from autofast.model.several import wordset
-from autofast.model.source import ancestors, at, function_of, live
+from autofast.model.source import Nodes, ancestors, at, function_of, live
 from autofast.model.tensors import device_kinds, is_device
 from autofast.model.values import (
     Arg,
@@ -102,7 +102,7 @@ class Walk:
         self.writes: set[str] = set()
         self.unclear = ""
         self.asks = self.counts = self.device = False
-        self.seen: set[ast.AST] = set()
+        self.seen: Nodes = set()
         for func in funcs:
             self.function(func)
 

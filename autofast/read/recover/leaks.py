@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterable
 
 from autofast.flow.callgraph import Callee, CallGraph, code_of
-from autofast.flow.scopes import is_parameter, owner, parameters
+from autofast.flow.scopes import Expressions, is_parameter, owner, parameters
 from autofast.flow.usage import Act, Usage
 from autofast.flow.valueflow import Answer, ValueFlow, Verdict, first
 from autofast.model import names
@@ -21,10 +21,10 @@ from autofast.model.several import wordset
 from autofast.model.source import at, first_line, function_of, is_generator, parent_of, statement_of
 from autofast.model.syntax import is_read
 from autofast.model.values import (
+    COLLECTIONS,
     Bound,
     Cls,
     Const,
-    Dict,
     Ext,
     Func,
     Inst,
@@ -33,7 +33,6 @@ from autofast.model.values import (
     Partial,
     Reason,
     Ref,
-    Seq,
     Tensor,
     Thing,
     Unknown,
@@ -240,7 +239,7 @@ class Leaks(ValueFlow[None]):
         self, method: Method, expr: ast.expr, call: ast.Call, others: list[ast.expr]
     ) -> Answer:
         text = first_line(call.func)
-        if isinstance(method.this, (Seq, Dict)):
+        if isinstance(method.this, COLLECTIONS):
             return self.stored(root_of(call), call, f"{at(call)} keeps it") or Verdict.STOPS
         if isinstance(method.this, Tensor):
             receiver = receiver_of(call)
@@ -353,7 +352,7 @@ def root_of(node: ast.AST) -> ast.Name | None:
     return node if isinstance(node, ast.Name) else None
 
 
-def _others(use: Usage, *fields: str) -> list[ast.expr | None]:
+def _others(use: Usage, *fields: str) -> Expressions:
     """The other parts of the code around it."""
     parts = (getattr(use.node, field, None) for field in fields)
     return [part for part in parts if part is not use.expr]

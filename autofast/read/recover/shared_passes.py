@@ -21,7 +21,7 @@ from autofast.model.calls import is_method, receiver_of
 from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence, Site, Stack
 from autofast.model.script import Script
 from autofast.model.several import any_of
-from autofast.model.source import function_of, nodes_in, parent_of, statement_of
+from autofast.model.source import Nodes, Said, function_of, nodes_in, parent_of, statement_of
 from autofast.model.syntax import LOOPS, is_stored
 from autofast.model.tensors import tensors_in
 from autofast.read.recover.escapes import ends_with_call
@@ -35,14 +35,14 @@ KEEPS = tuple("set_attribute set_elsewhere append set_item augment tensor_write"
 
 
 def apart(
-    script: Script, passes: set[ast.AST], backwards: list[Stack]
+    script: Script, passes: Nodes, backwards: list[Stack]
 ) -> Iterator[tuple[Site, Occurrence, ast.AST, str]]:
     """The passes through trained code that no backward follows: each with the loop, function or
     statement that holds it alone, and its kind.
     """
     trained = {way[: i + 1] for way in map(_way, backwards) for i in range(len(way))}
     found: list[tuple[Site, Occurrence, int]] = []
-    shared: set[ast.AST] = set()
+    shared: Nodes = set()
     for site in script.log.of("forward"):
         for occurrence in site if site.node in passes else ():
             at = _parting(occurrence.stack, trained)
@@ -71,7 +71,7 @@ def _node(frame: Frame) -> ast.AST:
     return frame.func.node if isinstance(frame, CallFrame) else frame.node
 
 
-def _place(rest: Stack, shared: set[ast.AST]) -> tuple[ast.AST, str] | None:
+def _place(rest: Stack, shared: Nodes) -> Said | None:
     """The first loop that is on no trained way; else the statement of the call that leads into
     shared code.
     """

@@ -8,6 +8,7 @@ from autofast.flow.callgraph import CallGraph
 from autofast.model.events import CallFrame, Occurrence, Site, Stack
 from autofast.model.script import Script
 from autofast.model.several import first_such, wordset
+from autofast.model.source import Nodes
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Ext, Reason, Ref, Tensor, Unknown, Values
 from autofast.read.recover.eval_mode import switching_functions
@@ -34,7 +35,7 @@ class Training:
     """
 
     def __init__(self, script: Script):
-        self.passes: set[ast.AST] = set()
+        self.passes: Nodes = set()
         self.blind: list[Stack] = []
         self.all: list[Stack] = []
         self.handed_out: list[Stack] = []  # the ways to code that may train with what it gets

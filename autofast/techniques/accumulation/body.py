@@ -25,6 +25,7 @@ from autofast.model.roles import Backward
 from autofast.model.script import Script
 from autofast.model.several import any_in, grouped
 from autofast.model.source import (
+    Nodes,
     at,
     function_of,
     is_elif,
@@ -54,7 +55,7 @@ class Body:
         self.loop = iteration.loop
         self.home = function_of(self.loop)
         self.edits: list[Edit] = []
-        self.inside: set[ast.AST] = set()  # the nodes that go under the condition
+        self.inside: Nodes = set()  # the nodes that go under the condition
         self._carried: dict[str, Way] = {}
         self._names: dict[str, str] = {}
 
@@ -417,6 +418,6 @@ def whole(backward: Backward) -> ast.expr:
     return receiver
 
 
-def _all_of(statement: ast.If | ast.With, places: set[ast.AST]) -> bool:
+def _all_of(statement: ast.If | ast.With, places: Nodes) -> bool:
     inner = [*statement.body, *getattr(statement, "orelse", [])]
     return all(isinstance(s, ast.Pass) or nodes_of([s]) & places for s in inner)

@@ -18,7 +18,7 @@ from autofast.model.roles import Model, Step
 from autofast.model.script import Script
 from autofast.model.several import any_in, only, surely, wordset
 from autofast.model.source import at, enclosing, nodes_in, parent_of
-from autofast.model.syntax import IDENTITY, TESTS, VARIABLES, is_attribute
+from autofast.model.syntax import IDENTITY, PAUSES, TESTS, VARIABLES, is_attribute
 from autofast.model.values import (
     Arguments,
     Cls,
@@ -281,7 +281,7 @@ def _foreign_code(script: Script, model: Model, code: Code) -> str:
         for node in ast.walk(part):
             for thing in applied(script, node) if isinstance(node, VARIABLES) else ():
                 return f"{thing.node.name} on {at(node)} is an autograd Function, where the graph may break"
-            if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)):
+            if isinstance(node, PAUSES):
                 return f"{at(node)} leaves the forward pass in the middle"
     for kind in ("torch.diagonal_scatter", ".diagonal_scatter"):
         for site, _ in code.events(kind):

@@ -28,10 +28,10 @@ from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import at, parent_of
 from autofast.model.values import (
+    OBJECTS,
     Arg,
     Const,
     Ext,
-    Inst,
     any_of,
     begins,
     certainly,
@@ -338,6 +338,6 @@ def _numbered(script: Script, ranks: Ranks, expr: ast.expr) -> Iterator[Edit]:
 
 
 def made_at(thing: object) -> Happening | None:
-    if isinstance(thing, (Ext, Inst)) and thing.node is not None:
+    if isinstance(thing, OBJECTS) and thing.node is not None:
         return thing.made, thing.node
     return None

@@ -20,6 +20,7 @@ from autofast.model.roles import Evaluation, Step
 from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import (
+    Nodes,
     at,
     function_of,
     is_generator,
@@ -84,7 +85,7 @@ def decorated(
     return None, [evaluation]
 
 
-def _entered(evaluation: Evaluation) -> set[ast.AST]:
+def _entered(evaluation: Evaluation) -> Nodes:
     """The one function that a statement calls for its passes; nothing where it makes some itself,
     or several make them.
     """

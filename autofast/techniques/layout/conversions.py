@@ -17,10 +17,10 @@ from autofast.model.kinds import is_module, is_wrapper
 from autofast.model.roles import Model, Transfer
 from autofast.model.script import Script
 from autofast.model.several import any_in, grouped, wordset
-from autofast.model.source import function_of, nodes_in, parent_of, source_of, statement_of
+from autofast.model.source import Nodes, function_of, nodes_in, parent_of, source_of, statement_of
 from autofast.model.syntax import VARIABLES, has_star, is_read
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Cls, Ext, Inst, Ref, Unknown, any_named
+from autofast.model.values import OBJECTS, Cls, Inst, Ref, Unknown, any_named
 from autofast.rule import Effect, Finding
 from autofast.techniques.layout.reshapes import reshapes
 from autofast.write.spelling import torch_in
@@ -214,7 +214,7 @@ def _others(script: Script, place: ast.expr, models: list[Model]) -> str:
         for inner in unwrapped(thing):
             if isinstance(inner, Unknown) and inner.name != SAVED:
                 return f"it may be a network that is chosen when it runs: {inner.why}"
-            if isinstance(inner, (Ext, Inst)) and is_module(inner) and inner not in known:
+            if isinstance(inner, OBJECTS) and is_module(inner) and inner not in known:
                 name = inner.cls.node.name if isinstance(inner, Inst) else inner.name
                 return f"it may be {name}, whose layers are not known to work in this layout"
     return ""
@@ -331,7 +331,7 @@ def _holds(script: Script, given: ast.expr, target: ast.expr, copy: ast.AST) -> 
     return target in made and made <= before | _copied(script)
 
 
-def _copied(script: Script) -> set[ast.AST]:
+def _copied(script: Script) -> Nodes:
     """The variables that copies to a device are put into: a batch may be copied in either arm of an
     `if`.
     """

@@ -5,7 +5,17 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from autofast.edit.edits import Before, DropKeyword, Edit, Edits, Helper, Keyword, Rewrite, literal
+from autofast.edit.edits import (
+    Before,
+    DropKeyword,
+    Edit,
+    Edits,
+    Helper,
+    Keyword,
+    Rewrite,
+    Written,
+    literal,
+)
 from autofast.facts.augmentations import Augmentation
 from autofast.facts.datasets import (
     held,
@@ -215,7 +225,7 @@ def edits(script: Script, plan: Plan) -> Edits:
     return (*found, *(DropKeyword(call, word) for word in gone))
 
 
-def _on_device(script: Script, plan: Plan, parts: list[str], items: str) -> tuple[str, Edits]:
+def _on_device(script: Script, plan: Plan, parts: list[str], items: str) -> Written:
     """A dataset on the device, of these tensors or of one for each ``t`` of the items; where they
     may be large, if it has room for them.
     """

@@ -33,6 +33,7 @@ from autofast.model.source import at, nodes_in, statement_of
 from autofast.model.syntax import is_attribute, is_read
 from autofast.model.tensors import dtype_of, tensors_in
 from autofast.model.values import (
+    COLLECTIONS,
     Arguments,
     Const,
     Dict,
@@ -293,7 +294,7 @@ def _from_models(given: Values) -> bool:
         thing = parts.pop()
         if isinstance(thing, Seq) and thing.kind == "parameters":
             continue
-        if isinstance(thing, (Seq, Dict)):
+        if isinstance(thing, COLLECTIONS):
             held = thing.get("params") if isinstance(thing, Dict) else thing.any()
             if not held or (isinstance(thing, Dict) and thing.open):
                 return False

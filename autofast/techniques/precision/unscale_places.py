@@ -29,6 +29,7 @@ from autofast.model.kinds import is_scaler
 from autofast.model.roles import Step, Update
 from autofast.model.script import Script
 from autofast.model.source import at, function_of, source_of
+from autofast.model.syntax import VARIABLES
 from autofast.model.values import Thing, Unknown, any_of
 from autofast.rule import Effect, Finding, Refusal
 
@@ -277,7 +278,7 @@ def _missing(step: Step, site: Site, update: Update) -> tuple[str, Before | None
                     None,
                 )
             scaler = receiver_of(update.node)
-            names = (ast.Name, ast.Attribute)
+            names = VARIABLES
             if (
                 function_of(statement) is not function_of(update.node)
                 or not isinstance(scaler, names)

@@ -36,7 +36,7 @@ from autofast.model.calls import root_of, short_name
 from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
 from autofast.model.several import any_in, wordset
-from autofast.model.source import function_of, parent_of, source_of, within
+from autofast.model.source import ByNode, function_of, parent_of, source_of, within
 from autofast.model.syntax import is_attribute
 from autofast.model.values import Seq, Tensor, one
 from autofast.rule import Refusal
@@ -363,7 +363,7 @@ class Kept:
         slots = {
             ast.dump(p): n for p, n in zip((*self.tensors, *self.weights), self.values, strict=True)
         }
-        swaps: dict[ast.AST, str] = {r.node: self._number(r, slots[r.key]) for r in sink.reads}
+        swaps: ByNode[str] = {r.node: self._number(r, slots[r.key]) for r in sink.reads}
         numbers = {
             ast.dump(p): slots[ast.dump(p)]
             for p in sink.payload

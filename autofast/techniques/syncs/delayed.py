@@ -24,6 +24,7 @@ from autofast.model.several import grouped
 from autofast.model.source import at, function_of, holds, outwards, parent_of, statement_of, within
 from autofast.model.syntax import TURN_ENDS, is_read
 from autofast.rule import Refusal
+from autofast.techniques.syncs.common_reads import Edited
 from autofast.techniques.syncs.deferred import put_off
 from autofast.techniques.syncs.freshness import kept
 from autofast.techniques.syncs.liveness import check_own, needs_of
@@ -99,7 +100,7 @@ def read_at_use(script: Script, variable: Variable) -> tuple[list[Edit], bool]:
     """The edits that read a variable, which holds a tensor now, wherever it is used; and whether
     that spares the host a wait.
     """
-    away: list[tuple[ast.stmt, list[Edit]]] = []  # statements that are put off
+    away: list[Edited] = []  # statements that are put off
     rest: list[ast.Name] = []
     for statement, uses in grouped((statement_of(n), n) for n in variable.each).items():
         try:
@@ -124,7 +125,7 @@ def _read_from(
     script: Script,
     variable: Variable,
     rest: list[ast.Name],
-    away: list[tuple[ast.stmt, list[Edit]]],
+    away: list[Edited],
 ) -> tuple[list[Edit], bool]:
     """The edits for a variable that several places use in each turn: it is read before the first of
     them, and a number from there on.

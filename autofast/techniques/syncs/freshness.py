@@ -11,6 +11,7 @@ from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.loops import Loop, loop_of
 from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
+from autofast.flow.scopes import Expressions
 from autofast.model.calls import call_of, items_of
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
@@ -76,7 +77,7 @@ def _has_no_graph(script: Script, core: ast.expr) -> bool:
     """Whether it is computed where gradients are certainly switched off, of nothing that has
     them.
     """
-    made: list[ast.expr | None] = [core]
+    made: Expressions = [core]
     if isinstance(core, ast.Name):
         origins = script.analysis(Flow).origins(core)
         made = [bound_to(d.node)[0] for d in origins if not d.is_augmented]

@@ -17,6 +17,7 @@ from autofast.model.events import CallFrame
 from autofast.model.script import Script
 from autofast.model.several import only, surely, wordset
 from autofast.model.source import (
+    ByNode,
     ancestors,
     at,
     first_line,
@@ -26,8 +27,9 @@ from autofast.model.source import (
     walk,
     within,
 )
-from autofast.model.syntax import WITHS, is_attribute, is_read, is_stored
+from autofast.model.syntax import TARGETS, WITHS, is_attribute, is_read, is_stored
 from autofast.model.values import (
+    COLLECTIONS,
     Bound,
     Const,
     Dict,
@@ -60,7 +62,7 @@ class Needs:
 
     gates: dict[ast.If, list[ast.AST]] = field(default_factory=dict)
     after: bool = False
-    moves: dict[ast.AST, Move] = field(default_factory=dict)
+    moves: ByNode[Move] = field(default_factory=dict)
 
     def add(self, other: Needs) -> None:
         """Take in what is put off together with it."""
@@ -276,14 +278,14 @@ def _under_another_name(script: Script, holder: ast.Name, loop: Loop) -> ast.AST
     name than ``holder``.
     """
     scope = function_of(holder)
-    objects: set[Thing] = {t for t in script.values(holder) if isinstance(t, (Seq, Dict))}
+    objects: set[Thing] = {t for t in script.values(holder) if isinstance(t, COLLECTIONS)}
     views = [n for n in mentions(scope, holder.id) if is_stored(n) and _is_part(parent_of(n))]
     if not objects:
         return next(iter(views), None)  # an array that may be a part of another one
     holding = _holding(script, frozenset(objects))
     running = set(script.analysis(CallGraph).run_in(loop))
     for node in script.nodes:
-        if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not is_read(node):
+        if not isinstance(node, TARGETS) or not is_read(node):
             continue
         if is_name(node, holder.id) and function_of(node) is scope:
             continue
@@ -302,9 +304,7 @@ def _is_part(statement: ast.AST | None) -> bool:
     """``row = table[0]``, ``a = b = np.zeros(3)``, ``kept = other``."""
     if not isinstance(statement, ast.Assign):
         return False
-    return len(statement.targets) > 1 or isinstance(
-        statement.value, (ast.Subscript, ast.Attribute, ast.Name)
-    )
+    return len(statement.targets) > 1 or isinstance(statement.value, TARGETS)
 
 
 def _gives_another_name(node: ast.Name) -> bool:
@@ -339,7 +339,7 @@ def _of_object(script: Script, holder: ast.expr, loop: Loop) -> Iterator[ast.AST
         set(script.analysis(CallGraph).run_in(loop, often)) for often in (False, True)
     )
     for node in script.nodes:
-        if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not is_read(node):
+        if not isinstance(node, TARGETS) or not is_read(node):
             continue
         if not any(t in holding for t in script.values(node) if isinstance(t, (Inst, Seq, Dict))):
             continue

@@ -18,7 +18,7 @@ from autofast.flow.scopes import mentions
 from autofast.model.calls import is_method, only_target, put_into
 from autofast.model.script import Script
 from autofast.model.several import grouped
-from autofast.model.source import at, function_of, statement_of, within
+from autofast.model.source import ByNode, at, function_of, statement_of, within
 from autofast.rule import Effect, Finding, Question, Refusal
 from autofast.techniques.syncs.code_motion import NAME, moves
 from autofast.techniques.syncs.common_reads import Repeated, read_once, read_together
@@ -117,7 +117,7 @@ def by_loop(script: Script, every: list[Read]) -> Iterator[tuple[Loop | None, li
     """The reads of each turn of a loop over batches, or of each call of a function that such a loop
     calls.
     """
-    homes: dict[ast.AST, tuple[Loop | None, list[Read]]] = {}
+    homes: ByNode[tuple[Loop | None, list[Read]]] = {}
     parameters = {p.node for p in parameter_loops(script)}
     for read in every:
         if read.statement in moves(script):
@@ -366,8 +366,8 @@ def used_late(
 ) -> Iterator[Found]:
     """Variables that are read where they are used, and what is shown together read at once."""
     # What a statement reads itself, and through variables.
-    shown: dict[ast.AST, tuple[ast.stmt, list[Read], list[Read]]] = {}
-    origins: dict[ast.AST, Read] = {}
+    shown: ByNode[tuple[ast.stmt, list[Read], list[Read]]] = {}
+    origins: ByNode[Read] = {}
     alone: list[tuple[Variable, Read]] = []
     for statement, mine, _ in fixed:
         shown[statement] = (statement, mine, [])

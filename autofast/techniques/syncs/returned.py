@@ -16,7 +16,7 @@ from autofast.model.events import CallFrame, Occurrence
 from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
 from autofast.model.several import only
-from autofast.model.source import at, function_of, nodes_in, parent_of, statement_of
+from autofast.model.source import ByNode, at, function_of, nodes_in, parent_of, statement_of
 from autofast.model.syntax import VARIABLES, WITHS, is_read
 from autofast.model.values import Bound, Func
 from autofast.rule import Refusal
@@ -99,7 +99,7 @@ def _calls(
     script: Script, function: ast.FunctionDef, occurrences: list[Occurrence]
 ) -> list[ast.Call]:
     """All calls of the function; raises :class:`Refusal` where there may be others."""
-    calls: dict[ast.AST, ast.Call] = {}
+    calls: ByNode[ast.Call] = {}
     for occurrence in occurrences:
         frame = next(
             (f for f in only(reversed(occurrence.stack), CallFrame) if f.func.node is function),

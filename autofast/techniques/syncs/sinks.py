@@ -23,6 +23,7 @@ from autofast.model.kinds import is_module
 from autofast.model.script import Script
 from autofast.model.several import any_in, surely, wordset
 from autofast.model.source import (
+    Nodes,
     Source,
     first_line,
     function_of,
@@ -224,7 +225,7 @@ MORE_THAN_COUNTS = (
 )
 
 
-def _only_counts(script: Script, func: Func, seen: set[ast.AST]) -> bool:
+def _only_counts(script: Script, func: Func, seen: Nodes) -> bool:
     """A method that computes with numbers and changes nothing but its own object."""
     seen.add(func.node)
     if isinstance(func.node, ast.Lambda) or not func.node.args.args:
@@ -287,7 +288,7 @@ def _handed_over(value: ast.expr) -> Iterator[ast.expr]:
                     yield from _handed_over(child)
 
 
-def _is_plain_call(script: Script, func: Func, call: ast.Call, me: str, seen: set[ast.AST]) -> bool:
+def _is_plain_call(script: Script, func: Func, call: ast.Call, me: str, seen: Nodes) -> bool:
     if isinstance(call.func, ast.Name):
         return call.func.id in PURE or call.func.id in GOES_OVER
     if not is_method(call):

@@ -27,7 +27,15 @@ from autofast.model.events import BranchFrame, CallFrame, Occurrence, loops
 from autofast.model.roles import Loader
 from autofast.model.script import Script
 from autofast.model.several import only, surely
-from autofast.model.source import ancestors, function_of, nodes_in, statement_of, within
+from autofast.model.source import (
+    ByNode,
+    Nodes,
+    ancestors,
+    function_of,
+    nodes_in,
+    statement_of,
+    within,
+)
 from autofast.model.syntax import (
     FUNCTIONS,
     LOOPS,
@@ -48,8 +56,8 @@ def is_step(script: Script, loop: ast.AST | None) -> bool:
     return loop is not None and loop in script.analysis(_step_loops)
 
 
-def _step_loops(script: Script) -> set[ast.AST]:
-    around: dict[ast.AST, set[ast.AST]] = {}
+def _step_loops(script: Script) -> Nodes:
+    around: ByNode[Nodes] = {}
     for site in script.log.of("forward", "call_unknown"):
         for occurrence in site:
             if occurrence.data.get("outer", True):

@@ -26,12 +26,13 @@ from autofast.flow.frequency import is_mostly_left_out, rare_arm
 from autofast.flow.loops import Loop, loop_of, loops_around
 from autofast.flow.positions import block, index, position
 from autofast.flow.program import Flow
-from autofast.flow.scopes import stored_in
+from autofast.flow.scopes import Expressions, stored_in
 from autofast.model.calls import is_path, literal_of, root_of, variable_name
 from autofast.model.events import loops
 from autofast.model.script import Script
 from autofast.model.several import any_in
 from autofast.model.source import (
+    Nodes,
     at,
     first_line,
     function_of,
@@ -46,11 +47,22 @@ from autofast.model.syntax import (
     ASSIGNMENTS,
     DEFINITIONS,
     LOOPS,
+    PAUSES,
     is_attribute,
     is_operation,
     is_read,
 )
-from autofast.model.values import Dict, Inst, Seq, Tensor, Thing, any_of, certainly, names_of
+from autofast.model.values import (
+    COLLECTIONS,
+    Dict,
+    Inst,
+    Seq,
+    Tensor,
+    Thing,
+    any_of,
+    certainly,
+    names_of,
+)
 from autofast.rule import Refusal
 from autofast.techniques.syncs.certain_numbers import is_scalar, kind_of
 from autofast.techniques.syncs.code_motion import moves
@@ -105,7 +117,7 @@ def _together(
         objects = script.values(write.holder) if write is not None else frozenset()
         if write is None or not objects or does_more(script, statement):
             continue
-        kinds = (Inst,) if write.attr else (Dict,) if write.how == "set" else (Dict, Seq)
+        kinds = (Inst,) if write.attr else (Dict,) if write.how == "set" else COLLECTIONS
         if not certainly(objects, *kinds):
             continue
         same = [g for g in groups if g[0] & objects and g[1] == write.attr]
@@ -190,7 +202,7 @@ class Store:
         if self.attr:
             return
         elements: list[ast.expr] = []
-        keys: list[ast.expr | None] = []
+        keys: Expressions = []
         match made:
             case ast.Dict(keys=keys, values=values) if None not in keys:
                 mine = {r.node for w in self.writes for r in w.reads}
@@ -302,7 +314,7 @@ class Store:
         return [loop for loop in self._loops_around if is_step(self.script, loop)]
 
     @cached_property
-    def _often(self) -> set[ast.AST]:
+    def _often(self) -> Nodes:
         return {f for loop in self._loops for f in self.calls.run_in(loop, often=True)}
 
     def _is_seldom(self, node: ast.AST) -> bool:
@@ -318,9 +330,7 @@ class Store:
         """Whether something may be put into the store while a node runs."""
         own = {w.statement for w in self.writes}
         return any(
-            n in own
-            or isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await))
-            or any_in(self.calls.entered(n), self.writers)
+            n in own or isinstance(n, PAUSES) or any_in(self.calls.entered(n), self.writers)
             for n in walk(node)
         )
 

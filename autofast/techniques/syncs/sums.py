@@ -21,7 +21,7 @@ from autofast.edit.edits import Before, Edit, Remove, Rewrite, literal
 from autofast.flow.loops import Loop, loop_of
 from autofast.flow.positions import block, index, is_always
 from autofast.model.script import Script
-from autofast.model.source import source_of
+from autofast.model.source import ByNode, source_of
 from autofast.model.values import Dict, Tensor, certainly
 from autofast.rule import Refusal
 from autofast.techniques.syncs.certain_numbers import kind_of
@@ -137,7 +137,7 @@ def _together(script: Script, group: list[Sink]) -> list[Edit]:
     code = f"{', '.join(names.values())} = {torch}.hstack(({', '.join(parts)})).tolist()"
     edits: list[Edit] = [*imports, Before(last, code, holes=holes)]
     for sink in group:
-        swaps: dict[ast.AST, str] = {
+        swaps: ByNode[str] = {
             r.node: _number(r, names[r.key], mixed and kinds[r.key] == "int", kinds[r.key])
             for r in sink.reads
         }

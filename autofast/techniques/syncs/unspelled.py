@@ -20,7 +20,7 @@ from autofast.model.contents import opened
 from autofast.model.events import Occurrence, Site
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import statement_of
+from autofast.model.source import Nodes, statement_of
 from autofast.model.syntax import LOOPS, TESTS, is_operation, is_read
 from autofast.model.values import Const, Num, Tensor, Thing, Values, names_of
 from autofast.rule import Finding
@@ -87,7 +87,7 @@ COMPUTED = Wait(
 )
 
 
-def findings(script: Script, answered: set[ast.AST]) -> Iterator[Finding]:
+def findings(script: Script, answered: Nodes) -> Iterator[Finding]:
     """Advice for each statement that waits in every turn of a loop over batches, or in a function
     called there, with the first reason; ``answered`` are ids of statements of which something is
     said already.

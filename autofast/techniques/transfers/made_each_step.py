@@ -16,7 +16,7 @@ from autofast.model.roles import Transfer
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import function_of, within
-from autofast.model.syntax import is_attribute, is_stored
+from autofast.model.syntax import SEQUENCES, is_attribute, is_stored
 from autofast.model.values import (
     Arg,
     Bound,
@@ -148,7 +148,7 @@ def _is_put_together(script: Script, call: ast.Call) -> bool:
     data = call.args[0] if call.args else None
     name = script.library_function(data)
     by_numpy = name.startswith("numpy.") and not name.startswith(READ)
-    return by_numpy or isinstance(data, (ast.List, ast.Tuple))
+    return by_numpy or isinstance(data, SEQUENCES)
 
 
 def _makes(script: Script, call: ast.Call) -> bool:

@@ -14,7 +14,7 @@ from autofast.model.events import BranchFrame, LoopFrame, Occurrence, TryFrame
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
 from autofast.model.several import any_in
-from autofast.model.source import function_of, nodes_in, parent_of, statement_of, within
+from autofast.model.source import Nodes, function_of, nodes_in, parent_of, statement_of, within
 from autofast.model.syntax import is_attribute, is_read
 from autofast.model.values import Const, Dict, Ext, Thing, all_of, any_of
 
@@ -110,7 +110,7 @@ def taken_out(script: Script, moves: list[ast.Call]) -> list[Edit]:
     return edits
 
 
-def _only_renames(script: Script, statement: ast.Assign, moves: set[ast.AST]) -> bool:
+def _only_renames(script: Script, statement: ast.Assign, moves: Nodes) -> bool:
     """``x, y = x.to(d), y.to(d)`` and ``batch = {k: v.to(d) for k, v in batch.items()}``: without
     the copies, names get what they have."""
     if len(statement.targets) != 1:
@@ -127,9 +127,7 @@ def _only_renames(script: Script, statement: ast.Assign, moves: set[ast.AST]) ->
     return True
 
 
-def _is_same_dict(
-    script: Script, target: ast.Name, value: ast.DictComp, moves: set[ast.AST]
-) -> bool:
+def _is_same_dict(script: Script, target: ast.Name, value: ast.DictComp, moves: Nodes) -> bool:
     match value:
         case ast.DictComp(
             key=ast.Name(id=key),

@@ -8,13 +8,13 @@ not held against the other."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from autofast.report.style import count
 from autofast.verify.evidence import alike, course
 from autofast.verify.evidence.gathered import Evidence, given, summed
 from autofast.verify.evidence.numbered import plain
-from autofast.verify.evidence.record import Run, TensorPrint
+from autofast.verify.evidence.record import Prints, Run, TensorPrint
 from autofast.verify.result import Check, Sameness, unclear
 
 BROKEN, DIFFERENT = Sameness.BROKEN, Sameness.DIFFERENT
@@ -48,9 +48,7 @@ def ended(ev: Evidence) -> Check | None:
     return Check(name, True, f"{count(course.made(whole.b), 'optimizer step')}{as_original}")
 
 
-def matched(
-    a: Mapping[str, TensorPrint], b: Mapping[str, TensorPrint]
-) -> dict[str, tuple[TensorPrint, TensorPrint]]:
+def matched(a: Prints, b: Prints) -> dict[str, tuple[TensorPrint, TensorPrint]]:
     other = {plain(k): v for k, v in b.items()}
     return {k: (v, other[plain(k)]) for k, v in a.items() if plain(k) in other}
 
@@ -104,7 +102,7 @@ def finite(ev: Evidence) -> Check | None:
     return Check(name, True, text)
 
 
-def _models(ev: Evidence, a: Run) -> list[Mapping[str, TensorPrint]]:
+def _models(ev: Evidence, a: Run) -> list[Prints]:
     return [run.record.model for run in (ev.originals if a is ev.a else (a,)) if run.records]
 
 

@@ -11,7 +11,7 @@ from autofast.flow.positions import computed_before
 from autofast.model.calls import arguments_of, call_of, receiver_of
 from autofast.model.several import surely, wordset
 from autofast.model.source import ancestors, at, function_of, parent_of, statement_of
-from autofast.model.syntax import DEFINITIONS, is_operation
+from autofast.model.syntax import DEFINITIONS, DISPLAYS, is_operation
 from autofast.model.values import Bound, Cls, Const, Func, Inst, Method, Tensor, any_of, only
 from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import caught
@@ -244,7 +244,7 @@ class Notes(Stores):
             # `per` and `size` need no communication.
             self.note(expr, "size" if kind.sized else kind.name)
             return
-        if kind.name == "batch" and not isinstance(expr, (ast.Tuple, ast.List, ast.Dict)):
+        if kind.name == "batch" and not isinstance(expr, DISPLAYS):
             inner = []
         else:
             inner = [c for c in _operands(expr) if not self.kinds.get(c, EQUAL).same]
