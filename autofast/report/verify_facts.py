@@ -86,7 +86,8 @@ def conclusions(v: Verification) -> Iterator[tuple[str, str]]:
     d = v.diagnosis
     if d is not None and v.speed is not None:
         rules = [a for a in d.answers if a.state in ("possible", "advised", "on request")]
-        told = f"{rules[0].rule}: {_answered(rules[0])}" if rules else d.by_hand
+        told = f"by hand: {d.by_hand}" * bool(d.by_hand)
+        told = f"{rules[0].rule}: {_answered(rules[0])}" if rules else told
         yield "Bottleneck", f"{d.sentence} {told}"
     for warning in v.warnings:
         yield "Note", warning

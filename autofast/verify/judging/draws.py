@@ -194,7 +194,8 @@ def _another(ev: Evidence) -> Check | None:
     for one, other in product(both & trained, both - trained):
         moved = [(_more(*pair, one), _more(*pair, other)) for pair in ev.pairs]
         if surely(sum(x[s] == -y[s] != 0 for s in x) >= max(OFTEN, len(x) / 2) for x, y in moved):
-            text = f"what model {one} is asked without gradients in the original, model {other} is asked here, or the reverse"
+            lost, got = (one, other) if sum(moved[0][0].values()) < 0 else (other, one)
+            text = f"model {got} is asked without gradients what the original asks of model {lost}"
             return Check(NAME, False, text)
     return None
 
