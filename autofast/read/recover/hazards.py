@@ -10,7 +10,7 @@ from autofast.flow.scopes import is_local
 from autofast.model.contents import wrapped_by
 from autofast.model.events import WithFrame
 from autofast.model.kinds import is_autocast, is_module, is_optimizer
-from autofast.model.names import WRAPPERS, is_of_model_library
+from autofast.model.names import WRAPPERS, first_part, is_of_model_library
 from autofast.model.roles import Evaluation
 from autofast.model.script import Script
 from autofast.model.several import any_in, wordset
@@ -162,7 +162,7 @@ def _shared_objects(script: Script, region: Region) -> str:
             thing = occurrence.this
             if not isinstance(thing, (Ext, Ref, Unknown)) or not region.meets(site, occurrence):
                 continue
-            if isinstance(thing, Ref) and thing.name.split(".")[0] in HARMLESS:
+            if isinstance(thing, Ref) and first_part(thing.name) in HARMLESS:
                 continue
             if isinstance(thing, Ext) and (
                 thing.name.startswith(SHOWS) or is_module(thing) or "over" in thing.attrs

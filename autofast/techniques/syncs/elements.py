@@ -26,7 +26,7 @@ from autofast.model.source import (
     parent_of,
     source_of,
     statement_of,
-    within,
+    within_any,
 )
 from autofast.model.syntax import COMPREHENSIONS
 from autofast.techniques.syncs.freshness import is_fresh
@@ -39,7 +39,7 @@ def by_elements(script: Script) -> Iterator[tuple[Over, str, list[Edit]]]:
     """
     taken: list[ast.AST] = []
     for loop in _loops(script):
-        if not any(within(loop, other) for other in taken):
+        if not within_any(loop, taken):
             names, edits = _copied(script, LookedAt(script, loop))
             if edits:
                 taken.append(loop)

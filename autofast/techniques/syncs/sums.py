@@ -21,6 +21,7 @@ from autofast.edit.edits import Before, Edit, Remove, Rewrite, literal
 from autofast.flow.loops import Loop, loop_of
 from autofast.flow.positions import block, index, is_always
 from autofast.model.script import Script
+from autofast.model.several import not_none
 from autofast.model.source import ByNode, source_of
 from autofast.model.values import Dict, Tensor, certainly
 from autofast.rule import Refusal
@@ -47,11 +48,7 @@ def waiting_sums(
     """Sums of one block that can wait for the last of them, with the edits that read all their
     tensors at once.
     """
-    rest = [
-        s
-        for s in (_sum(script, statement, mine, loop) for statement, mine in fixed)
-        if s is not None
-    ]
+    rest = not_none((_sum(script, statement, mine, loop) for statement, mine in fixed))
     while rest:
         first = rest.pop(0)
         group = [first]
