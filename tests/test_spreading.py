@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autofast.commands import spreading
+from autofast.commands import parallel
 from autofast.commands.checking import Request, check
 from autofast.config import Config
 from autofast.model.source import BadInput

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 
-from autofast.commands.agreeing import Agreement
 from autofast.commands.discover import idle
+from autofast.commands.exclusions import spare
 from autofast.commands.informing import said_of
 from autofast.commands.planning import (
     Overlay,
@@ -20,7 +20,7 @@ from autofast.commands.planning import (
     texts_of,
     trains_nothing,
 )
-from autofast.commands.sparing import spare
+from autofast.commands.shared_files import Agreement
 from autofast.commands.torch_note import torch_note
 from autofast.config import Config
 from autofast.depth import deeply

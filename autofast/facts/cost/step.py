@@ -14,7 +14,7 @@ from autofast.facts.cost.inputs import batch_size, item, number
 from autofast.facts.cost.items import making
 from autofast.facts.cost.machine import Machine
 from autofast.facts.cost.network import Network
-from autofast.facts.cost.often import Often
+from autofast.facts.cost.run_counts import Often
 from autofast.facts.cost.shapes import Shape, Unsized, Work
 from autofast.flow.frequency import Frequency, frequency, is_rare
 from autofast.flow.program import Flow

@@ -30,6 +30,7 @@ from autofast.model.source import (
 from autofast.model.syntax import DEFINITIONS, DEFS, LOOPS, WITHS
 from autofast.model.tensors import is_unknown_in, tensors_in, things_in
 from autofast.model.values import Const, Ext, Inst, Num, Ref, Tensor, Values, all_of, only
+from autofast.read.recover.backward_needs import gathering, is_wanted
 from autofast.read.recover.escapes import leak
 from autofast.read.recover.hazards import hazard, needs_gradients
 from autofast.read.recover.leaks import root_of
@@ -43,7 +44,6 @@ from autofast.read.recover.shared_passes import (
     puts_gradients,
 )
 from autofast.read.recover.trained import Training
-from autofast.read.recover.wanted import gathering, is_wanted
 
 KEEP_NOTHING = ("torch", "numpy", "math", "builtins")  # libraries that keep no tensor they get
 # The node of an evaluation, its kind, and what its block or decorator calls.

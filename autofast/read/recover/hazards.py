@@ -30,15 +30,15 @@ from autofast.model.values import (
     is_named,
     names_of,
 )
+from autofast.read.recover.backward_needs import Wanted
 from autofast.read.recover.compiled import is_in_place, is_left_eager, records_graphs
 from autofast.read.recover.escapes import YIELDS, ends_with_call
 from autofast.read.recover.leaks import carries
+from autofast.read.recover.memory_trials import memory_trial
 from autofast.read.recover.module_changes import changed_module
 from autofast.read.recover.region import Region
 from autofast.read.recover.shared_passes import is_only_looked_at
 from autofast.read.recover.trained import BACKWARDS, HARMLESS, Training, is_entered
-from autofast.read.recover.trials import memory_trial
-from autofast.read.recover.wanted import Wanted
 
 # fmt: off
 SHOWS = tuple("""torch. tqdm. wandb. tensorboard visdom. matplotlib. PIL. logging. builtins. argparse. time.

@@ -31,11 +31,11 @@ from autofast.model.source import (
 )
 from autofast.model.syntax import LOOPS, is_stored
 from autofast.model.tensors import tensors_in
+from autofast.read.recover.backward_needs import Wanted
 from autofast.read.recover.escapes import ends_with_call
 from autofast.read.recover.leaks import root_of
 from autofast.read.recover.region import Region
-from autofast.read.recover.set_anew import is_set_before
-from autofast.read.recover.wanted import Wanted
+from autofast.read.recover.reset_attributes import is_set_before
 
 WHOLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
 KEEPS = tuple("set_attribute set_elsewhere append set_item augment tensor_write".split())

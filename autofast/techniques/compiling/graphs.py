@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Around, Decorator, Edit, Edits
 from autofast.facts.cost import measured
-from autofast.facts.cost.heads import is_narrow
+from autofast.facts.cost.matmul_layers import is_narrow
 from autofast.facts.cost.step import Cost
 from autofast.facts.input_shapes import varying
 from autofast.facts.precision.code import Code

@@ -47,16 +47,16 @@ from autofast.model.source import (
 from autofast.model.syntax import is_attribute
 from autofast.model.values import Seq, Tensor, one
 from autofast.rule import Refusal
-from autofast.techniques.syncs.certain_numbers import kind_of
 from autofast.techniques.syncs.common_reads import several_gpus
 from autofast.techniques.syncs.filled import filled, summed
 from autofast.techniques.syncs.freshness import kept
 from autofast.techniques.syncs.liveness import Needs
 from autofast.techniques.syncs.reads import Read, gives_the_same
+from autofast.techniques.syncs.scalar_tensors import kind_of
 from autofast.techniques.syncs.sinks import Sink
 from autofast.techniques.syncs.steps import first_in, is_step, runs_at_all
+from autofast.techniques.syncs.substitution import swapped
 from autofast.techniques.syncs.summable import own_uses
-from autofast.techniques.syncs.swapping import swapped
 from autofast.write.spelling import is_taken, torch_in
 
 OUTERMOST = Rank.GRAD_MODE  # lists are made, and read, outside the block of an evaluation

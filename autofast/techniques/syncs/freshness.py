@@ -33,7 +33,7 @@ from autofast.model.values import (
 )
 from autofast.ops import is_in_place, may_share
 from autofast.read.recover.compiled import records_graphs
-from autofast.techniques.syncs.certain_numbers import kind_of
+from autofast.techniques.syncs.scalar_tensors import kind_of
 
 # Layers whose result is their argument, or a view of it.
 PASSING = wordset("Identity Flatten Unflatten")

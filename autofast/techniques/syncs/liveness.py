@@ -44,11 +44,11 @@ from autofast.model.values import (
 )
 from autofast.rule import Refusal
 from autofast.techniques.syncs.code_motion import Move, move_around
+from autofast.techniques.syncs.implicit_syncs import WHERE_SHOWN
 from autofast.techniques.syncs.sinks import PURE, Sink
 from autofast.techniques.syncs.steps import catchers, rare_branch
 from autofast.techniques.syncs.store_uses import holders_of
 from autofast.techniques.syncs.summable import is_summed
-from autofast.techniques.syncs.unspelled import WHERE_SHOWN
 
 KNOWN_BEFORE = wordset("shape size ndim dtype")
 

@@ -40,6 +40,7 @@ from autofast.techniques.syncs.delayed import (
     read_at_use,
 )
 from autofast.techniques.syncs.freshness import is_fresh
+from autofast.techniques.syncs.implicit_syncs import WHERE_SHOWN
 from autofast.techniques.syncs.liveness import Needs, needs_of
 from autofast.techniques.syncs.reads import Read, by_statement
 from autofast.techniques.syncs.returned import hand_on, results_of
@@ -48,7 +49,6 @@ from autofast.techniques.syncs.steps import is_step, runs_in_steps, works_betwee
 from autofast.techniques.syncs.stores import stores
 from autofast.techniques.syncs.summable import is_summed
 from autofast.techniques.syncs.sums import waiting_sums
-from autofast.techniques.syncs.unspelled import WHERE_SHOWN
 
 Found = tuple[Finding, set[ast.expr]]  # with the reads that it is about
 Part = tuple[Sink, Needs]

@@ -65,11 +65,11 @@ from autofast.model.values import (
     names_of,
 )
 from autofast.rule import Refusal
-from autofast.techniques.syncs.certain_numbers import is_scalar, kind_of
 from autofast.techniques.syncs.code_motion import moves
 from autofast.techniques.syncs.common_reads import several_gpus
 from autofast.techniques.syncs.freshness import kept, without_graph
 from autofast.techniques.syncs.reads import Read, by_statement
+from autofast.techniques.syncs.scalar_tensors import is_scalar, kind_of
 from autofast.techniques.syncs.sinks import does_more, is_number
 from autofast.techniques.syncs.steps import catchers, is_step, runs_in_steps
 from autofast.techniques.syncs.store_uses import Place, Use, Uses, Write, write_of

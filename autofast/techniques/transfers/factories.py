@@ -48,7 +48,7 @@ from autofast.model.values import (
 )
 from autofast.rule import Effect
 from autofast.techniques.transfers.filled import constructor, made_there
-from autofast.techniques.transfers.listed import listed
+from autofast.techniques.transfers.literal_tensors import listed
 
 KEEPS = frozenset(  # methods that do the same on every device
     """float double half bfloat16 long int bool view reshape unsqueeze squeeze expand repeat

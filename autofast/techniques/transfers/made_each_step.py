@@ -39,7 +39,7 @@ from autofast.model.values import (
     only,
 )
 from autofast.techniques.transfers.factories import KEEPS, runs_often
-from autofast.techniques.transfers.listed import listed
+from autofast.techniques.transfers.literal_tensors import listed
 
 ONCE = "its numbers are the same every time: make it once, with the model (`register_buffer`), and use it here"
 THERE = "make it on the device: `device=` in the call that makes it, also where it is drawn"

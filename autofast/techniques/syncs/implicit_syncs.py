@@ -24,8 +24,8 @@ from autofast.model.source import Nodes, statement_of
 from autofast.model.syntax import LOOPS, TESTS, is_operation, is_read
 from autofast.model.values import Const, Num, Tensor, Thing, Values, is_on_device, names_of
 from autofast.rule import Finding
-from autofast.techniques.syncs.certain_numbers import is_scalar
 from autofast.techniques.syncs.code_motion import moves
+from autofast.techniques.syncs.scalar_tensors import is_scalar
 
 FEW = "`if step % 100 == 0:`"
 WHERE_SHOWN = f"what is only shown could be shown in few steps, below {FEW}"
