@@ -13,8 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from autofast.model.several import not_none
-
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -181,7 +179,7 @@ def by_element(short: str) -> bool:
 def _called(short: str) -> list[Op]:
     """The method and the functions of a name."""
     found = (op(f"{space}{short}") for space in (".", "torch.", "torch.nn.functional."))
-    return not_none(found)
+    return [one for one in found if one is not None]
 
 
 def _keys(space: str, short: str) -> tuple[str, ...]:
