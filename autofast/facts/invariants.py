@@ -66,6 +66,12 @@ ARRAYS = wordset(
 )
 ASKED = wordset("shape dtype device ndim size dim numel")
 JUMPS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+# What a function that only computes does without; products of matrices have another type under
+# autocast.
+IMPURE = (
+    ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal, ast.With, ast.Try, ast.Import,
+    ast.ImportFrom, ast.MatMult,
+)  # fmt: skip
 DECIDING = (ast.If, ast.Try, ast.While, ast.IfExp, ast.BoolOp, ast.Assert, *COMPREHENSIONS)
 SIMPLE = (Const, Arg, Setting, Ref, Module, Cls, Func, Bound, Method)
 # What decides where, and of which type, new tensors are made.
@@ -250,11 +256,9 @@ class Invariants:
         mine = init is not None and parent_of(function) is parent_of(init)
         given = {p.arg for p in parameters(function)}
         for node in own_nodes(function):
+            if isinstance(node, IMPURE):
+                return False
             match node:
-                case ast.Yield() | ast.YieldFrom() | ast.Await() | ast.Global() | ast.Nonlocal():
-                    return False
-                case ast.With() | ast.Try() | ast.Import() | ast.ImportFrom() | ast.MatMult():
-                    return False
                 case ast.Call(func=func) if not is_attribute(func, "append", "extend"):
                     if not self._computes(node, init, depth + 1):
                         return False
