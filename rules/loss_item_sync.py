@@ -12,8 +12,9 @@ from autofast.model.several import any_in
 from autofast.model.source import Nodes
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.syncs.code_motion import NAME
-from autofast.techniques.syncs.elements import by_elements
+from autofast.techniques.syncs.element_loops import by_elements
 from autofast.techniques.syncs.filled import extended
+from autofast.techniques.syncs.implicit_syncs import findings, whole
 from autofast.techniques.syncs.planned import (
     in_functions,
     in_loops,
@@ -22,7 +23,6 @@ from autofast.techniques.syncs.planned import (
     in_stores,
 )
 from autofast.techniques.syncs.reads import reads
-from autofast.techniques.syncs.unspelled import findings, whole
 from autofast.write.spelling import uses_gpu
 
 

@@ -22,6 +22,7 @@ from autofast.cli.options import (
     run_options,
 )
 from autofast.cli.project import SETTINGS, ProjectCommand, configured, root_of
+from autofast.model.several import not_none
 from autofast.report.progress import Tell
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def verify_command(
         html_file,
         github,
         force,
-        tuple(path for path in (script, rewritten) if path is not None),
+        tuple(not_none((script, rewritten))),
         facts_file,
     )
     wish.check()

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autofast.commands.agreeing import Agreement
 from autofast.commands.checking import Request, entries, guarded
+from autofast.commands.exclusions import without_comments
 from autofast.commands.files import Output, write_all
 from autofast.commands.outcome import Outcome, Unused, unused_by_all
 from autofast.commands.rewriting import Rewritten, rewrite
-from autofast.commands.sparing import without_comments
+from autofast.commands.shared_files import Agreement
 from autofast.depth import deeply
 from autofast.edit.hunks import changes, lines_of
 from autofast.edit.plan import Plan

@@ -183,7 +183,7 @@ def _verdicts(done: Rewritten, source: Source, line: int) -> Iterator[Verdict]:
     said = set()
     for finding in done.plan.findings:
         node = finding.node
-        first = getattr(node, "lineno", 1)
+        first = line_of(node)
         if place_of(node) != source.place(first) or not first <= line <= _head(node):
             continue
         rule = next((r for r in done.plan.rules if r.name == finding.rule), None)

@@ -17,11 +17,11 @@ from autofast.flow.defuse import Definition
 from autofast.flow.memory import view_of
 from autofast.flow.program import Flow, function_around, holder_of
 from autofast.flow.scopes import Expressions
-from autofast.model.calls import keyword_of, pairs_of, short_name
+from autofast.model.calls import first_argument, keyword_of, pairs_of, short_name
 from autofast.model.contents import opened
 from autofast.model.roles import Dataset
 from autofast.model.script import Script
-from autofast.model.several import all_known, only, surely, wordset
+from autofast.model.several import all_known, is_numeric, only, surely, wordset
 from autofast.model.source import ByNode, function_of, is_generator, parent_of, statement_of
 from autofast.model.syntax import SEQUENCES, VARIABLES
 from autofast.model.values import (
@@ -362,7 +362,7 @@ def _of_call(script: Script, call: ast.Call) -> Array | None:
         return _joined(results, script)
     dtype = keyword_of(call, "dtype")
     typed = dtype_named(script, dtype) if dtype is not None else ""
-    first = call.args[0] if call.args else None
+    first = first_argument(call)
     if drawn := _dice(script, call):
         return _drawn(script, call, drawn, typed)
     if name in FILLED and first is not None and (typed or dtype is None):
@@ -436,7 +436,7 @@ def _literal(script: Script, expr: ast.expr) -> Array | None:
                 return None
             whole = all(p.dtype == "int64" for p in known)
             return Array("int64" if whole else "float64", ranks.pop() + 1)
-        case ast.Constant(value=value) if type(value) in (int, float):
+        case ast.Constant(value=value) if is_numeric(value):
             return Array("int64" if type(value) is int else "float64", 0)
         case ast.UnaryOp(op=ast.USub(), operand=number):
             return _literal(script, number)

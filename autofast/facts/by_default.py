@@ -24,11 +24,18 @@ from autofast.model.events import (
     Site,
     Stack,
     inside,
+    is_undecided,
 )
 from autofast.model.roles import Step
 from autofast.model.script import Script
 from autofast.model.several import only, surely
-from autofast.model.source import ByNode, function_of, source_of, statement_of
+from autofast.model.source import (
+    ByNode,
+    is_at_top,
+    is_same_function,
+    source_of,
+    statement_of,
+)
 from autofast.model.syntax import IDENTITY, MEMBERSHIP, VARIABLES
 from autofast.model.values import Arg, Const, Inst, any_of, const, one
 
@@ -88,7 +95,7 @@ class Off:
 
     def settled(self, frame: Frame) -> Frame:
         """The frame, known where it is an arm that the default decides."""
-        if isinstance(frame, BranchFrame) and not frame.known and self._default(frame) is not None:
+        if is_undecided(frame) and self._default(frame) is not None:
             return replace(frame, known=True)
         return frame
 
@@ -427,6 +434,6 @@ def _means_the_same(script: Script, ask: ast.expr, place: ast.stmt) -> bool:
     if len(stores) != 1:
         return False
     made = statement_of(stores[0])
-    if function_of(made) is not function_of(place):
-        return isinstance(function_of(made), ast.Module)
+    if not is_same_function(made, place):
+        return is_at_top(made)
     return made is not place and script.analysis(Flow).graph(place).dominates(made, place)

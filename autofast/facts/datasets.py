@@ -57,6 +57,7 @@ from autofast.model.values import (
     const,
     is_const,
     is_named,
+    is_weight,
     one,
 )
 from autofast.ops import is_pointwise, reshapes
@@ -317,7 +318,7 @@ def _is_laid_out_anew(script: Script) -> bool:
 
 def _is_of_module(script: Script, expr: ast.expr) -> bool:
     """A parameter of a model, in every way the script comes there."""
-    return surely(isinstance(t, Tensor) and t.param == "param" for t in script.values(expr))
+    return surely(is_weight(t) for t in script.values(expr))
 
 
 def held(

@@ -68,11 +68,7 @@ def _switches(script: Script, forward: Occurrence) -> Iterator[tuple[Occurrence,
     for site in script.methods("eval", "train"):
         for o in site:
             if any_in(unwrapped(o.this), mine):
-                yield o, site.kind == ".train" and not _is_false(o)
-
-
-def _is_false(train: Occurrence) -> bool:
-    return train.args.get(0, "mode") == {Const(False)}
+                yield o, site.kind == ".train" and o.args.get(0, "mode") != {Const(False)}
 
 
 # ---------------------------------------------------------------------------------- what it returns

@@ -30,6 +30,7 @@ from autofast.model.values import (
     Thing,
     Values,
     any_of,
+    are_parameters,
 )
 
 GIVES = ("parameters", "named_parameters")
@@ -97,19 +98,15 @@ def _lists(script: Script, target: ast.expr, over: ast.expr) -> dict[str, ast.Ca
             return {}
         each = [_lists(script, t, a) for t, a in zip(target.elts, over.args, strict=True)]
         return {k: v for found in each for k, v in found.items()} if all(each) else {}
-    if not is_attribute(over.func, *GIVES) or _given(over):
+    if not is_attribute(over.func, *GIVES) or bool(over.args or over.keywords):
         return {}
-    if not all(isinstance(t, Seq) and t.kind == "parameters" for t in script.values(over)):
+    if not all(are_parameters(t) for t in script.values(over)):
         return {}
     if over.func.attr == "named_parameters":
         if not isinstance(target, ast.Tuple) or len(target.elts) != 2:
             return {}
         target = target.elts[1]
     return {target.id: over} if isinstance(target, ast.Name) else {}
-
-
-def _given(call: ast.Call) -> bool:
-    return bool(call.args or call.keywords)
 
 
 def norms(script: Script) -> Nodes:

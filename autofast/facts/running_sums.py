@@ -17,7 +17,7 @@ from autofast.flow.slices import Slice, Slices
 from autofast.model.calls import arguments_of, is_method, is_name, short_name
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import function_of, nodes_in, statement_of, within
+from autofast.model.source import function_of, is_same_function, nodes_in, statement_of, within
 from autofast.model.syntax import (
     ASSIGNMENTS,
     FUNCTIONS,
@@ -143,7 +143,7 @@ def _outlives(script: Script, kept: Kept, loop: Loop, functions: Sequence[ast.AS
             if n.attr == kept.target.attr and is_stored(n)
         )
         return all(statement_of(n) is kept.statement for n in others)
-    if not within(kept.statement, loop) or function_of(kept.statement) is not function_of(loop):
+    if not within(kept.statement, loop) or not is_same_function(kept.statement, loop):
         return False
     flow = script.analysis(Flow)
     table = variables_of(kept.target)

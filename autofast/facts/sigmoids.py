@@ -210,7 +210,7 @@ class _Proof:
     def _is_ours(self, call: ast.Call) -> bool:
         """A call of the project's own code, or of what only puts things together."""
         found = self.script.called(call)
-        if surely(isinstance(t, Method) or _is_builtin(t) for t in found):
+        if surely(isinstance(t, Method) or begins(t, Ref, "builtins.") for t in found):
             return True
         return bool(self.calls.callees(call))
 
@@ -302,7 +302,3 @@ def _name(thing: Thing) -> str:
         inner = next(iter(wrapped(thing.this)), thing.this)
         return "builtins.method" if is_module(inner) or not isinstance(inner, Unknown) else ""
     return thing.name if isinstance(thing, (Ref, Ext)) else ""
-
-
-def _is_builtin(thing: Thing) -> bool:
-    return begins(thing, Ref, "builtins.")

@@ -20,7 +20,14 @@ from autofast.model.kinds import is_module, is_static
 from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import ByNode, at, function_of, parent_of, walk
-from autofast.model.syntax import LOOPS, VARIABLES, Def, is_read
+from autofast.model.syntax import (
+    LOOPS,
+    VARIABLES,
+    Def,
+    has_star,
+    is_read,
+    positional_names,
+)
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -33,7 +40,6 @@ from autofast.model.values import (
     Thing,
     Unknown,
     all_of,
-    any_of,
     ordered,
 )
 
@@ -142,9 +148,8 @@ class CallGraph:
         elif isinstance(node, VARIABLES) and is_read(node) and call_of(node) is None:
             for thing in self.script.values(node):
                 if isinstance(thing, (Func, Bound)):
-                    self._handed.setdefault(
-                        (thing.func if isinstance(thing, Bound) else thing).node, node
-                    )
+                    code = thing.func if isinstance(thing, Bound) else thing
+                    self._handed.setdefault(code.node, node)
         elif isinstance(node, ast.Lambda) and call_of(node) is None and not _is_named(node):
             self._handed.setdefault(node, node)
 
@@ -199,7 +204,7 @@ class CallGraph:
         through ``*`` or ``**``, and for the parameters ``*args`` and ``**kwargs``.
         """
         spec = callee.function.args
-        positional = [p.arg for p in (*spec.posonlyargs, *spec.args)][int(callee.is_bound) :]
+        positional = positional_names(spec)[int(callee.is_bound) :]
         if parameter not in {p.arg for p in spec.posonlyargs}:
             for keyword in call.keywords:
                 if keyword.arg == parameter:
@@ -215,7 +220,7 @@ class CallGraph:
         if place < len(kept.positional):
             return kept.positional[place].expr
         place -= len(kept.positional)
-        if place >= len(call.args) or any_of(call.args[: place + 1], ast.Starred):
+        if place >= len(call.args) or has_star(call.args[: place + 1]):
             return None
         return call.args[place]
 
@@ -227,9 +232,7 @@ class CallGraph:
         positional parameters from there on.
         """
         spec, kept = callee.function.args, callee.kept or Arguments()
-        positional = [p.arg for p in (*spec.posonlyargs, *spec.args)][
-            int(callee.is_bound) + len(kept.positional) :
-        ]
+        positional = positional_names(spec)[int(callee.is_bound) + len(kept.positional) :]
         named = [p.arg for p in (*spec.args, *spec.kwonlyargs)]
         rest, others = ([p.arg] if p is not None else [] for p in (spec.vararg, spec.kwarg))
         for keyword in (k for k in call.keywords if k.value is argument):

@@ -15,6 +15,7 @@ from autofast.flow.cfg import Graph, graph_of
 from autofast.flow.graph import PLACES, Function, Node
 from autofast.flow.scopes import STAR, Variable, variables_of
 from autofast.flow.solve import Problem, solve
+from autofast.model.calls import is_augmented
 from autofast.model.contents import each_once
 from autofast.model.several import only
 from autofast.model.source import ByNode, Nodes, parent_of, statement_of, walk
@@ -41,7 +42,7 @@ class Definition:
     @property
     def is_augmented(self) -> bool:
         """``x += ...``: the value is made of the one before."""
-        return isinstance(parent_of(self.node), ast.AugAssign)
+        return is_augmented(self.node)
 
     @property
     def statement(self) -> ast.stmt | None:
@@ -489,7 +490,7 @@ def _reads_too(name: ast.Name) -> bool:
     """Whether a name that binds or deletes its variable needs the value before: ``x += 1``, ``del
     x``.
     """
-    return isinstance(name.ctx, ast.Del) or isinstance(parent_of(name), ast.AugAssign)
+    return isinstance(name.ctx, ast.Del) or is_augmented(name)
 
 
 def _indices(bits: int) -> Iterable[int]:

@@ -15,7 +15,7 @@ from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.defuse import bound_to
 from autofast.flow.program import Flow
 from autofast.flow.scopes import own_nodes
-from autofast.model.calls import arguments_of, is_name
+from autofast.model.calls import arguments_of, is_augmented, is_name
 from autofast.model.contents import each_once, opened
 from autofast.model.names import last_part
 from autofast.model.script import Script
@@ -70,7 +70,7 @@ class Memory:
 
     def _below(self, node: ast.AST) -> Iterator[ast.AST]:
         """What a node is, or is a view of, one step further down."""
-        if isinstance(node, ast.Name) and is_stored(node) and not _is_augmented(node):
+        if isinstance(node, ast.Name) and is_stored(node) and not is_augmented(node):
             value, whole = bound_to(node)
             if value is not None and (
                 whole or (isinstance(value, ast.Call) and any(self._viewed(value)))
@@ -155,7 +155,7 @@ class Memory:
         for node in each_once(todo):
             if self.is_fresh(node):
                 found.add(node)
-            elif isinstance(node, ast.Name) and (is_read(node) or _is_augmented(node)):
+            elif isinstance(node, ast.Name) and (is_read(node) or is_augmented(node)):
                 # `x += 1` leaves it where it is
                 origins = self.flow.origins(node)
                 made = [bound_to(d.node) for d in origins if not d.is_augmented]
@@ -337,7 +337,3 @@ def _puts(node: ast.AST, name: str) -> bool:
 
 def _is_number(values: Values) -> bool:
     return surely(is_const(t, int, float, complex) for t in values)
-
-
-def _is_augmented(name: ast.Name) -> bool:
-    return isinstance(parent_of(name), ast.AugAssign)

@@ -16,6 +16,7 @@ from autofast.model.events import (
     Occurrence,
     Stack,
     TryFrame,
+    is_undecided,
 )
 from autofast.model.several import only
 from autofast.model.source import (
@@ -23,11 +24,12 @@ from autofast.model.source import (
     ancestors,
     block_of,
     function_of,
+    is_at_top,
     nodes_in,
     outwards,
     statement_of,
     walk,
-    within,
+    within_any,
     within_statement,
 )
 
@@ -66,7 +68,7 @@ def depth_of(stack: Stack, node: ast.AST) -> int:
     """
     for n in range(len(stack) - 1, -1, -1):
         frame = stack[n]
-        if frame.node is node or (isinstance(frame, CallFrame) and frame.func.node is node):
+        if frame.is_of(node):
             return n + 1
     return 0
 
@@ -139,8 +141,7 @@ def happens_in(occurrence: Occurrence, node: ast.AST, inside: Nodes) -> bool:
 def is_sure(occurrence: Occurrence, depth: int) -> bool:
     """It happens whenever the block at ``depth`` runs."""
     return not any(
-        (isinstance(f, BranchFrame) and not f.known) or isinstance(f, (LoopFrame, TryFrame))
-        for f in occurrence.stack[depth:]
+        (is_undecided(f)) or isinstance(f, (LoopFrame, TryFrame)) for f in occurrence.stack[depth:]
     )
 
 
@@ -166,9 +167,9 @@ def in_main_guard(node: ast.AST) -> bool:
         and isinstance(outer.test, ast.Compare)
         and isinstance(outer.test.ops[0], ast.Eq)
         and "__name__" in loaded_in(outer.test)
-        and not any(within(node, s) for s in outer.orelse)
+        and not within_any(node, outer.orelse)
         for outer in ancestors(node)
-    ) and isinstance(function_of(node), ast.Module)
+    ) and is_at_top(node)
 
 
 def computed_before(expr: ast.expr) -> Iterator[ast.expr]:

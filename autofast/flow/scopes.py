@@ -9,9 +9,17 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from autofast.model.names import first_part
 from autofast.model.several import only
 from autofast.model.source import ByNode, ancestors, children, nodes_in, parent_of, source_of, walk
-from autofast.model.syntax import COMPREHENSIONS, DEFS, FUNCTIONS, Def, is_read
+from autofast.model.syntax import (
+    COMPREHENSIONS,
+    DEFS,
+    FUNCTIONS,
+    Def,
+    is_read,
+    positional_parameters,
+)
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 Scope = ast.Module | Def | ast.Lambda | ast.ClassDef | Comprehension
@@ -56,7 +64,7 @@ def defaults(function: ast.AST | None) -> dict[str, ast.expr | None]:
     spec = getattr(function, "args", None)
     if not isinstance(spec, ast.arguments):
         return {}
-    positional = [*spec.posonlyargs, *spec.args]
+    positional = positional_parameters(spec)
     given: Expressions = [
         *[None] * (len(positional) - len(spec.defaults)),
         *spec.defaults,
@@ -120,7 +128,7 @@ def bound_by(node: ast.AST) -> list[str]:
     if isinstance(node, ast.arg):
         return [node.arg]
     if isinstance(node, ast.alias):
-        return [(node.asname or node.name).split(".")[0]] if node.asname is None else [node.asname]
+        return [first_part(node.asname or node.name)] if node.asname is None else [node.asname]
     if isinstance(node, ast.MatchMapping):
         return [node.rest] if node.rest else []
     if isinstance(node, NAMED):

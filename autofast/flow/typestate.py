@@ -28,7 +28,7 @@ from autofast.model.limits import MOST_STATES
 from autofast.model.script import Script
 from autofast.model.several import any_in, grouped
 from autofast.model.source import ByNode, Nodes, ancestors, at, function_of, walk
-from autofast.model.syntax import DEFINITIONS, DEFS, FUNCTIONS, is_read, is_unary
+from autofast.model.syntax import DEFINITIONS, DEFS, FUNCTIONS, is_read, is_text, is_unary
 from autofast.model.values import any_of
 
 
@@ -423,8 +423,4 @@ class _Volatile:
                 and isinstance(node.func, ast.Name)
                 and node.func.id in ("setattr", "delattr")
             ):
-                self.attributes.update(
-                    n.value
-                    for n in node.args
-                    if isinstance(n, ast.Constant) and isinstance(n.value, str)
-                )
+                self.attributes.update(n.value for n in node.args if is_text(n))

@@ -191,3 +191,18 @@ def requirements(test: ast.expr) -> list[ast.expr]:
 def unstarred(expr: ast.expr) -> ast.expr:
     """``x`` of ``*x``."""
     return expr.value if isinstance(expr, ast.Starred) else expr
+
+
+def is_augmented(expr: ast.AST) -> bool:
+    """``x`` of ``x += 1``, which reads it and sets it; also the 1."""
+    return isinstance(parent_of(expr), ast.AugAssign)
+
+
+def is_same_code(one: ast.AST, other: ast.AST) -> bool:
+    """Whether two pieces of code are written alike, apart from their layout."""
+    return ast.dump(one) == ast.dump(other)
+
+
+def first_argument(call: ast.Call) -> ast.expr | None:
+    """What a call is given at its first place."""
+    return call.args[0] if call.args else None

@@ -8,7 +8,7 @@ from typing import TypeGuard
 
 from autofast.model import names
 from autofast.model.events import Frame, Stack, WithFrame
-from autofast.model.names import AUTOCAST, LOADER, NO_GRAD, WRAPPERS, canonical
+from autofast.model.names import AUTOCAST, LOADER, NO_GRAD, WRAPPERS, canonical, first_part
 from autofast.model.values import (
     NOTHING,
     OBJECTS,
@@ -48,7 +48,7 @@ def foreign_bases(cls: Cls) -> frozenset[str]:
     """The bases of a class that come from code nothing is known of; with a ``forward`` of its own
     it is taken for a module.
     """
-    return frozenset(n for n in cls.external if n.split(".")[0] not in names.KNOWN_BASES)
+    return frozenset(n for n in cls.external if first_part(n) not in names.KNOWN_BASES)
 
 
 def ways_made(thing: Thing) -> Stack:

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterable
 from typing import Any, TypeAlias, TypeGuard
 
-from autofast.model.several import any_of
+from autofast.model.several import any_of, is_numeric
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 # What takes the elements of something one by one.
@@ -78,7 +78,7 @@ def is_text(node: object) -> TypeGuard[Text]:
 def is_number(node: ast.AST | None) -> bool:
     """A number that is written out, perhaps with a sign."""
     inner = node.operand if isinstance(node, ast.UnaryOp) else node
-    return isinstance(inner, ast.Constant) and type(inner.value) in (int, float)
+    return isinstance(inner, ast.Constant) and is_numeric(inner.value)
 
 
 def is_operation(node: object, *kinds: type[ast.operator]) -> TypeGuard[ast.BinOp]:
@@ -119,3 +119,13 @@ def is_read(node: ast.AST) -> bool:
 def is_stored(node: ast.AST | None) -> bool:
     """A variable, attribute or item that is set here."""
     return isinstance(getattr(node, "ctx", None), ast.Store)
+
+
+def positional_parameters(spec: ast.arguments) -> list[ast.arg]:
+    """The parameters of a function that may be given by their places."""
+    return [*spec.posonlyargs, *spec.args]
+
+
+def positional_names(spec: ast.arguments) -> list[str]:
+    """The names of these."""
+    return [parameter.arg for parameter in positional_parameters(spec)]

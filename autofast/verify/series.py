@@ -196,7 +196,7 @@ class Series:
             self.steps = steps
         else:
             ended_itself = all(record.ending != "steps" for record in run.records)
-            self.steps = 0 if ended_itself else max(LEAST_STEPS, len(run.record.steps))
+            self.steps = 0 if ended_itself else max(LEAST_STEPS, run.steps_made)
 
     def _pilot_seconds(self) -> float:
         """Of steps: a few, and less where little time is given."""

@@ -9,6 +9,7 @@ from autofast.edit.edits import Written
 from autofast.flow.importers import Importers
 from autofast.flow.program import Flow
 from autofast.flow.scopes import Expressions, is_parameter, own_nodes
+from autofast.model.calls import variable_name
 from autofast.model.script import Script
 from autofast.model.several import any_in
 from autofast.model.source import (
@@ -20,6 +21,7 @@ from autofast.model.source import (
     statement_of,
     walk,
     within,
+    within_any,
 )
 from autofast.model.syntax import CHOICES, VARIABLES, is_number, is_read, is_unary
 from autofast.model.values import Arg, one
@@ -106,7 +108,7 @@ def _has_moved(script: Script, gate: ast.stmt, flag: ast.AST) -> bool:
         return any(
             isinstance(g, ast.If)
             and _question(script, g.test) == asked
-            and any(within(node, s) for s in g.body)
+            and within_any(node, g.body)
             for g in ancestors(node)
         )
 
@@ -147,7 +149,7 @@ class CudaFlags:
             # self.args = args
             for text, values in stored.items():
                 if text.startswith("self.") and text.count(".") == 1:
-                    names = {v.id if isinstance(v, ast.Name) else "" for v in values}
+                    names = {variable_name(v) for v in values}
                     owner = one(names, "")
                     mine = {f for f in flags if f.startswith(f"{owner}.")} if owner else ()
                     kept = {f"{text}.{flag.split('.', 1)[1]}" for flag in mine}

@@ -16,7 +16,7 @@ from autofast.flow.scopes import (
     parameters,
     variables_of,
 )
-from autofast.model.events import BranchFrame, CallFrame, Site, Stack, TryFrame
+from autofast.model.events import CallFrame, Site, Stack, TryFrame, is_undecided
 from autofast.model.roles import Loader, Transfer
 from autofast.model.script import Script
 from autofast.model.several import only
@@ -56,11 +56,7 @@ def _is_certain(move: Transfer) -> bool:
     """
     own = set(_conditions(move))
     return any(
-        not any(
-            isinstance(f, TryFrame)
-            or (isinstance(f, BranchFrame) and not f.known and f.node not in own)
-            for f in o.stack
-        )
+        not any(isinstance(f, TryFrame) or (is_undecided(f) and f.node not in own) for f in o.stack)
         for o in move.site
     )
 

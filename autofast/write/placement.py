@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 
 from autofast.facts.parts import trained_models
+from autofast.flow.positions import index
 from autofast.flow.program import Flow
 from autofast.flow.scopes import loaded_in, stored_in
 from autofast.model.events import CallFrame, GuardFrame, Site, Stack
@@ -82,7 +83,7 @@ def _with_preparation(place: ast.stmt) -> ast.stmt:
     """
     here, lines = block_of(place), source_of(place).lines
     first, needed = place, loaded_in(place)
-    for above in reversed(here[: next(n for n, s in enumerate(here) if s is place)]):
+    for above in reversed(here[: index(here, place)]):
         given = stored_in(above) if isinstance(above, ast.Assign) else set()
         if not given & needed or above.end_lineno != first.lineno - 1:
             break

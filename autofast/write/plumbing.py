@@ -40,7 +40,7 @@ from autofast.model.source import (
     parent_of,
     source_of,
 )
-from autofast.model.syntax import DEFS, FUNCTIONS, Def
+from autofast.model.syntax import DEFS, FUNCTIONS, Def, positional_names, positional_parameters
 from autofast.model.values import Cls, Inst
 
 Plain = Callable[[Source], Written]
@@ -122,7 +122,7 @@ class Way:
         if self.script.analysis(Importers).user(function) is not None:
             return ""  # who may call it with others
         mine, table = {id(t) for t in self.origin.owners}, variables_of(function)
-        for name in (p.arg for p in (*function.args.posonlyargs, *function.args.args)):
+        for name in positional_names(function.args):
             variable = Variable(name, function)
             reads = [t for n in table.loads(variable) for t in self.script.values(n) or {None}]
             if surely(id(t) in mine for t in reads) and len(table.stores(variable)) == 1:
@@ -132,7 +132,7 @@ class Way:
     def _self_of(self, function: Def) -> str:
         """The name of ``self`` in a method of the objects that have the attribute."""
         assert isinstance(self.origin, Attribute)
-        parent, params = parent_of(function), [*function.args.posonlyargs, *function.args.args]
+        parent, params = parent_of(function), positional_parameters(function.args)
         if not isinstance(parent, ast.ClassDef) or not params or _is_special(function):
             return ""
         mine = set(self.origin.owners)

@@ -42,6 +42,7 @@ from autofast.model.values import (
     Tensor,
     Thing,
     any_of,
+    are_parameters,
 )
 from autofast.rule import Refusal
 
@@ -311,9 +312,7 @@ class Losses(TorchCalls):
                 return Kind.SIZE
             raise unknown(expr)
         callees = self.script.called(expr)
-        if (made := self.script.values(expr)) and all(
-            isinstance(t, Seq) and t.kind == "parameters" for t in made
-        ):
+        if (made := self.script.values(expr)) and all(are_parameters(t) for t in made):
             return Kind.FREE
         if surely(
             isinstance(t, Method) and isinstance(t.this, (Tensor, Seq, Dict)) for t in callees

@@ -16,7 +16,7 @@ from autofast.model.names import WRAPPERS, last_part
 from autofast.model.script import Script
 from autofast.model.several import all_known
 from autofast.model.source import Nodes
-from autofast.model.syntax import Def
+from autofast.model.syntax import Def, positional_names
 from autofast.model.values import (
     Arguments,
     Bound,
@@ -32,6 +32,7 @@ from autofast.model.values import (
     begins,
     is_named,
     ordered,
+    unbound,
 )
 
 TORCH = ("torch.nn.functional.", "torch.nn.", "torch.")
@@ -122,7 +123,7 @@ class Network:
             return self._chain(modules, shapes[0])
         for thing in ordered(called):
             bound = thing.this if isinstance(thing, Bound) else this
-            func = thing.func if isinstance(thing, Bound) else thing
+            func = unbound(thing)
             if isinstance(func, Func):
                 if isinstance(func.node, ast.Lambda) or not isinstance(bound, Inst | None):
                     raise Unsized("a function is not followed")
@@ -186,7 +187,7 @@ class Network:
         given: Sequence[Value],
         this: Inst | None,
     ) -> Value:
-        names = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
+        names = positional_names(node.args)
         names = names[1:] if this is not None and names[:1] == ["self"] else names
         env: Env = dict(zip(names, given, strict=False))
         self.depth += 1

@@ -14,7 +14,7 @@ from autofast.facts.cost.inputs import batch_size, item, number
 from autofast.facts.cost.items import making
 from autofast.facts.cost.machine import Machine
 from autofast.facts.cost.network import Network
-from autofast.facts.cost.often import Often
+from autofast.facts.cost.run_counts import Often
 from autofast.facts.cost.shapes import Shape, Unsized, Work
 from autofast.flow.frequency import Frequency, frequency, is_rare
 from autofast.flow.program import Flow
@@ -31,7 +31,7 @@ from autofast.model.events import (
 from autofast.model.names import CONVOLVE, last_part
 from autofast.model.roles import Loader, Step
 from autofast.model.script import Script
-from autofast.model.several import all_known, wordset
+from autofast.model.several import all_known, not_none, wordset
 from autofast.model.source import Nodes, Source, at
 from autofast.model.syntax import LOOPS
 from autofast.model.values import Tensor, Thing, only
@@ -264,7 +264,7 @@ class Cost(Often):
         shapes = {item(self.script, d) for x in found for d in x.datasets}
         batch = max(all_known(sizes), default=0)
         batch = batch or self.named
-        tried: list[Shape] = [s for s in shapes if s is not None] if len(shapes) == 1 else []
+        tried: list[Shape] = not_none(shapes) if len(shapes) == 1 else []
         for shape in tried:
             try:
                 if batch:

@@ -9,7 +9,7 @@ from autofast.model.events import Occurrence
 from autofast.model.kinds import gradient_modes, is_optimizer, is_scaler
 from autofast.model.source import ancestors, at, walk
 from autofast.model.syntax import FUNCTIONS, PAUSES
-from autofast.model.values import Tensor
+from autofast.model.values import is_weight
 
 
 def structure(code: Code) -> str:
@@ -40,7 +40,7 @@ def between(code: Code) -> str:
         if is_optimizer(occurrence.this) or is_scaler(occurrence.this):
             return f"{at(site)} updates weights between the forward pass and the end of the loss"
     for site, occurrence in code.events("inplace", "tensor_write", "grad_write", entered=True):
-        if isinstance(occurrence.this, Tensor) and occurrence.this.param == "param":
+        if is_weight(occurrence.this):
             return f"{at(site)} changes weights before the end of the loss: autocast would go on with the old ones"
     return ""
 

@@ -22,7 +22,7 @@ from autofast.facts.precision.code import Code
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import Flow, function_around
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, is_same_code
 from autofast.model.contents import each_once
 from autofast.model.kinds import is_module
 from autofast.model.names import last_part
@@ -202,7 +202,7 @@ def _is_square(script: Script, expr: ast.expr, depth: int = 0) -> bool:
         case ast.BinOp(op=ast.Pow(), right=ast.Constant(value=2)):
             return True
         case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            return ast.dump(left) == ast.dump(right)
+            return is_same_code(left, right)
         case ast.Call():
             return _called(script, expr) in ("pow", "square")
         case ast.Name() if depth < DEEP:

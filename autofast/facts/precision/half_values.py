@@ -130,7 +130,7 @@ class Half(ValueFlow[bool]):
                 return Verdict.STOPS
             case Act.CHOSEN if isinstance(use.node, ast.BoolOp):
                 return Verdict.STOPS
-            case Act.COMPUTED if not _is_negative(use.node):
+            case Act.COMPUTED if not is_unary(use.node, ast.USub):
                 return self.lost(use)
             case Act.HELD if isinstance(use.node, DICTS):
                 return self.lost(use)
@@ -276,10 +276,6 @@ def _is_index(node: ast.AST) -> bool:
         and isinstance(node.slice, ast.Constant)
         and node.slice.value in (1, -1)
     )
-
-
-def _is_negative(node: ast.AST) -> bool:
-    return is_unary(node, ast.USub)
 
 
 def is_network(model: Model) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from autofast.facts.loaders import SPLIT
-from autofast.facts.workers.loader_code import Side, ever_bound, holds
+from autofast.facts.workers.loader_code import Side, ever_bound
 from autofast.flow.defuse import bound_to
 from autofast.flow.effects import Effects
 from autofast.flow.program import function_around
@@ -17,7 +17,7 @@ from autofast.model import names
 from autofast.model.calls import is_method
 from autofast.model.contents import opened
 from autofast.model.several import wordset
-from autofast.model.source import Said, nodes_in
+from autofast.model.source import Said, nodes_in, within
 from autofast.model.values import Ext, Inst, Thing, is_named, only
 
 # fmt: off
@@ -100,7 +100,7 @@ class Held:
     def _is_own(self, node: ast.AST) -> bool:
         """It is made by the code of the items, each time."""
         around = function_around(node)
-        return any(f is around or holds(f, around) for f in self.code.functions.values())
+        return any(within(around, f) for f in self.code.functions.values())
 
     # ----------------------------------------------------------------------- where values come from
     @cached_property

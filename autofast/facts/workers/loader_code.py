@@ -18,7 +18,7 @@ from autofast.model.kinds import is_property
 from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import wordset
-from autofast.model.source import ByNode, Nodes, ancestors, live, nodes_in, parent_of
+from autofast.model.source import ByNode, Nodes, live, nodes_in, parent_of, within
 from autofast.model.syntax import VARIABLES, is_read
 from autofast.model.values import (
     COLLECTIONS,
@@ -117,7 +117,7 @@ class Side:
                 self.call(node)
             elif isinstance(node, ast.Name) and is_read(node):
                 home = holder_of(node)
-                if home not in self.functions and not holds(function, home):
+                if home not in self.functions and not within(home, function):
                     self.free.setdefault((home, node.id), node)
             if isinstance(node, ast.expr):
                 self.value(node)
@@ -273,11 +273,6 @@ class Side:
             fields |= {
                 (id(t), expr.attr) for t in self.script.values(expr.value) if isinstance(t, OBJECTS)
             }
-
-
-def holds(function: ast.AST, home: ast.AST) -> bool:
-    """Whether ``home`` is a function (or comprehension) inside ``function``."""
-    return home is function or function in ancestors(home)
 
 
 def run_by(thing: Thing, methods: tuple[str, ...]) -> list[ast.AST]:

@@ -28,7 +28,6 @@ from autofast.model.values import (
     Cls,
     Module,
     Ref,
-    Thing,
     Unknown,
     any_named,
     begins,
@@ -63,8 +62,10 @@ class _Sides:
     def of(self, loader: Loader, names: tuple[str, ...], beside: str = "") -> Side:
         key = id(loader), names
         if key not in self.made:
-            roots = [t for n in names for t in _argument(loader, n)]
-            self.made[key] = Side(self.script, roots, _argument(loader, beside) if beside else ())
+            roots = [t for n in names for t in ordered(values_given(loader, n))]
+            self.made[key] = Side(
+                self.script, roots, ordered(values_given(loader, beside)) if beside else ()
+            )
         return self.made[key]
 
 
@@ -85,10 +86,6 @@ def _about(kind: Callable[[Side], T], side: Side) -> T:
         known[kind, side] = kind(side)
     found: T = known[kind, side]
     return found
-
-
-def _argument(loader: Loader, name: str) -> list[Thing]:
-    return ordered(values_given(loader, name))
 
 
 def changed_by_items(script: Script, loader: Loader, *, files: bool = True) -> str:

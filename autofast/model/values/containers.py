@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from autofast.model.changes import Mutable
 from autofast.model.values.simple import Unknown
@@ -87,3 +87,8 @@ class Dict(Mutable, Thing):
 
 
 COLLECTIONS = (Seq, Dict)
+
+
+def are_parameters(thing: object) -> TypeGuard[Seq]:
+    """What ``model.parameters()`` gives."""
+    return isinstance(thing, Seq) and thing.kind == "parameters"

@@ -39,6 +39,7 @@ from autofast.model.values import (
     is_named,
     only,
     ordered,
+    unbound,
 )
 from autofast.model.values import things as values
 from autofast.model.values.thing import Row
@@ -122,7 +123,7 @@ class Definitions(Binding):
         """Whether a decorator returns what it is given and has been followed often enough: what it
         fills is unknown from then on.
         """
-        func = decorator.func if isinstance(decorator, Bound) else decorator
+        func = unbound(decorator)
         if not isinstance(func, Func) or not isinstance(func.node, ast.FunctionDef):
             return False
         parameters = func.node.args.args

@@ -11,6 +11,7 @@ from autofast.model.events import CallFrame, Frame, WithFrame
 from autofast.model.kinds import grad_mode_of, is_autocast, is_static
 from autofast.model.limits import DEPTH, MOST_WRAPPERS, PASSES, SHARE
 from autofast.model.source import nodes_in
+from autofast.model.syntax import positional_parameters
 from autofast.model.values import (
     COLLECTIONS,
     NOTHING,
@@ -230,7 +231,7 @@ class Entering(Binding):
         self, func: Func, args: Arguments, this: Thing | None, env: Env
     ) -> dict[str, Given]:
         spec = func.node.args
-        positional = [*spec.posonlyargs, *spec.args]
+        positional = positional_parameters(spec)
         given: dict[str, Given] = {}
         start = 0
         if this is not None and positional and not is_static(func):
@@ -302,7 +303,7 @@ class Entering(Binding):
 
 def _first(func: Func) -> str:
     spec = func.node.args
-    return next((p.arg for p in (*spec.posonlyargs, *spec.args)), "")
+    return next((p.arg for p in positional_parameters(spec)), "")
 
 
 def completed(kept: Arguments, args: Arguments) -> Arguments:

@@ -10,7 +10,7 @@ from typing import Any
 
 from autofast.model.events import BranchFrame, WithFrame
 from autofast.model.limits import MOST_ITEMS, WORK
-from autofast.model.several import surely
+from autofast.model.several import is_numeric, surely
 from autofast.model.source import children, walk
 from autofast.model.syntax import IDENTITY, MEMBERSHIP, is_read
 from autofast.model.tensors import binary
@@ -35,6 +35,7 @@ from autofast.model.values import (
     certainly,
     const,
     is_const,
+    is_scalar,
     one,
     only,
     ordered,
@@ -103,7 +104,7 @@ class Expressions(Comprehensions):
             and node.value.attr == "data"
             and index == values(Const(0))
         ):
-            if surely(isinstance(t, Tensor) and t.rank == "0d" for t in base):
+            if surely(is_scalar(t) for t in base):
                 return self._old_item(base, node)
         for thing in ordered(base):
             found |= self.subscript(thing, index, node)
@@ -245,7 +246,7 @@ class Expressions(Comprehensions):
         value = const(found)
         if isinstance(node.op, ast.Not):
             return values(Num()) if value is ... else values(Const(not value))
-        if type(value) in (int, float) and not isinstance(node.op, ast.Invert):
+        if is_numeric(value) and not isinstance(node.op, ast.Invert):
             return values(Const(-value if isinstance(node.op, ast.USub) else value))
         return binary(found, NOTHING, "USub")
 
@@ -267,7 +268,7 @@ class Expressions(Comprehensions):
             return values(Num(pattern=text))
         if isinstance(node.op, ast.Mod) and isinstance(a, str):
             return values(Num(pattern=re.sub(r"%[-+ #0-9.]*[a-zA-Z]", "*", a)))
-        if type(a) in (int, float) and type(b) in (int, float):
+        if is_numeric(a) and is_numeric(b):
             try:
                 return values(Const(_FOLD[type(node.op)](a, b)))
             except (KeyError, ArithmeticError, ValueError):

@@ -412,7 +412,7 @@ def fields_of(thing: Thing) -> tuple[str, ...]:
         return thing.names
     if not isinstance(thing, Inst) or NAMED_TUPLE not in thing.cls.external:
         return ()
-    classes = [thing.cls, *thing.cls.ancestors()]
+    classes = thing.cls.lineage()
     given = next((const(c.members["_fields"]) for c in classes if "_fields" in c.members), ...)
     if isinstance(given, tuple):
         return given

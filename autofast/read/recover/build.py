@@ -21,7 +21,17 @@ from autofast.model.script import Script
 from autofast.model.several import only
 from autofast.model.source import BadInput, ByNode, Endless, Source, Told, shown_path
 from autofast.model.syntax import CHOICES
-from autofast.model.values import Cls, Ext, Inst, Seq, Tensor, Thing, Unknown, any_of, joined
+from autofast.model.values import (
+    Cls,
+    Ext,
+    Inst,
+    Tensor,
+    Thing,
+    Unknown,
+    any_of,
+    are_parameters,
+    joined,
+)
 from autofast.read.interpreter.interpreter import Again, Interpreter, TooDeep
 from autofast.read.library import determinism
 from autofast.read.library.frameworks import run_hooks
@@ -233,7 +243,7 @@ def _owners(script: Script, given: object) -> list[Thing]:
     expr = getattr(given, "expr", None)
     owners: list[Thing] = []
     for thing in opened(getattr(given, "values", ()), _given_over):
-        if isinstance(thing, Seq) and thing.kind == "parameters":
+        if are_parameters(thing):
             node = thing.node
             if is_method(node):
                 owners += script.values(node.func.value)

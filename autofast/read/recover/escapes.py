@@ -21,7 +21,16 @@ from autofast.model.contents import opened
 from autofast.model.events import Occurrence
 from autofast.model.names import CONTEXT, FORWARD_HOOKS, HOOK_OF_ALL
 from autofast.model.script import Script
-from autofast.model.source import ByNode, at, function_of, nodes_in, parent_of, statement_of, walk
+from autofast.model.source import (
+    ByNode,
+    at,
+    function_of,
+    is_at_top,
+    nodes_in,
+    parent_of,
+    statement_of,
+    walk,
+)
 from autofast.model.syntax import FUNCTIONS, is_stored
 from autofast.model.values import COLLECTIONS, Ext, Tensor, Thing, certainly, is_named
 from autofast.read.recover.leaks import FRESH, Leaks, carries, in_data, root_of
@@ -195,12 +204,7 @@ def ends_with_call(node: ast.AST, region: Region) -> bool:
     result only.
     """
     root = root_of(node.target if isinstance(node, ast.AugAssign) else node)
-    return (
-        root is not None
-        and not region.holds(node)
-        and not isinstance(function_of(root), ast.Module)
-        and is_local(root)
-    )
+    return root is not None and not region.holds(node) and not is_at_top(root) and is_local(root)
 
 
 def _stays_normal(occurrence: Occurrence) -> bool:

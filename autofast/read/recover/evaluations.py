@@ -11,6 +11,7 @@ from collections.abc import Collection
 from autofast.flow.scopes import is_local, parameters
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack, inside
 from autofast.model.kinds import gradient_modes, is_module
+from autofast.model.names import first_part
 from autofast.model.roles import Evaluation
 from autofast.model.script import Script
 from autofast.model.several import any_in, wordset
@@ -20,6 +21,7 @@ from autofast.model.source import (
     ancestors,
     at,
     function_of,
+    is_at_top,
     nodes_in,
     parent_of,
     statement_of,
@@ -28,6 +30,7 @@ from autofast.model.source import (
 from autofast.model.syntax import DEFINITIONS, DEFS, LOOPS, WITHS
 from autofast.model.tensors import is_unknown_in, tensors_in, things_in
 from autofast.model.values import Const, Ext, Inst, Num, Ref, Tensor, Values, all_of, only
+from autofast.read.recover.backward_needs import gathering, is_wanted
 from autofast.read.recover.escapes import leak
 from autofast.read.recover.hazards import hazard, needs_gradients
 from autofast.read.recover.leaks import root_of
@@ -41,7 +44,6 @@ from autofast.read.recover.shared_passes import (
     puts_gradients,
 )
 from autofast.read.recover.trained import Training
-from autofast.read.recover.wanted import gathering, is_wanted
 
 KEEP_NOTHING = ("torch", "numpy", "math", "builtins")  # libraries that keep no tensor they get
 # The node of an evaluation, its kind, and what its block or decorator calls.
@@ -96,7 +98,7 @@ class Sealed:
                 this, args = occurrence.this, occurrence.args
                 if isinstance(this, (Tensor, Inst)) or not region.meets(site, occurrence):
                     continue
-                known = isinstance(this, (Ref, Ext)) and this.name.split(".")[0] in KEEP_NOTHING
+                known = isinstance(this, (Ref, Ext)) and first_part(this.name) in KEEP_NOTHING
                 if known and site.kind != "builtins.setattr":
                     continue
                 if any(t.grad for t in tensors_in(*(g.values for g in args.every))):
@@ -118,7 +120,7 @@ def _is_local_variable(node: ast.AST) -> bool:
     root = root_of(node.target if isinstance(node, ast.AugAssign) else node)
     return (
         root is not None
-        and not isinstance(function_of(root), ast.Module)
+        and not is_at_top(root)
         and is_local(root)
         and root.id not in {p.arg for p in parameters(function_of(root))}
     )
@@ -371,6 +373,4 @@ def _blind(stack: Stack, backs: list[Stack]) -> bool:
     """Whether a backward of something that is not known runs in a loop or function around this
     place.
     """
-    return any(
-        inside(b, f.func.node if isinstance(f, CallFrame) else f.node) for f in stack for b in backs
-    ) or any(not b for b in backs)
+    return any(inside(b, f.code) for f in stack for b in backs) or any(not b for b in backs)

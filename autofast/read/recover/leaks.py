@@ -12,10 +12,10 @@ from autofast.flow.scopes import Expressions, is_parameter, owner, parameters
 from autofast.flow.usage import Act, Usage
 from autofast.flow.valueflow import Answer, ValueFlow, Verdict, first
 from autofast.model import names
-from autofast.model.calls import arguments_of, is_method, may_give, receiver_of
+from autofast.model.calls import arguments_of, is_augmented, is_method, may_give, receiver_of
 from autofast.model.contents import attributes, opened, wrapped
 from autofast.model.kinds import is_loss, is_module
-from autofast.model.names import last_part
+from autofast.model.names import first_part, last_part
 from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import at, first_line, function_of, is_generator, parent_of, statement_of
@@ -122,7 +122,7 @@ class Leaks(ValueFlow[None]):
                 return self.asked(use)
             case Act.FILLED:
                 assert isinstance(node, ast.Subscript)
-                added = isinstance(parent_of(node), ast.AugAssign) and self.is_tensor(node)
+                added = is_augmented(node) and self.is_tensor(node)
                 return _changed(expr) if added or self.is_tensor(expr) else Verdict.STOPS
             case Act.TAKEN | Act.INDEXES:
                 return self.operand(node, _others(use, "value", "slice")) or Verdict.GOES_ON
@@ -226,7 +226,7 @@ class Leaks(ValueFlow[None]):
             return f"`{text}` changes it in place ({at(expr)})"
         if name.startswith("torch.") and self.script.may_be(call, Ext):
             return f"`{text}` keeps it ({at(expr)})"
-        if name.split(".")[0] in PASS_ON:
+        if first_part(name) in PASS_ON:
             return f"`{text}` passes it on ({at(expr)})"
         if name in CHOOSES:
             return Verdict.GOES_ON
@@ -304,9 +304,7 @@ class Leaks(ValueFlow[None]):
         self.keepers.add(key)
         for site in self.script.log.of("set_attribute", "set_elsewhere"):
             for occurrence in site:
-                in_place = isinstance(parent_of(site.node), ast.AugAssign) and carries(
-                    occurrence.result
-                )
+                in_place = is_augmented(site.node) and carries(occurrence.result)
                 if (
                     in_place
                     and occurrence.this is thing

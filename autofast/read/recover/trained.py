@@ -6,6 +6,7 @@ import ast
 
 from autofast.flow.callgraph import CallGraph
 from autofast.model.events import CallFrame, Occurrence, Site, Stack
+from autofast.model.names import first_part
 from autofast.model.script import Script
 from autofast.model.several import first_such, wordset
 from autofast.model.source import Nodes
@@ -77,7 +78,7 @@ def _handed_out(kind: str, occurrence: Occurrence) -> Values:
         if frame is not None and not isinstance(frame.node, ast.Call):
             return occurrence.result
         return frozenset()
-    known = isinstance(this, (Ref, Ext)) and this.name.split(".")[0] in HARMLESS
+    known = isinstance(this, (Ref, Ext)) and first_part(this.name) in HARMLESS
     foreign = isinstance(this, Ref) and kind == this.name and not known
     method = kind.startswith(".") and isinstance(this, (Unknown, Ext)) and not known
     gets = foreign or method or kind in ("call_unknown", "call_object", "inplace")

@@ -20,6 +20,7 @@ from autofast.model.events import (
     Stack,
     TryFrame,
     WithFrame,
+    is_undecided,
 )
 from autofast.model.kinds import gradient_modes
 from autofast.model.limits import MOST_ALIKE, MOST_CALLEES, MOST_HELD, MOST_VALUES, PASSES, WORK
@@ -149,12 +150,6 @@ def merge(ends: list[ByName]) -> ByName:
                 if old is not found:
                     out[name] = found if old is None else join(old, found)
     return out
-
-
-def _uncertain(frame: Frame) -> bool:
-    return isinstance(frame, (TryFrame, LoopFrame)) or (
-        isinstance(frame, BranchFrame) and not frame.known
-    )
 
 
 def _is_lazy(frame: Frame) -> bool:
@@ -370,7 +365,7 @@ class Core:
             if _is_lazy(frame) and frame.node not in before:
                 return True
             if (
-                _uncertain(frame)
+                (isinstance(frame, (TryFrame, LoopFrame)) or (is_undecided(frame)))
                 and frame.node not in before
                 and not (once and isinstance(frame, LoopFrame))
             ):

@@ -21,7 +21,6 @@ from autofast.model.source import at, enclosing, nodes_in, parent_of
 from autofast.model.syntax import IDENTITY, PAUSES, TESTS, VARIABLES, is_attribute
 from autofast.model.values import (
     Arguments,
-    Cls,
     Const,
     Ext,
     Inst,
@@ -162,14 +161,10 @@ def _by_method(model: Model) -> str:
         if (
             frame is not None
             and owner is not None
-            and not (isinstance(model.thing, Inst) and owner in _lineage(model.thing.cls))
+            and not (isinstance(model.thing, Inst) and owner in model.thing.cls.lineage())
         ):
             return f"{at(frame)} trains through {owner.node.name}.{frame.func.name}(), and only what model(...) calls is compiled"
     return ""
-
-
-def _lineage(cls: Cls) -> list[Cls]:
-    return [cls, *cls.ancestors()]
 
 
 def _module_of(stack: Stack) -> CallFrame | None:

@@ -23,6 +23,7 @@ from autofast.model.events import (
     Occurrence,
     Stack,
     TryFrame,
+    is_undecided,
 )
 from autofast.model.script import Script
 from autofast.model.several import wordset
@@ -110,7 +111,7 @@ def _check_once(stacks: list[Stack], call: CallFrame) -> None:
             if frame is call or (isinstance(frame, CallFrame) and frame.node is call.node):
                 break
             if isinstance(frame, (LoopFrame, TryFrame)) or (
-                isinstance(frame, BranchFrame) and not frame.known and frame.arm is False
+                is_undecided(frame) and frame.arm is False
             ):
                 if isinstance(frame, BranchFrame):
                     continue
@@ -266,10 +267,7 @@ def _fixed(occurrence: Occurrence) -> bool:
 
 def _certain(stack: Stack) -> bool:
     """Under no condition."""
-    return not any(
-        (isinstance(f, BranchFrame) and not f.known) or isinstance(f, (LoopFrame, TryFrame))
-        for f in stack
-    )
+    return not any((is_undecided(f)) or isinstance(f, (LoopFrame, TryFrame)) for f in stack)
 
 
 def own_seeds(ranks: Ranks, script: Script, node: ast.AST) -> list[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from autofast.edit.edits import Rewrite, Written
 from autofast.facts.cost import gains
-from autofast.facts.cost.cells import goes_along_sequences
+from autofast.facts.cost.recurrent_cells import goes_along_sequences
 from autofast.facts.loaders import POSITION, counts, given
 from autofast.facts.settings import place, setting
 from autofast.facts.workers.legality import against, cheap, effect_of

@@ -34,7 +34,7 @@ from autofast.model.events import LoopFrame
 from autofast.model.roles import Loader
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import at, function_of, source_of, statement_of
+from autofast.model.source import at, is_at_top, source_of, statement_of
 from autofast.model.syntax import VARIABLES
 from autofast.model.values import Const, Thing, const
 from autofast.rule import Effect, Options, Refusal
@@ -354,7 +354,7 @@ def _of_script(script: Script, loader: Loader) -> str:
     place = statement_of(loader.node)
     if late := chooses_devices_late(script, place) or chooses_gpu_late(script, place):
         return f"{late} chooses the GPUs, perhaps after the data are on one"
-    if source_of(loader.node).is_notebook and isinstance(function_of(loader.node), ast.Module):
+    if source_of(loader.node).is_notebook and is_at_top(loader.node):
         return "cells that are run again would keep the data on the device twice"
     return ""
 

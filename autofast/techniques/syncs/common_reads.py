@@ -21,12 +21,12 @@ from autofast.model.source import Source, function_of, source_of, within
 from autofast.model.syntax import is_read
 from autofast.model.values import COLLECTIONS, Const, Tensor, all_of
 from autofast.rule import Refusal
-from autofast.techniques.syncs.certain_numbers import holds_floats, is_float, is_scalar
 from autofast.techniques.syncs.freshness import is_fresh
 from autofast.techniques.syncs.reads import Read, gives_the_same
+from autofast.techniques.syncs.scalar_tensors import holds_floats, is_float, is_scalar
 from autofast.techniques.syncs.sinks import Sink
 from autofast.techniques.syncs.steps import catchers, works_between
-from autofast.techniques.syncs.swapping import swapped
+from autofast.techniques.syncs.substitution import swapped
 from autofast.write.spelling import torch_in
 
 Edited = tuple[ast.stmt, list[Edit]]

@@ -19,9 +19,19 @@ from autofast.flow.positions import block, follows, index, position
 from autofast.flow.program import Flow
 from autofast.flow.reflection import is_spelled
 from autofast.flow.scopes import mentions
+from autofast.model.calls import is_augmented
 from autofast.model.script import Script
-from autofast.model.several import grouped
-from autofast.model.source import at, function_of, holds, outwards, parent_of, statement_of, within
+from autofast.model.several import grouped, not_none
+from autofast.model.source import (
+    at,
+    function_of,
+    holds,
+    outwards,
+    parent_of,
+    statement_of,
+    within,
+    within_any,
+)
 from autofast.model.syntax import TURN_ENDS, is_read
 from autofast.rule import Refusal
 from autofast.techniques.syncs.common_reads import Edited
@@ -75,7 +85,7 @@ def variable_of(
             continue
         if function_of(node) is not scope:
             raise Refusal(f"`{target.id}` is used in a function of its own ({at(node)})")
-        reads_too = is_read(node) or isinstance(parent_of(node), ast.AugAssign)
+        reads_too = is_read(node) or is_augmented(node)
         reaching = flow.reaching(node) if reads_too else frozenset()
         if not reaching & mine:
             continue  # it holds another value there
@@ -142,7 +152,7 @@ def _read_from(
             for b in (getattr(top, "body", []), getattr(top, "orelse", []))
             if isinstance(top, (ast.If, ast.With)) and b
         ]
-        inner = next((b for b in deeper if all(any(within(n, s) for s in b) for n in after)), None)
+        inner = next((b for b in deeper if all(within_any(n, b) for n in after)), None)
         if inner is None or variable.outside:
             break
         here = inner
@@ -252,7 +262,7 @@ def delayed_arms(
     script: Script, condition: ast.If, reads: Sequence[Read], loop: Loop | None
 ) -> Variable:
     """The variable that all arms of a condition read into; raises :class:`Refusal`."""
-    targets = [t for t in map(_target, reads) if t is not None]
+    targets = not_none(map(_target, reads))
     return variable_of(script, targets[0], condition, loop, reads, targets[1:])
 
 

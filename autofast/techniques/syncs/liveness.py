@@ -11,7 +11,7 @@ from autofast.flow.loops import Loop, common_loop, loop_of
 from autofast.flow.program import Flow
 from autofast.flow.reflection import is_glance, showing
 from autofast.flow.scopes import binds, declared, is_parameter, mentions
-from autofast.model.calls import call_of, is_name
+from autofast.model.calls import call_of, is_name, variable_name
 from autofast.model.contents import opened, wrapped
 from autofast.model.events import CallFrame
 from autofast.model.script import Script
@@ -26,6 +26,7 @@ from autofast.model.source import (
     parent_of,
     walk,
     within,
+    within_any,
 )
 from autofast.model.syntax import TARGETS, WITHS, is_attribute, is_read, is_stored
 from autofast.model.values import (
@@ -43,11 +44,11 @@ from autofast.model.values import (
 )
 from autofast.rule import Refusal
 from autofast.techniques.syncs.code_motion import Move, move_around
+from autofast.techniques.syncs.implicit_syncs import WHERE_SHOWN
 from autofast.techniques.syncs.sinks import PURE, Sink
 from autofast.techniques.syncs.steps import catchers, rare_branch
 from autofast.techniques.syncs.store_uses import holders_of
 from autofast.techniques.syncs.summable import is_summed
-from autofast.techniques.syncs.unspelled import WHERE_SHOWN
 
 KNOWN_BEFORE = wordset("shape size ndim dtype")
 
@@ -91,7 +92,7 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[ast.stmt
         raise Refusal(f"it is tried ({at(attempt)}): an error would show later")
     outside: list[ast.AST] = []
     for node in _lookers(script, sink, loop):
-        if any(within(node, s) for s in (sink.statement, *together)):
+        if within_any(node, (sink.statement, *together)):
             continue
         if not within(node, loop):
             outside.append(node)
@@ -119,7 +120,7 @@ def _is_used_after(script: Script, sink: Sink, loop: Loop, outside: Sequence[ast
     """
     flow, here = script.analysis(Flow).definitions(loop), function_of(loop)
     if sink.kind == "number":
-        return _name(sink) in flow.live_after(loop)
+        return variable_name(sink.holder) in flow.live_after(loop)
     if not isinstance(sink.holder, ast.Name) or isinstance(here, ast.Module):
         return True
     definitions = flow.reaching(sink.holder)
@@ -134,10 +135,6 @@ def _is_used_after(script: Script, sink: Sink, loop: Loop, outside: Sequence[ast
     graph = script.analysis(Flow).graph(loop)
     inner = loop_of(loop)
     return any(function_of(n) is not here or graph.may_follow(n, loop, inner) for n in outside)
-
-
-def _name(sink: Sink) -> str:
-    return sink.holder.id if isinstance(sink.holder, ast.Name) else ""
 
 
 def _tried_by_caller(script: Script, sink: Sink, loop: Loop) -> ast.stmt | None:
@@ -180,7 +177,7 @@ def _check_end(
     if any(within(n, s) for n in outside for s in loop.orelse):
         raise Refusal("the `else` of the loop uses it")
     graph, here = script.analysis(Flow).graph(loop), function_of(loop)
-    name = _name(sink)
+    name = variable_name(sink.holder)
     seen = not name or is_parameter(here, name) or any(function_of(n) is not here for n in outside)
     if sink.kind != "number" and seen:
         for leaving in only(graph.exits(loop), ast.Return):

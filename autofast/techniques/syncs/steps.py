@@ -31,6 +31,7 @@ from autofast.model.source import (
     ByNode,
     Nodes,
     ancestors,
+    any_within,
     function_of,
     nodes_in,
     statement_of,
@@ -100,7 +101,7 @@ def first_in(branch: ast.If, nodes: list[ast.AST]) -> ast.stmt:
     """
     if not all(within(n, branch) for n in nodes):
         return branch.body[0]
-    return next(s for s in branch.body if any(within(n, s) for n in nodes))
+    return next(s for s in branch.body if any_within(nodes, s))
 
 
 def works_between(script: Script, first: ast.stmt, last: ast.stmt) -> bool:

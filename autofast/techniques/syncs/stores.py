@@ -33,6 +33,7 @@ from autofast.model.script import Script
 from autofast.model.several import any_in
 from autofast.model.source import (
     Nodes,
+    any_within,
     at,
     first_line,
     function_of,
@@ -41,7 +42,7 @@ from autofast.model.source import (
     source_of,
     statement_of,
     walk,
-    within,
+    within_any,
 )
 from autofast.model.syntax import (
     ASSIGNMENTS,
@@ -64,11 +65,11 @@ from autofast.model.values import (
     names_of,
 )
 from autofast.rule import Refusal
-from autofast.techniques.syncs.certain_numbers import is_scalar, kind_of
 from autofast.techniques.syncs.code_motion import moves
 from autofast.techniques.syncs.common_reads import several_gpus
 from autofast.techniques.syncs.freshness import kept, without_graph
 from autofast.techniques.syncs.reads import Read, by_statement
+from autofast.techniques.syncs.scalar_tensors import is_scalar, kind_of
 from autofast.techniques.syncs.sinks import does_more, is_number
 from autofast.techniques.syncs.steps import catchers, is_step, runs_in_steps
 from autofast.techniques.syncs.store_uses import Place, Use, Uses, Write, write_of
@@ -371,7 +372,7 @@ class Store:
         outer = [n for n in self._loops_around if not is_step(self.script, n)]
         inside = {f for loop in outer for f in self.calls.run_in(loop)}
         tops = [top for top, _ in looks]
-        often = any(function_of(t) in inside or any(within(t, n) for n in outer) for t in tops)
+        often = any(function_of(t) in inside or within_any(t, outer) for t in tops)
         return often or not (outer or any_of(self._loops, ast.While))
 
     def _is_other(self, node: ast.expr) -> bool:
@@ -418,10 +419,10 @@ class Store:
         top, nodes = look
         while isinstance(top, (ast.If, ast.With)):
             arms = [top.body, top.orelse] if isinstance(top, ast.If) else [top.body]
-            arm = next((a for a in arms if all(any(within(n, s) for s in a) for n in nodes)), None)
+            arm = next((a for a in arms if all(within_any(n, a) for n in nodes)), None)
             if not arm or is_elif(arm[0]):
                 break
-            top = next(s for s in arm if any(within(n, s) for n in nodes))
+            top = next(s for s in arm if any_within(nodes, s))
         return top, nodes
 
     def _numbers(self, look: Look) -> list[Edit]:

@@ -16,7 +16,7 @@ from autofast.flow.scopes import Expressions
 from autofast.model.calls import literal_of, spreads
 from autofast.model.roles import Loader
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import is_numeric, surely, wordset
 from autofast.model.source import ByNode, at, live, source_of, statement_of
 from autofast.model.values import (
     Const,
@@ -262,7 +262,7 @@ def _numbers(given: Values) -> tuple[float, ...]:
         found = single.value if isinstance(single.value, tuple) else (single.value,)
     else:
         found = ()
-    return found if all(type(x) in (int, float) for x in found) else ()
+    return found if all(is_numeric(x) for x in found) else ()
 
 
 def _of_set(thing: Ext) -> str:

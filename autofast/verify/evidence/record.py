@@ -444,6 +444,10 @@ class Run:
     resume: str = ""
 
     @property
+    def steps_made(self) -> int:
+        return len(self.record.steps)
+
+    @property
     def record(self) -> Record:
         """Of rank 0."""
         return self.records[0]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
+from itertools import product
 
 from autofast.model.several import surely
 from autofast.verify.estimates import median
@@ -34,9 +35,9 @@ SHAPED = "erfinv ndtri icdf ppf cos(".split()  # what makes normal numbers of ev
 
 def check(ev: Evidence) -> Check | None:
     """Of models that both have; nothing where ``torch.compile`` is used, which draws by itself."""
-    if any(run.record.moments.compiling for run in (ev.a, ev.b)):
+    if any(run.record.moments.compiling for run in ev.both):
         return None
-    lost = None if _of_no_effect(ev) else _sizes(ev) or _put_off(ev)
+    lost = None if _of_no_effect(ev) else _sizes(ev) or _put_off(ev) or _another(ev)
     if lost is not None:
         return lost
     found = len({*_models(ev.a), *(int(m) for m in ev.a.record.drawn if m.isdigit())})
@@ -80,7 +81,7 @@ def _sizes(ev: Evidence) -> Check | None:
 
 def _said(ev: Evidence, text: str, means: str) -> Check:
     files = [pair for path, pair in ev.b.changed.items() if path != ev.b.script[0]]
-    texts = [r.script[1] + "".join(f[k] for f in files) for k, r in enumerate((ev.a, ev.b))]
+    texts = [r.script[1] + "".join(f[k] for f in files) for k, r in enumerate(ev.both)]
     if any(texts[1].count(word) > texts[0].count(word) for word in (*UNSEEN, *SHAPED)):
         return unclear(
             NAME, f"{text}, unless made otherwise, in a generator of its own, or a graph"
@@ -100,7 +101,7 @@ def _comparable(a: Run, b: Run) -> bool:
 def _in_training(a: Run, b: Run) -> tuple[Drawn, Drawn]:
     """How often that much is drawn with gradients; in the other script also without them, where the
     original does not; and in as many steps, as far as it is not drawn once for all of them."""
-    longer = len(a.record.steps) / max(1, len(b.record.steps))
+    longer = a.steps_made / max(1, b.steps_made)
     one, two = (run.record.drawn["whole"] for run in (a, b))
     idle = [run.record.drawn.get("idle", {}) for run in (a, b)]
     beside = {k: max(0.0, n * longer - idle[0].get(k, 0)) for k, n in idle[1].items()}
@@ -183,3 +184,24 @@ def _put_off(ev: Evidence) -> Check | None:
             text = f"for as many samples model {model} is called without gradients {often}"
             return Check(NAME, False, text)
     return None
+
+
+def _another(ev: Evidence) -> Check | None:
+    """What a model that trains was asked in most steps, one that does not (a target, an average) is
+    asked in its place, or the reverse."""
+    trained = {call.model for call in ev.a.record.calls}
+    both = _models(ev.a) & _models(ev.b)
+    for one, other in product(both & trained, both - trained):
+        moved = [(_more(*pair, one), _more(*pair, other)) for pair in ev.pairs]
+        if surely(sum(x[s] == -y[s] != 0 for s in x) >= max(OFTEN, len(x) / 2) for x, y in moved):
+            lost, got = (one, other) if sum(moved[0][0].values()) < 0 else (other, one)
+            text = f"model {got} is asked without gradients what the original asks of model {lost}"
+            return Check(NAME, False, text)
+    return None
+
+
+def _more(a: Run, b: Run, model: int) -> Counter[int]:
+    """For how many samples more ``model`` is called without gradients in ``b``, by step."""
+    before, after = (Counter({e.step: e.samples for e in _of(run, model)}) for run in (a, b))
+    after.subtract(before)
+    return after

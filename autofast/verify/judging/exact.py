@@ -51,7 +51,7 @@ def bitwise(ev: Evidence) -> Check:
     """Losses, gradient and update norms and final weights, bit for bit. Only where the original
     repeats itself."""
     name = "bit for bit"
-    a, b = ev.a.record, ev.b.record
+    a, b = ev.records
     counted = [f"{len(a.losses)} losses"]
     counted += [f"{len(a.model)} tensors of the final model"] if a.model else []
     if not a.losses and not a.model:

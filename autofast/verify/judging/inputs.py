@@ -260,7 +260,7 @@ def called(ev: Evidence) -> Check | None:
     shows it, and nothing else does.
     """
     name = "calls of the models"
-    one, two = (len(run.record.calls) for run in (ev.a, ev.b))
+    one, two = (len(run.record.calls) for run in ev.both)
     if (
         ev.perturbed is None
         or not one
@@ -283,7 +283,7 @@ def modules(ev: Evidence) -> Check | None:
     called.
     """
     name = "settings of the modules"
-    a, b = ev.a.record, ev.b.record
+    a, b = ev.records
     if not a.modules or not b.modules:
         return None
     other = {plain(k): v for k, v in b.modules.items()}

@@ -10,7 +10,7 @@ from autofast.facts.by_default import is_taken, truth
 from autofast.facts.cost import machine
 from autofast.facts.cost.host import kept_on_host
 from autofast.facts.cost.inputs import turns
-from autofast.facts.cost.often import SHORT
+from autofast.facts.cost.run_counts import SHORT
 from autofast.facts.cost.step import Cost
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.frequency import Frequency, frequency, is_rare

@@ -10,7 +10,14 @@ from autofast.facts.host_io import MADE, effect_of
 from autofast.flow.positions import computed_before
 from autofast.model.calls import arguments_of, call_of, receiver_of
 from autofast.model.several import surely, wordset
-from autofast.model.source import ancestors, at, function_of, parent_of, statement_of
+from autofast.model.source import (
+    ancestors,
+    at,
+    function_of,
+    is_same_function,
+    parent_of,
+    statement_of,
+)
 from autofast.model.syntax import DEFINITIONS, DISPLAYS, is_operation
 from autofast.model.values import Bound, Cls, Const, Func, Inst, Method, Tensor, any_of, only
 from autofast.rule import Refusal
@@ -94,7 +101,7 @@ class Notes(Stores):
                     self.state = dict(before)
                 return self._call(node)
         except Alone:
-            if function_of(node) is not function_of(guarded[-1]) or self._reads_before(node):
+            if not is_same_function(node, guarded[-1]) or self._reads_before(node):
                 raise
             self.hoists[node] = node
             self.splits.add(guarded[-1])
@@ -188,7 +195,7 @@ class Notes(Stores):
     def note(self, expr: ast.expr, how: str) -> None:
         if how in ("mean", "sum", "first"):
             for outer in self.guarded:
-                if function_of(expr) is not function_of(outer):
+                if not is_same_function(expr, outer):
                     raise Alone(
                         f"what {at(outer)} shows or writes needs a number of all processes ({at(expr)}): put its text into a variable first"
                     )

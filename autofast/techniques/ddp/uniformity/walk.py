@@ -22,7 +22,7 @@ from autofast.flow.callgraph import Callee
 from autofast.flow.scopes import Variable, variables_of
 from autofast.model.script import Script
 from autofast.model.source import ByNode, at, nodes_in
-from autofast.model.syntax import CALL_ENDS, SILENT, TURN_ENDS, has_star
+from autofast.model.syntax import CALL_ENDS, SILENT, TURN_ENDS, has_star, positional_parameters
 from autofast.model.values import Thing, all_of, names_of
 from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import Host
@@ -89,7 +89,7 @@ class Walk(Notes):
         for name in table.bound(scope):
             self.state.pop(("v", scope, name), None)
         spec = scope.args
-        positional = [*spec.posonlyargs, *spec.args]
+        positional = positional_parameters(spec)
         things: dict[str, list[Thing]] = {}
         if callee.is_bound and positional:
             things[positional.pop(0).arg] = [callee.this] if callee.this is not None else []

@@ -19,7 +19,7 @@ from autofast.model.kinds import is_module
 from autofast.model.names import CONTAINERS, CONVOLVE, WRAPPERS, last_part
 from autofast.model.roles import Model
 from autofast.model.script import Script
-from autofast.model.several import wordset
+from autofast.model.several import not_none, wordset
 from autofast.model.source import ByNode, Nodes, function_of, parent_of
 from autofast.model.values import OBJECTS, Ext, Inst, const, is_named, only
 from autofast.ops.families import RECURRENT
@@ -313,7 +313,7 @@ def _sizes(script: Script, layer: Ext) -> list[int]:
     sizes = (
         _size(script, layer, n, name) for n, name in enumerate(("in_features", "out_features"))
     )
-    return [n for n in sizes if n is not None]
+    return not_none(sizes)
 
 
 def _hidden(script: Script, layer: Ext) -> int:
