@@ -194,8 +194,9 @@ def value_by_default(script: Script, expr: ast.expr) -> Any:
     match expr:
         case ast.BoolOp(op=op, values=parts):
             found = [value_by_default(script, part) for part in parts]
-            first = (v for v in found if bool(v) is isinstance(op, ast.Or))
-            return ... if ... in found else next(first, found[-1])
+            return next(
+                (v for v in found if v is ... or bool(v) is isinstance(op, ast.Or)), found[-1]
+            )
         case ast.UnaryOp(op=ast.Not()):
             return truth(script, expr)
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in COMPARES:
