@@ -358,8 +358,8 @@ def test_no_cache_beside_the_script() -> None:
 CEILINGS = {
     # statements and expressions: a new form is paid for by one that nobody gets
     # (docs/architecture.md); lines, comments and docstrings may be as many as read well. On 29
-    # November 2026 a new rule, cache-constant, came on top of 487,530.
-    "product": 491_300,
+    # November 2026 a new rule, cache-constant, came on top of 487,260.
+    "product": 490_800,
     # functions that tell four or more kinds of statement apart: ask flow what it knows
     "statements": 6,
     # lines with isinstance(..., ast.) in rules and techniques: see model/syntax.py and
