@@ -42,7 +42,9 @@ REWRITES = {
     "default": [],
     "exhaustive": ["--exhaustive"],
 }
-TIMES = re.compile(r"\d+(\.\d+)? ?(s|sec|ms|it/s|sps)\b|\bsps +\d+|[\d-]{10} [\d:]{8},\d+|time: [\d.]+")
+TIMES = re.compile(
+    r"\d+(\.\d+)? ?(s|sec|ms|it/s|sps)\b|\bsps +\d+|[\d-]{10} [\d:]{8},\d+|time: [\d.]+"
+)
 
 
 def autofast(*options: str, folder: Path) -> subprocess.CompletedProcess[str]:
