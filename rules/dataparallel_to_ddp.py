@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Edit, Keyword, Wrap
 from autofast.facts.several_processes import Replaced
-from autofast.model.calls import spreads
+from autofast.model.calls import keyword_of, spreads
 from autofast.model.script import Script
 from autofast.model.several import any_in
 from autofast.model.source import at
@@ -73,10 +73,9 @@ def _held_to_one(ranks: Ranks, call: ast.Call) -> Iterator[Edit]:
     """
     local, several = ranks.local(call), f"{ranks.world(call)} > 1"
     for name, position, mine in (("device_ids", 1, f"[{local}]"), ("output_device", 2, local)):
-        given = next(
-            (k.value for k in call.keywords if k.arg == name),
-            call.args[position] if len(call.args) > position else None,
-        )
+        given = keyword_of(call, name)
+        if given is None and len(call.args) > position:
+            given = call.args[position]
         if given is not None:
             yield Wrap(given, f"{mine} if {several} else {{}}")
         elif name == "device_ids":

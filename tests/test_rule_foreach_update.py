@@ -160,6 +160,34 @@ def test_models_that_are_made_alike(target: str) -> None:
     same(found, exact=True)
 
 
+LOADED = 'import json\nsizes = json.loads("{\\"width\\": 8}")\n'
+UNKNOWN = (
+    LOADED + "net = Net(**sizes).to(device)\noptimizer = torch.optim.SGD(net.parameters(), 0.1)\n"
+)
+IN_TURN = (
+    LOADED + "nets = []\nfor n in range(5, 9):\n    nets.append(Net(**{**sizes, 'width': n}))\n"
+)
+
+
+def test_a_copy_of_a_model_whose_sizes_are_not_known() -> None:
+    found = made(ZIP + "t.data.lerp_(p.data, tau)", target=UNKNOWN + COPIED)
+    assert found.fixes
+    same(found, exact=True)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        UNKNOWN + "target = Net(**sizes).to(device)",
+        UNKNOWN + COPIED + "\nnet.head = nn.Linear(8, 3)",
+        IN_TURN + "net, target = nets[-1].to(device), copy.deepcopy(nets[0]).to(device)",
+    ],
+)
+def test_models_of_unknown_sizes_that_may_differ(target: str) -> None:
+    found = made(ZIP + "t.data.lerp_(p.data, tau)", target=target)
+    assert not found.fixes and "the same parameters" in found.refusals
+
+
 def test_a_shared_layer_keeps_its_values() -> None:
     """What is in both models stands at the same place of both lists: its average with itself is
     itself.

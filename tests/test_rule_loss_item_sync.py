@@ -735,15 +735,26 @@ def test_read_in_conditions_and_after_the_loop() -> None:
 
 @pytest.mark.parametrize(
     ("look", "read"),
-    [("", 2), ("print(meters['size'])", 1), ("print(meters[name])", 0), ("print(meters)", 0)],
+    [
+        *[("", 2), ("print(meters['size'])", 1), ("print(meters[name])", 0), ("print(meters)", 0)],
+        ("for key in ('n', 'm'):\n    meters[key].update(i, 1)", 2),
+        ("for key in ('n', 'size'):\n    meters[key].update(i, 1)", 1),
+    ],
 )
-def test_meters_in_a_dict(look: str, read: int) -> None:
+@pytest.mark.parametrize(
+    "made",
+    [
+        "{'loss': Meter(), 'size': Meter(), 'n': Meter(), 'm': Meter()}",
+        "{k: Meter() for k in ('loss', 'size', 'n', 'm', 'time')}",
+    ],
+)
+def test_meters_in_a_dict(look: str, read: int, made: str) -> None:
     """One entry is no look at another; one whose key is not known may be any."""
     step = (
         "meters['loss'].update(loss.item(), 1)\n"
         f"meters['size'].update(out.abs().mean().item(), 1)\n{look}"
     )
-    setup = "meters, name = {'loss': Meter(), 'size': Meter()}, str(input)[:0] or 'loss'"
+    setup = f"meters, name = {made}, str(input)[:0] or 'loss'"
     text = HEAD + METER + training(step, setup, "print(meters['loss'], meters['size'])")
     if read:
         done = same(text)

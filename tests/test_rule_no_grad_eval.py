@@ -773,6 +773,56 @@ def test_an_evaluation_within_the_autocast_block_of_training_keeps_no_grad() -> 
     )
 
 
+TEACHER = """\
+import copy
+class Net(nn.Module):
+    def __init__(self, **sizes):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, sizes["width"]), nn.Linear(sizes["width"], 3)
+    def forward(self, x):
+        return self.head(F.relu(self.body(x)))
+class Probe(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.body, self.head = net.body, nn.Linear(8, 3)
+    def forward(self, x):
+        return self.head(self.body(x))
+model = Net(**{"width": 8}).to(device)
+teacher = MADE
+losses = []
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            wanted = teacher(x.to(device))
+            probs = wanted.softmax(1).detach()
+            loss = F.cross_entropy(model(x.to(device)), y.to(device)) + (probs * probs).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+"""
+
+
+@pytest.mark.parametrize("made", ["copy.deepcopy(model)", 'Net(**{"width": 8}).to(device)'])
+def test_a_teacher_beside_the_training_under_autocast(made: str) -> None:
+    check(HEAD + TEACHER.replace("MADE", made), "with torch.inference_mode():")
+
+
+@pytest.mark.parametrize(
+    ("made", "more"),
+    [
+        ("copy.copy(model)", ""),
+        ("Probe(model)", ""),
+        ("copy.deepcopy(model)", " + F.linear(x, teacher.body.weight).mean()"),
+        ("copy.deepcopy(model)", " + teacher.head(model.body(x)).mean()"),
+    ],
+)
+def test_a_teacher_whose_weights_are_trained_under_autocast(made: str, more: str) -> None:
+    text = TEACHER.replace("MADE", made).replace("(probs * probs).mean()", f"probs.mean(){more}")
+    refused(HEAD + text, "the autocast block around it")
+
+
 # ----------------------------------------------------------- results that are asked for their graph
 @pytest.mark.parametrize(
     "after",

@@ -12,6 +12,7 @@ from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow, definitions_at
 from autofast.flow.scopes import stored_in
 from autofast.model.calls import is_method, is_name, names_in, short_name
+from autofast.model.contents import attributes
 from autofast.model.events import CallFrame, inside
 from autofast.model.names import COLLATES, last_part
 from autofast.model.roles import Dataset, Loader
@@ -276,14 +277,14 @@ def one_size(dataset: Dataset) -> bool:
     if not indexed(dataset):
         return True
     if isinstance(thing, Ext):
-        sizes = _sizes(frozenset(t for g in thing.args.every for t in g.values))
+        sizes = _sizes(frozenset(thing.args.things))
         in_memory = last_part(thing.name) in IN_MEMORY_LIBRARY
         return bool(sizes or in_memory) and False not in sizes
     if isinstance(thing, Inst):
-        given = frozenset(t for values in thing.attrs.values() for t in values)
+        given = frozenset(attributes(thing))
         images = _has_images_of_one_size(dataset)
         if images and thing.args is not None:
-            given |= frozenset(t for g in thing.args.every for t in g.values)
+            given |= frozenset(thing.args.things)
         sizes = _sizes(given)
         return False not in sizes if sizes else images
     return False

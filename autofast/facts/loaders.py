@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 from autofast.flow.program import Flow
 from autofast.model.calls import root_of
-from autofast.model.contents import opened
+from autofast.model.contents import attributes, opened
 from autofast.model.events import CallFrame, Occurrence, Stack, WithFrame, loops
 from autofast.model.kinds import ways_made
 from autofast.model.roles import Loader, Use
 from autofast.model.script import Script
-from autofast.model.several import any_in, only, surely, wordset
-from autofast.model.source import parent_of, source_of
+from autofast.model.several import any_in, any_of, only, surely, wordset
+from autofast.model.source import Nodes, parent_of, source_of
 from autofast.model.tensors import device_kinds, is_device
 from autofast.model.values import (
     Arg,
@@ -191,7 +191,7 @@ def cannot_pin(thing: Thing) -> bool:
         isinstance(thing, Inst)
         and not thing.cls.external - {"dataclass"}
         and thing.cls.find("pin_memory") is None
-        and any(isinstance(t, Tensor) for found in thing.attrs.values() for t in found)
+        and any_of(attributes(thing), Tensor)
     )
 
 
@@ -229,7 +229,7 @@ def managed(script: Script, loader: Loader) -> bool:
         for occurrence in site:
             name = getattr(occurrence.this, "name", "")
             if name.startswith(("accelerate.", "lightning.")):
-                every = (t for g in occurrence.args.every for t in opened(g.values))
+                every = opened(occurrence.args.things)
                 if any_in(every, loader.things):
                     return True
     return False
@@ -282,11 +282,16 @@ def again(script: Script, loader: Loader) -> bool:
     )
 
 
+def made_in(loader: Loader) -> Nodes:
+    """The loops around the making of a loader."""
+    return {f.node for t in loader.things for f in loops(ways_made(t))}
+
+
 def epochs_of_its_own(loader: Loader, use: Use) -> bool:
     """A use in a loop that is not one around the making of the loader: the epochs of one fold, for
     each of which there is a loader.
     """
-    around = {f.node for t in loader.things for f in loops(ways_made(t))}
+    around = made_in(loader)
     inner = {f.node for f in loops(use.stack) if f.is_statement}
     return bool(around) and not use.is_next and bool(inner - around - {use.node})
 

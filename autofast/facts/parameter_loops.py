@@ -12,7 +12,7 @@ from autofast.facts.parts import moved_models, parts_of, trained_models
 from autofast.flow.program import Flow, definitions_of
 from autofast.model.calls import names_in, receiver_of
 from autofast.model.contents import opened, unwrapped
-from autofast.model.events import Occurrence
+from autofast.model.events import LoopFrame, Occurrence
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
 from autofast.model.several import surely
@@ -205,7 +205,11 @@ def _is_made_alike(a: Thing, b: Thing, depth: int) -> bool:
     if not _is_kin(a, b):
         return False
     assert isinstance(a, OBJECTS) and isinstance(b, OBJECTS)
-    return a.args is not None and b.args is not None and _same_arguments(a.args, b.args, depth)
+    # A copy that still has what that has; what is made in a loop stands for several.
+    looped = any_of((*a.made, *b.made), LoopFrame)
+    is_copy = a.args is b.args and a.attrs == b.attrs and not looped
+    known = a.args is not None and b.args is not None
+    return known and (is_copy or _same_arguments(a.args, b.args, depth))  # type: ignore[arg-type]
 
 
 def _same_arguments(a: Arguments, b: Arguments, depth: int) -> bool:

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from autofast.facts.loaders import given
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.defuse import Definition, bound_to
+from autofast.flow.defuse import bound_to
 from autofast.flow.program import definitions_at, definitions_of
 from autofast.model.calls import is_method, is_name, may_give, parts_of, unstarred
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
@@ -153,8 +153,7 @@ class Plainness:
         return known is not None and not may_share(known.name)
 
     def _uses(self, binding: ast.Name) -> list[ast.Name]:
-        known = definitions_of(self.script, binding)
-        return known.uses(Definition(binding.id, binding))
+        return definitions_of(self.script, binding).uses_of(binding)
 
     def _is_of_a_batch(self, name: ast.Name) -> bool:
         """``for x, y in loader``, ``x, y = next(batches)``, and ``x, y = batch`` of one of these:

@@ -13,7 +13,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.frequency import rare_arms_around
 from autofast.flow.loops import Loop
 from autofast.flow.scopes import Expressions, own_nodes
-from autofast.model.calls import call_of, spreads
+from autofast.model.calls import call_of, may_give, spreads
 from autofast.model.contents import opened
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_static
@@ -212,7 +212,7 @@ class CallGraph:
                         return keyword.value
                     return None
         kept = callee.kept or Arguments()
-        if parameter in kept.named and not any(k.arg is None for k in call.keywords):
+        if parameter in kept.named and not may_give(call):
             return kept.named[parameter].expr if not kept.named[parameter].via else None
         if parameter not in positional or kept.loose is not None:
             return None

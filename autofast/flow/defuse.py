@@ -225,6 +225,10 @@ class DefUse:
         found = [n for n in found if definition in self.reaching(n)]
         return sorted(found, key=lambda n: (n.lineno, n.col_offset))
 
+    def uses_of(self, target: ast.Name) -> list[ast.Name]:
+        """The same of what a name is bound to where it stands."""
+        return self.uses(Definition(target.id, target))
+
     def uses_after(self, variable: Variable, code: ast.AST) -> list[ast.Name]:
         """The places that may read what a variable holds while or after ``code`` of this function
         runs, before it gets another value.

@@ -199,8 +199,7 @@ class Holders:
                     yield given
 
     def _definitions(self, expr: ast.expr) -> list[Definition]:
-        under = root(expr)
-        found = self.flow.reaching(under) if isinstance(under, ast.Name) else ()
+        found = self.flow.reaching(root(expr))
         return [d for d in found if isinstance(d.node, (ast.Name, ast.arg))]
 
     def _by_call(self, call: ast.Call, argument: ast.expr) -> Iterator[Holder]:

@@ -48,13 +48,16 @@ class Flow:
             )
         return self._definitions[graph.function]
 
-    def reaching(self, load: ast.Name) -> frozenset[Definition]:
-        """The definitions that may have given a variable the value it has at ``load``."""
-        return self.definitions(load).reaching(load)
+    def reaching(self, load: ast.AST | None) -> frozenset[Definition]:
+        """The definitions that may have given a variable the value it has at ``load``; none for
+        other nodes.
+        """
+        known = isinstance(load, ast.Name)
+        return self.definitions(load).reaching(load) if known else frozenset()  # type: ignore[arg-type]
 
     def definition(self, load: ast.AST | None) -> Definition | None:
         """The only definition that may have given a variable its value; None for other nodes."""
-        found = self.reaching(load) if isinstance(load, ast.Name) else ()
+        found = self.reaching(load)
         return next(iter(found)) if len(found) == 1 else None
 
     def origins(self, load: ast.Name) -> frozenset[Definition]:
@@ -68,8 +71,7 @@ class Flow:
 
     def values(self, load: ast.AST | None) -> list[ast.expr]:
         """What all definitions of a variable give it; none where one does not write that down."""
-        found = self.reaching(load) if isinstance(load, ast.Name) else ()
-        return all_known(made.value for made in found)
+        return all_known(made.value for made in self.reaching(load))
 
     def is_made_by(self, expr: ast.expr, is_one: Callable[[ast.expr], bool]) -> bool:
         """Whether an expression is such a one, or a variable made by nothing but such ones."""
@@ -87,12 +89,11 @@ class Flow:
     def is_same(self, one: ast.AST | None, other: ast.AST | None) -> bool:
         """Whether both read one variable, with the same value."""
         names = isinstance(one, ast.Name) and isinstance(other, ast.Name) and one.id == other.id
-        return names and self.reaching(one) == self.reaching(other)  # type: ignore[arg-type]
+        return names and self.reaching(one) == self.reaching(other)
 
     def is_given(self, load: ast.AST | None) -> bool:
         """Whether a variable is a parameter, whose value the callers alone decide."""
-        found = self.reaching(load) if isinstance(load, ast.Name) else ()
-        return surely(made.is_parameter for made in found)
+        return surely(made.is_parameter for made in self.reaching(load))
 
     def may_follow(self, later: ast.AST, way: Stack, earlier: ast.AST, other_way: Stack) -> bool:
         """Whether ``later`` may run after ``earlier``, each on its way through calls and loops."""

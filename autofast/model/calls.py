@@ -36,7 +36,7 @@ def keyword_of(call: ast.Call, name: str) -> ast.expr | None:
 
 
 def may_give(call: ast.Call, *names: str) -> bool:
-    """Whether a call gives one of these keywords, or may by ``**``."""
+    """Whether a call gives one of these keywords, or may by ``**``; with none: has that."""
     return any(k.arg in (None, *names) for k in call.keywords)
 
 
@@ -49,7 +49,7 @@ def arguments_of(call: ast.Call) -> list[ast.expr]:
 
 def spreads(call: ast.Call) -> bool:
     """Whether it has ``*args`` or ``**options``, so that it is not plain what goes where."""
-    return has_star(call.args) or any(k.arg is None for k in call.keywords)
+    return has_star(call.args) or may_give(call)
 
 
 def short_name(expr: ast.AST | None) -> str:

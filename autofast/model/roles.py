@@ -111,6 +111,11 @@ class Loader:
         return any(u.trains for u in self.uses)
 
     @property
+    def drawn(self) -> frozenset[str]:
+        """What its items and batches draw from, as in Dataset.random."""
+        return self.collate_random.union(*(d.random for d in self.datasets))
+
+    @property
     def name(self) -> str:
         return "DataLoader"
 

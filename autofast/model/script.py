@@ -8,7 +8,7 @@ node, so ``source_of(node)``, ``statement_of(node)`` and friends tell where it i
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -160,6 +160,10 @@ class Script:
     def may_be(self, expr: ast.AST, *kinds: Kinds) -> bool:
         """Whether an expression may be a thing of one of these kinds."""
         return any_of(self.values(expr), *kinds)
+
+    def framework(self, known: Iterable[str]) -> str | None:
+        """The first of these that has a hand in the training."""
+        return next((name for name in known if name in self.frameworks), None)
 
     def must_be(self, expr: ast.AST, *kinds: Kinds) -> bool:
         """Whether the script comes to an expression, and it is of these kinds."""

@@ -16,6 +16,7 @@ from autofast.registry import all_rules
 from autofast.report.record import Record
 from autofast.report.style import count, expected
 from autofast.report.text import not_worth
+from autofast.report.verify_html import trimmed
 from autofast.rule import Effect, Finding
 
 CONTEXT = 3  # lines around a change
@@ -102,7 +103,7 @@ def page(result: Rewritten) -> str:
         lstrip_blocks=True,
     )
     applied = list(_applied(result.records))
-    html = environment.get_template("review.html.j2").render(
+    html: str = environment.get_template("review.html.j2").render(
         version=__version__,
         name=shown_path(result.script.entry.path),
         applied=applied,
@@ -113,7 +114,7 @@ def page(result: Rewritten) -> str:
         files=list(files(result)),
         phases=(),
     )
-    return "\n".join(line.rstrip() for line in html.splitlines()) + "\n"
+    return trimmed(html)
 
 
 def _headline(result: Rewritten, applied: Sequence[Applied]) -> str:

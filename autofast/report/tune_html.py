@@ -7,7 +7,7 @@ from __future__ import annotations
 from autofast import __version__, registry
 from autofast.report import tune_words as words
 from autofast.report.verify_diff import parsed
-from autofast.report.verify_html import environment
+from autofast.report.verify_html import environment, trimmed
 from autofast.report.verify_plots import contributions
 from autofast.tune.result import KEPT, Tuned
 from autofast.verify.evidence.record import PHASES
@@ -49,4 +49,4 @@ def page(t: Tuned, *, date: str = "") -> str:
             },
         )
     )
-    return "\n".join(line.rstrip() for line in html.splitlines()) + "\n"
+    return trimmed(html)

@@ -64,6 +64,11 @@ def page(v: Verification, *, date: str = "") -> str:
             phases=PHASES,
         )
     )
+    return trimmed(html)
+
+
+def trimmed(html: str) -> str:
+    """A page without blanks at the ends of its lines."""
     return "\n".join(line.rstrip() for line in html.splitlines()) + "\n"
 
 

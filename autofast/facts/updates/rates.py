@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.flow.defuse import Definition, bound_to
+from autofast.flow.defuse import bound_to
 from autofast.flow.program import definitions_at, definitions_of
 from autofast.model.calls import is_name
 from autofast.model.events import LoopFrame
@@ -150,7 +150,7 @@ def _decides(script: Script, node: ast.expr) -> ast.AST | None:
             and isinstance(outer.targets[0], ast.Name)
         ):
             target = outer.targets[0]
-            uses = definitions_of(script, target).uses(Definition(target.id, target))
+            uses = definitions_of(script, target).uses_of(target)
             return next((a for n in uses for a in ancestors(n) if isinstance(a, ast.Compare)), None)
         if isinstance(outer, ast.stmt) and not isinstance(outer, TESTS):
             return None

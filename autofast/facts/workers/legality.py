@@ -11,6 +11,7 @@ from autofast.facts.loaders import (
     again,
     hooks,
     made_elsewhere,
+    made_in,
     peeks,
     split_after,
     values_given,
@@ -24,7 +25,6 @@ from autofast.facts.workers.shared_state import (
     seeds,
 )
 from autofast.model.events import inside, loops
-from autofast.model.kinds import ways_made
 from autofast.model.roles import Dataset, Loader, Use
 from autofast.model.script import Script
 from autofast.model.several import wordset
@@ -43,7 +43,7 @@ def _each_epoch(script: Script, loader: Loader) -> bool:
     """Made once in each pass of the loop over epochs, and iterated there: any loader has its
     workers started as often, unless they are kept.
     """
-    around = {f.node for t in loader.things for f in loops(ways_made(t))}
+    around = made_in(loader)
     if len(around) != 1 or not loader.uses or any(use.is_next for use in loader.uses):
         return False
     epochs = next(iter(around))
@@ -102,7 +102,7 @@ def _same_numbers(script: Script, loader: Loader) -> str:
     """Generators that torch seeds in no worker: each would have a copy, and draw the same
     numbers.
     """
-    drawn = loader.collate_random.union(*(d.random for d in loader.datasets))
+    drawn = loader.drawn
     if "numpy" in drawn and (place := script.torch.rules_out(SEEDS_NUMPY)):
         if "numpy" not in seeded_by_workers(loader):
             return (
@@ -133,7 +133,7 @@ def _other_split(script: Script, loader: Loader) -> str:
     """Items of workers no longer draw from torch's generator of the main process, by which data are
     split later.
     """
-    drawn = loader.collate_random.union(*(d.random for d in loader.datasets))
+    drawn = loader.drawn
     ways = [(use.node, use.stack) for use in loader.uses]
     split = split_after(script, ways) if drawn & {"torch", "transform"} else None
     return (

@@ -43,7 +43,7 @@ def seed_of(script: Script) -> ast.AST | None:
 
 def draws_of(loader: Loader) -> frozenset[str]:
     """The generators (``torch``, ``numpy``, ``python``) that items and batches draw from."""
-    drawn = loader.collate_random.union(*(d.random for d in loader.datasets))
+    drawn = loader.drawn
     return ALL if drawn - ALL else frozenset(drawn)
 
 

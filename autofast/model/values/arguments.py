@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass, field, replace
 
 from autofast.model.values.containers import Dict, Entry
-from autofast.model.values.thing import NOTHING, Values
+from autofast.model.values.thing import NOTHING, Thing, Values
 
 
 @dataclass(eq=False)
@@ -53,6 +53,11 @@ class Arguments:
     def each(self) -> list[Values]:
         """The values of each of these."""
         return [given.values for given in self.every]
+
+    @property
+    def things(self) -> list[Thing]:
+        """All that one of them may be."""
+        return [t for given in self.every for t in given.values]
 
     @property
     def placed(self) -> list[Values]:

@@ -233,18 +233,14 @@ class Binding(Lookup):
             self.emit("set_attribute", target, thing, result=found, name=name)
         elif isinstance(thing, Dict):
             self.set_entry(thing, name, Entry(found, None, target, True))
-        elif isinstance(thing, Cls):
-            self.keep(found, thing, name)
-            thing.members[name] = join(thing.find(name) or NOTHING, found)
-            self.emit("set_elsewhere", target, thing, result=found, name=name)
-        elif isinstance(thing, Module):
-            self.set_global(thing.env, name, found)
-            self.emit("set_elsewhere", target, thing, result=found, name=name)
-        elif isinstance(thing, Unknown):
-            self.emit("set_elsewhere", target, thing, result=found, name=name)
-        elif isinstance(thing, Func):
-            self.keep(found, thing, name)
-            thing.attrs[name] = join(thing.attrs.get(name, NOTHING), found)
+        elif isinstance(thing, (Cls, Module, Unknown, Func)):
+            if isinstance(thing, Module):
+                self.set_global(thing.env, name, found)
+            elif not isinstance(thing, Unknown):
+                self.keep(found, thing, name)
+                own = thing.members if isinstance(thing, Cls) else thing.attrs
+                old = thing.find(name) if isinstance(thing, Cls) else own.get(name)
+                own[name] = join(old or NOTHING, found)
             self.emit("set_elsewhere", target, thing, result=found, name=name)
         elif isinstance(thing, Ref):
             self.set_in_library(thing, name, found, target)

@@ -77,13 +77,19 @@ class Comprehensions(Binding):
     def expr_DictComp(self, node: ast.DictComp, env: Env) -> Values:
         made, past = begun(self, node)
         plain = len(node.generators) == 1 and not node.generators[0].ifs
-        rows = self.rows_in(node.generators[0].iter, env) if plain else []
+        over = node.generators[0].iter
+        rows = self.rows_in(over, env) if plain else []
         inner = self.comprehension(node, env)
+        frame = self.stack[-1]
+        assert isinstance(frame, LoopFrame)
+        if plain and not rows:
+            rows = [(item, True) for item in self.few(over, frame.over, env, MOST_ITEMS)]
         if not rows:
             self.expr(node.key, inner)
             made.rest = join(made.rest, self.expr(node.value, inner))
             made.open = "its keys are computed"
-        for row, sure in rows:
+        for turn, (row, sure) in enumerate(rows):
+            self.stack[-1] = replace(frame, turn=turn, unrolled=True)
             self.assign(node.generators[0].target, row, inner, None)
             self.dict_item(made, self.expr(node.key, inner), node, inner, sure)
         del self.stack[len(self.stack) - len(node.generators) :]
@@ -107,7 +113,7 @@ class Comprehensions(Binding):
         by = func is not None and func.attr == "values"
         return [(row[by], table.holds(k)) for k, row in rows.items()]
 
-    def few(self, over: ast.expr, found: Values, env: Env) -> Row:
+    def few(self, over: ast.expr, found: Values, env: Env, most: int = FEW) -> Row:
         """What a loop over ``found`` goes through, where that is known one by one, and little."""
         row = one(found)
         if is_const(row, tuple):
@@ -117,7 +123,7 @@ class Comprehensions(Binding):
         else:
             rows = self.rows_in(over, env)
             items = tuple(item for item, _ in rows) if all(sure for _, sure in rows) else ()
-        return items if len(items) <= FEW else ()
+        return items if len(items) <= most else ()
 
     def dict_item(
         self, made: Dict, keys: Values, node: ast.DictComp, inner: Env, sure: bool

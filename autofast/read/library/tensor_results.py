@@ -66,11 +66,7 @@ def result_dtype(name: str, dtype: str, args: Arguments) -> str:
         return "f32" if dtype == "int" else dtype
     if known.dtype:
         return known.dtype
-    if (
-        dtype == "int"
-        and known.pointwise
-        and any(_may_be_float(t) for g in args.every for t in g.values)
-    ):
+    if dtype == "int" and known.pointwise and any(_may_be_float(t) for t in args.things):
         return "?"
     return dtype
 

@@ -8,11 +8,11 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from autofast.model.contents import opened
+from autofast.model.contents import attributes, opened
 from autofast.model.kinds import library_dataset
 from autofast.model.names import last_part
 from autofast.model.roles import Dataset
-from autofast.model.several import wordset
+from autofast.model.several import only, wordset
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
     Arg,
@@ -83,7 +83,7 @@ def _of_library(interp: Core, thing: Ext) -> Dataset:
         return Dataset(*mine, in_memory=True, on_device=on_device)
     if thing.name.startswith(("torchvision.datasets.", "torchaudio.datasets.")):
         transforms = frozenset(
-            t for g in thing.args.every for t in g.values if not isinstance(t, (Num, Unknown, Arg))
+            t for t in thing.args.things if not isinstance(t, (Num, Unknown, Arg))
         )
         draws, unknown = transform_randomness(interp, transforms)
         if not unknown and (why := _unknown_transform(thing, short)):
@@ -136,7 +136,7 @@ def _of_project(interp: Core, thing: Inst) -> Dataset:
     iterable = "torch.utils.data.IterableDataset" in cls.external
     walk = Walk(interp, getters)
     walk.follow_attributes(thing)
-    tensors = [t for v in thing.attrs.values() for t in v if isinstance(t, Tensor)]
+    tensors = [*only(attributes(thing), Tensor)]
     on_device = next(
         (
             f"its attribute `{n}` is on the device"

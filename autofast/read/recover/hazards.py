@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 
 from autofast.flow.scopes import is_local
-from autofast.model.contents import wrapped_by
-from autofast.model.events import WithFrame
+from autofast.model.contents import members, opened, wrapped_by
+from autofast.model.events import Frame, WithFrame
 from autofast.model.kinds import is_autocast, is_module, is_optimizer
 from autofast.model.names import WRAPPERS, first_part, is_of_model_library
 from autofast.model.roles import Evaluation
@@ -21,6 +21,7 @@ from autofast.model.values import (
     OBJECTS,
     Arguments,
     Ext,
+    Inst,
     Ref,
     Tensor,
     Thing,
@@ -67,7 +68,7 @@ def hazard(script: Script, evaluation: Evaluation, region: Region) -> str:
         or _foreign_model(evaluation)
         or _caches(script, region)
         or _shared_objects(script, region)
-        or _cast_outside(evaluation, region)
+        or _cast_outside(script, evaluation, region)
     )
 
 
@@ -186,22 +187,46 @@ def _shared_objects(script: Script, region: Region) -> str:
     return ""
 
 
-def _cast_outside(evaluation: Evaluation, region: Region) -> str:
+def _cast_outside(script: Script, evaluation: Evaluation, region: Region) -> str:
     """The cast weights that autocast keeps until its block ends would be used by a training pass in
     the same block.
     """
     for site in evaluation.forwards:
-        for occurrence in (
-            site if region.holds(site.node) else [o for o in site if region.reaches(o.stack)]
-        ):
+        for occurrence in (o for o in site if region.meets(site, o)):
             for frame in occurrence.stack:
                 if frame.node is evaluation.node or region.holds(frame.node):
                     break
-                if isinstance(frame, WithFrame) and any(
-                    is_autocast(found) for _, found in frame.contexts
-                ):
+                if _casts(frame) and not _has_weights_alone(script, occurrence.this, region):
                     return f"the autocast block around it ({at(frame)}) keeps the weights that are cast here, also for training"
     return ""
+
+
+def _casts(frame: Frame) -> bool:
+    return isinstance(frame, WithFrame) and any(is_autocast(found) for _, found in frame.contexts)
+
+
+def _has_weights_alone(script: Script, thing: Thing | None, region: Region) -> bool:
+    """Whether no pass elsewhere, and no function under autocast, gets weights of a module of the
+    project: a teacher that is made for itself, or is a deep copy of the student.
+    """
+    if not isinstance(thing, Inst) or not thing.args or script.calls("copy.copy"):
+        return False
+    mine = set(opened([thing], members))  # type: ignore[arg-type]
+    for (kind, _), site in script.log.each():
+        for o in site:
+            if region.meets(site, o):
+                continue
+            if kind == "forward" and o.data["outer"]:
+                if not isinstance(o.this, OBJECTS):
+                    return False
+                theirs = set(opened(site.owners, members))
+                # the reader's copies have the layers of what they are made from
+                twin = o.this.args is thing.args
+                if thing in theirs or (not twin and any(map(is_module, theirs & mine))):
+                    return False
+            elif any(map(_casts, o.stack)) and any(t.param for t in tensors_in(*o.args.each)):
+                return False
+    return True
 
 
 def needs_gradients(
@@ -233,7 +258,7 @@ def needs_gradients(
         return "it reads gradients"
     if node := _looks_at_graph(script, evaluation, region):
         return f"{at(node)} looks at the gradient of what is computed here"
-    return _cast_outside(evaluation, region)
+    return _cast_outside(script, evaluation, region)
 
 
 def _looks_at_graph(script: Script, evaluation: Evaluation, region: Region) -> ast.AST | None:

@@ -312,7 +312,7 @@ def _composes(thing: Thing) -> TypeGuard[Ext]:
 
 def _composed(thing: Thing) -> Iterable[Thing]:
     if _composes(thing):
-        return (t for g in thing.args.every for t in g.values)
+        return thing.args.things
     return thing.any() if isinstance(thing, Seq) else ()
 
 

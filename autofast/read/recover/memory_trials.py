@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import ast
 
-from autofast.flow.defuse import Definition
 from autofast.flow.program import definitions_of
 from autofast.model.calls import items_of, targets_of
 from autofast.model.events import Occurrence, TryFrame
@@ -78,7 +77,7 @@ def _is_unused(script: Script, target: ast.Name, seen: Nodes) -> bool:
     if target in seen:
         return True
     seen.add(target)
-    uses = definitions_of(script, target).uses(Definition(target.id, target))
+    uses = definitions_of(script, target).uses_of(target)
     return all(isinstance(use.ctx, ast.Del) or _is_dropped(script, use, seen) for use in uses)
 
 

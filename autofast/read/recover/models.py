@@ -102,9 +102,8 @@ def layers_of(thing: Thing) -> tuple[frozenset[str], str, list[ast.ClassDef]]:
             if part.name in names.MODULE_BASES:
                 unknown = unknown or "it is a parameter of which only the type is known"
             layers.add(_layer(part))
-            given = part.args.every
             parts = (Seq, Dict, Unknown) if part.name in names.CONTAINERS else COLLECTIONS
-            todo.extend(t for g in given for t in g.values if is_module(t) or isinstance(t, parts))
+            todo.extend(t for t in part.args.things if is_module(t) or isinstance(t, parts))
             todo.extend(t for v in part.attrs.values() for t in v if is_module(t))
         elif isinstance(part, Unknown):
             unknown = unknown or part.why

@@ -12,7 +12,6 @@ import ast
 from collections.abc import Collection, Iterator
 
 from autofast.flow.callgraph import code_of
-from autofast.flow.defuse import Definition
 from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_local
@@ -102,7 +101,7 @@ def keeps_gradients(script: Script, region: Region, backwards: list[Stack]) -> b
     for name in names:
         if not is_local(name) and not isinstance(region.scope, ast.Module):
             return True
-        uses = flow.definitions(name).uses(Definition(name.id, name))
+        uses = flow.definitions(name).uses_of(name)
         if any(_carries(script, use) for use in uses if not region.holds(use)):
             return True
     if keeps_inside(script, region, backwards, {n.id for n in names}):

@@ -99,7 +99,7 @@ def planned(script: Script, options: Options, loop: ast.AST) -> Accumulated | No
 def _of(script: Script, step: Step, steps: int, keep: bool) -> Accumulated:
     node = step.backwards[0].node
     try:
-        if framework := next((f for f in FRAMEWORKS if f in script.frameworks), None):
+        if framework := script.framework(FRAMEWORKS):
             raise Refusal(
                 f"{framework} has windows of its own: {OTHERS.get(framework, 'see its documentation')}"
             )

@@ -306,7 +306,7 @@ class _Reader:
 
     def _kept(self, target: ast.Name) -> bool:
         """The same for weights that are kept in a variable."""
-        uses = self.flow.uses(Definition(target.id, target))
+        uses = self.flow.uses_of(target)
         if len(uses) == 1 and len(self.flow.reaching(uses[0])) == 1:
             self.found.statements.append(statement_of(target))
             return self.weights(uses[0])
@@ -364,6 +364,5 @@ def _drops(script: Script, call: ast.Call) -> bool:
         case ast.Assign(targets=[ast.Tuple(elts=[_, ast.Name() as second])], value=value) if (
             value is call
         ):
-            flow = definitions_of(script, second)
-            return not flow.uses(Definition(second.id, second))
+            return not definitions_of(script, second).uses_of(second)
     return False

@@ -107,7 +107,7 @@ def _only(container: Ext) -> Inst | None:
 
 
 def _is_in(container: Ext, thing: Thing) -> bool:
-    given = [t for g in container.args.every for t in g.values]
+    given = container.args.things
     inner = [x for t in given for x in getattr(t, "any", frozenset)()]
     return thing in (*given, *inner)
 

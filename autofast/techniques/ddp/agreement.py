@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 
-from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model.calls import call_of, is_augmented, is_method, is_name
 from autofast.model.contents import members, opened
@@ -117,7 +116,7 @@ def _is_sorted(script: Script, node: ast.AST) -> bool:
 
 def _is_sorted_later(flow: Flow, target: ast.Name) -> bool:
     """``words = list(set(text)); words.sort()``"""
-    for use in flow.definitions(target).uses(Definition(target.id, target)):
+    for use in flow.definitions(target).uses_of(target):
         method = parent_of(use)
         called = is_attribute(method, "sort") and call_of(method) is not None
         if called and flow.graph(target).postdominates(use, target):

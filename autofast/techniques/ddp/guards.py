@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator
 from autofast.edit.edits import After, Around, Before, Edit, Keyword, Wrap
 from autofast.facts.host_io import HostEffect
 from autofast.flow.positions import block, index
-from autofast.model.calls import call_of, is_method, items_of, keyword_of
+from autofast.model.calls import call_of, is_method, items_of, keyword_of, may_give
 from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import wordset
@@ -195,7 +195,7 @@ def _bar(script: Script, ranks: Ranks, call: ast.Call) -> Iterator[Edit]:
     """
     others = f"{ranks.rank(call)} != 0"
     present = keyword_of(call, "disable")
-    if any(k.arg is None for k in call.keywords):
+    if may_give(call):
         raise Refusal(f"whether the progress bar on {at(call)} is shown comes through `**`")
     if present is None:
         yield Keyword(call, "disable", others)

@@ -95,7 +95,7 @@ def edits_for(
 
 
 def _check_script(script: Script) -> None:
-    if framework := next((f for f in FRAMEWORKS if f in script.frameworks), None):
+    if framework := script.framework(FRAMEWORKS):
         raise Refusal(FRAMEWORKS[framework])
     for site in script.calls(*STARTS):
         raise Refusal(f"it is distributed already, by {last_part(site.kind)}() on {at(site)}")

@@ -266,7 +266,7 @@ def _complex(script: Script, optimizer: Optimizer) -> str:
     for site in script.log.of("new", "move_model"):
         for occurrence in site:
             if is_module(occurrence.this) and any(
-                dtype_of(t) == "complex" for g in occurrence.args.every for t in g.values
+                dtype_of(t) == "complex" for t in occurrence.args.things
             ):
                 return f"the parameters of {at(site)} are complex, which no fused kernel takes"
     if not _from_models(given):

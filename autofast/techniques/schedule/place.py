@@ -78,7 +78,7 @@ def place_of(script: Script, tick: Tick, scheduler: Scheduler) -> Place:
 
 def _epochs(script: Script, tick: Tick, scheduler: Scheduler) -> Loop:
     """The loop over epochs, each of which steps the scheduler once."""
-    if framework := next((f for f in FRAMEWORKS if f in script.frameworks), None):
+    if framework := script.framework(FRAMEWORKS):
         raise Refusal(f"{framework} steps schedulers in its own way")
     if other := next((t for t in scheduler.ticks if t.node is not tick.node), None):
         raise Refusal(f"it is also stepped on {at(other)}")

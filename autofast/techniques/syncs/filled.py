@@ -197,7 +197,7 @@ def _uses_of_result(script: Script, sink: Sink) -> list[ast.Name]:
     flow, target = definitions_of(script, sink.statement), target_of(sink)
     own = set(own_uses(sink))
     assert isinstance(target, ast.Name)
-    return [n for n in flow.uses(Definition(target.id, target)) if n not in own]
+    return [n for n in flow.uses_of(target) if n not in own]
 
 
 def _each_alone(uses: list[ast.Name], needs: Needs, loop: Loop) -> list[ast.Name]:

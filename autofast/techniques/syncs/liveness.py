@@ -40,6 +40,7 @@ from autofast.model.values import (
     Seq,
     Thing,
     all_of,
+    consts,
     is_named,
 )
 from autofast.rule import Refusal
@@ -370,10 +371,14 @@ def _passes_by(
     """
     parent = parent_of(node)
     if isinstance(parent, ast.Subscript) and parent.value is node and is_read(parent):
-        key = script.constant(parent.slice)
-        return isinstance(key, (str, int)) and all(
-            isinstance(t, Dict) and not t.open and t.get(key).isdisjoint(holding)
+        keys = consts(script.values(parent.slice)) or [None]
+        return all(
+            isinstance(t, Dict)
+            and not t.open
+            and isinstance(key, (str, int))
+            and t.get(key).isdisjoint(holding)
             for t in script.values(node)
+            for key in keys
         )
     if not isinstance(parent, ast.Attribute) or parent.value is not node:
         return False

@@ -145,7 +145,7 @@ def changes_buffers(script: Script) -> bool:
         if node.attr == "_buffers" or looks or unbound:
             return True
     modules = [(s, o) for s in script.methods(*CASTS) for o in s if o.this and is_module(o.this)]
-    given = [t for _, o in modules for g in o.args.every for t in g.values]
+    given = [t for _, o in modules for t in o.args.things]
     return any(s.kind != ".to" for s, _ in modules) or any(
         is_dtype(t)
         or isinstance(t, (Tensor, Unknown))

@@ -150,7 +150,7 @@ def _of_library(script: Script, items: Items) -> None:
                 raise Refusal(f"{why}, a transform", node)
         for t in inside:
             if begins(t, Ext, "torchvision.datasets."):
-                given = {v for g in t.args.every for v in g.values}
+                given = set(t.args.things)
                 if any_in(items.transforms, given) and not items.come_from(t):
                     raise Refusal("has another set with the same transform", node)
     for read in script.each(ast.Attribute):
@@ -187,7 +187,7 @@ def _holds(found: Values, items: Items) -> bool:
 
 def _given(thing: Thing) -> Iterable[Thing]:
     if is_named(thing, Ext, WRAPPERS):
-        return (t for g in thing.args.every for t in g.values)
+        return thing.args.things
     return elements(thing)
 
 

@@ -397,7 +397,7 @@ def _without_use(script: Script, dropped: Sequence[ast.expr]) -> Iterator[Remove
     flow, gone = script.analysis(Flow), set(dropped)
     statements: ByNode[ast.Assign] = {}
     for name in dropped:
-        for made in flow.reaching(name) if hasattr(name, "id") else ():  # type: ignore[arg-type]
+        for made in flow.reaching(name):
             match statement_of(made.node):
                 case ast.Assign(targets=[target]) as statement if target is made.node:
                     if set(flow.definitions(name).uses(made)) <= gone:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.flow.defuse import Definition
 from autofast.flow.program import definitions_at, definitions_of
 from autofast.model.calls import call_of, put_into
 from autofast.model.script import Script
@@ -50,7 +49,7 @@ def _indexed(script: Script, call: ast.Call) -> ast.Name | None:
     target = put_into(whole)
     if not isinstance(target, ast.Name):
         return None
-    uses = definitions_of(script, target).uses(Definition(target.id, target))
+    uses = definitions_of(script, target).uses_of(target)
     tensors = [_subscripted(script, use) for use in uses]
     if not uses or None in tensors:
         return None

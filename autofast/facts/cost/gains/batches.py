@@ -30,7 +30,7 @@ from autofast.facts.cost.inputs import batches, number, turns
 from autofast.facts.cost.matmul_layers import is_pretrained, takes_words
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
-from autofast.facts.loaders import given, has_no_workers
+from autofast.facts.loaders import given, has_no_workers, made_in
 from autofast.facts.workers.seeding import seed_of
 from autofast.flow.loops import loops_around
 from autofast.flow.provenance import Trail
@@ -342,7 +342,7 @@ def _has_one_epoch(script: Script, loader: Loader) -> bool:
     ways = {tuple(f.node for f in o.stack) for o in script.log.ways("iterate", use.node)}
     if len(ways) != 1:
         return False  # a function that is called twice, or for other loaders
-    made = {f.node for t in loader.things for f in loops(ways_made(t))}
+    made = made_in(loader)
     outer = [f.node for f in loops(use.stack) if f.node not in made | {use.node}]
     return surely(turns(script, loop) == 1 for loop in outer)
 
