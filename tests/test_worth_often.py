@@ -199,7 +199,7 @@ def test_what_the_host_makes_of_a_batch_is_not_pinned() -> None:
     ],
 )  # fmt: skip
 def test_copies_of_which_one_waits_in_any_case(moved: str, worth: bool, tmp_path: Path) -> None:
-    """Cast on the host, anew and so not pinned, with the host waiting straight behind, or beside a copy
+    """Cast on the host, and so not pinned, with the host waiting straight behind, or beside a copy
     of something else.
     """
     text = MASKED
