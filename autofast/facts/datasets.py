@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from autofast.facts.arrays import held_under, values_of
@@ -39,6 +39,7 @@ from autofast.model.source import (
     live,
     live_block,
     parent_of,
+    statement_of,
 )
 from autofast.model.syntax import SEQUENCES, is_attribute, is_docstring, is_stored
 from autofast.model.values import (
@@ -86,6 +87,8 @@ TAKEN = wordset("torch.from_numpy torch.as_tensor torch.FloatTensor torch.LongTe
 KEEP_SIZE = KEEP_ORDER - {"repeat"} | wordset(
     "astype copy numpy permute transpose t clone cpu cuda"
 )
+ROW_BY_ROW = EXACT_METHODS | TAKEN | wordset("to numpy astype copy tensor array asarray cpu")
+OF_NUMBERS = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.Slice)
 MANY = 10**12  # numbers: as many as there may be
 
 
@@ -280,6 +283,94 @@ def most_numbers(script: Script, expr: ast.expr | None, depth: int = 0) -> int:
     return math.prod(most_numbers(script, p, depth + 1) for p in parts) if parts else MANY
 
 
+def row_count(script: Script, expr: ast.expr | None, depth: int = 0) -> object:
+    """What tells how many rows an array, a tensor or a list has: equal for two that have as many;
+    None where nothing does.
+    """
+    if expr is None or depth == 9:
+        return None
+    match expr:
+        case ast.Name():
+            made = script.analysis(Flow).definition(expr)
+            split = made and _split(script, made.node)
+            if split or made is None:
+                return split
+            return _known(row_count(script, v, depth + 1) for v in values_of(script, made))
+        case ast.Attribute(attr="values", value=inner):
+            return row_count(script, inner, depth + 1)
+        case ast.Attribute():
+            return _known(row_count(script, v, depth + 1) for v in _given_to(script, expr))
+        case ast.Compare(left=left, comparators=[right]) | ast.BinOp(left=left, right=right):
+            if are_numbers(script.values(right)):
+                return row_count(script, left, depth + 1)
+        case ast.Subscript(value=inner, slice=index):
+            first = index.elts[0] if isinstance(index, ast.Tuple) else index
+            count = row_count(script, inner, depth + 1)
+            taken = ast.unparse(first) == ":" or _same(script, first)
+            return count if taken is True else _known([count, taken])
+        case ast.Call(func=func, args=args):
+            short = called_as(func)
+            if short in MADE and (sides := _sides(expr, short)):
+                of = measured_by(sides[0])
+                return row_count(script, of, depth + 1) if of else _same(script, sides[0])
+            by_row = [script.constant(a) for a in (*args, *(k.value for k in expr.keywords))] == [1]
+            parts = [func.value] if isinstance(func, ast.Attribute) else []
+            if script.library_name(func):
+                parts = args
+            if short in ROW_BY_ROW or is_pointwise(short) or by_row:
+                return row_count(script, parts[0] if parts else None, depth + 1)
+    return None
+
+
+def _known(counts: Iterable[object]) -> object:
+    every = tuple(counts)
+    return every if every and None not in every else None
+
+
+def _split(script: Script, target: ast.AST) -> object:
+    """``x, rest_of_x, y, rest_of_y = train_test_split(x, y)``"""
+    match parent_of(target), statement_of(target):
+        case ast.Tuple(elts=elts), ast.Assign(value=ast.Call(func=func) as call):
+            if script.library_name(func) == "sklearn.model_selection.train_test_split":
+                return call, elts.index(target) % 2
+    return None
+
+
+def _same(script: Script, expr: ast.expr) -> object:
+    """What tells the value of an expression of variables and numbers."""
+    nodes = [n for n in ast.walk(expr) if isinstance(n, ast.expr)]
+    if not all(isinstance(n, (*OF_NUMBERS, ast.Name)) for n in nodes):
+        return None
+    made = [frozenset(script.analysis(Flow).reaching(n)) for n in nodes if isinstance(n, ast.Name)]
+    return ast.unparse(expr), *made
+
+
+def measured_by(expr: ast.expr | None) -> ast.expr | None:
+    """The array of ``len(x)``, ``x.shape[0]`` and ``x.size(0)``."""
+    match expr:
+        case (
+            ast.Call(func=ast.Name(id="len"), args=[measured])
+            | ast.Subscript(
+                value=ast.Attribute(value=measured, attr="shape"), slice=ast.Constant(value=0)
+            )
+            | ast.Call(
+                func=ast.Attribute(value=measured, attr="size"), args=[ast.Constant(value=0)]
+            )
+        ):
+            return measured
+    return None
+
+
+def sets_method(script: Script, *names: str) -> ast.AST | None:
+    """A place that may give a class, or an object, another method of one of these names."""
+    for node in script.nodes:
+        if (is_attribute(node, *names) and is_stored(node)) or (
+            isinstance(node, ast.Constant) and node.value in names
+        ):
+            return node
+    return None
+
+
 def _most(values: Values) -> int:
     """The largest of these numbers; options may be given any."""
     return max((t.value if is_const(t, int) else MANY for t in values), default=MANY)
@@ -290,7 +381,8 @@ def _sides(call: ast.Call, short: str) -> list[ast.expr]:
     named = [k.value for k in call.keywords if k.arg in ("size", "shape")]
     tuples = [a for a in (*named, *call.args) if isinstance(a, SEQUENCES)]
     plain = short in BY_SIDES or len(call.args) == 1
-    return tuples[0].elts if tuples else named or call.args * plain
+    last = [] if short == "arange" else call.args[2:]  # ``integers(0, 2, n)``
+    return tuples[0].elts if tuples else named or (call.args if plain else last)
 
 
 def _keeps_order(script: Script, expr: ast.expr, depth: int) -> bool:
