@@ -11,6 +11,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from autofast.faults import described
+from autofast.model.names import first_part
 from autofast.model.source import BadInput
 from autofast.nearest import hint
 from autofast.rule import REGISTRY, Rule
@@ -163,7 +164,7 @@ def _card_file(rule: Rule) -> Traversable:
 
 def package_of(rule: Rule) -> str:
     """The package that a rule comes from: ``autofast``, or another one."""
-    return rule.find.__module__.partition(".")[0]
+    return first_part(rule.find.__module__)
 
 
 def card_section(name: str) -> str:

@@ -12,6 +12,7 @@ from autofast.facts.precision.code import Code
 from autofast.model.contents import unwrapped
 from autofast.model.roles import Model
 from autofast.model.script import Script
+from autofast.model.source import Said
 from autofast.model.values import Inst, Thing
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.compiling import graphs
@@ -50,7 +51,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         return
     general = against_script(script)
     refused: dict[Thing, str] = {}
-    places: dict[tuple[ast.AST, str], Place] = {}
+    places: dict[Said, Place] = {}
     models = list(trained(script))
     if asked and not models and script.steps:
         yield Finding(

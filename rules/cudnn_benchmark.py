@@ -10,6 +10,7 @@ from autofast.facts.cost import gains
 from autofast.facts.input_shapes import FLAG, varying
 from autofast.facts.parts import not_known, trained_models
 from autofast.facts.sent_by_value import against_backends
+from autofast.flow.positions import index
 from autofast.model.events import BranchFrame, Site, Stack, inside
 from autofast.model.names import CONVOLVE
 from autofast.model.script import Script
@@ -165,7 +166,7 @@ def _before(script: Script, site: Site, place: ast.stmt) -> bool:
 def above_tf32(place: ast.stmt) -> ast.stmt:
     """The flag stands above the one for TF32, whichever of them is written first."""
     here = block_of(place)
-    n = next(i for i, stmt in enumerate(here) if stmt is place)
+    n = index(here, place)
     while n and "set_float32_matmul_precision" in source_of(place).segment(here[n - 1]):
         n -= 1
     return here[n]

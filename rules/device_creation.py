@@ -12,14 +12,14 @@ from autofast.model.several import only
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.transfers.buffers import buffers
 from autofast.techniques.transfers.creations import moved
-from autofast.techniques.transfers.dealt_out import against
+from autofast.techniques.transfers.device_parameters import given_a_device
 from autofast.techniques.transfers.drawn_arrays import from_numpy
 from autofast.techniques.transfers.factories import loops_of_steps
 from autofast.techniques.transfers.hoisted import hoisted
+from autofast.techniques.transfers.host_random_draws import against
 from autofast.techniques.transfers.indices import indices
 from autofast.techniques.transfers.made_each_step import made_each_step
 from autofast.techniques.transfers.round_trips import round_trips
-from autofast.techniques.transfers.told_where import told_where
 
 DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
 SERVES = gains.for_others
@@ -46,7 +46,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         *from_numpy(script, hot),
         *indices(script, hot),
         *round_trips(script, hot),
-        *told_where(script, hot),
+        *given_a_device(script, hot),
         *buffers(script, hot),
     )
     creations += [c for c in others if c.call not in once]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from autofast.edit.edits import Remove
 from autofast.facts.cost import gains
 from autofast.facts.switches import in_every_epoch, in_every_iteration, whole_statement
+from autofast.flow.positions import index
 from autofast.flow.slices import is_unused
 from autofast.model.events import Site, inside
 from autofast.model.names import CLOCKS
@@ -15,7 +16,7 @@ from autofast.model.roles import Transfer
 from autofast.model.script import Script
 from autofast.model.several import any_in
 from autofast.model.source import at, block_of, statement_of
-from autofast.model.values import Arguments, Const, Tensor, Thing, const
+from autofast.model.values import Arguments, Const, const, is_on_device
 from autofast.rule import Effect, Finding, Options, Question, rule
 
 EMPTY = (
@@ -113,7 +114,7 @@ def _needed(script: Script, site: Site) -> str:
                 f"{at(transfer)} copies to the host without waiting: the values are read after this"
             )
     for copy in script.methods("copy_"):
-        if any(not _on_device(o.this) and _asynchronous(o.args) for o in copy):
+        if any(not is_on_device(o.this) and _asynchronous(o.args) for o in copy):
             return (
                 f"{at(copy)} may copy to the host without waiting: the values are read after this"
             )
@@ -134,10 +135,6 @@ def _may_leave_device(transfer: Transfer) -> bool:
     return "cpu" in transfer.kinds and (
         transfer.kinds <= {"cpu"} or any(t.device == "dev" or t.models for t in transfer.tensors)
     )
-
-
-def _on_device(thing: Thing | None) -> bool:
-    return isinstance(thing, Tensor) and thing.device == "dev"
 
 
 def _asynchronous(args: Arguments) -> bool:
@@ -166,7 +163,7 @@ def _after_gradients(script: Script, site: Site) -> bool:
         return False
     stmt = statement_of(site.node)
     before = block_of(stmt)
-    before = before[: next(i for i, s in enumerate(before) if s is stmt)]
+    before = before[: index(before, stmt)]
     backwards = {n for step in script.steps for b in step.backwards for n in [b.node]}
     for earlier in reversed(before):
         if any_in(ast.walk(earlier), backwards):

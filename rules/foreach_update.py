@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Holes, Replace
 from autofast.facts.cost import gains
-from autofast.facts.one_by_one import one_by_one
 from autofast.facts.parameter_loops import (
     SHARDED,
     ParameterLoop,
@@ -16,6 +15,7 @@ from autofast.facts.parameter_loops import (
     modules,
     parameter_loops,
 )
+from autofast.facts.per_parameter_loops import per_parameter_work
 from autofast.flow.importers import Importers
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method
@@ -23,7 +23,7 @@ from autofast.model.contents import unwrapped
 from autofast.model.script import Script
 from autofast.model.several import any_in
 from autofast.model.source import at, function_of, parent_of, source_of
-from autofast.model.syntax import is_attribute
+from autofast.model.syntax import TARGETS, is_attribute
 from autofast.rule import Effect, Finding, Options, Refusal, rule
 from autofast.techniques.optimizer.foreach import Op, Writer, is_symmetric, operations
 from autofast.write.spelling import torch_in, uses_gpu
@@ -67,7 +67,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         edit = Replace(loop.node, code.replace("TORCH", torch), holes)
         effect = None if all(op.exact for op in done) else Effect.ROUNDING
         yield Finding(loop.node, message, edits=(*imports, edit), effect=effect)
-    for node, message, advice in one_by_one(script):
+    for node, message, advice in per_parameter_work(script):
         if node not in answered:
             yield Finding(node, message, advice=advice)
 
@@ -159,6 +159,6 @@ def _shared(script: Script) -> str:
         match parent_of(site.node):
             case ast.Assign(value=value) if is_attribute(site.node, "data"):
                 of_others = any(getattr(t, "param", "") for o in site for t in o.result)
-                if of_others or isinstance(value, (ast.Name, ast.Attribute, ast.Subscript)):
+                if of_others or isinstance(value, TARGETS):
                     return at(site)
     return ""

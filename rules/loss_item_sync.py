@@ -9,10 +9,12 @@ from autofast.facts.cost import gains
 from autofast.model.names import OWNERS
 from autofast.model.script import Script
 from autofast.model.several import any_in
+from autofast.model.source import Nodes
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.syncs.code_motion import NAME
-from autofast.techniques.syncs.elements import by_elements
+from autofast.techniques.syncs.element_loops import by_elements
 from autofast.techniques.syncs.filled import extended
+from autofast.techniques.syncs.implicit_syncs import findings, whole
 from autofast.techniques.syncs.planned import (
     in_functions,
     in_loops,
@@ -21,7 +23,6 @@ from autofast.techniques.syncs.planned import (
     in_stores,
 )
 from autofast.techniques.syncs.reads import reads
-from autofast.techniques.syncs.unspelled import findings, whole
 from autofast.write.spelling import uses_gpu
 
 
@@ -32,7 +33,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     if options.target == "cpu" or not (script.steps or owned) or not uses_gpu(script):
         return  # on the CPU, nothing waits for anything
     taken: set[ast.expr] = set()
-    answered: set[ast.AST] = set()
+    answered: Nodes = set()
     found: list[Finding] = []
     every = reads(script)
     if owned:
@@ -54,7 +55,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             answered |= {r.statement for r in every if r.node in used}
             found.append(finding)
     changed = {f.node for f in found if f.edits}
-    refused: set[ast.AST] = set()
+    refused: Nodes = set()
     for finding in found:  # of several reasons the first
         if finding.edits or finding.node not in changed | refused:
             yield finding
@@ -66,7 +67,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     yield from _everywhere(script, answered)
 
 
-def _everywhere(script: Script, answered: set[ast.AST]) -> Iterator[Finding]:
+def _everywhere(script: Script, answered: Nodes) -> Iterator[Finding]:
     """What does not ask whose loop it is: the script's, or a framework's that calls it."""
     for loop, names, edits in by_elements(script):
         answered |= set(ast.walk(loop)) | {whole(loop)}

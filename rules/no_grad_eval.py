@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import Around, Decorator, Edit, Edits, Rewrite
+from autofast.edit.edits import Around, Decorator, Edit, Rewrite, Written
 from autofast.edit.order import Rank
 from autofast.facts.cost import gains
 from autofast.facts.forwards import is_measured, is_worth
@@ -189,7 +189,7 @@ def _records(script: Script, evaluation: Evaluation) -> bool:
     return not own or not all(modes)
 
 
-def inference_mode(script: Script, called: ast.Name | ast.Attribute) -> tuple[str, Edits]:
+def inference_mode(script: Script, called: ast.Name | ast.Attribute) -> Written:
     """``torch.inference_mode()``, spelled like ``torch.no_grad`` was."""
     if is_attribute(called) and script.values(called.value) == {Ref("torch")}:
         return f"{source_of(called).segment(called.value)}.inference_mode()", ()

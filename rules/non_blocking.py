@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from autofast.facts.copies import is_batch_memory
 from autofast.facts.cost import gains
 from autofast.model.script import Script
-from autofast.model.source import statement_of
+from autofast.model.source import ByNode, statement_of
 from autofast.rule import Effect, Finding, Need, Options, Question, rule
 from autofast.techniques.loading.pinned import Pinned, place
 from autofast.techniques.loading.resident import is_left
@@ -38,8 +38,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     """Copy batches to the device without waiting for the end of each copy."""
     if options.target == "cpu":
         return
-    fixes: dict[ast.AST, list[Move]] = {}
-    useless: dict[ast.AST, list[Move]] = {}
+    fixes: ByNode[list[Move]] = {}
+    useless: ByNode[list[Move]] = {}
     for move in moves(script):
         if not is_left(script, options, move.loaders):
             continue  # they come from the device

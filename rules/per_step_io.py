@@ -13,7 +13,7 @@ from autofast.facts.switches import goes_by_batch, in_every_iteration
 from autofast.model.calls import keyword_of
 from autofast.model.events import Site
 from autofast.model.script import Script
-from autofast.model.source import statement_of
+from autofast.model.source import Nodes, statement_of
 from autofast.model.values import Ext, Num, Unknown
 from autofast.rule import Effect, Finding, Options, rule
 
@@ -134,7 +134,7 @@ def _kind(script: Script, site: Site) -> Kind | None:
     return kind
 
 
-def _saved(script: Script) -> set[ast.AST]:
+def _saved(script: Script) -> Nodes:
     """The statements that write or load something."""
     sites = [*script.calls("torch.save", "copy.deepcopy"), *script.methods("load_state_dict")]
     return {statement_of(site.node) for site in sites}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autofast.edit.edits import Edits
+from autofast.edit.edits import Written
 from autofast.facts.cost import gains
 from autofast.facts.loaders import counts, given, unpinned
 from autofast.facts.settings import place, setting
@@ -52,7 +52,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     yield from added(script, "pin_memory", MESSAGE, wishes)
 
 
-def value(script: Script, home: Home) -> tuple[str, Edits]:
+def value(script: Script, home: Home) -> Written:
     """True on CUDA only: elsewhere ``pin_memory=True`` does nothing but warn."""
     test, imports = enabled_where_cuda(script, statement_of(home.node))
     return test or "True", imports

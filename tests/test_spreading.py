@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autofast.commands import spreading
+from autofast.commands import parallel
 from autofast.commands.checking import Request, check
 from autofast.config import Config
 from autofast.model.source import BadInput
@@ -24,13 +24,13 @@ def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_same_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for n in range(spreading.FEW - 1):
+    for n in range(parallel.FEW - 1):
         (tmp_path / f"train_{n}.py").write_text("\n" * n + SCRIPT)
     (tmp_path / "train_broken.py").write_text(SCRIPT + "def (:\n")
     request = Request([tmp_path], tmp_path, Config(), cache=False)
     told: list[tuple[int, int, str]] = []
     several = check(request, lambda *now: told.append(now))
-    monkeypatch.setattr(spreading, "FEW", 1_000)
+    monkeypatch.setattr(parallel, "FEW", 1_000)
     alone = check(request)
     assert several.records == alone.records and several.records
     assert several.errors == alone.errors and "train_broken.py" in several.errors[0]
@@ -39,7 +39,7 @@ def test_the_same_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_others_do_the_work() -> None:
-    made = spreading.spread(lambda _: os.getpid(), range(spreading.FEW), lambda _: None)
+    made = parallel.spread(lambda _: os.getpid(), range(parallel.FEW), lambda _: None)
     assert os.getpid() not in made
 
 
@@ -50,4 +50,4 @@ def test_one_that_is_killed_is_not_waited_for() -> None:
         return thing
 
     with pytest.raises(BadInput, match="ended from outside"):
-        list(spreading.spread(work, range(spreading.FEW), lambda _: None))
+        list(parallel.spread(work, range(parallel.FEW), lambda _: None))

@@ -208,12 +208,12 @@ def test_what_did_not_pass_stands_first() -> None:
     )
     judged = result.Parity(Sameness.DIFFERENT, "exact", (one, other), "lost: figures")
     v = replace(light(None, Sameness.DIFFERENT), parity=judged)
-    for told in (text(v, Style()), markdown(v), page(v)):
+    for told in (text(v, Style(), verbose=True), markdown(v), page(v)):
         assert told.rindex("lost") < told.rindex("held")
 
 
 def test_text_says_what_was_found() -> None:
-    told = text(made("rules"), Style())
+    told = text(made("rules"), Style(), verbose=True)
     for part in (
         "40.1 ms",
         "21.9 ms",
@@ -224,14 +224,88 @@ def test_text_says_what_was_found() -> None:
         "persistent-workers",
         "no effect shown",
         "H200",
-        "OOR ROO",
         "refused at train.py:30: items change",
         "on request: --compile",
     ):
         assert part in told, part
-    assert "not measured" in text(made("nothing"), Style()) and "not tested" in text(
-        made("nothing"), Style()
+
+
+SCREEN = 30  # lines; what each rule contributes, where that was asked for, comes on top
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_screen_holds_what_a_decision_needs(name: str) -> None:
+    """The finding, the figures, what to do; details are told where they are."""
+    v = made(name)
+    told = text(replace(v, contributions=()), Style())
+    assert len(told.splitlines()) <= SCREEN
+    assert "--verbose" in told and ("Time per step" in told) == (v.speed is not None)
+    assert "GPU power" not in told and "largest worker" not in told
+
+
+def test_details_are_asked_for() -> None:
+    told = text(made("rules"), Style(), verbose=True)
+    assert "GPU power" in told and "largest worker" in told and "--verbose" not in told
+
+
+def test_nothing_is_said_twice() -> None:
+    few = Speed(
+        SpeedVerdict.UNCLEAR,
+        Ratio(1.2, 0.0, math.inf, 2),
+        Ratio(math.nan, 0.0, math.inf, 0),
+        *("median step", 0.04, 0.035, 7.0, 7.0, 3, 0.0, 0),
+        reason="too few pairs: 2 and 0 of the original against itself, at least 6 of each are needed",
     )
+    v = verification(few, Sameness.DIFFERENT, interrupted="the time budget of 60 s is used up")
+    for verbose in (False, True):
+        told = " ".join(text(v, Style(), verbose).split())
+        assert told.count("too few") == 1 + verbose and told.count("is used up") == 1
+        assert told.count("4.0012 times") == 1 + verbose  # once in the table of checks
+    assert text(made("faster"), Style()).count("1.83") == 1
+
+
+@pytest.mark.parametrize(
+    ("fast", "same", "more", "said"),
+    [
+        (SpeedVerdict.FASTER, Sameness.EQUIVALENT, {}, "train_fast.py can take the place of train.py"),
+        (SpeedVerdict.SAME, Sameness.IDENTICAL, {}, "keep train.py: on this machine nothing is won"),
+        (SpeedVerdict.SLOWER, Sameness.IDENTICAL, {}, "keep train.py; `autofast tune train.py`"),
+        (SpeedVerdict.SLOWER, Sameness.IDENTICAL, {"rules": ()}, "keep train.py"),
+        (SpeedVerdict.FASTER, Sameness.DIFFERENT, {}, "keep train.py until that is mended"),
+        (None, Sameness.BROKEN, {}, "keep train.py until that is mended"),
+        (SpeedVerdict.UNCLEAR, Sameness.EQUIVALENT, {}, "run it again while nothing else runs"),
+        (SpeedVerdict.UNCLEAR, Sameness.EQUIVALENT, {"interrupted": "late"}, "with a longer --time-budget"),
+        (SpeedVerdict.FASTER, Sameness.UNCLEAR, {}, ""),  # the first sentence has it
+        (None, None, {}, ""),
+    ],
+)  # fmt: skip
+def test_what_to_do_next(
+    fast: SpeedVerdict | None, same: Sameness | None, more: dict[str, object], said: str
+) -> None:
+    v = light(fast, same, **more)
+    told = dict(verify_facts.conclusions(v))["Next"]
+    assert said in told and bool(said) == bool(told)
+    assert ("Next" in text(v, Style())) == bool(said)
+
+
+def test_a_rewrite_made_now_is_written_by_the_command_that_is_named() -> None:
+    v = replace(made("faster"), rewritten=made("faster").original, environment={"device": "cpu"})
+    assert "`autofast rewrite train.py --target cpu --in-place` writes it" in text(v, Style())
+    never = replace(samples.FASTER, break_even=None)
+    assert "keep the original train.py, unless for a longer" in text(
+        replace(v, speed=never), Style()
+    )
+
+
+def test_what_else_failed_and_where_it_failed() -> None:
+    names = [f"check {n}" for n in range(9)]
+    checks = tuple(result.Check(name, False, "figures") for name in names)
+    open_ = result.unclear("seeds", "figures")
+    judged = result.Parity(Sameness.DIFFERENT, "unknown", (*checks, open_), "check 0: figures")
+    told = dict(verify_facts.conclusions(replace(made("faster"), parity=judged)))
+    assert told["Also failed"] == "check 1, check 2, check 3, check 4, check 5 and 3 more"
+    assert told["Also open"] == "seeds"
+    assert 'File "train_fast.py", line 31' in text(made("broken"), Style())
 
 
 def test_terminals_obey_nothing() -> None:
@@ -423,7 +497,6 @@ def test_page_has_all_parts() -> None:
     for part in (
         "python train_fast.py --epochs 90",
         "NVIDIA H200",
-        "OOR ROO",
         "Keep batches in page-locked memory",
         "· rounding",
     ):
@@ -506,12 +579,12 @@ def test_markdown_of_much_keeps_to_the_limit() -> None:
 
 
 # ------------------------------------------------------------------------------------ kinds of data
-def test_the_steps_of_a_round_are_told_in_order() -> None:
+def test_the_runs_of_a_round_are_told_in_order() -> None:
     v = made("cpu")
-    assert verify_facts.order(v).split()[:2] == ["OOR", "ROO"]
-    assert len(verify_facts.rounds(v)) == 6
-    alone = replace(v, rounds=())
-    assert verify_facts.order(alone) == verify_facts.order(v).replace(" ", "")
+    arms = [[run.arm[0] for run in one] for one in verify_facts.rounds(v)]
+    assert ["".join(one) for one in arms[:2]] == ["oor", "roo"] and len(arms) == 6
+    alone = verify_facts.rounds(replace(v, rounds=()))
+    assert [[run.arm[0]] for one in alone for run in one] == [[arm] for one in arms for arm in one]
 
 
 def test_verdicts_are_all_worded() -> None:

@@ -13,6 +13,7 @@ from autofast import DISTRIBUTION
 from autofast.cli.group import Fault, cli, out
 from autofast.cli.options import complete_files, complete_rules, facts_option, flag, input_options
 from autofast.cli.project import ProjectCommand, configured, root_of
+from autofast.model.names import first_part
 from autofast.model.source import BadInput
 
 
@@ -106,7 +107,7 @@ def server_command(delay: float) -> None:
     try:
         from autofast.server.protocol import serve
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("pygls", "lsprotocol"):
+        if first_part(error.name or "") not in ("pygls", "lsprotocol"):
             raise
         raise Fault(f"the server needs pygls: pip install '{DISTRIBUTION}[server]'") from None
     serve(delay)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,8 @@ from autofast.cli.options import (
     run_options,
 )
 from autofast.cli.project import SETTINGS, ProjectCommand, configured, root_of
+from autofast.model.several import not_none
+from autofast.report.progress import Tell
 
 if TYPE_CHECKING:
     from autofast.verify.request import Request
@@ -48,6 +50,7 @@ class _WithScriptArguments(ProjectCommand):
 @run_options
 @flag("--by-rule", help="Also measure what each rule contributes.")
 @file("--facts", "facts_file", help="Write what SCRIPT was seen to do, for `rewrite --facts`.")
+@flag("-v", "--verbose", help="Print every check and figure, not only what decides.")
 @flag("--github", help="Print Markdown for a pull request in place of text.")
 @click.option(
     "--resume-from",
@@ -70,6 +73,7 @@ def verify_command(
     html_file: str | None,
     facts_file: str | None,
     github: bool,
+    verbose: bool,
     force: bool,
     **given: Any,
 ) -> None:
@@ -90,14 +94,14 @@ def verify_command(
         html_file,
         github,
         force,
-        tuple(path for path in (script, rewritten) if path is not None),
+        tuple(not_none((script, rewritten))),
         facts_file,
     )
     wish.check()
     asked = _request(script, rewritten, given, facts_file is not None)
     with _telling(script) as tell:
         result = verify(asked, tell)
-    product, notes = deliver(result, wish, sys.stdout)
+    product, notes = deliver(result, wish, sys.stdout, verbose)
     out(product)
     for line in notes:
         click.echo(line, err=True)
@@ -163,7 +167,7 @@ def _request(script: Path, rewritten: Path | None, given: Given, facts: bool = F
 
 
 @contextmanager
-def _telling(script: Path, budget: float = 0.0) -> Iterator[Callable[[str], None]]:
+def _telling(script: Path, budget: float = 0.0) -> Iterator[Tell]:
     """Shows how far the runs have come; where none could be made, what the script said, and one
     line about it."""
     from autofast.report.progress import progress

@@ -46,7 +46,9 @@ class ProjectCommand(click.Command):
         if not all(os.path.exists(path) for path in near):
             return super().invoke(ctx)  # which says so
         found = settings(root_of(ctx.params.get("root"), *near))
-        own = {_key(p): p for p in self.params if isinstance(p, click.Option)}
+        own = {
+            max(p.opts, key=len).lstrip("-"): p for p in self.params if isinstance(p, click.Option)
+        }
         for key in ("root", "stdin-filename", "debug", *_ELSEWHERE):
             own.pop(key, None)
         for key, value in found.commands.get(str(self.name), {}).items():
@@ -97,10 +99,6 @@ def _paths(ctx: click.Context) -> tuple[str, ...]:
         ctx.params.get("entry") or ctx.params.get("script") or place,
     )
     return tuple(str(path) for path in named if path is not None)
-
-
-def _key(option: click.Option) -> str:
-    return max(option.opts, key=len).lstrip("-")
 
 
 def _known(options: Iterable[str]) -> str:

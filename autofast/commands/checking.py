@@ -11,7 +11,7 @@ from autofast.commands.cache import Cache, folder
 from autofast.commands.discover import NOTHING, Entries, excluded, idle, scripts
 from autofast.commands.informing import stale
 from autofast.commands.outcome import Outcome, Unused, agreed, unused_by_all
-from autofast.commands.spreading import spread
+from autofast.commands.parallel import spread
 from autofast.config import Config
 from autofast.depth import deeply
 from autofast.faults import PostConditionError, internal

@@ -261,7 +261,11 @@ class Entries:
         Reading them all would take too long.
         """
         real = file.resolve()
-        if file.suffix != ".py" or self.root not in real.parents or _is_started(self._raw(real)):
+        if (
+            file.suffix != ".py"
+            or self.root not in real.parents
+            or _GUARD.search(self._raw(real)) is not None
+        ):
             return file
         found = filter(self._may_be_started, self._above(real))
         return min(found, key=self._preference, default=file)
@@ -288,7 +292,7 @@ class Entries:
         """Whether it says so, or nobody imports it; a package by its `__init__.py` is imported, if
         only by its users."""
         top = file.name != "__init__.py" and not self._importers.get(file)
-        return _is_started(self._raw(file)) or top
+        return _GUARD.search(self._raw(file)) is not None or top
 
     def _above(self, file: Path) -> Iterator[Path]:
         """The files that import ``file``, directly or not, but for tests; the nearest first."""
@@ -344,7 +348,3 @@ def _file(module: str, bases: Iterable[str], files: Mapping[str, Path]) -> Itera
             if name in files:
                 yield files[name]
                 return
-
-
-def _is_started(raw: bytes) -> bool:
-    return _GUARD.search(raw) is not None

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autofast.commands.agreeing import Agreement
 from autofast.commands.checking import Request, entries, guarded
+from autofast.commands.exclusions import without_comments
 from autofast.commands.files import Output, write_all
 from autofast.commands.outcome import Outcome, Unused, unused_by_all
 from autofast.commands.rewriting import Rewritten, rewrite
-from autofast.commands.sparing import without_comments
+from autofast.commands.shared_files import Agreement
 from autofast.depth import deeply
 from autofast.edit.hunks import changes, lines_of
 from autofast.edit.plan import Plan
@@ -26,11 +26,13 @@ from autofast.report.diff import Change, FileDiff
 from autofast.report.record import Record, merged
 from autofast.report.sarif import Fix
 
+Fixes = dict[tuple[object, ...], Fix]
 
-def of_request(request: Request) -> dict[tuple[object, ...], Fix]:
+
+def of_request(request: Request) -> Fixes:
     """The fixes of all findings that a check reports. A script that cannot be rewritten has none,
     which hides nothing of others."""
-    found: dict[tuple[object, ...], Fix] = {}
+    found: Fixes = {}
 
     others = Agreement(request.root, request.config)
 
@@ -45,10 +47,10 @@ def of_request(request: Request) -> dict[tuple[object, ...], Fix]:
     return found
 
 
-def fixes(done: Rewritten) -> dict[tuple[object, ...], Fix]:
+def fixes(done: Rewritten) -> Fixes:
     """The fix of each record: that of its rule and of those that it needs, as a rule's places are
     made to fit each other."""
-    plan, found = done.plan.first, dict[tuple[object, ...], Fix]()
+    plan, found = done.plan.first, Fixes()
     for rule in sorted(plan.applied):
         wanted = _closed(plan, {rule})
         part = plan.subset(wanted)

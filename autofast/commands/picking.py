@@ -8,6 +8,7 @@ from itertools import groupby
 from autofast.edit.amend import Key, key_of
 from autofast.registry import all_rules, card
 from autofast.report.frames import frames
+from autofast.report.progress import Tell
 from autofast.report.record import Record
 from autofast.report.style import Style
 from autofast.rule import Finding
@@ -15,7 +16,7 @@ from autofast.rule import Finding
 ANSWERS = "y: apply it, n: leave it, a: apply it and all that follow, q: leave it and all that follow, ?: the card of the rule"
 
 
-def pick(ask: Callable[[str], str], tell: Callable[[str], None], style: Style) -> Picker:
+def pick(ask: Callable[[str], str], tell: Tell, style: Style) -> Picker:
     """A question for each fix, answered through ``ask``, which is given the question; ``tell``
     shows what is asked about.
 
@@ -49,7 +50,7 @@ def pick(ask: Callable[[str], str], tell: Callable[[str], None], style: Style) -
 Picker = Callable[[Iterable[Finding]], "list[Key]"]
 
 
-def _answer(ask: Callable[[str], str], tell: Callable[[str], None], what: str, rule: str) -> str:
+def _answer(ask: Callable[[str], str], tell: Tell, what: str, rule: str) -> str:
     """One of y, n, a and q."""
     while True:
         answer = ask(f"Apply {what}? [y,n,a,q,?] ").strip().lower()[:1]

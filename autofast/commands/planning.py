@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from autofast.commands.discover import is_marimo
+from autofast.commands.exclusions import spare
 from autofast.commands.informing import informed
-from autofast.commands.sparing import spare
 from autofast.config import Config
 from autofast.edit.passes import Passes
 from autofast.edit.plan import Plan

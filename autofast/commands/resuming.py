@@ -11,7 +11,8 @@ from pathlib import Path
 from autofast.model.events import BranchFrame, Occurrence
 from autofast.model.script import Script
 from autofast.model.several import only
-from autofast.model.source import at
+from autofast.model.source import ByNode, at
+from autofast.model.syntax import CHOICES
 from autofast.model.values import Arg, Ext, Values, begins, const, is_const, one
 from autofast.read import read_script
 
@@ -56,11 +57,11 @@ def ways(entry: Path, root: Path) -> list[Way]:
     return list(dict.fromkeys(way for _, way in ranked))
 
 
-def _branches(o: Occurrence) -> dict[ast.AST, bool]:
+def _branches(o: Occurrence) -> ByNode[bool]:
     return {frame.node: frame.arm for frame in o.stack if isinstance(frame, BranchFrame)}
 
 
-def _together(here: dict[ast.AST, bool], there: dict[ast.AST, bool]) -> bool:
+def _together(here: ByNode[bool], there: ByNode[bool]) -> bool:
     """In one branch, in no two arms of one; or both always."""
     shared = here.keys() & there.keys()
     return all(here[n] == there[n] for n in shared) and bool(shared or not (here or there))
@@ -69,7 +70,7 @@ def _together(here: dict[ast.AST, bool], there: dict[ast.AST, bool]) -> bool:
 def _ways(script: Script, o: Occurrence, place: str) -> Iterator[Way]:
     flags: dict[str, tuple[str, ...]] = {}
     for frame in o.stack:
-        if isinstance(frame, BranchFrame) and isinstance(frame.node, (ast.If, ast.IfExp)):
+        if isinstance(frame, BranchFrame) and isinstance(frame.node, CHOICES):
             flags.update(_needed(script, frame.node.test, frame.arm))
     given = tuple(word for words in flags.values() for word in words)
     for thing in o.args.get(0, "f"):

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 
-from autofast.commands.agreeing import Agreement
 from autofast.commands.discover import idle
+from autofast.commands.exclusions import spare
 from autofast.commands.informing import said_of
 from autofast.commands.planning import (
     Overlay,
@@ -20,7 +20,7 @@ from autofast.commands.planning import (
     texts_of,
     trains_nothing,
 )
-from autofast.commands.sparing import spare
+from autofast.commands.shared_files import Agreement
 from autofast.commands.torch_note import torch_note
 from autofast.config import Config
 from autofast.depth import deeply
@@ -34,9 +34,10 @@ from autofast.heap import growing
 from autofast.model.disk import real
 from autofast.model.script import Script
 from autofast.model.several import grouped
-from autofast.model.source import Source, shown_path, source_of
+from autofast.model.source import Source, line_of, shown_path, source_of
 from autofast.read import read_script
 from autofast.report.diff import Change, FileDiff
+from autofast.report.progress import Tell
 from autofast.report.record import Record
 from autofast.rule import Find, Finding, Options
 
@@ -98,7 +99,7 @@ def rewrite(
     within: Callable[[Path], bool] | None = None,
     unwanted: Callable[[Iterable[Finding]], Iterable[Key]] | None = None,
     others: Agreement | None = None,
-    tell: Callable[[str], None] | None = None,
+    tell: Tell | None = None,
 ) -> Rewritten:
     """Rewrite the script at ``entry``; with ``alone`` only the entry itself may change, or only the
     files that are ``within``. What would then be done by half is left out whole. ``unwanted`` is
@@ -222,5 +223,5 @@ def _loops_elsewhere(script: Script) -> Iterator[str]:
     """Says so where the script's training loop is a framework's."""
     if not script.steps:
         for name, node in script.frameworks.items():
-            place = source_of(node).place(getattr(node, "lineno", 1))
+            place = source_of(node).place(line_of(node))
             yield f"{place}: {_FRAMEWORKS.get(name, name)} has the training loop, and options of its own for it"

@@ -20,10 +20,18 @@ from autofast.edit.plain_containers import missing_attributes
 from autofast.edit.unbound import Unbound, unbound_reads
 from autofast.flow.imports import Binding, bindings
 from autofast.flow.scopes import bound_by
+from autofast.model.names import first_part
 from autofast.model.notebook import CELL, Notebook
 from autofast.model.script import Script
 from autofast.model.several import all_of
-from autofast.model.source import Source, ancestors, function_of, line_of, source_of, statement_of
+from autofast.model.source import (
+    Source,
+    ancestors,
+    is_at_top,
+    line_of,
+    source_of,
+    statement_of,
+)
 from autofast.model.torch_age import shown
 from autofast.rule import Finding
 
@@ -78,13 +86,16 @@ class Amendment:
         )
 
 
+Amendments = Mapping[Key, Amendment]
+
+
 def key_of(finding: Finding) -> Key:
     """What names a finding in every plan for one script."""
     return finding.rule, finding.node, finding.message
 
 
 def amendments(
-    old: Script, new: Script, hunks: Mapping[Source, Sequence[Hunk]], known: Mapping[Key, Amendment]
+    old: Script, new: Script, hunks: Mapping[Source, Sequence[Hunk]], known: Amendments
 ) -> dict[Key, Amendment]:
     """What must become of the findings whose text reads a variable where it may have no value, or
     that change what others call.
@@ -152,7 +163,7 @@ def _words(source: Source, unbound: Unbound, finding: Finding) -> str:
         (n.lineno for e in finding.edits if file_of(e) is source for n in anchors(e)),
         unbound.hunk.old[0] + 1,
     )
-    stores = sorted(getattr(n, "lineno", 1) for n in source.nodes if unbound.name in bound_by(n))
+    stores = sorted(line_of(n) for n in source.nodes if unbound.name in bound_by(n))
     gets = f" (it gets one on {source.words(stores[0])})" if stores else ""
     return f"`{unbound.name}` may have no value yet on {source.words(line)}{gets}"
 
@@ -169,9 +180,7 @@ def _early_import(source: Source, unbound: Unbound, finding: Finding) -> Iterato
         return
     (binding,) = meant
     place = min((_at_top(p) for p in places), key=lambda s: s.lineno)
-    if all(isinstance(function_of(n), ast.Module) for n in every) and _is_loaded(
-        source, binding, place
-    ):
+    if all(is_at_top(n) for n in every) and _is_loaded(source, binding, place):
         yield Import(source, binding.code, above=place)
 
 
@@ -185,6 +194,6 @@ def _at_top(statement: ast.stmt) -> ast.stmt:
 
 def _is_loaded(source: Source, binding: Binding, place: ast.stmt) -> bool:
     """Whether the package is imported above ``place``, so that another import runs nothing."""
-    root = binding.module.split(".")[0]
+    root = first_part(binding.module)
     above = source.tree.body[: source.tree.body.index(place)]
-    return bool(root) and any(b.module.split(".")[0] == root for s in above for b in bindings(s))
+    return bool(root) and any(first_part(b.module) == root for s in above for b in bindings(s))

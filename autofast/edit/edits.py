@@ -50,6 +50,7 @@ class Edit:
 
 
 Edits: TypeAlias = tuple[Edit, ...]
+Written: TypeAlias = tuple[str, Edits]  # code, and the edits that it needs
 Holes: TypeAlias = dict[str, ast.expr]  # what stands for each name in a template
 
 

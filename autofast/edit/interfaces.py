@@ -16,7 +16,7 @@ from autofast.flow.scopes import defaults, loaded_in, variables_of
 from autofast.model.script import Script
 from autofast.model.several import only
 from autofast.model.source import Source, parent_of, walk
-from autofast.model.syntax import DEFS, Def
+from autofast.model.syntax import DEFS, Def, positional_names
 from autofast.model.values import Seq, Tensor, Values, any_of
 
 
@@ -71,8 +71,8 @@ def _meets(function: Def, hunk: Hunk) -> bool:
 
 def _other_parameters(before: Def, after: Def) -> str:
     """In words, why a call of the function as it was may no longer be one."""
-    kept = [p.arg for p in (*before.args.posonlyargs, *before.args.args)]
-    now = [p.arg for p in (*after.args.posonlyargs, *after.args.args)]
+    kept = positional_names(before.args)
+    now = positional_names(after.args)
     known = defaults(before)
     wanted = [n for n, value in defaults(after).items() if value is None]
     for name in wanted:

@@ -35,7 +35,7 @@ from autofast.edit.edits import (
 )
 from autofast.flow.imports import parsed
 from autofast.model.several import any_in, any_of, first_such
-from autofast.model.source import Source, ancestors, block_of, source_of
+from autofast.model.source import ByNode, Nodes, Source, ancestors, block_of, source_of
 
 Slot = tuple[object, ...]
 
@@ -50,8 +50,8 @@ class Pool:
         self._same: dict[Slot, Edit] = {}
         self._slots: dict[Slot, tuple[Edit, object]] = {}
         # Id of a node -> the edit after which nothing of it is left.
-        self._gone: dict[ast.AST, Edit] = {}
-        self._holes: set[ast.AST] = set()
+        self._gone: ByNode[Edit] = {}
+        self._holes: Nodes = set()
 
     def add(self, edits: Sequence[Edit]) -> None:
         """Take in all ``edits``, or none: raises :class:`EditConflict`, whose ``second`` is the

@@ -80,7 +80,12 @@ class Passes:
     # ------------------------------------------------------------------------ from later plans back
     def _of(self, source: Source, text: str) -> Iterator[Hunk]:
         old, new = lines_of(source.text), lines_of(text)
-        known = [(n, h) for n, p in enumerate(self.plans) for h in p.hunks() if _same(h, source)]
+        known = [
+            (n, h)
+            for n, p in enumerate(self.plans)
+            for h in p.hunks()
+            if h.source.path == source.path
+        ]
         for change in changes(old, new):
             mine = [h for n, h in known if _meet(self._origin(source, n, h.old), change.old)]
             lines = (
@@ -94,7 +99,7 @@ class Passes:
     def _origin(self, source: Source, number: int, span: tuple[int, int]) -> tuple[int, int]:
         """The lines of the first text behind those of the text that this plan was made for."""
         for plan in reversed(self.plans[:number]):
-            hunks = [h for h in plan.hunks() if _same(h, source)]
+            hunks = [h for h in plan.hunks() if h.source.path == source.path]
             first, last = old_lines(hunks, span[0]), old_lines(hunks, max(span[0], span[1] - 1))
             span = min(first[0], last[0]), max(first[1], last[1])
         return span
@@ -155,10 +160,6 @@ def merged(plans: Sequence[Plan], *more: Mapping[Source, str]) -> dict[Source, s
     sources = {source.path: source for source in plans[0].script.sources}
     texts = [plan.texts() for plan in plans]
     return {sources.get(s.path, s): text for new in (*texts, *more) for s, text in new.items()}
-
-
-def _same(hunk: Hunk, source: Source) -> bool:
-    return hunk.source.path == source.path
 
 
 def _meet(one: tuple[int, int], other: tuple[int, int]) -> bool:

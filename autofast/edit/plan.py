@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from autofast.edit import postcheck, shadowing
-from autofast.edit.amend import Amendment, Key, amendments, key_of
+from autofast.edit.amend import Amendment, Amendments, Key, amendments, key_of
 from autofast.edit.attribution import hunks_of
 from autofast.edit.edits import Edit, EditConflict
 from autofast.edit.hunks import Hunk, old_line, old_lines
@@ -55,7 +55,7 @@ class Plan:
     findings: tuple[Finding, ...]
     unused_ignores: tuple[UnusedIgnore, ...]
     left_out: tuple[LeftOut, ...]
-    amendments: Mapping[Key, Amendment]
+    amendments: Amendments
     _edits: Mapping[Edit, frozenset[str]]
     # Shared by all plans for one script: each file is parsed once.
     _documents: dict[Source, Document]
@@ -84,7 +84,7 @@ class Plan:
         line_length: int | None,
         documents: dict[Source, Document],
         left_out: Sequence[LeftOut],
-        amended: Mapping[Key, Amendment],
+        amended: Amendments,
     ) -> Plan:
         chosen = tuple(sorted(rules, key=lambda r: r.name))
         names = frozenset(rule.name for rule in chosen)
@@ -144,7 +144,7 @@ class Plan:
             [r for r in self.rules if r.name != rule], [*self.left_out, LeftOut(rule, why, kept)]
         )
 
-    def amended(self, amendments: Mapping[Key, Amendment]) -> Plan:
+    def amended(self, amendments: Amendments) -> Plan:
         """The plan with some findings refused, or carried out with more edits."""
         return self._of(self.rules, self.left_out, {**self.amendments, **amendments})
 
@@ -161,7 +161,7 @@ class Plan:
         self,
         rules: Iterable[Rule],
         left_out: Sequence[LeftOut],
-        amended: Mapping[Key, Amendment] | None = None,
+        amended: Amendments | None = None,
     ) -> Plan:
         return self._make(
             self.script,
@@ -315,7 +315,7 @@ def _allowed(
     options: Options,
     effect: Effect,
     ignores: Ignores,
-    amended: Mapping[Key, Amendment],
+    amended: Amendments,
 ) -> list[Finding]:
     """The findings of rules, each by itself: ignored, or refused, where the user, the level of
     effect or the text is against it.

@@ -12,7 +12,7 @@ from autofast import faults
 from autofast.edit.merge import file_of
 from autofast.model.events import CallFrame, inside
 from autofast.model.limits import RULE, RULES, WORK, TooLarge
-from autofast.model.source import BadInput, Told, function_of, source_of
+from autofast.model.source import BadInput, Told, function_of, line_of, source_of
 from autofast.rule import Find, Finding, Options, Rule
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class LeftOut:
             return f"{self.rule} is {self.why}; {faults.REPORT}"
         node = self.findings[0].node
         source = source_of(node)
-        place = source.place(getattr(node, "lineno", 1))
+        place = source.place(line_of(node))
         return f"{place}: {self.why}; the other rules go on{faults.trace(self.error)}"
 
 
@@ -112,7 +112,7 @@ def _of_this_torch(script: Script, finding: Finding) -> Finding:
         return finding
     node = script.replaced.node
     names = {o.data.get("name", "a part of torch") for o in script.replaced}
-    why = f"`{min(names)}` is replaced at {source_of(node).place(getattr(node, 'lineno', 1))}"
+    why = f"`{min(names)}` is replaced at {source_of(node).place(line_of(node))}"
     return replace(finding, edits=(), refusal=f"{why}: what torch does then is not known")
 
 

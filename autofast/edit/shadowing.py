@@ -12,13 +12,14 @@ from collections.abc import Iterable, Iterator
 from autofast.edit.edits import TEXTS, Edit, Helper, Import
 from autofast.edit.merge import anchors
 from autofast.flow.imports import Binding, bindings, parsed
+from autofast.model.names import first_part
 from autofast.model.script import Script
 from autofast.model.source import (
     Source,
     ancestors,
     at,
     children,
-    function_of,
+    is_at_top,
     nodes_in,
     source_of,
     statement_of,
@@ -63,13 +64,13 @@ def _late(edit: Import) -> str:
         for n in nodes_in(edit.source.tree, ast.Import, ast.ImportFrom)
         if any(map(_is_torch, bindings(n)))
     ]
-    if not there or any(isinstance(function_of(node), ast.Module) for node in there):
+    if not there or any(is_at_top(node) for node in there):
         return ""
     return f"torch is imported in functions alone ({at(there[0])}), and this needs it above them"
 
 
 def _is_torch(binding: Binding) -> bool:
-    return binding.module.partition(".")[0] == "torch"
+    return first_part(binding.module) == "torch"
 
 
 def _theirs(edit: Edit) -> set[str]:
@@ -124,7 +125,7 @@ def _bound(scope: ast.AST, source: Source, files: list[Source]) -> Iterator[str]
             case ast.alias(name="*"):
                 continue
             case ast.alias(name=name, asname=other):
-                yield other or name.split(".")[0]
+                yield other or first_part(name)
             case ast.ImportFrom(module=str(module)) if any(a.name == "*" for a in node.names):
                 for file in files:
                     if file is not source and file.rel.removesuffix(".py").replace(

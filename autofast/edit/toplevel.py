@@ -13,9 +13,10 @@ from pathlib import Path
 from autofast.edit.edits import Helper, Import
 from autofast.flow.imports import Binding, bindings, parsed
 from autofast.model import disk
+from autofast.model.names import first_part
 from autofast.model.several import any_of, grouped, only, surely
 from autofast.model.source import Source, block_of, nodes_in, parent_of, source_of
-from autofast.model.syntax import DEFINITIONS, is_docstring, is_read
+from autofast.model.syntax import DEFINITIONS, IMPORTS, is_docstring, is_read
 
 BEFORE_ALL = -1
 
@@ -53,7 +54,9 @@ def additions(
         else:
             names = tuple(b.code.split(" import ", 1)[1] for b in members)
             yield Addition(there, statement, names)
-    for helper in sorted(helpers, key=lambda h: (_is_definition(h), h.rank, h.name)):
+    for helper in sorted(
+        helpers, key=lambda h: (any_of(ast.parse(h.code).body, DEFINITIONS), h.rank, h.name)
+    ):
         if _is_defined(helper, source.tree):
             continue
         needs = _names(helper.code)
@@ -124,7 +127,7 @@ def _is_bound(binding: Binding, present: set[Binding]) -> bool:
         return True
     # `import torch.nn` binds torch as `import torch` does, and `import torch.nn` is more than
     # `import torch`.
-    plain = not binding.is_from and binding.bound == binding.module.split(".")[0]
+    plain = not binding.is_from and binding.bound == first_part(binding.module)
     return plain and any(
         not b.is_from
         and b.bound == binding.bound
@@ -140,19 +143,17 @@ def _place_of_import(tree: ast.Module, binding: Binding) -> int:
     But no other package is imported earlier than the user does it, as settings may stand in between
     that it reads.
     """
-    root = binding.module.split(".")[0]
+    root = first_part(binding.module)
     lead = _end_of_lead(tree)
     if root in sys.stdlib_module_names:
         standard = [
             n
             for n, s in enumerate(tree.body[: lead + 1])
-            if any(b.module.split(".")[0] in sys.stdlib_module_names for b in bindings(s))
+            if any(first_part(b.module) in sys.stdlib_module_names for b in bindings(s))
         ]
         return _in_order(tree, standard, binding) if standard else _above_others(tree, lead)
     every = [
-        n
-        for n, s in enumerate(tree.body)
-        if any(b.module.split(".")[0] == root for b in bindings(s))
+        n for n, s in enumerate(tree.body) if any(first_part(b.module) == root for b in bindings(s))
     ]
     if every and every[0] <= lead:
         first = tree.body[every[0]]
@@ -186,7 +187,7 @@ def _above_own(tree: ast.Module, lead: int, binding: Binding) -> int:
     if not own or own[0] == 0 or own != list(range(own[0], lead + 1)):
         return lead
     files = [f for n in own for f in _own_files(source, tree.body[n]) or ()]
-    root = binding.module.split(".")[0].encode()
+    root = first_part(binding.module).encode()
     if any(_may_set(disk.read(file), root) for file in files) or _is_remarked(tree, own[0]):
         return lead
     return own[0] - 1 if any(bindings(tree.body[own[0] - 1])) else lead
@@ -215,7 +216,7 @@ def _own_files(source: Source, statement: ast.stmt) -> list[Path] | None:
             files = [p.with_suffix(".py") for p in (path, named) if p.name]
             files += [p / "__init__.py" for p in (path, named)]
             here = [f for f in files if disk.is_file(f)]
-            is_own |= bool(here) or (bool(bare) and disk.is_folder(folder / bare.split(".")[0]))
+            is_own |= bool(here) or (bool(bare) and disk.is_folder(folder / first_part(bare)))
             found += here
     return found if is_own else None
 
@@ -237,8 +238,8 @@ def _in_order(tree: ast.Module, places: list[int], binding: Binding) -> int:
 
 def _is_of_group(tree: ast.Module, place: int, binding: Binding) -> bool:
     """Whether the import at ``place`` is of the same package, or as standard as this one."""
-    roots = {b.module.split(".")[0] for s in tree.body[place : place + 1] for b in bindings(s)}
-    root = binding.module.split(".")[0]
+    roots = {first_part(b.module) for s in tree.body[place : place + 1] for b in bindings(s)}
+    root = first_part(binding.module)
     return root in roots or (bool(roots) and {root, *roots} <= sys.stdlib_module_names)
 
 
@@ -270,7 +271,7 @@ def _end_of_all_imports(tree: ast.Module) -> int:
     """The last of the leading imports, between which settings (``matplotlib.use``) may stand."""
     end = _end_of_lead(tree)
     for n, statement in enumerate(tree.body[end + 1 :], end + 1):
-        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        if isinstance(statement, IMPORTS):
             end = n
         elif not _sets(statement):
             break
@@ -289,9 +290,7 @@ def _sets(statement: ast.stmt) -> bool:
 
 def _end_of_run(tree: ast.Module, place: int) -> int:
     """The last of the imports that follow each other from ``place`` on."""
-    while place + 1 < len(tree.body) and isinstance(
-        tree.body[place + 1], (ast.Import, ast.ImportFrom)
-    ):
+    while place + 1 < len(tree.body) and isinstance(tree.body[place + 1], IMPORTS):
         place += 1
     return place
 
@@ -300,9 +299,7 @@ def _end_of_lead(tree: ast.Module) -> int:
     """The last import before other statements; without one, the docstring, or ``BEFORE_ALL``."""
     end = BEFORE_ALL
     for n, statement in enumerate(tree.body):
-        if isinstance(statement, (ast.Import, ast.ImportFrom)) or (
-            n == 0 and is_docstring(statement)
-        ):
+        if isinstance(statement, IMPORTS) or (n == 0 and is_docstring(statement)):
             end = n
         elif not _is_dunder(statement):
             break
@@ -328,10 +325,6 @@ def _is_dunder(statement: ast.stmt) -> bool:
     return surely(
         isinstance(t, ast.Name) and t.id.startswith("__") and t.id.endswith("__") for t in targets
     )
-
-
-def _is_definition(helper: Helper) -> bool:
-    return any_of(ast.parse(helper.code).body, DEFINITIONS)
 
 
 def _is_defined(helper: Helper, tree: ast.Module) -> bool:

@@ -61,12 +61,13 @@ def _asked(
         failed[rule.name] = raised(rule, script, error)
         return finding
     finding = replace(finding, gain=gain)
-    small = _is_small(gain, options) and rule.name not in options.named
+    small = (
+        gain is not None
+        and gain.known
+        and gain.share < options.min_gain
+        and rule.name not in options.named
+    )
     return _without_edits(finding) if small else finding
-
-
-def _is_small(gain: Gain | None, options: Options) -> bool:
-    return gain is not None and gain.known and gain.share < options.min_gain
 
 
 def _without_edits(finding: Finding) -> Finding:

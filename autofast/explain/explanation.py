@@ -20,7 +20,7 @@ from autofast.explain.words import values
 from autofast.flow.program import Flow
 from autofast.model.script import Script
 from autofast.model.source import BadInput, Source, line_of, shown_path
-from autofast.model.syntax import is_read, is_stored
+from autofast.model.syntax import VARIABLES, is_read, is_stored
 from autofast.model.values import Method, Ref, all_of
 from autofast.report.record import Record
 from autofast.report.style import expected
@@ -163,7 +163,7 @@ def _values(
 ) -> Iterator[Value]:
     """The variables and attributes at the place that are read, then those that are set."""
     flow, seen = script.analysis(Flow), set()
-    nodes = [n for n in _own(stmt) if isinstance(n, (ast.Name, ast.Attribute)) and here(n)]
+    nodes = [n for n in _own(stmt) if isinstance(n, VARIABLES) and here(n)]
     nodes.sort(key=lambda n: (is_stored(n), n.lineno, n.col_offset))
     for node in nodes:
         text = ast.unparse(node)
@@ -183,7 +183,7 @@ def _verdicts(done: Rewritten, source: Source, line: int) -> Iterator[Verdict]:
     said = set()
     for finding in done.plan.findings:
         node = finding.node
-        first = getattr(node, "lineno", 1)
+        first = line_of(node)
         if place_of(node) != source.place(first) or not first <= line <= _head(node):
             continue
         rule = next((r for r in done.plan.rules if r.name == finding.rule), None)

@@ -14,11 +14,11 @@ from autofast.flow.program import Flow
 from autofast.model.events import CallFrame, LoopFrame, Stack, loops
 from autofast.model.script import Script
 from autofast.model.several import any_of, only
-from autofast.model.source import ancestors, function_of, statement_of
+from autofast.model.source import ByNode, ancestors, function_of, statement_of
 from autofast.model.syntax import FUNCTIONS, LOOPS
 
 DEEP = 8  # calls that are followed back to where a function is run
-_LOOPS = LOOPS
+ByWay = dict[tuple[ast.AST, ...], Stack]
 
 
 def how_often(script: Script, stmt: ast.stmt) -> list[str]:
@@ -26,7 +26,7 @@ def how_often(script: Script, stmt: ast.stmt) -> list[str]:
     here = [*around(stmt)][::-1]
     found = dict.fromkeys(tuple(dict.fromkeys([*outer, *here])) for outer in _ways(script, stmt, 0))
     if isinstance(
-        stmt, _LOOPS
+        stmt, LOOPS
     ):  # its head runs for every item; the loop as a whole as often as what is around it
         found = dict.fromkeys((*way, stmt) for way in found)
     condition = _condition(script, stmt)
@@ -52,12 +52,12 @@ def _ways(script: Script, node: ast.AST, depth: int) -> Iterator[tuple[ast.AST, 
 
 def _stacks(script: Script, function: ast.AST) -> list[Stack]:
     """The frames of all ways to a function, as far as anything that was noted happens in it."""
-    known: dict[ast.AST, dict[tuple[ast.AST, ...], Stack]] = script.analysis(_entered)
+    known: ByNode[ByWay] = script.analysis(_entered)
     return list(known.get(function, {}).values())
 
 
-def _entered(script: Script) -> dict[ast.AST, dict[tuple[ast.AST, ...], Stack]]:
-    found: dict[ast.AST, dict[tuple[ast.AST, ...], Stack]] = {}
+def _entered(script: Script) -> ByNode[ByWay]:
+    found: ByNode[ByWay] = {}
     for occurrence in script.everything:
         for n, frame in enumerate(occurrence.stack):
             if isinstance(frame, CallFrame):

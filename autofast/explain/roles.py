@@ -11,7 +11,7 @@ from autofast.flow.provenance import Trail
 from autofast.model.events import Site, Stack
 from autofast.model.roles import Loader, Step
 from autofast.model.script import Script
-from autofast.model.values import Arguments, Ext, Inst, Thing
+from autofast.model.values import OBJECTS, Arguments, Thing
 
 Here = Callable[["ast.AST | None"], bool]
 
@@ -140,7 +140,7 @@ def arguments(script: Script, args: Arguments, stacks: list[Stack]) -> Iterator[
 
 
 def _stacks(things: Iterable[Thing]) -> list[Stack]:
-    return [t.made for t in things if isinstance(t, (Ext, Inst))]
+    return [t.made for t in things if isinstance(t, OBJECTS)]
 
 
 def _places(things: Iterable[Thing]) -> str:

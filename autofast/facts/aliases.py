@@ -18,13 +18,21 @@ from autofast.flow.defuse import bound_to
 from autofast.flow.memory import Memory, is_false, root
 from autofast.flow.program import Flow
 from autofast.flow.scopes import own_nodes, variables_of
-from autofast.model.calls import arguments_of, is_name, keyword_of
+from autofast.model.calls import arguments_of, is_augmented, is_name, keyword_of, unstarred
 from autofast.model.contents import elements
 from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence
 from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import only, surely, wordset
-from autofast.model.source import ancestors, at, function_of, parent_of, source_of, statement_of
+from autofast.model.source import (
+    ancestors,
+    at,
+    function_of,
+    is_same_function,
+    parent_of,
+    source_of,
+    statement_of,
+)
 from autofast.model.syntax import VARIABLES, is_attribute, is_number, is_stored, is_text
 from autofast.model.values import (
     STATE_DICT,
@@ -69,6 +77,8 @@ MEMORY = wordset("data_ptr untyped_storage storage")  # by which anybody may wri
 KEEPING = wordset("Parameter Buffer register_buffer from_pretrained")
 HANDED = Unknown("what another function calls, at any time")
 PASSING = wordset("Identity Flatten Unflatten Dropout", "torch.nn.")
+# A place that writes, what it writes to, and the expression for that.
+Write = tuple[ast.AST, Values, ast.expr | None]
 
 
 def learned(script: Script, expr: ast.expr) -> str:
@@ -146,9 +156,7 @@ def array_written_after(
     return ""
 
 
-def writes_to(
-    script: Script, origins: Collection[ast.AST]
-) -> Iterator[tuple[ast.AST, Values, ast.expr | None]]:
+def writes_to(script: Script, origins: Collection[ast.AST]) -> Iterator[Write]:
     """The writes that may be to an array that comes from one of these expressions."""
     memory = script.analysis(Memory)
     for node, target, written in script.analysis(array_writes):
@@ -166,7 +174,7 @@ def _is_data(script: Script, expr: ast.expr) -> bool:
 
 
 # ------------------------------------------------------------------------------------------- writes
-def writes(script: Script) -> tuple[bool, list[tuple[ast.AST, Values, ast.expr | None]]]:
+def writes(script: Script) -> tuple[bool, list[Write]]:
     """Every write to a tensor (or, where there are any, to an array that may share its memory),
     with what is written to, and the expression for it.
     """
@@ -177,12 +185,12 @@ def writes(script: Script) -> tuple[bool, list[tuple[ast.AST, Values, ast.expr |
     return shared, _every_write(script, shared)
 
 
-def array_writes(script: Script) -> list[tuple[ast.AST, Values, ast.expr | None]]:
+def array_writes(script: Script) -> list[Write]:
     """Every write to a tensor or an array."""
     return _every_write(script, True)
 
 
-def _every_write(script: Script, shared: bool) -> list[tuple[ast.AST, Values, ast.expr | None]]:
+def _every_write(script: Script, shared: bool) -> list[Write]:
     found = [(node, *target) for node in script.nodes for target in _written(script, node, shared)]
     for (kind, _), site in script.log.each():
         if (
@@ -229,7 +237,7 @@ def _written(
                 if name.startswith("numpy."):
                     targets += args[OPERANDS.get(name.removeprefix("numpy."), 9) :]
     for target in targets:
-        found = script.values(target.value if isinstance(target, ast.Starred) else target)
+        found = script.values(unstarred(target))
         if not found and any_of(ancestors(target), ast.Lambda):
             yield frozenset({HANDED}), None
         if isinstance(node, ast.Attribute) and certainly(found, Num):
@@ -404,7 +412,7 @@ def _calls_from(frame: Frame, node: ast.AST) -> bool:
     """Whether a call stands in the function (or at the top level of the file) of a node."""
     return (
         isinstance(frame, CallFrame)
-        and function_of(frame.node) is function_of(node)
+        and is_same_function(frame.node, node)
         and source_of(frame.node) is source_of(node)
     )
 
@@ -450,7 +458,7 @@ def _is_copy(script: Script, written: ast.expr) -> bool:
     around = parent_of(written)
     if not isinstance(written, ast.Name) or around is None:
         return False
-    if isinstance(parent_of(around), ast.AugAssign):
+    if is_augmented(around):
         return False  # `rows[0] += 1` writes to what the list holds
     made = [d for d in script.analysis(Flow).reaching(written) if not d.is_augmented]
     return surely(_copies_all(script, *bound_to(d.node)) for d in made)

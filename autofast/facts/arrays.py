@@ -16,13 +16,14 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.memory import view_of
 from autofast.flow.program import Flow, function_around, holder_of
-from autofast.model.calls import keyword_of, pairs_of, short_name
+from autofast.flow.scopes import Expressions
+from autofast.model.calls import first_argument, keyword_of, pairs_of, short_name
 from autofast.model.contents import opened
 from autofast.model.roles import Dataset
 from autofast.model.script import Script
-from autofast.model.several import all_known, only, surely, wordset
-from autofast.model.source import function_of, is_generator, parent_of, statement_of
-from autofast.model.syntax import SEQUENCES
+from autofast.model.several import all_known, is_numeric, only, surely, wordset
+from autofast.model.source import ByNode, function_of, is_generator, parent_of, statement_of
+from autofast.model.syntax import SEQUENCES, VARIABLES
 from autofast.model.values import (
     Const,
     Ext,
@@ -104,7 +105,7 @@ class Known:
     """
 
     def __init__(self, script: Script):
-        self.found: dict[ast.AST, tuple[ast.expr, Array | None]] = {}
+        self.found: ByNode[tuple[ast.expr, Array | None]] = {}
 
 
 def array_of(script: Script, expr: ast.expr) -> Array | None:
@@ -161,7 +162,7 @@ def _joined(made: Iterable[ast.expr | None], script: Script) -> Array | None:
     return Array(dtype, rank, all(k.plain for k in same), first.is_list, first.tensor)
 
 
-def _made(script: Script, expr: ast.Name | ast.Attribute) -> list[ast.expr | None]:
+def _made(script: Script, expr: ast.Name | ast.Attribute) -> Expressions:
     """The expressions that it may have its value from; None for one that is not an expression."""
     match expr:
         case ast.Name():
@@ -173,7 +174,7 @@ def _made(script: Script, expr: ast.Name | ast.Attribute) -> list[ast.expr | Non
             return [e for thing in script.values(owner) for e in held_under(script, thing, attr)]
 
 
-def values_of(script: Script, definition: Definition) -> list[ast.expr | None]:
+def values_of(script: Script, definition: Definition) -> Expressions:
     """What a variable is given at a definition; of a parameter, in each call (of a constructor:
     which the reader has seen).
     """
@@ -195,7 +196,7 @@ def _returned(script: Script, call: ast.AST) -> list[ast.expr]:
     return [result for function in functions for result in calls.results(function)]
 
 
-def _part_returned(script: Script, target: ast.AST) -> list[ast.expr | None]:
+def _part_returned(script: Script, target: ast.AST) -> Expressions:
     """What a function returns in the place of one of several targets: ``x, y = load()``."""
     match parent_of(target), statement_of(target):
         case ast.Tuple() as whole, ast.Assign(targets=[single], value=value) if whole is single:
@@ -211,7 +212,7 @@ def origins(script: Script, array: ast.expr) -> set[ast.expr]:
 
     def below(node: ast.expr) -> Iterator[ast.expr]:
         index = node.slice if isinstance(node, ast.Subscript) else None
-        if isinstance(node, (ast.Name, ast.Attribute)):
+        if isinstance(node, VARIABLES):
             yield from filter(None, _made(script, node))
             yield from filter(
                 None, _taken_apart(script, node) if isinstance(node, ast.Name) else ()
@@ -237,9 +238,9 @@ def arrays_change(script: Script, dataset: Dataset, under: Collection[str]) -> s
     return ""
 
 
-def _taken_apart(script: Script, name: ast.Name) -> list[ast.expr | None]:
+def _taken_apart(script: Script, name: ast.Name) -> Expressions:
     """What a variable is a row of, where it always is: ``y, x = numpy.mgrid[0:9, 0:9]``."""
-    found: list[ast.expr | None] = []
+    found: Expressions = []
     for definition in script.analysis(Flow).reaching(name):
         match parent_of(definition.node), statement_of(definition.node):
             case ast.Tuple() as target, ast.Assign(targets=[single], value=value) if (
@@ -257,7 +258,7 @@ def _is_frame(found: Values) -> bool:
     return surely(begins(t, Unknown, "pandas.") for t in found)
 
 
-def held_under(script: Script, thing: Thing, name: str) -> list[ast.expr | None]:
+def held_under(script: Script, thing: Thing, name: str) -> Expressions:
     """What is put under the name of an attribute of an object of the project, or of the options;
     None for what is not an expression.
     """
@@ -361,7 +362,7 @@ def _of_call(script: Script, call: ast.Call) -> Array | None:
         return _joined(results, script)
     dtype = keyword_of(call, "dtype")
     typed = dtype_named(script, dtype) if dtype is not None else ""
-    first = call.args[0] if call.args else None
+    first = first_argument(call)
     if drawn := _dice(script, call):
         return _drawn(script, call, drawn, typed)
     if name in FILLED and first is not None and (typed or dtype is None):
@@ -435,7 +436,7 @@ def _literal(script: Script, expr: ast.expr) -> Array | None:
                 return None
             whole = all(p.dtype == "int64" for p in known)
             return Array("int64" if whole else "float64", ranks.pop() + 1)
-        case ast.Constant(value=value) if type(value) in (int, float):
+        case ast.Constant(value=value) if is_numeric(value):
             return Array("int64" if type(value) is int else "float64", 0)
         case ast.UnaryOp(op=ast.USub(), operand=number):
             return _literal(script, number)
@@ -453,7 +454,7 @@ def constant(script: Script, expr: ast.expr) -> Array | None:
     return one(found)
 
 
-def _held(script: Script, expr: ast.expr) -> list[ast.expr | None]:
+def _held(script: Script, expr: ast.expr) -> Expressions:
     """What makes a value, under the names that it goes by."""
     match expr:
         case ast.Name():

@@ -10,6 +10,7 @@ from typing import Any
 
 from autofast.facts.transforms import pipeline, short_name
 from autofast.model.roles import Dataset
+from autofast.model.several import is_numeric
 from autofast.model.values import Ext, Seq, Thing, const, one
 
 FLIPS = {"RandomHorizontalFlip": "columns", "RandomVerticalFlip": "rows"}
@@ -103,7 +104,7 @@ def _number(part: Thing | None, index: int, name: str, default: float) -> Any:
         value = value[0]
     if value is None:
         return default
-    return value if type(value) in (int, float) else -1
+    return value if is_numeric(value) else -1
 
 
 def _is_plain(part: Thing | None, name: str) -> bool:

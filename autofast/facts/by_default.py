@@ -14,7 +14,7 @@ from autofast.facts.arrays import held_under
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.frequency import arms_around
 from autofast.flow.program import Flow
-from autofast.flow.scopes import is_parameter, scope_of, variables_of
+from autofast.flow.scopes import Expressions, is_parameter, scope_of, variables_of
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -24,12 +24,19 @@ from autofast.model.events import (
     Site,
     Stack,
     inside,
+    is_undecided,
 )
 from autofast.model.roles import Step
 from autofast.model.script import Script
 from autofast.model.several import only, surely
-from autofast.model.source import function_of, source_of, statement_of
-from autofast.model.syntax import VARIABLES
+from autofast.model.source import (
+    ByNode,
+    is_at_top,
+    is_same_function,
+    source_of,
+    statement_of,
+)
+from autofast.model.syntax import IDENTITY, MEMBERSHIP, VARIABLES
 from autofast.model.values import Arg, Const, Inst, any_of, const, one
 
 
@@ -73,7 +80,7 @@ class Off:
     """
 
     option: Arg
-    tests: dict[ast.AST, Asked]
+    tests: ByNode[Asked]
 
     def is_needed(self, stack: Stack) -> bool:
         """Whether the script comes this way only where the option is given."""
@@ -88,7 +95,7 @@ class Off:
 
     def settled(self, frame: Frame) -> Frame:
         """The frame, known where it is an arm that the default decides."""
-        if isinstance(frame, BranchFrame) and not frame.known and self._default(frame) is not None:
+        if is_undecided(frame) and self._default(frame) is not None:
             return replace(frame, known=True)
         return frame
 
@@ -245,9 +252,9 @@ class _Followed:
         return found
 
 
-def _given(script: Script, expr: ast.expr) -> list[ast.expr | None]:
+def _given(script: Script, expr: ast.expr) -> Expressions:
     """What a variable or an attribute is given where options at their defaults may lead."""
-    given: list[ast.expr | None] = []
+    given: Expressions = []
     if isinstance(expr, ast.Name):
         calls = script.analysis(CallGraph)
         given = [e for d in script.analysis(Flow).reaching(expr) for e in calls.gives(d)]
@@ -272,7 +279,7 @@ def _options(script: Script, stacks: list[Stack], among: Iterable[Frame]) -> lis
     """The options that the conditions ``among`` frames ask for, each with all tests on ``stacks``
     that ask the same.
     """
-    known: dict[ast.AST, Asked | None] = {}
+    known: ByNode[Asked | None] = {}
 
     def asked(frame: Frame) -> Asked | None:
         test = _test(frame) if isinstance(frame, BranchFrame) else None
@@ -307,7 +314,7 @@ COMPARES: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 
 OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
     one: other
-    for pair in ((ast.Eq, ast.NotEq), (ast.Is, ast.IsNot), (ast.In, ast.NotIn))
+    for pair in ((ast.Eq, ast.NotEq), IDENTITY, MEMBERSHIP)
     for one, other in (pair, pair[::-1])
 }
 
@@ -426,6 +433,6 @@ def _means_the_same(script: Script, ask: ast.expr, place: ast.stmt) -> bool:
     if len(stores) != 1:
         return False
     made = statement_of(stores[0])
-    if function_of(made) is not function_of(place):
-        return isinstance(function_of(made), ast.Module)
+    if not is_same_function(made, place):
+        return is_at_top(made)
     return made is not place and script.analysis(Flow).graph(place).dominates(made, place)

@@ -23,7 +23,7 @@ from autofast.facts.workers.shared_state import changed_ever
 from autofast.flow.memory import FACTORIES
 from autofast.flow.program import Flow
 from autofast.flow.provenance import assigned
-from autofast.flow.scopes import declared
+from autofast.flow.scopes import Expressions, declared
 from autofast.model.calls import only_target, variable_name
 from autofast.model.calls import short_name as called_as
 from autofast.model.events import Occurrence, Site, loops
@@ -33,6 +33,7 @@ from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import (
+    ByNode,
     at,
     is_generator,
     is_switched,
@@ -57,6 +58,7 @@ from autofast.model.values import (
     const,
     is_const,
     is_named,
+    is_weight,
     one,
 )
 from autofast.ops import is_pointwise, reshapes
@@ -241,7 +243,7 @@ def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
     return False
 
 
-def _given_to(script: Script, expr: ast.Name | ast.Attribute) -> list[ast.expr | None]:
+def _given_to(script: Script, expr: ast.Name | ast.Attribute) -> Expressions:
     """What a variable, or an attribute of the project's objects, was set to; empty where that is
     not known.
     """
@@ -408,7 +410,7 @@ def _is_laid_out_anew(script: Script) -> bool:
 
 def _is_of_module(script: Script, expr: ast.expr) -> bool:
     """A parameter of a model, in every way the script comes there."""
-    return surely(isinstance(t, Tensor) and t.param == "param" for t in script.values(expr))
+    return surely(is_weight(t) for t in script.values(expr))
 
 
 def held(
@@ -493,7 +495,7 @@ def _images(
         return "which dataset it is depends on the run"
     if sites := script.calls(*DEVICE_DEFAULTS, "torch.set_default_dtype"):
         return f"{at(sites[0])} changes what new tensors are"
-    readers: dict[ast.AST, ast.expr] = {}
+    readers: ByNode[ast.expr] = {}
     for loader in loaders:
         if why := changed_ever(script, loader):
             return f"{why}, of which items are made"

@@ -22,7 +22,7 @@ from autofast.model.kinds import is_module
 from autofast.model.roles import Evaluation, Step
 from autofast.model.script import Script
 from autofast.model.several import wordset
-from autofast.model.source import nodes_in, statement_of
+from autofast.model.source import ByNode, Nodes, nodes_in, statement_of
 from autofast.model.syntax import ASSIGNMENTS, LOOPS, SIMPLE, VARIABLES, is_read, is_stored
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Inst, Method, Ref, Tensor, Thing, all_of, is_named, only
@@ -130,7 +130,7 @@ def training_regions(script: Script, step: Step) -> list[Region]:
     """The blocks of a training step, one for each backward that has its forward before it in the
     same block.
     """
-    regions: dict[ast.AST, Region] = {}
+    regions: ByNode[Region] = {}
     measured = _evaluated(script, step)
     for site, is_forward in [
         *((s, True) for s in step.forwards),
@@ -289,8 +289,8 @@ def evaluation_regions(script: Script, evaluation: Evaluation) -> Iterator[Regio
     """
     if evaluation.shared or (evaluation.kind == "statement" and not is_worth(evaluation)):
         return
-    regions: dict[ast.AST, Region] = {}
-    measured: set[ast.AST] = set()
+    regions: ByNode[Region] = {}
+    measured: Nodes = set()
     for is_forward, sites in ((True, evaluation.forwards), (False, script.log.of("loss"))):
         for site in sites:
             for occurrence in site:

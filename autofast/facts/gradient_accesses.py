@@ -18,7 +18,7 @@ from autofast.model.calls import arguments_of, is_name, short_name, unstarred
 from autofast.model.contents import opened, unwrapped
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_optimizer
-from autofast.model.names import last_part
+from autofast.model.names import first_part, last_part
 from autofast.model.script import Script
 from autofast.model.several import only, surely, wordset
 from autofast.model.source import ancestors, at, enclosing, function_of, holds, parent_of
@@ -33,6 +33,7 @@ from autofast.model.syntax import (
     is_text,
 )
 from autofast.model.values import (
+    OBJECTS,
     Bound,
     Cls,
     Const,
@@ -50,6 +51,7 @@ from autofast.model.values import (
     any_of,
     begins,
     const,
+    is_weight,
 )
 from autofast.rule import Refusal
 
@@ -130,7 +132,7 @@ def _is_of(thing: Thing, library: str) -> bool:
     """Whether something is a name of a library, an object of it, or a method of one."""
     while isinstance(thing, Method):
         thing = thing.this
-    return isinstance(thing, (Ref, Ext)) and thing.name.split(".")[0] == library
+    return isinstance(thing, (Ref, Ext)) and first_part(thing.name) == library
 
 
 def accesses(script: Script, *, strict: bool = True) -> tuple[list[Event], list[Event]]:
@@ -234,7 +236,7 @@ def owners(script: Script, expr: ast.expr) -> frozenset[int] | None | str:
         if not (isinstance(t, Unknown) and t.reason is Reason.UNDEFINED)
     )
     words = f"the gradient of `{ast.unparse(expr)}`, which is not known to be a parameter"
-    if not surely(isinstance(t, Tensor) and t.param == "param" for t in mine):
+    if not surely(is_weight(t) for t in mine):
         return _of_part(script, expr) or words
     if (
         isinstance(expr, ast.Name)
@@ -303,7 +305,7 @@ def _models_of(script: Script, expr: ast.expr) -> set[int]:
             if not isinstance(node, VARIABLES):
                 continue
             for thing in script.values(node):
-                if isinstance(thing, (Inst, Ext)) and is_module(thing):
+                if isinstance(thing, OBJECTS) and is_module(thing):
                     found |= {id(t) for t in unwrapped(thing)}
                 elif is_optimizer(thing):
                     found.add(id(thing))
@@ -401,7 +403,7 @@ def _foreign(script: Script, call: ast.Call) -> Event | None:
                         )
                     ids.add(id(thing))
                 elif any(m in unwrapped(q) for m in unwrapped(thing) for q in optimizer.params) or (
-                    isinstance(thing, Tensor) and thing.param == "param"
+                    is_weight(thing)
                 ):
                     ids |= {id(t) for t in optimizer.things}
     return Event("read", call, frozenset(ids)) if ids else None

@@ -25,6 +25,7 @@ from autofast.model.events import (
     TryFrame,
     below,
     inside,
+    is_undecided,
 )
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.roles import Backward, Step
@@ -81,9 +82,7 @@ def _makers(backward: Backward) -> frozenset[Thing]:
 
 
 def _conditions(stack: Stack) -> bool:
-    return any(
-        isinstance(f, TryFrame) or (isinstance(f, BranchFrame) and not f.known) for f in stack
-    )
+    return any(isinstance(f, TryFrame) or (is_undecided(f)) for f in stack)
 
 
 def _is_called(script: Script, step: Step, model: Thing) -> bool:
@@ -271,9 +270,7 @@ def _is_unconditional(sites: list[Site], model: Thing | None, step: Step) -> boo
         for o in s
         if o.this is model and inside(o.stack, step.loop)
     ]
-    arms = {
-        (f.node, f.arm) for way in ways for f in way if isinstance(f, BranchFrame) and not f.known
-    }
+    arms = {(f.node, f.arm) for way in ways for f in way if is_undecided(f)}
     return any(
         all((f.node, not f.arm) in arms for f in only(way, BranchFrame) if not f.known)
         for way in ways

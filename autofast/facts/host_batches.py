@@ -28,10 +28,10 @@ from autofast.model.values import (
     Inst,
     Num,
     Ref,
-    Tensor,
     Thing,
     Values,
     is_named,
+    is_on_device,
 )
 
 MOVES = wordset("to cuda")
@@ -85,12 +85,7 @@ def shared_copies(script: Script, loader: Loader) -> str:
 
 
 def _is_copy(thing: Thing | None, loader: Loader) -> bool:
-    return (
-        isinstance(thing, Tensor)
-        and thing.device == "dev"
-        and not thing.models
-        and any_in(thing.batch, loader.things)
-    )
+    return is_on_device(thing) and not thing.models and any_in(thing.batch, loader.things)
 
 
 def _are_distinct(script: Script, loader: Loader) -> bool:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autofast.model.calls import stands_alone
+from autofast.model.calls import first_argument, stands_alone
 from autofast.model.script import Script
 from autofast.model.several import any_in, wordset
 from autofast.model.syntax import is_text
@@ -184,7 +184,7 @@ def _kind(script: Script, call: ast.Call, name: str) -> str:
 
 def _only_asks(script: Script, call: ast.Call) -> bool:
     """A command that says something and changes nothing."""
-    command = call.args[0] if call.args else None
+    command = first_argument(call)
     if isinstance(command, ast.List) and all(is_text(e) for e in command.elts):
         text = " ".join(e.value for e in command.elts if is_text(e))
         return COMMANDS.fullmatch(text) is not None

@@ -16,7 +16,7 @@ from autofast.model.events import CallFrame, inside
 from autofast.model.names import COLLATES, last_part
 from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
-from autofast.model.several import any_in, only, surely, wordset
+from autofast.model.several import any_in, not_none, only, surely, wordset
 from autofast.model.source import at, holds, nodes_in
 from autofast.model.syntax import SEQUENCES, TURN_ENDS
 from autofast.model.values import (
@@ -102,7 +102,7 @@ def _ends(cut: ast.Slice) -> list[ast.expr]:
         ):
             if ast.unparse(low) == ast.unparse(left):
                 return [size]
-    return [end for end in (cut.lower, cut.upper) if end is not None]
+    return not_none((cut.lower, cut.upper))
 
 
 def _changes(size: ast.expr, changing: Container[str]) -> bool:

@@ -14,6 +14,7 @@ from autofast.model.events import BranchFrame, LoopFrame, Occurrence
 from autofast.model.script import Script
 from autofast.model.several import any_in, only
 from autofast.model.source import block_of, outwards, within
+from autofast.model.syntax import CHOICES
 from autofast.model.values import Const, Func, Inst, Thing, Values
 
 
@@ -67,11 +68,7 @@ def _switches(script: Script, forward: Occurrence) -> Iterator[tuple[Occurrence,
     for site in script.methods("eval", "train"):
         for o in site:
             if any_in(unwrapped(o.this), mine):
-                yield o, site.kind == ".train" and not _is_false(o)
-
-
-def _is_false(train: Occurrence) -> bool:
-    return train.args.get(0, "mode") == {Const(False)}
+                yield o, site.kind == ".train" and o.args.get(0, "mode") != {Const(False)}
 
 
 # ---------------------------------------------------------------------------------- what it returns
@@ -116,7 +113,7 @@ def _may_be_returned(value: ast.expr, training: bool) -> bool:
     for inner, outer in outwards(value):
         if isinstance(outer, (ast.FunctionDef, ast.Lambda)):
             return True
-        if isinstance(outer, (ast.If, ast.IfExp)) and not within(inner, outer.test):
+        if isinstance(outer, CHOICES) and not within(inner, outer.test):
             body = outer.body if isinstance(outer.body, list) else [outer.body]
             if (inner in body) not in _truths(outer.test, training):
                 return False

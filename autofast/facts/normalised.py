@@ -14,9 +14,28 @@ from autofast.flow.program import Flow
 from autofast.model.calls import is_name
 from autofast.model.script import Script
 from autofast.model.several import any_in, surely
-from autofast.model.source import ancestors, at, function_of, nodes_in, outwards, parent_of, within
+from autofast.model.source import (
+    ByNode,
+    ancestors,
+    at,
+    function_of,
+    nodes_in,
+    outwards,
+    parent_of,
+    within,
+)
 from autofast.model.syntax import SEQUENCES, is_operation, is_stored
-from autofast.model.values import Const, Ext, Inst, Thing, Unknown, Values, is_named, surely_named
+from autofast.model.values import (
+    OBJECTS,
+    Const,
+    Ext,
+    Inst,
+    Thing,
+    Unknown,
+    Values,
+    is_named,
+    surely_named,
+)
 from autofast.read.library.module_parts import SEQUENTIAL, is_container, parts
 
 LAYERS = frozenset(f"torch.nn.Conv{kind}{d}d" for kind in ("", "Transpose") for d in (1, 2, 3))
@@ -28,11 +47,11 @@ NORMS = frozenset(
 OTHERS = ("Norm", "Linear")  # names of classes whose biases are meant where they are tested for
 
 
-def normalised(script: Script) -> dict[ast.AST, list[Ext]]:
+def normalised(script: Script) -> ByNode[list[Ext]]:
     """Convolutions by the call that makes them, where a normalisation comes directly
     after all that are made there.
     """
-    found: dict[ast.AST, list[Ext]] = defaultdict(list)
+    found: ByNode[list[Ext]] = defaultdict(list)
     things = [t for m in script.models for t in parts_of(m.thing).values()]
     alone = script.analysis(_Uses)
     for thing in {id(t): t for t in things}.values():
@@ -78,9 +97,7 @@ def in_other_ways(script: Script) -> str:
             if not _only_asks(parent_of(node)):
                 return f"{at(node)} names a bias"
         if isinstance(node, ast.Subscript) and is_stored(node):
-            if any(
-                isinstance(t, (Inst, Ext)) and is_container(t) for t in script.values(node.value)
-            ):
+            if any(isinstance(t, OBJECTS) and is_container(t) for t in script.values(node.value)):
                 return f"{at(node)} puts another layer into a container"
     return ""
 
@@ -137,7 +154,7 @@ class _Uses:
         things = {id(t): t for m in script.models for t in parts_of(m.thing).values()}
         things |= {id(t): t for _, t in calls if t is not None}  # also parts that are cut out
         for thing in things.values():
-            if isinstance(thing, (Inst, Ext)) and is_container(thing):
+            if isinstance(thing, OBJECTS) and is_container(thing):
                 self._container(thing)
         for node, layer in calls:
             if is_named(layer, Ext, LAYERS):

@@ -12,8 +12,8 @@ from autofast.model.kinds import is_module, is_scaler
 from autofast.model.roles import Optimizer
 from autofast.model.script import Script
 from autofast.model.source import ancestors, at, parent_of
-from autofast.model.syntax import is_constant, is_stored
-from autofast.model.values import Const, Ext, Inst, const, consts
+from autofast.model.syntax import CHOICES, is_constant, is_stored
+from autofast.model.values import OBJECTS, Const, const, consts
 
 # Fused SGD on CUDA since 2.3, on the CPU since 2.4; before, CPU parameters were an error at
 # construction.
@@ -29,7 +29,7 @@ def left_on_host(script: Script, optimizer: Optimizer) -> str:
     moved = parts_of(*moved_models(script))
     stays = [t for t in optimizer.params if parts_of(t).keys().isdisjoint(moved)]
     for thing in stays if len(stays) < len(optimizer.params) else ():
-        made = thing.node if isinstance(thing, (Ext, Inst)) and is_module(thing) else None
+        made = thing.node if isinstance(thing, OBJECTS) and is_module(thing) else None
         if isinstance(made, ast.Call) and not may_give(made, "device"):
             return at(made)
     return ""
@@ -104,9 +104,7 @@ def unreached(script: Script, may_scale: bool) -> Iterator[tuple[ast.Call, str, 
             spoils = name == "SGD" and ("momentum" in given or len(call.args) > 2) and may_scale
             if {"fused", "foreach", "capturable", "differentiable", None} & given or spoils:
                 continue
-            tests = (
-                outer.test for outer in ancestors(call) if isinstance(outer, (ast.If, ast.IfExp))
-            )
+            tests = (outer.test for outer in ancestors(call) if isinstance(outer, CHOICES))
             test = next(tests, None)
             if test is not None and script.values(test):
                 yield call, name, test

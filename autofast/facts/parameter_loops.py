@@ -16,9 +16,10 @@ from autofast.model.events import Occurrence
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
 from autofast.model.several import surely
-from autofast.model.source import source_of, within
+from autofast.model.source import Nodes, source_of, within
 from autofast.model.syntax import is_attribute
 from autofast.model.values import (
+    OBJECTS,
     Arguments,
     Const,
     Dict,
@@ -29,6 +30,7 @@ from autofast.model.values import (
     Thing,
     Values,
     any_of,
+    are_parameters,
 )
 
 GIVES = ("parameters", "named_parameters")
@@ -96,9 +98,9 @@ def _lists(script: Script, target: ast.expr, over: ast.expr) -> dict[str, ast.Ca
             return {}
         each = [_lists(script, t, a) for t, a in zip(target.elts, over.args, strict=True)]
         return {k: v for found in each for k, v in found.items()} if all(each) else {}
-    if not is_attribute(over.func, *GIVES) or _given(over):
+    if not is_attribute(over.func, *GIVES) or bool(over.args or over.keywords):
         return {}
-    if not all(isinstance(t, Seq) and t.kind == "parameters" for t in script.values(over)):
+    if not all(are_parameters(t) for t in script.values(over)):
         return {}
     if over.func.attr == "named_parameters":
         if not isinstance(target, ast.Tuple) or len(target.elts) != 2:
@@ -107,11 +109,7 @@ def _lists(script: Script, target: ast.expr, over: ast.expr) -> dict[str, ast.Ca
     return {target.id: over} if isinstance(target, ast.Name) else {}
 
 
-def _given(call: ast.Call) -> bool:
-    return bool(call.args or call.keywords)
-
-
-def norms(script: Script) -> set[ast.AST]:
+def norms(script: Script) -> Nodes:
     """Norms of whole parameters or of their gradients in such loops, if all are on one device:
     their modules are moved to one, and no part of them by itself.
     """
@@ -206,7 +204,7 @@ def _is_made_alike(a: Thing, b: Thing, depth: int) -> bool:
         return all(_same(x, y, depth) for x, y in zip(a.exact, b.exact, strict=True))
     if not _is_kin(a, b):
         return False
-    assert isinstance(a, (Inst, Ext)) and isinstance(b, (Inst, Ext))
+    assert isinstance(a, OBJECTS) and isinstance(b, OBJECTS)
     return a.args is not None and b.args is not None and _same_arguments(a.args, b.args, depth)
 
 

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping
 from autofast.model.changes import remember, remembered
 from autofast.model.contents import members, opened
 from autofast.model.kinds import is_module
+from autofast.model.names import first_part
 from autofast.model.roles import Model
 from autofast.model.script import Script
 from autofast.model.several import any_in
-from autofast.model.values import Arg, Const, Dict, Ext, Num, Seq, Tensor, Thing
+from autofast.model.values import COLLECTIONS, Arg, Const, Ext, Num, Tensor, Thing
 
 OF_MODELS = (
     *("torch", "torchvision", "torchaudio", "timm", "transformers", "peft"),
@@ -26,7 +27,7 @@ def not_known(model: Model) -> str:
     (DataParallel) makes a module of anything.
     """
     thing = model.thing
-    is_elsewhere = isinstance(thing, Ext) and thing.name.split(".")[0] not in OF_MODELS
+    is_elsewhere = isinstance(thing, Ext) and first_part(thing.name) not in OF_MODELS
     unread = is_elsewhere and not is_module(thing)
     why = model.unknown or ("it is not in this project" if unread else "")
     return f"what {model.name} is made of is not known: {why}" if why else ""
@@ -50,7 +51,7 @@ def _modules_in(thing: Thing) -> Iterable[Thing]:
     """The modules directly below a module or in a list or dict of modules."""
     if isinstance(thing, Ext) and not is_module(thing):
         return ()
-    return (t for t in members(thing) if isinstance(t, (Seq, Dict)) or is_module(t))
+    return (t for t in members(thing) if isinstance(t, COLLECTIONS) or is_module(t))
 
 
 def moved_models(script: Script) -> list[Thing]:

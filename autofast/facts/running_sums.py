@@ -17,8 +17,16 @@ from autofast.flow.slices import Slice, Slices
 from autofast.model.calls import arguments_of, is_method, is_name, short_name
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import function_of, nodes_in, statement_of, within
-from autofast.model.syntax import ASSIGNMENTS, FUNCTIONS, IDENTITY, LOOPS, is_stored
+from autofast.model.source import function_of, is_same_function, nodes_in, statement_of, within
+from autofast.model.syntax import (
+    ASSIGNMENTS,
+    FUNCTIONS,
+    IDENTITY,
+    LOOPS,
+    MEMBERSHIP,
+    VARIABLES,
+    is_stored,
+)
 from autofast.model.values import Const, Method, Num, Tensor, Unknown, any_of
 
 BACKWARDS = wordset("backward manual_backward grad")
@@ -95,7 +103,7 @@ def _added(node: ast.stmt) -> Kept | None:
             )
         ):
             held = list_.value if isinstance(list_, ast.Subscript) else list_
-            if isinstance(held, (ast.Name, ast.Attribute)):  # also `history["loss"].append(v)`
+            if isinstance(held, VARIABLES):  # also `history["loss"].append(v)`
                 return Kept(node, held, value)
     return None
 
@@ -135,7 +143,7 @@ def _outlives(script: Script, kept: Kept, loop: Loop, functions: Sequence[ast.AS
             if n.attr == kept.target.attr and is_stored(n)
         )
         return all(statement_of(n) is kept.statement for n in others)
-    if not within(kept.statement, loop) or function_of(kept.statement) is not function_of(loop):
+    if not within(kept.statement, loop) or not is_same_function(kept.statement, loop):
         return False
     flow = script.analysis(Flow)
     table = variables_of(kept.target)
@@ -172,7 +180,7 @@ def _told_apart(script: Script) -> Iterator[ast.expr]:
             case ast.Compare(left=left, ops=ops, comparators=others):
                 sides = [left, *others]
                 for op, one, other in zip(ops, sides, sides[1:], strict=False):
-                    if isinstance(op, (ast.In, ast.NotIn)) or (
+                    if isinstance(op, MEMBERSHIP) or (
                         isinstance(op, IDENTITY) and not any_of((one, other), ast.Constant)
                     ):
                         yield from (one, other)

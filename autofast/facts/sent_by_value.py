@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from autofast.flow.callgraph import CallGraph, Function, code_of
 from autofast.flow.imports import bindings
+from autofast.model.names import first_part
 from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import at, function_of, source_of
@@ -52,12 +53,12 @@ def _sent(script: Script) -> Iterator[tuple[Function, ast.AST]]:
 def _launches(script: Script) -> bool:
     """Whether the project has a way of its own there: `launch(training)` ends in horovod.run."""
     imports = (*script.each(ast.Import), *script.each(ast.ImportFrom))
-    named = {b.module.partition(".")[0] for stmt in imports for b in bindings(stmt)}
+    named = {first_part(b.module) for stmt in imports for b in bindings(stmt)}
     return not named.isdisjoint(LAUNCHING)
 
 
 def _sends(callee: Thing) -> bool:
     while isinstance(callee, Method):
         callee = callee.this
-    named = isinstance(callee, (Ext, Ref, Unknown)) and callee.name.partition(".")[0]
+    named = isinstance(callee, (Ext, Ref, Unknown)) and first_part(callee.name)
     return named in SENDING

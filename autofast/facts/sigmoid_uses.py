@@ -15,9 +15,10 @@ from autofast.model.calls import call_of, stands_alone, taker_of
 from autofast.model.contents import opened
 from autofast.model.script import Script
 from autofast.model.several import only, wordset
-from autofast.model.source import at, function_of, parent_of, statement_of
-from autofast.model.syntax import is_attribute
+from autofast.model.source import ByNode, Nodes, at, function_of, parent_of, statement_of
+from autofast.model.syntax import DISPLAYS, is_attribute
 from autofast.model.values import (
+    COLLECTIONS,
     Cls,
     Dict,
     Method,
@@ -51,8 +52,8 @@ class Probabilities:
     """
 
     def __init__(self, script: Script):
-        self.of: dict[ast.AST, list[ast.expr]] = defaultdict(list)
-        self.holding: dict[ast.AST, list[ast.expr]] = defaultdict(list)
+        self.of: ByNode[list[ast.expr]] = defaultdict(list)
+        self.holding: ByNode[list[ast.expr]] = defaultdict(list)
         self.held: dict[int, frozenset[ast.AST]] = {}  # container -> the sigmoids in it
         for node in script.nodes if _any(script) else ():
             if not isinstance(node, ast.expr):
@@ -65,7 +66,7 @@ class Probabilities:
                 self.holding[sigmoid].append(node)
 
     def _inside(self, thing: Thing) -> frozenset[ast.AST]:
-        if not isinstance(thing, (Seq, Dict)):
+        if not isinstance(thing, COLLECTIONS):
             return frozenset()
         if id(thing) not in self.held:
             every: list[Thing] = [thing]
@@ -105,11 +106,11 @@ class Uses:
             self._carried(carrier)
         self.reads = self._together(list(roots.values()))
 
-    def _closed(self) -> dict[ast.AST, Function]:
+    def _closed(self) -> ByNode[Function]:
         """Functions that are given the probability: they neither lead to the loss nor give it back,
         nor do those that they call.
         """
-        found: dict[ast.AST, Function] = {}
+        found: ByNode[Function] = {}
         for expr in self.mine.values():
             call = taker_of(expr)
             if call is None or self._leads(call) or self.losses.get(call) is expr:
@@ -287,7 +288,7 @@ class Uses:
         """
         if function_of(expr) in self.closed:
             return
-        if isinstance(expr, (ast.Tuple, ast.List, ast.Dict)) and not self._hands_on(expr):
+        if isinstance(expr, DISPLAYS) and not self._hands_on(expr):
             return  # what is in it is read there
         parent = parent_of(expr)
         found = [t for t in self.script.values(expr) if self.known.held.get(id(t))]
@@ -334,15 +335,15 @@ class Uses:
         """One place for all reads of a variable, where it is given its value, if nothing else is
         done with that.
         """
-        reads: set[ast.AST] = set(roots)
-        found: dict[ast.AST, ast.expr] = {}
+        reads: Nodes = set(roots)
+        found: ByNode[ast.expr] = {}
         for root in roots:
             value = self._given(root, reads) if isinstance(root, ast.Name) else None
             chosen = root if value is None else self._root(value)
             found[chosen] = chosen
         return list(found.values())
 
-    def _given(self, name: ast.Name, reads: set[ast.AST]) -> ast.expr | None:
+    def _given(self, name: ast.Name, reads: Nodes) -> ast.expr | None:
         made = self.flow.reaching(name)
         definition = self.flow.definition(name)
         if definition is None or not isinstance(definition.node, ast.Name):
@@ -357,7 +358,7 @@ class Uses:
         alone = all(self.flow.reaching(u) == made and self._only_reads(u, reads) for u in uses)
         return value if alone and value in self.mine else None
 
-    def _only_reads(self, use: ast.expr, reads: set[ast.AST]) -> bool:
+    def _only_reads(self, use: ast.expr, reads: Nodes) -> bool:
         """Whether a use of a variable is a read, or asks for no numbers."""
         if use in reads:
             return True

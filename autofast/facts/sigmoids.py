@@ -18,9 +18,10 @@ from autofast.model.kinds import is_module
 from autofast.model.names import WRAPPERS, last_part
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import ancestors, at, parent_of
+from autofast.model.source import Nodes, ancestors, at, parent_of
 from autofast.model.syntax import is_attribute, is_read
 from autofast.model.values import (
+    OBJECTS,
     Ext,
     Inst,
     Method,
@@ -78,7 +79,7 @@ def sigmoids(script: Script) -> list[Group]:
     sigmoid.
     """
     groups: list[Group] = []
-    kept: list[set[ast.AST]] = []
+    kept: list[Nodes] = []
     for site in script.log.of("loss"):
         if not isinstance(site.node, ast.Call) or not any(banned(o.this) for o in site):
             continue
@@ -186,7 +187,7 @@ class _Proof:
                     "where it is one that was clamped or changed since, give the loss what goes into the sigmoid"
                 )
 
-    def _object(self, made: ast.AST, losses: set[ast.AST]) -> None:
+    def _object(self, made: ast.AST, losses: Nodes) -> None:
         """A loss object is called by these losses, and by nothing else; nothing asks for its
         class.
         """
@@ -209,7 +210,7 @@ class _Proof:
     def _is_ours(self, call: ast.Call) -> bool:
         """A call of the project's own code, or of what only puts things together."""
         found = self.script.called(call)
-        if surely(isinstance(t, Method) or _is_builtin(t) for t in found):
+        if surely(isinstance(t, Method) or begins(t, Ref, "builtins.") for t in found):
             return True
         return bool(self.calls.callees(call))
 
@@ -232,7 +233,7 @@ class _Proof:
         """Layers that are made at one place stand last in each container that they are in."""
         found = {id(t): t for m in self.script.models for t in parts_of(m.thing).values()}
         found |= {id(o.this): o.this for s in self.script.log.of("forward") for o in s if o.this}
-        containers = [t for t in found.values() if isinstance(t, (Inst, Ext)) and is_container(t)]
+        containers = [t for t in found.values() if isinstance(t, OBJECTS) and is_container(t)]
         behind = {id(t) for t in only(found.values(), Ext) if t.node is place}
         for _ in containers:  # from the inside out
             more = {id(c) for c in containers if self._holds_last(c, behind, place)} - behind
@@ -265,9 +266,7 @@ class _Proof:
         """Nothing outside of the script gets the modules that end in a sigmoid, and so what they
         give then.
         """
-        classes: set[ast.AST] = {
-            c for p in places for c in ancestors(p) if isinstance(c, ast.ClassDef)
-        }
+        classes: Nodes = {c for p in places for c in ancestors(p) if isinstance(c, ast.ClassDef)}
         made = set(places)
         for node in self.script.each(ast.Call):
             if self._is_harmless(node):
@@ -277,7 +276,7 @@ class _Proof:
                     if is_module(thing) and self._has(thing, classes, made):
                         raise Refusal("is given a model that ends in the sigmoid", node)
 
-    def _has(self, module: Thing, classes: set[ast.AST], made: set[ast.AST]) -> bool:
+    def _has(self, module: Thing, classes: Nodes, made: Nodes) -> bool:
         return any(
             (isinstance(t, Inst) and t.cls.node in classes)
             or (isinstance(t, Ext) and t.node in made)
@@ -303,7 +302,3 @@ def _name(thing: Thing) -> str:
         inner = next(iter(wrapped(thing.this)), thing.this)
         return "builtins.method" if is_module(inner) or not isinstance(inner, Unknown) else ""
     return thing.name if isinstance(thing, (Ref, Ext)) else ""
-
-
-def _is_builtin(thing: Thing) -> bool:
-    return begins(thing, Ref, "builtins.")

@@ -35,7 +35,7 @@ from autofast.model.events import (
 )
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import function_of, is_elif, live, nodes_in, parent_of
+from autofast.model.source import ByNode, Nodes, function_of, is_elif, live, nodes_in, parent_of
 from autofast.model.syntax import DEFS, LOOPS, VARIABLES
 from autofast.model.values import Arg, Const, Setting, certainly, names_of, only
 from autofast.read.library.frameworks import batch_at
@@ -128,9 +128,9 @@ def batch_loops(script: Script) -> list[ast.AST]:
     return script.analysis(_batch_loops)
 
 
-def batch_hooks(script: Script) -> dict[ast.AST, ast.AST]:
+def batch_hooks(script: Script) -> ByNode[ast.AST]:
     """What frameworks that own the loop call for each batch."""
-    found: dict[ast.AST, ast.AST] = {}
+    found: ByNode[ast.AST] = {}
     owned = not script.frameworks.keys().isdisjoint(names.OWNERS)
     for _, site in script.log.each() if owned else ():
         for frame in site.occurrences[-1].stack:
@@ -141,7 +141,7 @@ def batch_hooks(script: Script) -> dict[ast.AST, ast.AST]:
     return found
 
 
-def _around(ways: Iterable[tuple[Stack, ast.AST]]) -> set[ast.AST]:
+def _around(ways: Iterable[tuple[Stack, ast.AST]]) -> Nodes:
     """What stands around the loops on these ways."""
     outside = ((stack[: len(stack) - len(below(stack, loop))], loop) for stack, loop in ways)
     return {f.node for frames, loop in outside for f in frames if f.node is not loop}
@@ -164,7 +164,7 @@ def _batch_loops(script: Script) -> list[ast.AST]:
                 free = only(_outside_of_models(o.stack), LoopFrame)
                 over = [f for f in loops if f.loaders] or free[-1:]  # batches, users, a range
                 ways += [(o.stack, f.node) for f in over]
-    mine: dict[ast.AST, ast.AST] = {loop: loop for _, loop in ways if isinstance(loop, LOOPS)}
+    mine: ByNode[ast.AST] = {loop: loop for _, loop in ways if isinstance(loop, LOOPS)}
     outer = _around(ways)
     mine = {k: n for k, n in mine.items() if k not in (around if k in trains else outer)}
     called = script.analysis(batch_hooks).values()

@@ -11,14 +11,13 @@ from autofast.model.kinds import is_module
 from autofast.model.names import last_part
 from autofast.model.several import wordset
 from autofast.model.source import at, children, holds, nodes_in, walk
-from autofast.model.syntax import TURN_ENDS, Def, is_stored
+from autofast.model.syntax import DISPLAYS, TURN_ENDS, Def, is_stored
 from autofast.model.values import (
+    COLLECTIONS,
     Const,
-    Dict,
     Ext,
     Func,
     Inst,
-    Seq,
     Tensor,
     Thing,
     Unknown,
@@ -58,7 +57,7 @@ def parameters_of(module: Thing) -> Iterator[tuple[Key, str]]:
         if id(part) in seen:
             continue
         seen.add(id(part))
-        if isinstance(part, (Seq, Dict)):
+        if isinstance(part, COLLECTIONS):
             todo.extend(part.any())
         elif isinstance(part, Inst) and is_module(part):
             if "?" in part.cls.external or any(last_part(n) in HOLDERS for n in part.cls.external):
@@ -68,7 +67,7 @@ def parameters_of(module: Thing) -> Iterator[tuple[Key, str]]:
             for name, found in part.attrs.items():
                 if any(t.param == "param" for t in only(found, Tensor)):
                     yield (id(part), name), f"{part.cls.node.name}.{name}"
-                todo.extend(t for t in found if is_module(t) or isinstance(t, (Seq, Dict)))
+                todo.extend(t for t in found if is_module(t) or isinstance(t, COLLECTIONS))
         elif is_named(part, Ext, CONTAINERS):
             if part.args.loose is None:
                 todo.extend(_held(part))
@@ -106,7 +105,7 @@ def _held(container: Ext) -> list[Thing]:
     held += [t for t in added if is_module(t) or isinstance(t, Unknown)]
     listed = container.args.loose is not None and container.name == "torch.nn.Sequential"
     opened = container.args.open and not listed
-    if opened or not all(is_module(t) or isinstance(t, (Seq, Dict)) for t in held):
+    if opened or not all(is_module(t) or isinstance(t, COLLECTIONS) for t in held):
         raise Refusal(f"what {last_part(container.name)} of {at(container)} holds is not known")
     return held
 
@@ -116,7 +115,7 @@ def used_parameters(module: Thing, above: tuple[object, ...]) -> set[Key]:
     if module in above:
         return set()
     above = (*above, module)
-    if isinstance(module, (Seq, Dict)):
+    if isinstance(module, COLLECTIONS):
         return {key for t in module.any() for key in used_parameters(t, above)}
     if isinstance(module, Ext):
         if module.name not in CONTAINERS:
@@ -159,7 +158,7 @@ class Slice:
         ]
         if not isinstance(body[-1], ast.Return) or len(returns) != 1 or body[-1].value is None:
             raise Refusal(f"{function.name}() ({at(function)}) does not end in one place")
-        if isinstance(body[-1].value, (ast.Tuple, ast.List, ast.Dict)):
+        if isinstance(body[-1].value, DISPLAYS):
             raise Refusal(
                 f"{function.name}() ({at(function)}) returns several values, and the loss need not use all of them"
             )

@@ -9,7 +9,7 @@ from enum import Enum
 
 from autofast.flow.graph import Node
 from autofast.flow.scopes import bound_by, outside_parts, owner, parameters
-from autofast.model.several import grouped, wordset
+from autofast.model.several import grouped, not_none, wordset
 from autofast.model.source import children, nodes_in, parent_of, walk
 from autofast.model.syntax import is_stored
 
@@ -78,7 +78,7 @@ def evaluated(tree: ast.AST, part: str = "") -> list[ast.AST]:
             return [tree.iter]
         case ast.With() | ast.AsyncWith():
             parts = [e for item in tree.items for e in (item.context_expr, item.optional_vars)]
-            return [e for e in parts if e is not None]
+            return not_none(parts)
         case ast.Match():
             return [tree.subject]
         case ast.ExceptHandler():

@@ -12,15 +12,22 @@ from dataclasses import dataclass, replace
 from autofast.flow.defuse import Definition
 from autofast.flow.frequency import rare_arms_around
 from autofast.flow.loops import Loop
-from autofast.flow.scopes import own_nodes
+from autofast.flow.scopes import Expressions, own_nodes
 from autofast.model.calls import call_of, spreads
 from autofast.model.contents import opened
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_static
 from autofast.model.script import Script
 from autofast.model.several import surely
-from autofast.model.source import at, function_of, parent_of, walk
-from autofast.model.syntax import LOOPS, Def, is_read
+from autofast.model.source import ByNode, at, function_of, parent_of, walk
+from autofast.model.syntax import (
+    LOOPS,
+    VARIABLES,
+    Def,
+    has_star,
+    is_read,
+    positional_names,
+)
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -33,7 +40,6 @@ from autofast.model.values import (
     Thing,
     Unknown,
     all_of,
-    any_of,
     ordered,
 )
 
@@ -119,13 +125,13 @@ class CallGraph:
 
     def __init__(self, script: Script):
         self.script = script
-        self._callees: dict[ast.AST, list[Callee]] = {}
-        self._sites: dict[ast.AST, list[ast.Call]] = defaultdict(list)
-        self._handed: dict[ast.AST, ast.AST] = {}  # function -> a place that uses it as a value
+        self._callees: ByNode[list[Callee]] = {}
+        self._sites: ByNode[list[ast.Call]] = defaultdict(list)
+        self._handed: ByNode[ast.AST] = {}  # function -> a place that uses it as a value
         # Name -> calls of something that is not known.
         self._unread: dict[str, list[ast.expr]] = defaultdict(list)
-        self._entered: dict[ast.AST, dict[ast.AST, Function]] = defaultdict(dict)
-        self._entries: dict[ast.AST, list[ast.AST]] = defaultdict(list)
+        self._entered: ByNode[ByNode[Function]] = defaultdict(dict)
+        self._entries: ByNode[list[ast.AST]] = defaultdict(list)
         for node in script.nodes:
             self._look(node)
         self._follow_log()
@@ -139,14 +145,11 @@ class CallGraph:
                 self._sites[function].append(node)
                 self._enter(node, function)
             self._look_unknown(node)
-        elif (
-            isinstance(node, (ast.Name, ast.Attribute)) and is_read(node) and call_of(node) is None
-        ):
+        elif isinstance(node, VARIABLES) and is_read(node) and call_of(node) is None:
             for thing in self.script.values(node):
                 if isinstance(thing, (Func, Bound)):
-                    self._handed.setdefault(
-                        (thing.func if isinstance(thing, Bound) else thing).node, node
-                    )
+                    code = thing.func if isinstance(thing, Bound) else thing
+                    self._handed.setdefault(code.node, node)
         elif isinstance(node, ast.Lambda) and call_of(node) is None and not _is_named(node):
             self._handed.setdefault(node, node)
 
@@ -201,7 +204,7 @@ class CallGraph:
         through ``*`` or ``**``, and for the parameters ``*args`` and ``**kwargs``.
         """
         spec = callee.function.args
-        positional = [p.arg for p in (*spec.posonlyargs, *spec.args)][int(callee.is_bound) :]
+        positional = positional_names(spec)[int(callee.is_bound) :]
         if parameter not in {p.arg for p in spec.posonlyargs}:
             for keyword in call.keywords:
                 if keyword.arg == parameter:
@@ -217,7 +220,7 @@ class CallGraph:
         if place < len(kept.positional):
             return kept.positional[place].expr
         place -= len(kept.positional)
-        if place >= len(call.args) or any_of(call.args[: place + 1], ast.Starred):
+        if place >= len(call.args) or has_star(call.args[: place + 1]):
             return None
         return call.args[place]
 
@@ -229,9 +232,7 @@ class CallGraph:
         positional parameters from there on.
         """
         spec, kept = callee.function.args, callee.kept or Arguments()
-        positional = [p.arg for p in (*spec.posonlyargs, *spec.args)][
-            int(callee.is_bound) + len(kept.positional) :
-        ]
+        positional = positional_names(spec)[int(callee.is_bound) + len(kept.positional) :]
         named = [p.arg for p in (*spec.args, *spec.kwonlyargs)]
         rest, others = ([p.arg] if p is not None else [] for p in (spec.vararg, spec.kwarg))
         for keyword in (k for k in call.keywords if k.value is argument):
@@ -272,7 +273,7 @@ class CallGraph:
         )
         return [(call, self.argument(call, callee, parameter)) for call, callee in sites]
 
-    def gives(self, definition: Definition) -> list[ast.expr | None]:
+    def gives(self, definition: Definition) -> Expressions:
         """What a variable is given at a definition; of a parameter, at each call."""
         function = function_of(definition.node)
         if not definition.is_parameter or isinstance(function, ast.Module):
@@ -380,7 +381,7 @@ class CallGraph:
         With ``often`` those that may be run by more than few of them: not only in the bodies of
         rare ``if`` statements.
         """
-        found: dict[ast.AST, Function] = {}
+        found: ByNode[Function] = {}
         here = loop if isinstance(loop, LOOPS) else None
         todo: list[tuple[Function, ast.AST, Loop | None]] = [
             (f, n, here) for n in walk(loop) for f in self.entered(n)

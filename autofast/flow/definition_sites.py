@@ -16,7 +16,7 @@ from autofast.model.calls import is_name
 from autofast.model.contents import opened
 from autofast.model.script import Script
 from autofast.model.several import grouped
-from autofast.model.source import ancestors, at, function_of, parent_of, statement_of
+from autofast.model.source import ByNode, Nodes, ancestors, at, function_of, parent_of, statement_of
 from autofast.model.syntax import FUNCTIONS, is_stored
 from autofast.model.values import Inst, Thing, only
 
@@ -76,9 +76,9 @@ class _Search:
 
     def __init__(self, script: Script, wanted: set[int], what: str):
         self.script, self.wanted, self.what = script, wanted, what
-        self.scopes: dict[ast.AST, Function] = {}
+        self.scopes: ByNode[Function] = {}
         self.owners: dict[int, Inst] = {}
-        self.stores: dict[ast.AST, ast.stmt] = {}
+        self.stores: ByNode[ast.stmt] = {}
         self.names: dict[str, None] = {}
         self.refusal = ""
         self._seen: set[Variable] = set()
@@ -177,14 +177,14 @@ def _named_self(statement: ast.stmt, attr: str) -> str | None:
     return None
 
 
-def after_all(stores: Iterable[ast.stmt], busy: set[ast.AST]) -> list[ast.stmt]:
+def after_all(stores: Iterable[ast.stmt], busy: Nodes) -> list[ast.stmt]:
     """The statements after which all of ``stores`` (in one function) are done, one for each
     function.
 
     What is put there must not depend on a condition, so an ``if`` is left unless it holds something
     of ``busy``.
     """
-    found: dict[ast.AST, ast.stmt] = {}
+    found: ByNode[ast.stmt] = {}
     by_scope = grouped((function_of(store), store) for store in stores)
     for group in by_scope.values():
         lifted = [_lifted(s, busy) for s in group]
@@ -194,7 +194,7 @@ def after_all(stores: Iterable[ast.stmt], busy: set[ast.AST]) -> list[ast.stmt]:
     return list(found.values())
 
 
-def _lifted(statement: ast.stmt, busy: set[ast.AST]) -> ast.stmt:
+def _lifted(statement: ast.stmt, busy: Nodes) -> ast.stmt:
     while (
         isinstance(outer := parent_of(statement), (ast.If, ast.Try))
         and not nodes_of([outer]) & busy

@@ -15,9 +15,10 @@ from autofast.flow.cfg import Graph, graph_of
 from autofast.flow.graph import PLACES, Function, Node
 from autofast.flow.scopes import STAR, Variable, variables_of
 from autofast.flow.solve import Problem, solve
+from autofast.model.calls import is_augmented
 from autofast.model.contents import each_once
 from autofast.model.several import only
-from autofast.model.source import parent_of, statement_of, walk
+from autofast.model.source import ByNode, Nodes, parent_of, statement_of, walk
 from autofast.model.syntax import COMPREHENSIONS, SEQUENCES, TAKERS, has_star
 from autofast.model.values import InOrder
 
@@ -41,7 +42,7 @@ class Definition:
     @property
     def is_augmented(self) -> bool:
         """``x += ...``: the value is made of the one before."""
-        return isinstance(parent_of(self.node), ast.AugAssign)
+        return is_augmented(self.node)
 
     @property
     def statement(self) -> ast.stmt | None:
@@ -77,7 +78,7 @@ class DefUse:
         self.graph = graph or graph_of(function)
         self.table = variables_of(function)
         self._accesses: dict[Node, list[tuple[Access, Variable]]] = {}
-        self._inline: set[ast.AST] = set()
+        self._inline: Nodes = set()
         # The variables of this code, each with all bits of its definitions.
         self._local: dict[Variable, int] = {}
         self._read_all()
@@ -237,7 +238,7 @@ class DefUse:
             found = [n for n in found if n in read or n not in self._inline]
         return sorted(found, key=lambda n: (n.lineno, n.col_offset))
 
-    def _read_after(self, variable: Variable, code: ast.AST) -> set[ast.AST]:
+    def _read_after(self, variable: Variable, code: ast.AST) -> Nodes:
         places = {self.graph.place(n) for n in walk(code) if n is code or isinstance(n, PLACES)}
         todo = [
             n
@@ -245,7 +246,7 @@ class DefUse:
             for start in self.graph.copies.get(p, ())
             for n in self.graph.out(start)
         ]
-        found: set[ast.AST] = set()
+        found: Nodes = set()
         for node in each_once(todo):
             lost = False
             for access, other in self._accesses.get(node, ()):
@@ -302,7 +303,7 @@ class DefUse:
 
     # ------------------------------------------------------------------------- reaching definitions
     def _read_all(self) -> None:
-        variables: dict[ast.AST, Variable | None] = {}
+        variables: ByNode[Variable | None] = {}
         for node in [self.graph.entry, *(n for found in self.graph.copies.values() for n in found)]:
             pairs = []
             for access in accesses(node):
@@ -361,7 +362,7 @@ class DefUse:
             new = self._bits[variable, access.node]
         return (state & ~self._local[variable] | new) if access.sure else state | new
 
-    def _solve(self) -> dict[ast.AST, int]:
+    def _solve(self) -> ByNode[int]:
         start = 0
         for bit in self._unbound.values():
             start |= bit
@@ -386,7 +387,7 @@ class DefUse:
             return state | effects.get(node, nothing)[2]
 
         self._states = before = solve(self.graph, Problem(start, step, int.__or__, raised=raised))
-        found: dict[ast.AST, int] = defaultdict(int)
+        found: ByNode[int] = defaultdict(int)
         for node, state in before.items():
             for access, variable in self._accesses.get(node, ()):
                 if access.kind is Kind.USE:
@@ -489,7 +490,7 @@ def _reads_too(name: ast.Name) -> bool:
     """Whether a name that binds or deletes its variable needs the value before: ``x += 1``, ``del
     x``.
     """
-    return isinstance(name.ctx, ast.Del) or isinstance(parent_of(name), ast.AugAssign)
+    return isinstance(name.ctx, ast.Del) or is_augmented(name)
 
 
 def _indices(bits: int) -> Iterable[int]:

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from autofast.model.calls import is_name
+from autofast.model.calls import is_augmented, is_name
 from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import wordset
-from autofast.model.source import live, parent_of
+from autofast.model.source import live
 from autofast.model.syntax import is_stored
 from autofast.model.values import (
     Arg,
@@ -85,9 +85,7 @@ class Effects:
             yield Write(node, shown[0] if shown else base, name, computed=bool(shown))
         elif isinstance(node, ast.Name) and is_stored(node):
             yield Write(node, None, bound=node.id)
-            if isinstance(parent_of(node), ast.AugAssign) and not is_number(
-                self.script.values(node)
-            ):
+            if is_augmented(node) and not is_number(self.script.values(node)):
                 yield Write(node, node)
         elif isinstance(node, ast.Call):
             yield from self._by_call(node)

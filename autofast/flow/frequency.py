@@ -16,8 +16,8 @@ from autofast.flow.loops import Loop, loops_around
 from autofast.model.calls import names_in
 from autofast.model.contents import each_once
 from autofast.model.events import BranchFrame
-from autofast.model.source import function_of, nodes_in, outwards, source_of
-from autofast.model.syntax import FUNCTIONS, is_unary
+from autofast.model.source import ByNode, function_of, nodes_in, outwards, source_of
+from autofast.model.syntax import FUNCTIONS, IDENTITY, MEMBERSHIP, is_unary
 
 
 class Frequency(Enum):
@@ -40,7 +40,7 @@ class Answers:
     """
 
     frequencies: dict[tuple[ast.AST, ast.AST], Frequency] = field(default_factory=dict)
-    rare: dict[ast.AST, frozenset[tuple[Node, Node]]] = field(default_factory=dict)
+    rare: ByNode[frozenset[tuple[Node, Node]]] = field(default_factory=dict)
     reached: dict[tuple[Way, ast.AST | None], frozenset[Node]] = field(default_factory=dict)
     always: dict[tuple[Way, ast.AST], frozenset[Node]] = field(default_factory=dict)
 
@@ -250,7 +250,7 @@ def _is_rare(test: ast.expr, value: bool, gate: ast.If) -> bool:
     if not _changed_by_loop(gate) & names_in(test):
         return False
     if equal or unequal:
-        return value is equal and not isinstance(test.ops[0], (ast.Is, ast.IsNot))
+        return value is equal and not isinstance(test.ops[0], IDENTITY)
     full = isinstance(test.ops[0], (ast.Gt, ast.GtE)) and names_in(test.left) & _set_back(gate)
     return value and bool(full)
 
@@ -280,7 +280,7 @@ def _missing(test: ast.expr) -> tuple[str, bool] | None:
         case ast.Compare(left=ast.Attribute() as kept, ops=[op], comparators=[ast.Constant(None)]):
             return ast.unparse(kept), isinstance(op, (ast.Is, ast.Eq))
         case ast.Compare(left=key, ops=[op], comparators=[ast.Attribute() as table]):
-            if isinstance(op, (ast.In, ast.NotIn)):
+            if isinstance(op, MEMBERSHIP):
                 return f"{ast.unparse(table)}[{ast.unparse(key)}]", isinstance(op, ast.NotIn)
         case ast.Call(func=ast.Name(id="hasattr"), args=[owner, ast.Constant(str() as name)]):
             return f"{ast.unparse(owner)}.{name}", False

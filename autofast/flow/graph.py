@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable
 from functools import cached_property
 
 from autofast.model.several import grouped
-from autofast.model.source import parent_of
+from autofast.model.source import ByNode, parent_of
 from autofast.model.syntax import FUNCTIONS, Def
 
 Function = Def | ast.Lambda | ast.Module
@@ -63,7 +63,7 @@ class FlowGraph:
         self.succ: dict[Node, list[Node]] = defaultdict(list)
         self.raises: dict[Node, list[Node]] = defaultdict(list)
         self.arms: dict[Node, tuple[Node, Node]] = {}
-        self.after: dict[ast.AST, list[Node]] = {}  # statement -> what follows it when it is done
+        self.after: ByNode[list[Node]] = {}  # statement -> what follows it when it is done
         # Loop -> where an iteration begins, and what decides on the next.
         self.iteration: dict[ast.AST | None, list[tuple[Node, Node]]] = {}
         self.copies: dict[ast.AST | None, list[Node]] = defaultdict(list)

@@ -22,8 +22,8 @@ from autofast.model.contents import opened
 from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import function_of, parent_of
-from autofast.model.syntax import is_read
-from autofast.model.values import Dict, Seq, Tensor, all_of, library_names
+from autofast.model.syntax import TARGETS, is_read
+from autofast.model.values import COLLECTIONS, Tensor, all_of, library_names
 
 ADDERS = wordset("append appendleft extend extendleft insert add setdefault update put")
 DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Starred, ast.IfExp, ast.BoolOp)
@@ -194,7 +194,7 @@ class Holders:
     def _same_container(self, expr: ast.expr) -> Iterator[ast.expr]:
         for definition in self._definitions(expr):
             for given in self.calls.gives(definition):
-                named = isinstance(given, (ast.Name, ast.Attribute, ast.Subscript))
+                named = isinstance(given, TARGETS)
                 if given is not None and (named or definition.is_parameter):
                     yield given
 
@@ -217,5 +217,5 @@ class Holders:
     def _is_tensor(self, expr: ast.expr) -> bool:
         """What is put into a tensor is copied."""
         found = self.script.values(expr)
-        held = [t for t in found if isinstance(t, (Seq, Dict))]
+        held = [t for t in found if isinstance(t, COLLECTIONS)]
         return bool(found) and not held and all_of(found, Tensor)

@@ -15,7 +15,7 @@ from autofast.model import disk
 from autofast.model.opening import open_source
 from autofast.model.script import Script
 from autofast.model.several import only
-from autofast.model.source import BadInput, Source, ancestors, parent_of, source_of
+from autofast.model.source import BadInput, ByNode, Source, ancestors, parent_of, source_of
 from autofast.model.syntax import is_read
 
 
@@ -41,7 +41,7 @@ class Importers:
         self.root = Path(str(entry.path)[: -len(entry.rel) - 1]) if inside else entry.path.parent
         self._read: dict[Path, Source | None] = {s.path: s for s in script.sources}
         self._mine = frozenset(self._read)
-        self._found: dict[ast.AST, User | None] = {}
+        self._found: ByNode[User | None] = {}
         self._modules: dict[tuple[Path, str, int], Path | None] = {}
 
     def user(self, function: ast.AST) -> User | None:

@@ -15,13 +15,13 @@ from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.defuse import bound_to
 from autofast.flow.program import Flow
 from autofast.flow.scopes import own_nodes
-from autofast.model.calls import arguments_of, is_name
+from autofast.model.calls import arguments_of, is_augmented, is_name
 from autofast.model.contents import each_once, opened
 from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import parent_of
-from autofast.model.syntax import is_read, is_stored
+from autofast.model.source import ByNode, Nodes, parent_of
+from autofast.model.syntax import SEQUENCES, is_read, is_stored
 from autofast.model.values import (
     Const,
     Ext,
@@ -57,7 +57,7 @@ class Memory:
     def __init__(self, script: Script):
         self.script = script
         self.flow, self.calls = script.analysis(Flow), script.analysis(CallGraph)
-        self._parameters: dict[ast.AST, frozenset[str]] = {}
+        self._parameters: ByNode[frozenset[str]] = {}
         self._attributes: dict[str, bool] = {}
 
     # ----------------------------------------------------------------------- what is a view of what
@@ -70,7 +70,7 @@ class Memory:
 
     def _below(self, node: ast.AST) -> Iterator[ast.AST]:
         """What a node is, or is a view of, one step further down."""
-        if isinstance(node, ast.Name) and is_stored(node) and not _is_augmented(node):
+        if isinstance(node, ast.Name) and is_stored(node) and not is_augmented(node):
             value, whole = bound_to(node)
             if value is not None and (
                 whole or (isinstance(value, ast.Call) and any(self._viewed(value)))
@@ -82,7 +82,7 @@ class Memory:
             yield from (node.body, node.orelse)
         elif isinstance(node, ast.NamedExpr):
             yield node.value
-        elif isinstance(node, (ast.Tuple, ast.List)):
+        elif isinstance(node, SEQUENCES):
             yield from node.elts
         elif isinstance(node, ast.expr):
             yield from self._viewed(node)
@@ -150,12 +150,12 @@ class Memory:
         """The expressions that made the memory of what ``expr`` holds, all of them new
         memory; None where these are not known.
         """
-        found: set[ast.AST] = set()
+        found: Nodes = set()
         todo = [expr]
         for node in each_once(todo):
             if self.is_fresh(node):
                 found.add(node)
-            elif isinstance(node, ast.Name) and (is_read(node) or _is_augmented(node)):
+            elif isinstance(node, ast.Name) and (is_read(node) or is_augmented(node)):
                 # `x += 1` leaves it where it is
                 origins = self.flow.origins(node)
                 made = [bound_to(d.node) for d in origins if not d.is_augmented]
@@ -337,7 +337,3 @@ def _puts(node: ast.AST, name: str) -> bool:
 
 def _is_number(values: Values) -> bool:
     return surely(is_const(t, int, float, complex) for t in values)
-
-
-def _is_augmented(name: ast.Name) -> bool:
-    return isinstance(parent_of(name), ast.AugAssign)

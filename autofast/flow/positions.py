@@ -16,17 +16,20 @@ from autofast.model.events import (
     Occurrence,
     Stack,
     TryFrame,
+    is_undecided,
 )
 from autofast.model.several import only
 from autofast.model.source import (
+    Nodes,
     ancestors,
     block_of,
     function_of,
+    is_at_top,
     nodes_in,
     outwards,
     statement_of,
     walk,
-    within,
+    within_any,
     within_statement,
 )
 
@@ -65,7 +68,7 @@ def depth_of(stack: Stack, node: ast.AST) -> int:
     """
     for n in range(len(stack) - 1, -1, -1):
         frame = stack[n]
-        if frame.node is node or (isinstance(frame, CallFrame) and frame.func.node is node):
+        if frame.is_of(node):
             return n + 1
     return 0
 
@@ -126,11 +129,11 @@ def comes_before(
     return 0 <= index(here, a) < index(here, b)
 
 
-def nodes_of(parts: Iterable[ast.AST]) -> set[ast.AST]:
+def nodes_of(parts: Iterable[ast.AST]) -> Nodes:
     return {node for part in parts for node in walk(part) if not isinstance(node, SHARED)}
 
 
-def happens_in(occurrence: Occurrence, node: ast.AST, inside: set[ast.AST]) -> bool:
+def happens_in(occurrence: Occurrence, node: ast.AST, inside: Nodes) -> bool:
     """Whether an occurrence at ``node`` is in ``inside``, or in a function called there."""
     return node in inside or any(frame.node in inside for frame in occurrence.stack)
 
@@ -138,8 +141,7 @@ def happens_in(occurrence: Occurrence, node: ast.AST, inside: set[ast.AST]) -> b
 def is_sure(occurrence: Occurrence, depth: int) -> bool:
     """It happens whenever the block at ``depth`` runs."""
     return not any(
-        (isinstance(f, BranchFrame) and not f.known) or isinstance(f, (LoopFrame, TryFrame))
-        for f in occurrence.stack[depth:]
+        (is_undecided(f)) or isinstance(f, (LoopFrame, TryFrame)) for f in occurrence.stack[depth:]
     )
 
 
@@ -165,9 +167,9 @@ def in_main_guard(node: ast.AST) -> bool:
         and isinstance(outer.test, ast.Compare)
         and isinstance(outer.test.ops[0], ast.Eq)
         and "__name__" in loaded_in(outer.test)
-        and not any(within(node, s) for s in outer.orelse)
+        and not within_any(node, outer.orelse)
         for outer in ancestors(node)
-    ) and isinstance(function_of(node), ast.Module)
+    ) and is_at_top(node)
 
 
 def computed_before(expr: ast.expr) -> Iterator[ast.expr]:

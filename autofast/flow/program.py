@@ -17,8 +17,8 @@ from autofast.flow.scopes import own_nodes, owner, scope_of
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.script import Script
 from autofast.model.several import all_known, surely, wordset
-from autofast.model.source import source_of
-from autofast.model.syntax import WITHS
+from autofast.model.source import ByNode, source_of
+from autofast.model.syntax import IMPORTS, WITHS
 from autofast.model.values import Ext, Func, Inst, Thing, Unknown, any_of, is_named
 
 SWALLOWING = wordset("contextlib.suppress contextlib.ExitStack contextlib.AsyncExitStack")
@@ -30,8 +30,8 @@ class Flow:
     def __init__(self, script: Script):
         self.script = script
         self.swallows = _swallowing(script)
-        self._graphs: dict[ast.AST, Graph] = {}
-        self._definitions: dict[ast.AST, DefUse] = {}
+        self._graphs: ByNode[Graph] = {}
+        self._definitions: ByNode[DefUse] = {}
 
     def graph(self, node: ast.AST) -> Graph:
         function = function_around(node)
@@ -115,9 +115,7 @@ class Flow:
         if function is not self.script.entry.tree or self.script.unread:
             return None
         others = (s for s in self.script.sources if s is not self.script.entry)
-        imports = (
-            n for s in others for n in s.nodes if isinstance(n, (ast.Import, ast.ImportFrom))
-        )
+        imports = (n for s in others for n in s.nodes if isinstance(n, IMPORTS))
         return None if any(self._imports_entry(n) for n in imports) else ()
 
     def _imports_entry(self, node: ast.Import | ast.ImportFrom) -> bool:

@@ -12,8 +12,8 @@ from autofast.flow.scopes import defaults, variables_of
 from autofast.model.events import CallFrame, Site, Stack
 from autofast.model.script import Script
 from autofast.model.several import wordset
-from autofast.model.source import function_of, nodes_in, parent_of
-from autofast.model.syntax import is_read
+from autofast.model.source import ByNode, function_of, nodes_in, parent_of
+from autofast.model.syntax import VARIABLES, is_read
 from autofast.model.values import (
     Arg,
     Arguments,
@@ -64,14 +64,14 @@ class Trail:
     """
 
     script: Script
-    seen: dict[ast.AST, ast.expr] = field(default_factory=dict)
+    seen: ByNode[ast.expr] = field(default_factory=dict)
 
     def of(self, given: Given, stacks: Iterable[Stack]) -> list[Origin] | str:
         """The origins of an argument in all the ways the script comes to it; or why they are not
         known.
         """
         exprs = [entry.expr for _, entry in given.via] if given.via else [given.expr]
-        found: dict[ast.AST, Origin] = {}
+        found: ByNode[Origin] = {}
         try:
             for stack in stacks:
                 for expr in exprs:
@@ -200,11 +200,7 @@ class Trail:
             return None
         on_trail = {inner for expr in self.seen.values() for inner in ast.walk(expr)}
         for node in self.script.nodes:
-            if (
-                isinstance(node, (ast.Attribute, ast.Name))
-                and is_read(node)
-                and node not in on_trail
-            ):
+            if isinstance(node, VARIABLES) and is_read(node) and node not in on_trail:
                 if any(
                     isinstance(t, Arg) and t.node is origin.node for t in self.script.values(node)
                 ):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from autofast.model.calls import call_of, is_name
+from autofast.model.calls import call_of, is_name, is_same_code
 from autofast.model.several import wordset
 from autofast.model.source import ancestors, function_of, nodes_in, parent_of, source_of
 
@@ -101,4 +101,4 @@ def _fields(node: cst.CSTNode) -> list[cst.FormattedStringExpression]:
 
 
 def _same(code: str, value: ast.expr) -> bool:
-    return ast.dump(ast.parse(f"({code.strip()})", mode="eval").body) == ast.dump(value)
+    return is_same_code(ast.parse(f"({code.strip()})", mode="eval").body, value)

@@ -9,12 +9,21 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from autofast.model.names import first_part
 from autofast.model.several import only
-from autofast.model.source import ancestors, children, nodes_in, parent_of, source_of, walk
-from autofast.model.syntax import COMPREHENSIONS, DEFS, FUNCTIONS, Def, is_read
+from autofast.model.source import ByNode, ancestors, children, nodes_in, parent_of, source_of, walk
+from autofast.model.syntax import (
+    COMPREHENSIONS,
+    DEFS,
+    FUNCTIONS,
+    Def,
+    is_read,
+    positional_parameters,
+)
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 Scope = ast.Module | Def | ast.Lambda | ast.ClassDef | Comprehension
+Expressions = list[ast.expr | None]  # None where one is not written down
 WITH_BODIES = (*FUNCTIONS, ast.ClassDef)
 SCOPES = (ast.Module, *WITH_BODIES, *COMPREHENSIONS)
 TYPE_PARAMETERS = tuple(
@@ -55,8 +64,8 @@ def defaults(function: ast.AST | None) -> dict[str, ast.expr | None]:
     spec = getattr(function, "args", None)
     if not isinstance(spec, ast.arguments):
         return {}
-    positional = [*spec.posonlyargs, *spec.args]
-    given: list[ast.expr | None] = [
+    positional = positional_parameters(spec)
+    given: Expressions = [
         *[None] * (len(positional) - len(spec.defaults)),
         *spec.defaults,
     ]
@@ -119,7 +128,7 @@ def bound_by(node: ast.AST) -> list[str]:
     if isinstance(node, ast.arg):
         return [node.arg]
     if isinstance(node, ast.alias):
-        return [(node.asname or node.name).split(".")[0]] if node.asname is None else [node.asname]
+        return [first_part(node.asname or node.name)] if node.asname is None else [node.asname]
     if isinstance(node, ast.MatchMapping):
         return [node.rest] if node.rest else []
     if isinstance(node, NAMED):
@@ -201,10 +210,10 @@ class Variables:
 
     def __init__(self, tree: ast.Module):
         self.tree = tree
-        self._tables: dict[ast.AST, _Table] = defaultdict(_Table)
+        self._tables: ByNode[_Table] = defaultdict(_Table)
         self._stores: dict[Variable, list[ast.AST]] = defaultdict(list)
         self._loads: dict[Variable, list[ast.Name]] = defaultdict(list)
-        self._of: dict[ast.AST, Variable | None] = {}  # by the nodes of this tree
+        self._of: ByNode[Variable | None] = {}  # by the nodes of this tree
         found: list[tuple[str, ast.AST, Scope]] = []
         read: list[tuple[ast.Name, Scope]] = []
         for node in _in_order(tree):

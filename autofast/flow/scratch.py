@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable
 
 from autofast.flow.cfg import graph_of
 from autofast.flow.scopes import parameters
+from autofast.model.calls import is_same_code
 from autofast.model.several import first_such, surely
 from autofast.model.source import Source, ancestors, function_of, parent_of, statement_of
-from autofast.model.syntax import is_stored
+from autofast.model.syntax import SEQUENCES, is_stored
 from autofast.model.values import Cls, Ref, Values, is_named
 
 PLAIN = frozenset({  # classes of libraries that read no attribute which they do not know
@@ -50,7 +51,7 @@ def is_scratch(
 def _is_assigned(node: ast.Attribute) -> bool:
     """It gets a new value, whatever it had: not by ``+=``."""
     outer: ast.AST | None = parent_of(node)
-    while isinstance(outer, (ast.Tuple, ast.List)):
+    while isinstance(outer, SEQUENCES):
         outer = parent_of(outer)
     return is_stored(node) and isinstance(outer, ast.Assign)
 
@@ -79,7 +80,7 @@ def hands_on(store: ast.Attribute, load: ast.Attribute) -> bool:
     function = function_of(load)
     return (
         function is function_of(store)
-        and ast.dump(store.value) == ast.dump(load.value)
+        and is_same_code(store.value, load.value)
         and statement_of(store) is not statement_of(load)
         and graph_of(function).dominates(store, load)
     )

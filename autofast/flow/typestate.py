@@ -27,8 +27,8 @@ from autofast.flow.solve import Problem, solve
 from autofast.model.limits import MOST_STATES
 from autofast.model.script import Script
 from autofast.model.several import any_in, grouped
-from autofast.model.source import ancestors, at, function_of, walk
-from autofast.model.syntax import DEFINITIONS, DEFS, FUNCTIONS, is_read, is_unary
+from autofast.model.source import ByNode, Nodes, ancestors, at, function_of, walk
+from autofast.model.syntax import DEFINITIONS, DEFS, FUNCTIONS, is_read, is_text, is_unary
 from autofast.model.values import any_of
 
 
@@ -86,7 +86,7 @@ class Followed(Generic[S]):
     """
 
     ends: frozenset[S]
-    visited: set[ast.AST] = field(default_factory=set)
+    visited: Nodes = field(default_factory=set)
 
 
 def follow(
@@ -116,11 +116,11 @@ class _Walk(Generic[S, E]):
         self.calls = script.analysis(CallGraph)
         self.swallows = script.analysis(Flow).swallows
         self.volatile = script.analysis(_Volatile)
-        self.visited: set[ast.AST] = set()
+        self.visited: Nodes = set()
         self.active: list[ast.AST] = []
         # The states that were met in what is being followed: where an exception may leave it.
         self.met: list[set[_State]] = []
-        self._graphs: dict[ast.AST, FlowGraph] = {}
+        self._graphs: ByNode[FlowGraph] = {}
         self._known: dict[tuple[ast.AST, States], tuple[States, States]] = {}
         self._sets: dict[Node, frozenset[str]] = {}
         self._find_places()
@@ -142,7 +142,7 @@ class _Walk(Generic[S, E]):
             for events in found.values()
             for event in events
         ]
-        self.functions: set[ast.AST] = set()
+        self.functions: Nodes = set()
         nodes: list[ast.AST] = []
         while todo:
             node = todo.pop()
@@ -152,7 +152,7 @@ class _Walk(Generic[S, E]):
                 self.functions.add(function)
                 nodes += [n for n in own_nodes(function) if isinstance(n, (ast.Raise, ast.Assert))]
                 todo += self.calls.entries(function)
-        self.hot: set[ast.AST] = set()
+        self.hot: Nodes = set()
         for node in nodes:
             for outer in (node, *ancestors(node)):
                 if outer in self.hot or isinstance(outer, ast.Module):
@@ -386,7 +386,7 @@ class _Marking(Builder):
         return self.node(stmt, "", ways, [target])
 
 
-def _by_node(events: Iterable[E]) -> dict[ast.AST, list[E]]:
+def _by_node(events: Iterable[E]) -> ByNode[list[E]]:
     found = grouped((event.node, event) for event in events)
     return dict(found)
 
@@ -423,8 +423,4 @@ class _Volatile:
                 and isinstance(node.func, ast.Name)
                 and node.func.id in ("setattr", "delattr")
             ):
-                self.attributes.update(
-                    n.value
-                    for n in node.args
-                    if isinstance(n, ast.Constant) and isinstance(n.value, str)
-                )
+                self.attributes.update(n.value for n in node.args if is_text(n))

@@ -8,7 +8,7 @@ from enum import Enum
 
 from autofast.model.calls import call_of
 from autofast.model.source import parent_of
-from autofast.model.syntax import COMPREHENSIONS, TAKERS
+from autofast.model.syntax import COMPREHENSIONS, IDENTITY, PAUSES, TAKERS
 
 
 class Act(Enum):
@@ -52,7 +52,7 @@ ACTS: dict[type[ast.AST], Act] = {
     **dict.fromkeys((ast.If, ast.While, ast.Assert), Act.TESTED),
     ast.FormattedValue: Act.SHOWN,
     ast.Return: Act.RETURNED,
-    **dict.fromkeys((ast.Yield, ast.YieldFrom, ast.Await), Act.YIELDED),
+    **dict.fromkeys(PAUSES, Act.YIELDED),
     **dict.fromkeys((ast.Expr, ast.Delete), Act.DROPPED),
 }
 
@@ -109,4 +109,4 @@ def _act(expr: ast.expr, parent: ast.AST) -> Act:
 
 def is_identity(node: ast.AST) -> bool:
     """``x is None``, which reads nothing of ``x``."""
-    return isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot))
+    return isinstance(node, ast.Compare) and isinstance(node.ops[0], IDENTITY)

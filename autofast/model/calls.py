@@ -6,7 +6,7 @@ import ast
 from typing import Any, TypeGuard
 
 from autofast.model.source import nodes_in, parent_of
-from autofast.model.syntax import has_star, is_all
+from autofast.model.syntax import VARIABLES, has_star, is_all
 
 
 class MethodCall(ast.Call):
@@ -57,7 +57,7 @@ def short_name(expr: ast.AST | None) -> str:
     attribute.
     """
     name: str = getattr(expr, "attr", "") or getattr(expr, "id", "")
-    return name if isinstance(expr, (ast.Name, ast.Attribute)) else ""
+    return name if isinstance(expr, VARIABLES) else ""
 
 
 def variable_name(expr: ast.AST | None) -> str:
@@ -191,3 +191,18 @@ def requirements(test: ast.expr) -> list[ast.expr]:
 def unstarred(expr: ast.expr) -> ast.expr:
     """``x`` of ``*x``."""
     return expr.value if isinstance(expr, ast.Starred) else expr
+
+
+def is_augmented(expr: ast.AST) -> bool:
+    """``x`` of ``x += 1``, which reads it and sets it; also the 1."""
+    return isinstance(parent_of(expr), ast.AugAssign)
+
+
+def is_same_code(one: ast.AST, other: ast.AST) -> bool:
+    """Whether two pieces of code are written alike, apart from their layout."""
+    return ast.dump(one) == ast.dump(other)
+
+
+def first_argument(call: ast.Call) -> ast.expr | None:
+    """What a call is given at its first place."""
+    return call.args[0] if call.args else None

@@ -8,7 +8,7 @@ from typing import TypeVar
 from autofast.model.kinds import is_wrapper
 from autofast.model.limits import WORK
 from autofast.model.several import first_such
-from autofast.model.values import NOTHING, Bound, Dict, Ext, Inst, Seq, Thing, ordered
+from autofast.model.values import COLLECTIONS, NOTHING, Bound, Dict, Ext, Inst, Thing, ordered
 
 T = TypeVar("T")
 
@@ -18,7 +18,7 @@ ITEMS = "__items__"
 
 def elements(thing: Thing) -> Iterable[Thing]:
     """What a tuple, list, set or dict holds."""
-    return thing.any() if isinstance(thing, (Seq, Dict)) else ()
+    return thing.any() if isinstance(thing, COLLECTIONS) else ()
 
 
 def attributes(thing: Thing) -> Iterable[Thing]:

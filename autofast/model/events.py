@@ -8,10 +8,10 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter, itemgetter
-from typing import Any
+from typing import Any, TypeGuard
 
 from autofast.model.limits import MOST_WAYS
-from autofast.model.source import at, walk
+from autofast.model.source import ByNode, at, walk
 from autofast.model.values import Arguments, Func, Given, Thing, Values, only
 
 
@@ -24,6 +24,15 @@ class _Frame:
         """What tells two passes through the frame apart."""
         return self.node
 
+    @property
+    def code(self) -> ast.AST:
+        """What runs in the frame."""
+        return self.node
+
+    def is_of(self, node: ast.AST) -> bool:
+        """Whether it is the frame of this loop, block, call or function."""
+        return node in (self.node, self.code)
+
 
 @dataclass(frozen=True, eq=False)
 class CallFrame(_Frame):
@@ -31,6 +40,10 @@ class CallFrame(_Frame):
 
     func: Func
     given: dict[str, Given]
+
+    @property
+    def code(self) -> ast.AST:
+        return self.func.node
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +175,7 @@ class Log:
         self._numbers: dict[Way, int] = {}
         self._count = 0
         self._kinds: dict[str, list[tuple[int, Site]]] = defaultdict(list)  # numbered as they came
-        self._places: dict[ast.AST, list[tuple[int, Site]]] = defaultdict(list)  # by their node
+        self._places: ByNode[list[tuple[int, Site]]] = defaultdict(list)  # by their node
         self.full = ""  # a place that is reached in more ways than are kept
 
     def add(self, kind: str, node: ast.AST, stack: Stack, this: Thing | None,
@@ -236,16 +249,21 @@ def loops(stack: Stack) -> list[LoopFrame]:
 
 def inside(stack: Stack, node: ast.AST) -> bool:
     """Whether ``node`` (a loop, ``with``, function or branch) is among the frames."""
-    return any(f.node is node or (isinstance(f, CallFrame) and f.func.node is node) for f in stack)
+    return any(f.is_of(node) for f in stack)
 
 
 def below(stack: Stack, node: ast.AST) -> Stack:
     """The frames inside the innermost frame of ``node``."""
     for i in range(len(stack) - 1, -1, -1):
         frame = stack[i]
-        if frame.node is node or (isinstance(frame, CallFrame) and frame.func.node is node):
+        if frame.is_of(node):
             return stack[i + 1 :]
     return stack
+
+
+def is_undecided(frame: Frame) -> TypeGuard[BranchFrame]:
+    """An arm that is run or not: its condition is not known there."""
+    return isinstance(frame, BranchFrame) and not frame.known
 
 
 def branches(stack: Stack) -> set[tuple[ast.AST, bool]]:

@@ -8,9 +8,10 @@ from typing import TypeGuard
 
 from autofast.model import names
 from autofast.model.events import Frame, Stack, WithFrame
-from autofast.model.names import AUTOCAST, LOADER, NO_GRAD, WRAPPERS, canonical
+from autofast.model.names import AUTOCAST, LOADER, NO_GRAD, WRAPPERS, canonical, first_part
 from autofast.model.values import (
     NOTHING,
+    OBJECTS,
     Arguments,
     Cls,
     Ext,
@@ -47,12 +48,12 @@ def foreign_bases(cls: Cls) -> frozenset[str]:
     """The bases of a class that come from code nothing is known of; with a ``forward`` of its own
     it is taken for a module.
     """
-    return frozenset(n for n in cls.external if n.split(".")[0] not in names.KNOWN_BASES)
+    return frozenset(n for n in cls.external if first_part(n) not in names.KNOWN_BASES)
 
 
 def ways_made(thing: Thing) -> Stack:
     """The frames in which an object is made; none of what nobody makes."""
-    return thing.made if isinstance(thing, (Ext, Inst)) else ()
+    return thing.made if isinstance(thing, OBJECTS) else ()
 
 
 def is_loader(thing: Thing) -> bool:

@@ -54,6 +54,11 @@ def last_part(name: str) -> str:
     return name.rpartition(".")[2]
 
 
+def first_part(name: str) -> str:
+    """What stands before the first dot of a name: the package."""
+    return name.partition(".")[0]
+
+
 @cache
 def canonical(name: str) -> str:
     """One name for everything that is importable from several places."""

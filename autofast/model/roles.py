@@ -12,7 +12,17 @@ from dataclasses import dataclass, field
 from autofast.model.calls import receiver_of
 from autofast.model.events import LoopFrame, Site, Stack
 from autofast.model.several import wordset
-from autofast.model.values import NOTHING, Arguments, Ext, Given, Inst, Tensor, Thing, Values
+from autofast.model.values import (
+    NOTHING,
+    OBJECTS,
+    Arguments,
+    Ext,
+    Given,
+    Inst,
+    Tensor,
+    Thing,
+    Values,
+)
 
 # Kinds of device (``Transfer.kinds``) that are, or may be, no host; what else a copy may be.
 GPUS = wordset("cuda mps accel option xpu")
@@ -339,7 +349,7 @@ class Scheduler:
     @property
     def ways(self) -> list[Stack]:
         """The ways of the script to the place where it is made."""
-        return [t.made for t in self.things if isinstance(t, (Ext, Inst))]
+        return [t.made for t in self.things if isinstance(t, OBJECTS)]
 
 
 @dataclass(eq=False)

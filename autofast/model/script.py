@@ -29,7 +29,7 @@ from autofast.model.roles import (
     Transfer,
 )
 from autofast.model.several import Kinds, any_in
-from autofast.model.source import Source, walk
+from autofast.model.source import ByNode, Source, walk
 from autofast.model.torch_age import TorchAge
 from autofast.model.values import (
     NOTHING,
@@ -59,7 +59,7 @@ class Script:
     entry: Source
     sources: list[Source]
     log: Log
-    at: dict[ast.AST, Values]
+    at: ByNode[Values]
     notes: list[str]
     loaders: list[Loader] = field(default_factory=list)
     models: list[Model] = field(default_factory=list)

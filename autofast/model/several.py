@@ -81,3 +81,18 @@ def first_such(found: Iterable[object], kind: type[T] | tuple[type[T], ...]) -> 
 def certainly(found: Collection[object], *kinds: Kinds) -> bool:
     """Whether there are some, and all of these kinds."""
     return bool(found) and all_of(found, *kinds)
+
+
+def not_none(found: Iterable[T | None]) -> list[T]:
+    """Those that are not None."""
+    return [one for one in found if one is not None]
+
+
+def is_numeric(value: object) -> bool:
+    """Whether a value is a number, and no truth value."""
+    return type(value) in (int, float)
+
+
+def are_whole(values: Iterable[object]) -> bool:
+    """Whether all values are whole numbers."""
+    return all(type(value) is int for value in values)

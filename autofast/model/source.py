@@ -13,16 +13,21 @@ import io
 import re
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import chain, pairwise, takewhile
 from pathlib import Path
 from typing import Protocol, TypeGuard, TypeVar
 
+from autofast.model.names import first_part
 from autofast.model.several import any_of, first_such, grouped, one
 from autofast.model.syntax import DEFINITIONS, Def, is_stored
 
 N = TypeVar("N", bound=ast.AST)
+T = TypeVar("T")
+ByNode = dict[ast.AST, T]
+Nodes = set[ast.AST]
+Said = tuple[ast.AST, str]  # a place, and what is said of it
 IGNORE = re.compile(r"#\s*autofast:\s*ignore(-file)?(?![\w-])(?:\[([^\]]*)\])?")
 
 
@@ -126,7 +131,7 @@ class Source:
         return self._stored[statement]
 
     @cached_property
-    def _stored(self) -> dict[ast.AST, frozenset[str]]:
+    def _stored(self) -> ByNode[frozenset[str]]:
         return {}
 
     @cached_property
@@ -177,7 +182,7 @@ class Source:
             elif isinstance(node, DEFINITIONS):
                 found.add(node.name)
             elif isinstance(node, ast.alias):
-                found.add((node.asname or node.name).split(".")[0])
+                found.add(first_part(node.asname or node.name))
             elif isinstance(node, ast.ExceptHandler) and node.name:
                 found.add(node.name)
         return frozenset(found)
@@ -330,6 +335,16 @@ def within(node: ast.AST, outer: ast.AST) -> bool:
     return node is outer or outer in ancestors(node)
 
 
+def any_within(nodes: Iterable[ast.AST], outer: ast.AST) -> bool:
+    """Whether one of them is ``outer``, or is inside it."""
+    return any(within(node, outer) for node in nodes)
+
+
+def within_any(node: ast.AST, outers: Iterable[ast.AST]) -> bool:
+    """Whether a node is one of those, or is inside one."""
+    return any(within(node, outer) for outer in outers)
+
+
 def statement_of(node: ast.AST) -> ast.stmt:
     """The innermost statement that holds ``node`` (``node`` itself if it is one)."""
     for outer in statements_around(node):
@@ -353,6 +368,16 @@ def function_of(node: ast.AST) -> Def | ast.Lambda | ast.Module:
         if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module)):
             return outer
     raise ValueError("no scope")
+
+
+def is_same_function(one: ast.AST, other: ast.AST) -> bool:
+    """Whether two places stand in the same function, or both in none."""
+    return function_of(one) is function_of(other)
+
+
+def is_at_top(node: ast.AST) -> bool:
+    """Whether a place stands in no function."""
+    return isinstance(function_of(node), ast.Module)
 
 
 def is_generator(function: ast.AST) -> bool:

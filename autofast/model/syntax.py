@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterable
 from typing import Any, TypeAlias, TypeGuard
 
-from autofast.model.several import any_of
+from autofast.model.several import any_of, is_numeric
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 # What takes the elements of something one by one.
@@ -31,10 +31,21 @@ SIMPLE = (*ASSIGNMENTS, ast.Expr, ast.Return)
 TESTS = (ast.If, ast.While, ast.IfExp, ast.Assert)
 # What stands for an object by a name: ``x``, ``self.x``.
 VARIABLES = (ast.Name, ast.Attribute)
+# What an assignment can set.
+TARGETS = (*VARIABLES, ast.Subscript)
 # What is written as several values in order: ``a, b`` and ``[a, b]``.
 SEQUENCES = (ast.Tuple, ast.List)
 # ``is`` and ``is not``.
 IDENTITY = (ast.Is, ast.IsNot)
+# ``in`` and ``not in``.
+MEMBERSHIP = (ast.In, ast.NotIn)
+# What is written as a collection of its parts.
+DISPLAYS = (*SEQUENCES, ast.Dict)
+# What runs one of two parts.
+CHOICES = (ast.If, ast.IfExp)
+# Where other code may run before this goes on.
+PAUSES = (ast.Await, ast.Yield, ast.YieldFrom)
+IMPORTS = (ast.Import, ast.ImportFrom)
 
 
 class Text(ast.Constant):
@@ -67,7 +78,7 @@ def is_text(node: object) -> TypeGuard[Text]:
 def is_number(node: ast.AST | None) -> bool:
     """A number that is written out, perhaps with a sign."""
     inner = node.operand if isinstance(node, ast.UnaryOp) else node
-    return isinstance(inner, ast.Constant) and type(inner.value) in (int, float)
+    return isinstance(inner, ast.Constant) and is_numeric(inner.value)
 
 
 def is_operation(node: object, *kinds: type[ast.operator]) -> TypeGuard[ast.BinOp]:
@@ -108,3 +119,13 @@ def is_read(node: ast.AST) -> bool:
 def is_stored(node: ast.AST | None) -> bool:
     """A variable, attribute or item that is set here."""
     return isinstance(getattr(node, "ctx", None), ast.Store)
+
+
+def positional_parameters(spec: ast.arguments) -> list[ast.arg]:
+    """The parameters of a function that may be given by their places."""
+    return [*spec.posonlyargs, *spec.args]
+
+
+def positional_names(spec: ast.arguments) -> list[str]:
+    """The names of these."""
+    return [parameter.arg for parameter in positional_parameters(spec)]

@@ -10,16 +10,15 @@ from autofast.model.contents import opened
 from autofast.model.names import last_part
 from autofast.model.several import wordset
 from autofast.model.values import (
+    COLLECTIONS,
     NOTHING,
     Arg,
     Arguments,
     Const,
-    Dict,
     Ext,
     Given,
     Num,
     Ref,
-    Seq,
     Setting,
     Tensor,
     Thing,
@@ -74,7 +73,7 @@ def _mixed(tensors: list[Tensor], changes: dict[str, Any]) -> Tensor:
 
 def tensors_in(*sets: Values) -> list[Tensor]:
     """Every tensor in these values, also inside tuples, lists and dicts."""
-    if not any(isinstance(t, (Seq, Dict)) for values in sets for t in values):
+    if not any(isinstance(t, COLLECTIONS) for values in sets for t in values):
         return list({id(t): t for values in sets for t in values if isinstance(t, Tensor)}.values())
     # One layer after the other is given the same, and asks.
     ticks, found = remembered((tensors_in, sets)) or (-1, [])
@@ -92,7 +91,7 @@ def is_unknown_in(*sets: Values) -> bool:
 def things_in(*sets: Values) -> Iterator[Thing]:
     """What is in these values, tuples, lists and dicts opened."""
     every = opened(t for values in sets for t in values)
-    return (t for t in every if not isinstance(t, (Seq, Dict)))
+    return (t for t in every if not isinstance(t, COLLECTIONS))
 
 
 def binary(left: Values, right: Values, op: str) -> Values:

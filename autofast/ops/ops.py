@@ -179,7 +179,7 @@ def by_element(short: str) -> bool:
 def _called(short: str) -> list[Op]:
     """The method and the functions of a name."""
     found = (op(f"{space}{short}") for space in (".", "torch.", "torch.nn.functional."))
-    return [o for o in found if o is not None]
+    return [one for one in found if one is not None]
 
 
 def _keys(space: str, short: str) -> tuple[str, ...]:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method, is_name, keyword_of, literal_of
+from autofast.model.calls import first_argument, is_method, is_name, keyword_of, literal_of
 from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import Source
 from autofast.model.syntax import is_read
-from autofast.model.values import Ref, Tensor, Unknown, certainly, consts
+from autofast.model.values import Ref, Tensor, Unknown, certainly, consts, is_scalar
 
 COMPARED = tuple("eq ne lt le gt ge".split())
 MASKED = ("masked_fill", "masked_fill_", "masked_select", "masked_scatter", "masked_scatter_")
@@ -113,7 +113,7 @@ def byte_masks(script: Script) -> Iterator[tuple[ast.expr, str, str]]:
 def _mask_of(call: ast.AST) -> ast.expr | None:
     if not isinstance(call, ast.Call):
         return None
-    first = call.args[0] if call.args else None
+    first = first_argument(call)
     return keyword_of(call, "mask") or (None if isinstance(first, ast.Starred) else first)
 
 
@@ -159,7 +159,7 @@ def _is_one_number(script: Script, expr: ast.expr, around: frozenset[Definition]
     """Whether it certainly has no dimensions: a loss, and sums of losses that begin with a
     number.
     """
-    if surely(isinstance(t, Tensor) and t.rank == "0d" for t in script.values(expr)):
+    if surely(is_scalar(t) for t in script.values(expr)):
         return True
     match expr:
         case ast.Constant(value=int() | float()):

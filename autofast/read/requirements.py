@@ -21,6 +21,7 @@ from urllib.parse import unquote
 
 from autofast.model import disk
 from autofast.model.script import Script
+from autofast.model.several import not_none
 from autofast.model.source import Source
 from autofast.model.syntax import is_docstring
 from autofast.model.torch_age import Limit, Version, shown, version_of
@@ -98,7 +99,7 @@ def _in_lines(
 ) -> list[Said]:
     texts = [(place, unquote(line)) for place, line in lines]
     found = (_of_match(place, x, m, package) for place, x in texts for m in named.finditer(x))
-    return [said for said in found if said is not None]
+    return not_none(found)
 
 
 def _weighed(found: list[Said]) -> tuple[list[Said], list[Said]]:

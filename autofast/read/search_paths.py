@@ -13,6 +13,7 @@ from autofast.model.calls import is_name, short_name
 from autofast.model.events import CallFrame, Frame
 from autofast.model.several import only, wordset
 from autofast.model.source import function_of, source_of
+from autofast.model.syntax import is_text
 
 SAME = wordset("abspath realpath normpath expanduser resolve absolute")
 PLAIN = wordset("str Path PurePath fspath as_posix")
@@ -80,7 +81,7 @@ def _of_call(call: ast.Call, calls: list[CallFrame], depth: int) -> Path:
 
 
 def _text(expr: ast.expr) -> str:
-    if isinstance(expr, ast.Constant) and isinstance(expr.value, str):
+    if is_text(expr):
         return expr.value
     raise NotKnown
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from autofast.flow.importers import Importers
 from autofast.model.calls import is_method, keyword_of
-from autofast.model.events import BranchFrame, LoopFrame, Occurrence, Site, TryFrame
-from autofast.model.names import last_part
+from autofast.model.events import BranchFrame, LoopFrame, Occurrence, Site, TryFrame, is_undecided
+from autofast.model.names import first_part, last_part
 from autofast.model.script import Script
 from autofast.model.several import only
-from autofast.model.source import Source, source_of, statement_of
+from autofast.model.source import Source, line_of, source_of, statement_of
 from autofast.model.syntax import is_attribute
 from autofast.model.torch_age import Limit, Newest, Oldest, TorchAge, Version, shown
 from autofast.model.values import Arguments, Ext, Ref
@@ -79,7 +79,7 @@ def _at(node: ast.AST, why: str, limit: Limit, anew: str = "") -> Newest:
 
 
 def _place(node: ast.AST) -> str:
-    return f"{source_of(node).rel}:{getattr(node, 'lineno', 1)}"
+    return f"{source_of(node).rel}:{line_of(node)}"
 
 
 # ----------------------------------------------------------------------------- files of the project
@@ -131,7 +131,7 @@ def _imports(script: Script) -> Iterator[Newest]:
     any_torch = IN_PYTHON & imported or any(is_attribute(n, *IN_PYTHON) for n in script.nodes)
     for source in script.sources:
         for node in source.tree.body:
-            names = {name.partition(".")[0] for name in _imported(node)}
+            names = {first_part(name) for name in _imported(node)}
             for package in names & LAST.keys():
                 if not any_torch:
                     words = f"imports {package}, whose last release goes with torch"
@@ -275,7 +275,7 @@ def _is_certain(occurrence: Occurrence) -> bool:
     """
     stack = occurrence.stack
     for n, frame in enumerate(stack):
-        if isinstance(frame, BranchFrame) and not frame.known and not _is_in_turn(frame, stack[:n]):
+        if is_undecided(frame) and not _is_in_turn(frame, stack[:n]):
             return False
         if isinstance(frame, TryFrame) and catches(frame):
             return False

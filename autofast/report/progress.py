@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator
 EVERY = 15.0  # seconds between lines of one stage, where there is no terminal
 AFTER = 1.0  # seconds until a bar is shown: most runs are over by then
 FRAME = 0.1  # seconds between looks at what is told
+Tell = Callable[[str], None]  # shows a line
 
 
 @contextlib.contextmanager
-def progress(budget: float = 0.0) -> Iterator[Callable[[str], None]]:
+def progress(budget: float = 0.0) -> Iterator[Tell]:
     """Gives a function that shows a line in place of the one before, with a spinner and the time,
     and a bar of the ``budget``, where one is given.
 
@@ -49,7 +50,7 @@ def progress(budget: float = 0.0) -> Iterator[Callable[[str], None]]:
         yield tell
 
 
-def _lines() -> Callable[[str], None]:
+def _lines() -> Tell:
     began = last = time.monotonic()
     stage = ""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from autofast.model.source import Source, source_of
+from autofast.model.source import Source, line_of, source_of
 from autofast.rule import Effect, Finding, Gain
 
 _STRENGTH = {"fix": 0, "small": 1, "advice": 2, "refused": 3}
@@ -45,7 +45,7 @@ class Record:
         """
         node = finding.node
         source = source_of(node)
-        line = getattr(node, "lineno", 1)
+        line = line_of(node)
 
         def said(text: str) -> str:
             return text.replace(f" of {source.rel}", "")  # of a line in the file that it is about

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -18,8 +18,7 @@ from autofast.verify.result import (
     Contribution,
     Parity,
     Ratio,
-    Speed,
-    SpeedVerdict,
+    Sameness,
     Verification,
 )
 from autofast.verify.speed import FIRST, MINIMUM
@@ -27,12 +26,87 @@ from autofast.verify.speed import FIRST, MINIMUM
 
 @dataclass(frozen=True)
 class Row:
-    """One figure of both scripts, and what is to be said of the change."""
+    """One figure of both scripts, and what is to be said of the change; ``main`` where a decision
+    needs it.
+    """
 
     label: str
     before: str
     after: str
     change: str = ""
+    main: bool = True
+
+
+@dataclass(frozen=True)
+class Part:
+    """Of the details: rows of a table, ``right`` the columns of figures, and what is said first."""
+
+    title: str
+    rows: Sequence[Sequence[str]]
+    columns: Sequence[str] = ()
+    right: Sequence[int] = ()
+    said: str = ""
+
+
+def details(v: Verification) -> Iterator[Part]:
+    """What a decision does not need, but its reader may ask for."""
+    if v.parity is not None:
+        passed = Counter("passed" if c.passed else outcome(c) for c in v.parity.checks)
+        tally = ", ".join(f"{n} {word}" for word, n in sorted(passed.items()))
+        yield Part(
+            f"Does it train the same? {tally}",
+            [(c.name, how, c.text) for c, how in checks(v.parity)],
+            ("check", "outcome", "figures"),
+            said=f"Strongest effect of the rules: {v.parity.effect}.",
+        )
+    if v.speed is not None:
+        yield Part("How sure the figure of speed is", evidence(v))
+    if v.diagnosis is not None:
+        rows = [(r.label, r.before, r.after) for r in shares(v)]
+        columns = ("phase", "original", "rewritten")
+        title = "Where the time of a step goes"
+        yield Part(title, rows, columns, (1, 2), v.diagnosis.sentence)
+        if told := answers(v):
+            yield Part("What rules say to that", told, ("rule", "on this script"))
+    yield from by_rule(v)
+    yield Part("How it was measured", [*measured(v), *v.environment.items()])
+
+
+def conclusions(v: Verification) -> Iterator[tuple[str, str]]:
+    """What the first sentence leaves open: what else is not as it was, where to look, what to do,
+    what bounds the script, what the figures do not say."""
+    checks, said = v.parity.checks if v.parity else (), words.sentence(v)
+    open_ = [Sameness.UNCLEAR]
+    for label, passed, kinds in (("Also failed", False, Sameness), ("Also open", None, open_)):
+        here = [c.name for c in checks if c.passed is passed and c.verdict in kinds]
+        found = [name for name in here if name not in said]
+        yield label, ", ".join(found[:5]) + f" and {len(found) - 5} more" * (len(found) > 5)
+    yield "Where to look", v.parity.lead if v.parity else ""
+    yield "Next", words.advice(v)
+    d = v.diagnosis
+    if d is not None and v.speed is not None:
+        rules = [a for a in d.answers if a.state in ("possible", "advised", "on request")]
+        told = f"{rules[0].rule}: {_answered(rules[0])}" if rules else f"by hand: {d.by_hand}"
+        yield "Bottleneck", f"{d.sentence} {told}"
+    for warning in v.warnings[:3]:
+        yield "Note", warning
+    notes = f"{len(v.warnings) - 3} more notes, " * (len(v.warnings) > 3)
+    yield (
+        "More",
+        f"--verbose: {notes}{count(len(checks), 'check')}, phases, runs, machine; --report FILE: plots",
+    )
+
+
+def by_rule(v: Verification) -> Iterator[Part]:
+    """What each rule gives alone and among all, where that was asked for."""
+    if v.contributions:
+        rows = [
+            (c.rule, words.interval(c.alone), words.interval(c.left_out), finding(v, c), c.note)
+            for c in v.contributions
+        ]
+        columns = ("rule", "alone", "among all", "finding", "note")
+        title = "What each rule contributes: time without it ÷ time with it (95 % interval)"
+        yield Part(title, rows, columns, (1, 2))
 
 
 def timed(v: Verification, arm: str) -> list[Run]:
@@ -53,7 +127,6 @@ def _times(v: Verification) -> Iterator[Row]:
         f"Time per step ({s.statistic})",
         words.seconds(s.step_before),
         words.seconds(s.step_after),
-        _speed_change(s),
     )
     samples = [_of(v, arm, _samples) for arm in (ORIGINAL, REWRITTEN)]
     if all(samples) and s.step_before > 0 and s.step_after > 0:
@@ -61,17 +134,11 @@ def _times(v: Verification) -> Iterator[Row]:
             words.number((n or 0) / t)
             for n, t in zip(samples, (s.step_before, s.step_after), strict=True)
         ]
-        yield Row("Samples per second", rates[0], rates[1])
-    extra = s.first_step_after - s.first_step_before
-    if math.isfinite(extra) and extra:
-        change = f"{'+' if extra > 0 else '−'}{words.seconds(abs(extra))}"
-    else:
-        change = ""
+        yield Row("Samples per second", rates[0], rates[1], main=False)
     yield Row(
         "Start to end of first step",
         words.seconds(s.first_step_before),
         words.seconds(s.first_step_after),
-        change,
     )
     if s.compiling:
         yield Row("  of this, torch.compile", NONE, words.seconds(s.compiling))
@@ -94,14 +161,6 @@ def _whole_change(whole: Ratio) -> str:
     return f"{words.interval(whole)}×"
 
 
-def _speed_change(s: Speed) -> str:
-    if s.verdict is SpeedVerdict.SAME:
-        return "no difference shown"
-    if s.verdict is SpeedVerdict.UNCLEAR:
-        return "unclear"
-    return f"{words.ratio(s.ratio)[0]}×"
-
-
 def _resources(v: Verification) -> Iterator[Row]:
     if not timed(v, ORIGINAL) or not timed(v, REWRITTEN):
         return
@@ -117,7 +176,7 @@ def _resources(v: Verification) -> Iterator[Row]:
             "  largest worker process",
             lambda run: max(r.peak_memory_children for r in run.records),
             words.memory,
-            True,
+            False,
         ),
         (
             "GPU utilisation",
@@ -125,7 +184,7 @@ def _resources(v: Verification) -> Iterator[Row]:
                 [x for r in run.records for d in r.devices for x in d.utilisation], 0.01
             ),
             words.percent,
-            False,
+            True,
         ),
         (
             "GPU power",
@@ -135,11 +194,12 @@ def _resources(v: Verification) -> Iterator[Row]:
         ),
         ("Host waits for the GPU, per step", _syncs, lambda x: f"{x:.1f}", False),
     ]
-    for label, reading, shown, change in readings:
+    for label, reading, shown, main in readings:
         before, after = _of(v, ORIGINAL, reading), _of(v, REWRITTEN, reading)
         if before or after:
             texts = [NONE if x is None else shown(x) for x in (before, after)]
-            yield Row(label, texts[0], texts[1], _relative(before, after) if change else "")
+            change = _relative(before, after) if shown is words.memory else ""
+            yield Row(label, texts[0], texts[1], change, main)
 
 
 def _of(v: Verification, arm: str, reading: Callable[[Run], float | None]) -> float | None:
@@ -193,9 +253,6 @@ def evidence(v: Verification) -> list[tuple[str, str]]:
         against = f"{words.ratio(s.noise)[0]}, {words.evidence(s.noise, '95 % interval')}: noise floor {words.floor(s.noise)}"
     rows.append(("Original against itself", against))
     rows.append(("Warm-up", f"{count(s.warm_up, 'step')} left out at the start of each run"))
-    rows += [("Break-even", text) for text in words.pays_back(s)]
-    if s.reason:
-        rows.append(("Why unclear" if s.verdict is SpeedVerdict.UNCLEAR else "Note", s.reason))
     return rows
 
 
@@ -253,7 +310,7 @@ def shares(v: Verification) -> list[Row]:
                 _share(share, time) if of else NONE
                 for share, time, of in zip((before, after), times, (d.before, d.after), strict=True)
             ]
-            rows.append(Row(phase, *known))
+            rows.append(Row(phase, known[0], known[1]))
     return rows
 
 
@@ -263,14 +320,6 @@ def _share(share: float, step: float | None) -> str:
         if step is not None and math.isfinite(step) and share
         else ""
     )
-
-
-def contributions(v: Verification) -> list[tuple[str, str, str, str, str]]:
-    """Of each rule: its name, what it gives alone and among all, what that shows, a note."""
-    return [
-        (c.rule, words.interval(c.alone), words.interval(c.left_out), finding(v, c), c.note)
-        for c in v.contributions
-    ]
 
 
 def finding(v: Verification, c: Contribution) -> str:
@@ -297,14 +346,7 @@ def finding(v: Verification, c: Contribution) -> str:
 
 def measured(v: Verification) -> list[tuple[str, str]]:
     """How it was measured."""
-    rows = [("Steps per run", str(v.steps))] if v.steps else []
-    if v.speed is not None:
-        rows.append(
-            (
-                "Pairs",
-                f"{v.speed.ratio.pairs} of both scripts, {v.speed.noise.pairs} of the original with itself",
-            )
-        )
+    rows = [("Steps per run", str(v.steps or ""))]
     if v.runs:
         kinds = Counter(
             (_purpose(run), run.arm if run.arm in (ORIGINAL, REWRITTEN) else "subsets of rules")
@@ -330,12 +372,8 @@ def measured(v: Verification) -> list[tuple[str, str]]:
                     f"{median(waits):.1f} % of the time (median run), {max(waits):.1f} % (worst)",
                 )
             )
-    if v.speed is not None and order(v):
-        rows.append(("Order of the timed runs", f"{order(v)} (O: original, R: rewritten)"))
     if v.dropped:
         rows.append(("Repeated", f"{count(v.dropped, 'round')}, as the machine was busy"))
-    if v.interrupted:
-        rows.append(("Ended early", v.interrupted))
     rows += [("Command, original", v.original.command), ("Command, rewritten", v.rewritten.command)]
     return [(label, text) for label, text in rows if text]
 
@@ -350,14 +388,6 @@ def _purpose(run: Run) -> str:
     if run.detail.common:
         return "with common random numbers"
     return "compared"
-
-
-def order(v: Verification) -> str:
-    """The timed runs in the order in which they were made, by their initials: ``OR ROO RO``."""
-    initials = {ORIGINAL: "O", REWRITTEN: "R"}
-    return ("" if not v.rounds else " ").join(
-        "".join(initials.get(run.arm, "?") for run in one) for one in rounds(v)
-    )
 
 
 def rounds(v: Verification) -> list[tuple[Run, ...]]:

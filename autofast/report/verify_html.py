@@ -56,10 +56,7 @@ def page(v: Verification, *, date: str = "") -> str:
             sameness=words.SAMENESS_WORDS[v.parity.verdict] if v.parity else "",
             shares=facts.shares(v),
             answers=facts.answers(v),
-            contributions=[
-                (c, words.interval(c.alone), words.interval(c.left_out), facts.finding(v, c))
-                for c in v.contributions
-            ],
+            contributions=[row for part in facts.by_rule(v) for row in part.rows],
             captions=_captions(v, drawn),
             errors=facts.errors(v),
             measured=facts.measured(v),

@@ -5,7 +5,6 @@ first, the rest folded.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
@@ -17,6 +16,12 @@ LIMIT = 60_000  # characters; GitHub takes 65,536
 DIFF = 24_000  # of these for the diff
 
 _MEANING = re.compile(r"[*_`|@\[\]~\\#$]")  # something, to Markdown or to GitHub
+_OUTCOMES = {
+    "passed": "✓ passed",
+    "identical": "✓ identical",
+    "failed": "✗ **failed**",
+    "not decided": "? not decided",
+}
 _MARKS = {"good": "🟢", "even": "⚪", "bad": "🔴", "open": "🟡", "none": "⚪"}
 
 
@@ -29,11 +34,8 @@ def markdown(v: Verification) -> str:
     ]
     if v.parity is not None and v.parity.lead:
         head.append(f"Where to look: {_said(v.parity.lead)}")
-    head += (
-        [f"> [!WARNING]\n{''.join(f'> - {_said(w)}{chr(10)}' for w in _warnings(v))}".rstrip()]
-        if _warnings(v)
-        else []
-    )
+    if v.warnings:
+        head.append("\n".join(["> [!WARNING]", *(f"> - {_said(w)}" for w in v.warnings)]))
     rows = [(r.label.strip(), r.before, r.after, r.change) for r in facts.comparisons(v)]
     if rows:
         head.append(_table(("", "original", "rewritten", "change"), rows, right=(1, 2, 3)))
@@ -53,60 +55,15 @@ def _names(v: Verification) -> str:
     return f"{_code(v.original.path)} → {'its rewritten form' if same else _code(v.rewritten.path)}"
 
 
-def _warnings(v: Verification) -> list[str]:
-    early = [f"ended early ({v.interrupted}): judged on what there is"] if v.interrupted else []
-    return [words.one_line(w, 400) for w in (*early, *v.warnings)]
-
-
 def _folded(v: Verification) -> Iterator[tuple[str, str]]:
     """Title and body of what is folded."""
     for what, trace in facts.errors(v):
         yield f"Failed run ({what})", _fenced(trace[-6000:], "text")
-    if v.parity is not None:
-        outcomes = {
-            "passed": "✓ passed",
-            "identical": "✓ identical",
-            "failed": "✗ **failed**",
-            "not decided": "? not decided",
-        }
-        checks = [
-            (_said(c.name), outcomes[outcome], _said(c.text))
-            for c, outcome in facts.checks(v.parity)
-        ]
-        number = Counter("passed" if c.passed else facts.outcome(c) for c in v.parity.checks)
-        tally = ", ".join(
-            f"{number[word]} {word}" for word in ("passed", "failed", "not decided") if number[word]
-        )
-        yield (
-            f"Does it train the same? {tally}",
-            _raw_table(("check", "outcome", "figures"), checks),
-        )
-    else:
-        yield "Does it train the same?", "Sameness was not tested."
-    evidence = facts.evidence(v)
-    if evidence:
-        yield "How sure the figure of speed is", _table(("", ""), evidence)
-    else:
-        yield "Speed", "Speed was not measured."
-    if v.diagnosis is not None:
-        shares = [(r.label, r.before, r.after) for r in facts.shares(v)]
-        said = _said(v.diagnosis.sentence)
-        if answers := facts.answers(v):
-            said += f"\n\n{_table(('rule', 'on this script'), answers)}"
-        yield (
-            "Where the time of a step goes",
-            f"{said}\n\n{_table(('phase', 'original', 'rewritten'), shares, right=(1, 2))}",
-        )
-    if v.contributions:
-        rules = facts.contributions(v)
-        note = "Time without the rule ÷ time with it, with 95 % intervals."
-        yield (
-            "What each rule contributes",
-            f"{note}\n\n{_table(('rule', 'alone', 'among all', 'finding', 'note'), rules, right=(1, 2))}",
-        )
+    for part in facts.details(v):
+        said = f"{_said(part.said)}\n\n" * bool(part.said)
+        yield part.title, said + _table(part.columns or ("", ""), part.rows, part.right)
     if v.diff:
         yield "What was changed", _diff(v)
-    yield "How it was measured", _table(("", ""), [*facts.measured(v), *v.environment.items()])
 
 
 def _diff(v: Verification) -> str:
@@ -119,19 +76,12 @@ def _diff(v: Verification) -> str:
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> str:
-    return _raw_table(
-        [_said(c) for c in columns], [[_said(cell) for cell in row] for row in rows], right
-    )
-
-
-def _raw_table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()
-) -> str:
     lines = [
-        f"| {' | '.join(columns)} |",
-        f"| {' | '.join('---:' if n in right else '---' for n in range(len(columns)))} |",
+        map(_said, columns),
+        ("---:" if n in right else "---" for n in range(len(columns))),
+        *([_OUTCOMES.get(cell) or _said(cell) for cell in row] for row in rows),
     ]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _said(text: str) -> str:

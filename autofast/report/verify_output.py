@@ -77,7 +77,9 @@ class Wish:
             )
 
 
-def deliver(result: Verification, wish: Wish, stdout: IO[Any]) -> tuple[bytes, list[str]]:
+def deliver(
+    result: Verification, wish: Wish, stdout: IO[Any], verbose: bool = False
+) -> tuple[bytes, list[str]]:
     """What is to stand on standard output, and what was written, in words."""
     from autofast.report import verify_html, verify_json, verify_markdown, verify_text
 
@@ -101,5 +103,5 @@ def deliver(result: Verification, wish: Wish, stdout: IO[Any]) -> tuple[bytes, l
     elif wish.github:
         product = verify_markdown.markdown(result)
     else:
-        product = verify_text.text(result, for_stream(stdout))
+        product = verify_text.text(result, for_stream(stdout), verbose)
     return product.encode(), [*(f"wrote {output.path}" for output in outputs), *notes]

@@ -24,6 +24,7 @@ from autofast.verify.result import Contribution, Ratio, Verification
 
 WIDTH = 960
 _ARM = {True: INK["original"], False: INK["rewritten"]}
+Plot = tuple[Figure, str] | None
 
 
 def plots(v: Verification) -> dict[str, str]:
@@ -47,7 +48,7 @@ def _figure(height: float) -> Figure:
 
 
 # ---------------------------------------------------------------------------- step times and ratios
-def _times(v: Verification) -> tuple[Figure, str] | None:
+def _times(v: Verification) -> Plot:
     """Above, for each run, how its step times are spread; below, the ratio of each round, with the
     interval and the noise floor.
     """
@@ -159,7 +160,7 @@ def _ratios(axes: Axes, ratio: Ratio, noise: Ratio, number: int) -> None:
 
 
 # ------------------------------------------------------------------------------------------- losses
-def _losses(v: Verification) -> tuple[Figure, str] | None:
+def _losses(v: Verification) -> Plot:
     """Loss curves of both scripts over the band of the original's seeds, and their difference for
     the same seed.
     """
@@ -204,7 +205,7 @@ def _difference(axes: Axes, found: Curves) -> None:
 
 
 # ------------------------------------------------------------------------------------------- phases
-def _phases(v: Verification) -> tuple[Figure, str] | None:
+def _phases(v: Verification) -> Plot:
     """A bar for each script, as long as its step."""
     d = v.diagnosis
     if d is None or not any((*d.before.values(), *d.after.values())):
@@ -262,11 +263,11 @@ def contributions(made: Sequence[Contribution], noise: Ratio | None) -> str:
         return inline(found[0], "rules", found[1]) if found is not None else ""
 
 
-def _rules(v: Verification) -> tuple[Figure, str] | None:
+def _rules(v: Verification) -> Plot:
     return _drawn(v.contributions, v.speed.noise if v.speed is not None else None)
 
 
-def _drawn(made: Sequence[Contribution], noise: Ratio | None) -> tuple[Figure, str] | None:
+def _drawn(made: Sequence[Contribution], noise: Ratio | None) -> Plot:
     """The interval of each rule's ratio, alone and among all, over the noise floor."""
     rows = [
         c

@@ -4,85 +4,48 @@ terminal only."""
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from autofast.report import verify_facts as facts
 from autofast.report import verify_words as words
-from autofast.report.style import Style
+from autofast.report.style import Style, short
 from autofast.report.verify_words import sentence
 from autofast.verify.result import Verification
 
 __all__ = ["sentence", "text"]
 
 WIDTH = 100
-_TONES = {"good": "green", "even": "cyan", "bad": "red", "open": "yellow", "none": "dim"}
-_OUTCOMES = {"passed": "green", "identical": "green", "failed": "red", "not decided": "yellow"}
-_FINDINGS = {"helps": "green", "costs": "red", "unclear": "yellow"}
+_TONES = {"bad": "red", "open": "yellow", "good": "green", "even": "cyan", "none": "dim"}
+_COLOURS = {
+    **dict.fromkeys(("passed", "identical", "helps"), "green"),
+    **dict.fromkeys(("failed", "costs"), "red"),
+    **dict.fromkeys(("not decided", "unclear"), "yellow"),
+}
 
 
-def text(v: Verification, style: Style) -> str:
-    """The whole report."""
+def text(v: Verification, style: Style, verbose: bool = False) -> str:
+    """What a decision needs, a screen of it: the finding, the figures of both scripts, what else is
+    not as it was, what to do. ``verbose``: every figure and check besides."""
     tones = [tone for _, tone in words.badges(v)]
-    worst = next((t for t in ("bad", "open", "good", "even") if t in tones), "none")
-    blocks = [wrapped(sentence(v), style, "bold", _TONES[worst])]
-    if v.parity is not None and v.parity.lead:
-        blocks.append(wrapped(f"Where to look: {v.parity.lead}", style))
-    for title, body in _sections(v, style):
-        blocks.append(f"{style(title, 'bold')}\n{body}")
-    return "\n".join(blocks)
-
-
-def _sections(v: Verification, style: Style) -> Iterator[tuple[str, str]]:
-    rows = [(r.label, r.before, r.after, r.change) for r in facts.comparisons(v)]
+    colour = next(colour for tone, colour in _TONES.items() if tone in tones)
+    blocks = [wrapped(sentence(v), style, "bold", colour)]
+    rows = [
+        (r.label, r.before, r.after, r.change) for r in facts.comparisons(v) if verbose or r.main
+    ]
     if rows:
-        yield (
-            "Speed and memory",
-            table(("", "original", "rewritten", "change"), rows, style, right=(1, 2)),
-        )
-    if v.speed is None:
-        yield "Speed", "  not measured\n"
-    else:
-        yield "How sure", table((), facts.evidence(v), style)
-    if v.parity is None:
-        yield "Sameness", "  not tested\n"
-    else:
-        checks = [(c.name, outcome, c.text) for c, outcome in facts.checks(v.parity)]
-        title = f"Sameness: {words.SAMENESS_WORDS[v.parity.verdict]} (strongest effect of the rules: {v.parity.effect})"
-        yield (
-            title,
-            table(("check", "outcome", "figures"), checks, style, colours=_OUTCOMES)
-            if checks
-            else "  no check was made\n",
-        )
-    if v.diagnosis is not None:
-        shares = [(r.label, r.before, r.after) for r in facts.shares(v)]
-        found = (
-            table(("phase", "original", "rewritten"), shares, style, right=(1, 2)) if shares else ""
-        )
-        answers = table((), facts.answers(v), style) if facts.answers(v) else ""
-        yield (
-            "Where the time of a step goes",
-            found + wrapped(v.diagnosis.sentence, style, indent=2) + answers,
-        )
-    if v.contributions:
-        rules = facts.contributions(v)
-        columns = ("rule", "alone", "among all", "finding", "note")
-        yield (
-            "By rule: time without the rule ÷ time with it (95 % interval)",
-            table(columns, rules, style, right=(1, 2), colours=_FINDINGS),
-        )
+        blocks.append(table(("", "original", "rewritten", "change"), rows, style, right=(1, 2)))
     for what, trace in facts.errors(v):
-        yield f"Failed run ({what})", "".join(f"  {line}\n" for line in trace.splitlines()[-12:])
-    if v.warnings:
-        yield "Warnings", "".join(wrapped(w, style, "yellow", indent=2) for w in v.warnings)
-    yield "How it was measured", table((), facts.measured(v), style)
-    if v.environment:
-        yield (
-            "Environment",
-            wrapped(
-                ", ".join(f"{k} {value}" for k, value in v.environment.items()), style, indent=2
-            ),
-        )
+        lines = trace.splitlines()
+        shown = lines if verbose else [x for x in lines if x.startswith("  ")][-6:] or lines[-6:]
+        blocks.append(f"{style(f'Failed run ({what})', 'bold')}\n")
+        blocks[-1] += "".join(f"  {short(words.clean(line), WIDTH - 2)}\n" for line in shown)
+    for part in facts.details(v) if verbose else facts.by_rule(v):
+        said = wrapped(part.said, style, indent=2) if part.said else ""
+        rest = table(part.columns, part.rows, style, right=part.right, colours=_COLOURS)
+        blocks.append(f"{style(part.title, 'bold')}\n{said}{rest}")
+    last = [(label, words.one_line(said, 300)) for label, said in facts.conclusions(v) if said]
+    blocks.append(table((), last[: -1 if verbose else None], style))
+    return "\n".join(blocks)
 
 
 def table(

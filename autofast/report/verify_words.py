@@ -159,7 +159,7 @@ def speed_clause(speed: Speed | None) -> str:
         other = upside_down(speed.ratio)
         return f"slower: a step takes {ratio(other)[0]}× as long ({evidence(other)})"
     why = f": {one_line(speed.reason).replace('; ', ', ')}" if speed.reason else ""
-    if value == NONE:
+    if value == NONE or "too few" in why:
         return f"speed unclear{why}"
     return f"speed unclear, {value}× ({sure}; {noise}){why}"
 
@@ -198,7 +198,7 @@ def sentence(v: Verification) -> str:
 def _clauses(v: Verification) -> list[str]:
     error = script_error(v)
     if v.interrupted:
-        early = [f"ended early ({one_line(v.interrupted)}), judged on what there is"]
+        early = [f"ended early ({one_line(v.interrupted, LONG)}), judged on what there is"]
     else:
         early = []
     if v.speed is None and v.parity is None:
@@ -231,12 +231,37 @@ def pays_back(speed: Speed | None) -> list[str]:
     return [f"pays back after {count(speed.break_even, 'step')}"]
 
 
+def advice(v: Verification) -> str:
+    """What to do now; empty where the first sentence has it."""
+    before, after = names(v)
+    keep = f"keep {before}"
+    if v.parity is None or v.parity.verdict is Sameness.UNCLEAR:
+        return ""
+    if v.parity.verdict not in _SAME:
+        return f"{keep} until that is mended"
+    verdict = v.speed.verdict if v.speed else SpeedVerdict.UNCLEAR
+    if verdict is SpeedVerdict.UNCLEAR:
+        longer = "with a longer --time-budget, " * bool(v.interrupted)
+        return f"run it again {longer}while nothing else runs on this machine"
+    if verdict is SpeedVerdict.SAME:
+        return f"{keep}: on this machine nothing is won"
+    if verdict is SpeedVerdict.SLOWER:
+        return keep + f"; `autofast tune {v.original.path}` leaves out what costs" * bool(v.rules)
+    if "never" in "".join(pays_back(v.speed)):
+        return f"{keep}, unless for a longer training"
+    if v.original.path != v.rewritten.path:
+        return f"{after} can take the place of {before}"
+    target = " --target cpu" * (v.environment.get("device") == "cpu")
+    return f"`autofast rewrite {v.original.path}{target} --in-place` writes it"
+
+
 def _failed(parity: Parity) -> str:
     """The check that failed first, in one line."""
     failed = [c for c in parity.checks if c.passed is False]
     worst = [c for c in failed if c.verdict is parity.verdict] or failed
     if worst:
-        return one_line(f"{worst[0].name}: {worst[0].text}" if worst[0].text else worst[0].name)
+        named = f"{worst[0].name}: {worst[0].text}" if worst[0].text else worst[0].name
+        return one_line(named, LONG)
     return ""
 
 

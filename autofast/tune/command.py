@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from autofast.commands.discover import idle
 from autofast.commands.planning import trains_nothing
 from autofast.commands.rewriting import Rewritten
 from autofast.model.source import BadInput
+from autofast.report.progress import Tell
 from autofast.tune.measuring import Measuring
 from autofast.tune.result import Found, Tuned
 from autofast.tune.search import Search
@@ -51,9 +51,7 @@ class Programs:
         return self.space.effect(setting)
 
 
-def tune(
-    request: Request, tell: Callable[[str], None], *, alone: bool = False
-) -> tuple[Tuned, Rewritten]:
+def tune(request: Request, tell: Tell, *, alone: bool = False) -> tuple[Tuned, Rewritten]:
     """Search, and the rewrite that is kept. Raises ``BadInput``, and ``NoRun`` where the original
     does not run.
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from autofast.edit.plan import PostConditionError
+from autofast.report.progress import Tell
 from autofast.tune.result import Confirmation
 from autofast.tune.search import Spent
 from autofast.tune.setting import ORIGINAL, Setting
@@ -21,7 +22,7 @@ from autofast.verify.estimates import median
 from autofast.verify.evidence.record import Detail, Run
 from autofast.verify.judging import parity
 from autofast.verify.result import Ratio, Sameness, SpeedVerdict, Verification
-from autofast.verify.running.runs import OutOfTime, Program, Runner
+from autofast.verify.running.runs import OutOfTime, Program, Runner, last_line
 from autofast.verify.series import BY_USER, LIGHT, REWRITTEN, Series, Wanted
 from autofast.verify.series import ORIGINAL as OF_ORIGINAL
 
@@ -56,7 +57,7 @@ class Measuring:
     choices: Choices
     wanted: Wanted
     amount: Callable[[Series, Setting], Verification]
-    tell: Callable[[str], None]
+    tell: Tell
     began: float = field(default_factory=time.monotonic)
     runs: list[Run] = field(default_factory=list)
     steps: int = 0
@@ -143,7 +144,7 @@ class Measuring:
             self.tell(f"sameness: run {number}, {setting}, {wish.reason}")
             return self._closely(setting, wish.detail, REWRITTEN, wish.seed)
         for run in spare:
-            if _same(run, wish.seed, wish.detail):
+            if run.seed == wish.seed and run.detail == wish.detail:
                 spare.remove(run)
                 return run
         self.tell(f"sameness: run {number}, original, {wish.reason}")
@@ -240,14 +241,10 @@ class Measuring:
         return max(RESERVED * self.wanted.budget, CONFIRMING * self._seconds())
 
 
-def _same(run: Run, seed: int, detail: Detail) -> bool:
-    return run.seed == seed and run.detail == detail
-
-
 def _why(run: Run) -> str:
     if run.timed_out:
         return f"a run did not end within {run.seconds:.0f} s"
     if run.records and run.record.error:
         return run.record.error
-    last = (run.stderr.strip().splitlines() or ["no message"])[-1]
+    last = last_line(run.stderr)
     return f"exit code {run.exit_code}: {last}"

@@ -21,10 +21,11 @@ of a round.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from autofast.report.progress import Tell
 from autofast.tune.result import Confirmation, Decision, Fate, Found, trains_the_same
 from autofast.tune.setting import ORIGINAL, Setting, Unit
 from autofast.verify import speed
@@ -66,7 +67,7 @@ class Search:
 
     units: Sequence[Unit]
     measurer: Measurer
-    tell: Callable[[str], None] = lambda line: None
+    tell: Tell = lambda line: None
     kept: Setting = ORIGINAL
     history: list[tuple[Setting, Unit]] = field(default_factory=list)
     decisions: dict[Unit, Decision] = field(default_factory=dict)

@@ -11,7 +11,7 @@ import shlex
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,9 +19,11 @@ from autofast.commands.rewriting import Rewritten, rewrite
 from autofast.config import Config
 from autofast.edit.passes import Passes
 from autofast.edit.plan import PostConditionError
+from autofast.model.disk import real
 from autofast.model.measured import Facts
 from autofast.model.source import BadInput
 from autofast.report import diff
+from autofast.report.progress import Tell
 from autofast.report.record import Record
 from autofast.report.style import Style, count
 from autofast.verify import blame, diagnosis
@@ -30,7 +32,7 @@ from autofast.verify.facts import facts_of
 from autofast.verify.request import Request
 from autofast.verify.result import Arm, Parity, Verification
 from autofast.verify.running import resuming
-from autofast.verify.running.runs import OutOfTime, Program, Runner, Setup, ask
+from autofast.verify.running.runs import OutOfTime, Program, Runner, Setup, ask, last_line
 from autofast.verify.running.scratch import Scratch, in_place, make
 from autofast.verify.series import LIGHT, ORIGINAL, REWRITTEN, NoRun, Series, Wanted
 
@@ -74,7 +76,7 @@ class Pair:
     found: list[Record] | None = None
 
 
-def verify(request: Request, tell: Callable[[str], None]) -> Verification:
+def verify(request: Request, tell: Tell) -> Verification:
     """Run and judge. Raises ``BadInput``, and ``NoRun`` where the original does not run."""
     began = time.monotonic()
     _check(request)
@@ -134,7 +136,7 @@ def _facts(series: Series, request: Request, machine: Mapping[str, str]) -> Fact
     timed = [run for run in series.runs if run.arm == ORIGINAL and run.detail == LIGHT and run.ok]
     if series.watched is None or not series.watched.record.watched or not timed:
         return None
-    root = Path(os.path.realpath(request.root))
+    root = real(request.root)
     return facts_of(series.original, series.watched, timed, root, series.runner.setup, machine)
 
 
@@ -206,7 +208,7 @@ def _words(launch: str, option: str) -> tuple[str, ...]:
 # --------------------------------------------------------------------------------- the two programs
 def _check(request: Request) -> None:
     """Raise ``BadInput`` for what can be told before anything is run."""
-    script = Path(os.path.realpath(request.script))
+    script = real(request.script)
     for path in (request.script, request.rewritten):
         if path is not None and path.is_dir():
             raise BadInput(f"{path}: is a folder; give the training script in it")
@@ -231,7 +233,7 @@ def _check(request: Request) -> None:
 def _pair(request: Request, config: Config) -> Pair:
     if request.rewritten is None:
         return _rewritten_now(request, config)
-    script, other = Path(os.path.realpath(request.script)), request.rewritten.resolve()
+    script, other = real(request.script), request.rewritten.resolve()
     texts = {request.rewritten.name: _difference(script, other)}
     pair = Pair(
         Program.of(ORIGINAL, script),
@@ -432,10 +434,10 @@ def explain(error: NoRun) -> str:
         return f"{running}; raise --limit{less}"
     if run.records and run.record.error:
         hint = next((hint for sign, hint in _HINTS.items() if sign in run.record.error), "")
-        steps = len(run.record.steps)  # one may be a backward whose step failed
+        steps = run.steps_made  # one may be a backward whose step failed
         fails = f"fails after {steps} steps" if steps > 1 else "does not run"
         return f"the original script {fails}: {run.record.error}{hint}"
-    last = (run.stderr.strip().splitlines() or ["no message"])[-1]
+    last = last_line(run.stderr)
     if run.exit_code or not run.records:
         hint = "; its arguments stand behind --" if run.exit_code == USAGE else ""
         return f"the original script does not run (exit code {run.exit_code}): {last}{hint}"

@@ -15,9 +15,10 @@ import contextlib
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from autofast.report.progress import Tell
 from autofast.verify import blame, speed
 from autofast.verify.estimates import median
 from autofast.verify.evidence.gathered import Wish
@@ -88,7 +89,7 @@ class Series:
     original: Program
     rewritten: Program
     wanted: Wanted
-    tell: Callable[[str], None] = lambda line: None
+    tell: Tell = lambda line: None
     runs: list[Run] = field(default_factory=list)
     pilot: Run | None = None
     watched: Run | None = None  # none of ``runs``: it is neither compared nor timed
@@ -195,7 +196,7 @@ class Series:
             self.steps = steps
         else:
             ended_itself = all(record.ending != "steps" for record in run.records)
-            self.steps = 0 if ended_itself else max(LEAST_STEPS, len(run.record.steps))
+            self.steps = 0 if ended_itself else max(LEAST_STEPS, run.steps_made)
 
     def _pilot_seconds(self) -> float:
         """Of steps: a few, and less where little time is given."""

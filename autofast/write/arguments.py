@@ -17,7 +17,7 @@ import ast
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from autofast.edit.edits import After, DictItem, Edit, Edits, Keyword, Rewrite, literal
+from autofast.edit.edits import After, DictItem, Edit, Edits, Keyword, Rewrite, Written, literal
 from autofast.facts.settings import beside
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.importers import Importers
@@ -313,7 +313,7 @@ class Wish:
 
     loader: Loader
     # The value at a home, and what else it needs there.
-    make: Callable[[Home], tuple[str, Edits]]
+    make: Callable[[Home], Written]
     effect: Effect | None = None
     needs: tuple[Need, ...] = ()  # rules without whose fix at ``key`` this would be wrong
     key: ast.AST | None = None  # the place of that fix; None for the home itself

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 
-from autofast.edit.edits import Edits
+from autofast.edit.edits import Written
 from autofast.flow.importers import Importers
 from autofast.flow.program import Flow
-from autofast.flow.scopes import is_parameter, own_nodes
+from autofast.flow.scopes import Expressions, is_parameter, own_nodes
+from autofast.model.calls import variable_name
 from autofast.model.script import Script
 from autofast.model.several import any_in
 from autofast.model.source import (
@@ -20,13 +21,14 @@ from autofast.model.source import (
     statement_of,
     walk,
     within,
+    within_any,
 )
-from autofast.model.syntax import is_number, is_read, is_unary
+from autofast.model.syntax import CHOICES, VARIABLES, is_number, is_read, is_unary
 from autofast.model.values import Arg, one
 from autofast.write.spelling import cuda_test, device_before, requires_cuda, torch_in
 
 
-def enabled_where_cuda(script: Script, place: ast.stmt) -> tuple[str, Edits]:
+def enabled_where_cuda(script: Script, place: ast.stmt) -> Written:
     """An expression that is true where training runs on CUDA, valid before ``place``; empty where
     it always does.
     """
@@ -106,7 +108,7 @@ def _has_moved(script: Script, gate: ast.stmt, flag: ast.AST) -> bool:
         return any(
             isinstance(g, ast.If)
             and _question(script, g.test) == asked
-            and any(within(node, s) for s in g.body)
+            and within_any(node, g.body)
             for g in ancestors(node)
         )
 
@@ -147,7 +149,7 @@ class CudaFlags:
             # self.args = args
             for text, values in stored.items():
                 if text.startswith("self.") and text.count(".") == 1:
-                    names = {v.id if isinstance(v, ast.Name) else "" for v in values}
+                    names = {variable_name(v) for v in values}
                     owner = one(names, "")
                     mine = {f for f in flags if f.startswith(f"{owner}.")} if owner else ()
                     kept = {f"{text}.{flag.split('.', 1)[1]}" for flag in mine}
@@ -156,15 +158,15 @@ class CudaFlags:
         return self._known[module]
 
 
-def _stored(module: ast.Module) -> dict[str, list[ast.expr | None]]:
+def _stored(module: ast.Module) -> dict[str, Expressions]:
     """What is put into each variable and attribute of a file, in any function; None where that is
     not an expression.
     """
-    found: dict[str, list[ast.expr | None]] = defaultdict(list)
+    found: dict[str, Expressions] = defaultdict(list)
     for node in walk(module):
         if isinstance(node, ast.arg):
             found[node.arg].append(None)
-        elif isinstance(node, (ast.Name, ast.Attribute)) and not is_read(node):
+        elif isinstance(node, VARIABLES) and not is_read(node):
             outer = parent_of(node)
             found[_spelled(node)].append(outer.value if isinstance(outer, ast.Assign) else None)
     found.pop("", None)
@@ -196,7 +198,7 @@ def _decides(script: Script, text: str) -> bool:
     """A device is chosen, or a model moved, where the flag is set."""
     for site in (*script.log.of("move_model"), *script.calls("torch.device")):
         for outer in ancestors(site.node):
-            if isinstance(outer, (ast.If, ast.IfExp)) and ast.unparse(outer.test) == text:
+            if isinstance(outer, CHOICES) and ast.unparse(outer.test) == text:
                 return True
         if any(ast.unparse(n.test) == text for n in nodes_in(site.node, ast.IfExp)):
             return True

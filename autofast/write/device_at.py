@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import Edits
+from autofast.edit.edits import Written
 from autofast.flow.program import Flow
 from autofast.flow.provenance import assigned
 from autofast.flow.scopes import (
@@ -16,7 +16,7 @@ from autofast.flow.scopes import (
     parameters,
     variables_of,
 )
-from autofast.model.events import BranchFrame, CallFrame, Site, Stack, TryFrame
+from autofast.model.events import CallFrame, Site, Stack, TryFrame, is_undecided
 from autofast.model.roles import Loader, Transfer
 from autofast.model.script import Script
 from autofast.model.several import only
@@ -29,7 +29,7 @@ from autofast.write.spelling import requires_cuda, torch_in
 CUDA = '"cuda"'
 
 
-def device_at(script: Script, loader: Loader) -> tuple[str, Edits]:
+def device_at(script: Script, loader: Loader) -> Written:
     """An expression that is, where the loader is made, the device to which its batches are moved;
     raises Refusal.
     """
@@ -56,16 +56,12 @@ def _is_certain(move: Transfer) -> bool:
     """
     own = set(_conditions(move))
     return any(
-        not any(
-            isinstance(f, TryFrame)
-            or (isinstance(f, BranchFrame) and not f.known and f.node not in own)
-            for f in o.stack
-        )
+        not any(isinstance(f, TryFrame) or (is_undecided(f) and f.node not in own) for f in o.stack)
         for o in move.site
     )
 
 
-def _of(script: Script, loader: Loader, move: Transfer) -> tuple[str, Edits]:
+def _of(script: Script, loader: Loader, move: Transfer) -> Written:
     if move.how == "cuda" and not (move.node.args or move.node.keywords):
         return _plain_cuda(script, loader, move)
     target = move.target
@@ -85,7 +81,7 @@ def _of(script: Script, loader: Loader, move: Transfer) -> tuple[str, Edits]:
 
 
 # ------------------------------------------------------------------------------------------ .cuda()
-def _plain_cuda(script: Script, loader: Loader, move: Transfer) -> tuple[str, Edits]:
+def _plain_cuda(script: Script, loader: Loader, move: Transfer) -> Written:
     """``x.cuda()``, or ``if use_cuda: x = x.cuda()``."""
     conditions = list(_conditions(move))
     if not conditions:

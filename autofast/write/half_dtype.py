@@ -15,9 +15,15 @@ from autofast.edit.edits import After, Edits, Helper, Import
 from autofast.flow.importers import Importers
 from autofast.flow.imports import bindings
 from autofast.flow.program import Flow
+from autofast.model.calls import is_same_code, stands_alone
 from autofast.model.script import Script
 from autofast.model.several import any_in, wordset
-from autofast.model.source import Source, ancestors, function_of, parent_of, source_of
+from autofast.model.source import (
+    Source,
+    ancestors,
+    is_same_function,
+    source_of,
+)
 from autofast.write.spelling import VISIBLE, requires_cuda, torch_in
 
 STARTS_PROCESSES = wordset("multiprocessing torch.multiprocessing")
@@ -134,14 +140,14 @@ def _choosing(source: Source) -> list[ast.Constant]:
     return [
         n
         for n in (source.each(ast.Constant) if VISIBLE in source.text else ())
-        if VISIBLE in str(n.value) and not isinstance(parent_of(n), ast.Expr)
+        if VISIBLE in str(n.value) and not stands_alone(n)
     ]
 
 
 def _same(stmt: ast.stmt, code: str, name: str, torch: str) -> bool:
     """Whether a statement is the (last) one of this code."""
     made = ast.parse(code.format(name=name, torch=torch, has_bf16="has_bf16")).body[-1]
-    return ast.dump(stmt) == ast.dump(made)
+    return is_same_code(stmt, made)
 
 
 def asks_too_early(script: Script) -> bool:
@@ -198,10 +204,7 @@ class Shared:
 
     def _all_after(self, beside: ast.stmt) -> bool:
         graph = self.script.analysis(Flow).graph(beside)
-        return all(
-            function_of(p) is function_of(beside) and graph.dominates(beside, p)
-            for p in self.places
-        )
+        return all(is_same_function(p, beside) and graph.dominates(beside, p) for p in self.places)
 
     @property
     def is_one(self) -> bool:

@@ -8,16 +8,19 @@ from collections.abc import Collection
 from autofast.edit.edits import Edit, Edits, Import, Remove, Replace
 from autofast.flow.importers import Importers
 from autofast.flow.imports import bindings
+from autofast.model.names import first_part
 from autofast.model.script import Script
 from autofast.model.several import grouped
 from autofast.model.source import Source, parent_of
 from autofast.model.syntax import is_attribute
 
+Spelled = tuple[str, tuple[Import, ...]]  # a name, and the imports that it needs
 
-def module_in(source: Source, module: str) -> tuple[str, tuple[Import, ...]]:
+
+def module_in(source: Source, module: str) -> Spelled:
     """The name of a module in a file: ``os`` for ``import os`` or ``import os.path``."""
     for binding in (b for stmt in source.tree.body for b in bindings(stmt)):
-        plain = binding.bound == binding.module.split(".")[0]
+        plain = binding.bound == first_part(binding.module)
         if not binding.is_from and (
             binding.module == module or (plain and binding.bound == module)
         ):
@@ -28,7 +31,7 @@ def module_in(source: Source, module: str) -> tuple[str, tuple[Import, ...]]:
     )
 
 
-def imported(source: Source, module: str, name: str) -> tuple[str, tuple[Import, ...]]:
+def imported(source: Source, module: str, name: str) -> Spelled:
     """The name of ``module.name`` in a file that imports single names: ``from torch.utils.data
     import BatchSampler``.
     """
@@ -42,7 +45,7 @@ def imported(source: Source, module: str, name: str) -> tuple[str, tuple[Import,
     )
 
 
-def functional_in(source: Source) -> tuple[str, tuple[Import, ...]]:
+def functional_in(source: Source) -> Spelled:
     """How a file calls ``torch.nn.functional``: ``F``, ``nn.functional``,
     ``torch.nn.functional``.
     """
@@ -116,7 +119,7 @@ def _may_be(script: Script, importer: Source, node: ast.ImportFrom, source: Sour
     that is not found.
     """
     name = node.module or ""
-    if name.split(".")[0] == "torch" and not node.level:
+    if first_part(name) == "torch" and not node.level:
         return False
     known = {s.path.resolve(): s for s in script.sources}
     path = script.analysis(Importers).module(importer, name, node.level)

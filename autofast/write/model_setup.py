@@ -29,7 +29,7 @@ from autofast.model.source import (
     statement_of,
     within,
 )
-from autofast.model.syntax import ASSIGNMENTS, CALL_ENDS, LOOPS, is_read
+from autofast.model.syntax import ASSIGNMENTS, CALL_ENDS, LOOPS, VARIABLES, is_read
 from autofast.model.values import NOTHING, Ext, Thing, Values, is_named
 
 EXITS = wordset("exit sys.exit quit parser.error")
@@ -149,7 +149,7 @@ class _Search:
         order = self.script.analysis(Flow).graph(last)
         for node in ast.walk(function_of(last)):
             if (
-                isinstance(node, (ast.Name, ast.Attribute))
+                isinstance(node, VARIABLES)
                 and ast.unparse(node) == name
                 and (within(node, last) or order.may_follow(last, node))
             ):
@@ -189,7 +189,7 @@ class _Search:
     def _keeps(self, statement: ast.stmt, name: str, things: frozenset[Thing]) -> bool:
         """The name is still one of these models after the statement."""
         for node in ast.walk(statement):
-            if isinstance(node, (ast.Name, ast.Attribute)) and not is_read(node):
+            if isinstance(node, VARIABLES) and not is_read(node):
                 target = ast.unparse(node)
                 if name.startswith(f"{target}."):  # the wrapper, or what holds the model
                     return False

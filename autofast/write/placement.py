@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 
 from autofast.facts.parts import trained_models
+from autofast.flow.positions import index
 from autofast.flow.program import Flow
 from autofast.flow.scopes import loaded_in, stored_in
 from autofast.model.events import CallFrame, GuardFrame, Site, Stack
@@ -14,6 +15,7 @@ from autofast.model.roles import Model, Trainer
 from autofast.model.script import Script
 from autofast.model.several import first_such
 from autofast.model.source import (
+    Nodes,
     Source,
     ancestors,
     block_of,
@@ -81,7 +83,7 @@ def _with_preparation(place: ast.stmt) -> ast.stmt:
     """
     here, lines = block_of(place), source_of(place).lines
     first, needed = place, loaded_in(place)
-    for above in reversed(here[: next(n for n, s in enumerate(here) if s is place)]):
+    for above in reversed(here[: index(here, place)]):
         given = stored_in(above) if isinstance(above, ast.Assign) else set()
         if not given & needed or above.end_lineno != first.lineno - 1:
             break
@@ -204,7 +206,7 @@ def _shared(calls: list[CallFrame], stack: Stack) -> int:
     return n
 
 
-def _outermost(stmt: ast.stmt, guards: set[ast.AST]) -> ast.stmt:
+def _outermost(stmt: ast.stmt, guards: Nodes) -> ast.stmt:
     """The statement around ``stmt`` that stands directly in a function, the module or the main
     guard.
     """

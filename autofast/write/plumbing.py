@@ -21,7 +21,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from autofast.edit.edits import Edit, Edits, Keyword, Parameter
+from autofast.edit.edits import Edit, Edits, Keyword, Parameter, Written
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.definition_sites import Attribute
 from autofast.flow.graph import Function
@@ -30,11 +30,20 @@ from autofast.flow.positions import in_main_guard
 from autofast.flow.scopes import Variable, variables_of
 from autofast.model.script import Script
 from autofast.model.several import only, surely
-from autofast.model.source import Source, ancestors, at, function_of, nodes_in, parent_of, source_of
-from autofast.model.syntax import DEFS, FUNCTIONS, Def
+from autofast.model.source import (
+    ByNode,
+    Source,
+    ancestors,
+    at,
+    function_of,
+    nodes_in,
+    parent_of,
+    source_of,
+)
+from autofast.model.syntax import DEFS, FUNCTIONS, Def, positional_names, positional_parameters
 from autofast.model.values import Cls, Inst
 
-Plain = Callable[[Source], tuple[str, Edits]]
+Plain = Callable[[Source], Written]
 
 
 class Way:
@@ -65,7 +74,7 @@ class Way:
         self._guarded = bool(places) and all(map(in_main_guard, places))
         self.graph = script.analysis(CallGraph)
         self.refusal = ""
-        self._names: dict[ast.AST, str] = dict(known or {})
+        self._names: ByNode[str] = dict(known or {})
         self._edits: dict[tuple[object, ...], Edit] = {}
 
     @property
@@ -113,7 +122,7 @@ class Way:
         if self.script.analysis(Importers).user(function) is not None:
             return ""  # who may call it with others
         mine, table = {id(t) for t in self.origin.owners}, variables_of(function)
-        for name in (p.arg for p in (*function.args.posonlyargs, *function.args.args)):
+        for name in positional_names(function.args):
             variable = Variable(name, function)
             reads = [t for n in table.loads(variable) for t in self.script.values(n) or {None}]
             if surely(id(t) in mine for t in reads) and len(table.stores(variable)) == 1:
@@ -123,7 +132,7 @@ class Way:
     def _self_of(self, function: Def) -> str:
         """The name of ``self`` in a method of the objects that have the attribute."""
         assert isinstance(self.origin, Attribute)
-        parent, params = parent_of(function), [*function.args.posonlyargs, *function.args.args]
+        parent, params = parent_of(function), positional_parameters(function.args)
         if not isinstance(parent, ast.ClassDef) or not params or _is_special(function):
             return ""
         mine = set(self.origin.owners)

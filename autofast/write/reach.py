@@ -17,7 +17,7 @@ from autofast.flow.scopes import Variable, binds, defaults, mentions
 from autofast.model.events import CallFrame, Stack
 from autofast.model.script import Script
 from autofast.model.several import surely
-from autofast.model.source import ancestors, at, function_of, source_of, statement_of
+from autofast.model.source import ByNode, Nodes, ancestors, at, function_of, source_of, statement_of
 from autofast.model.syntax import DEFS, FUNCTIONS, Def, is_read, is_stored
 from autofast.model.values import NOTHING, Const, Dict, Thing, Values, one, only
 from autofast.rule import Refusal
@@ -148,10 +148,10 @@ class Reach:
                 raise Refusal(f"`{self.home.names[0]}` is set again on {at(other)}")
 
 
-def _parameters(wanted: set[int], stacks: Iterable[Stack]) -> dict[ast.AST, str]:
+def _parameters(wanted: set[int], stacks: Iterable[Stack]) -> ByNode[str]:
     """The parameters that hold nothing else on any of these ways, by their function."""
-    held: dict[ast.AST, dict[str, bool]] = {}
-    functions: dict[ast.AST, Def] = {}
+    held: ByNode[dict[str, bool]] = {}
+    functions: ByNode[Def] = {}
     for stack in stacks:
         for frame in stack:
             if not isinstance(frame, CallFrame) or not isinstance(frame.func.node, DEFS):
@@ -162,7 +162,7 @@ def _parameters(wanted: set[int], stacks: Iterable[Stack]) -> dict[ast.AST, str]
                 values: Values = frame.given[name].values if name in frame.given else NOTHING
                 real = [t for t in values if t != Const(None)]
                 mine[name] = mine.get(name, True) and surely(id(t) in wanted for t in real)
-    found: dict[ast.AST, str] = {}
+    found: ByNode[str] = {}
     for key, params in held.items():
         for name, fine in params.items():
             if fine and all(is_read(n) for n in mentions(functions[key], name)):
@@ -177,7 +177,7 @@ def _done(
     stores: Sequence[ast.stmt],
     stack: Stack,
     node: ast.AST,
-    seen: set[ast.AST],
+    seen: Nodes,
 ) -> bool:
     """Whether one of ``stores`` was certainly carried out when the script comes to ``node``."""
     if store in seen:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from autofast.model.calls import is_same_code
+
 HELPER = '''def {name}(loader, step, accumulation_steps):
     """The share of batch ``step`` in the samples of its window: the last batch and the last window may be smaller than the others."""
     batches = loader.batch_sampler or loader.sampler
@@ -24,6 +26,6 @@ def is_share(function: ast.AST) -> bool:
         return False
     made = ast.parse(HELPER.format(name=function.name)).body[0]
     assert isinstance(made, ast.FunctionDef)
-    return ast.dump(made.args) == ast.dump(function.args) and list(
-        map(ast.dump, made.body[1:])
-    ) == list(map(ast.dump, function.body[1:]))
+    return is_same_code(made.args, function.args) and list(map(ast.dump, made.body[1:])) == list(
+        map(ast.dump, function.body[1:])
+    )

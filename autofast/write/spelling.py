@@ -9,10 +9,26 @@ from autofast.edit.edits import Import
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_parameter, loaded_in, own_nodes, stored_in
 from autofast.model.calls import is_name
-from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, TryFrame, inside
+from autofast.model.events import (
+    CallFrame,
+    LoopFrame,
+    Stack,
+    TryFrame,
+    inside,
+    is_undecided,
+)
 from autofast.model.script import Script
 from autofast.model.several import only, wordset
-from autofast.model.source import Source, at, function_of, parent_of, source_of, statement_of
+from autofast.model.source import (
+    Source,
+    at,
+    function_of,
+    is_at_top,
+    is_same_function,
+    parent_of,
+    source_of,
+    statement_of,
+)
 from autofast.model.syntax import is_read, is_stored
 from autofast.model.tensors import NOT_CUDA, device_kinds, target_of
 from autofast.model.values import (
@@ -29,6 +45,7 @@ from autofast.model.values import (
     surely_named,
 )
 from autofast.read.torch_age import catches
+from autofast.write.imports import Spelled
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 DEVICES = wordset("cpu cuda mps xpu")
@@ -38,7 +55,7 @@ DEVICES = wordset("cpu cuda mps xpu")
 def torch_name(source: Source) -> str:
     """What the module ``torch`` is called in a file; empty where it is not imported."""
     for node in source.each(ast.Import):
-        if isinstance(function_of(node), ast.Module):
+        if is_at_top(node):
             for alias in node.names:
                 if alias.name == "torch" or (
                     alias.name.startswith("torch.") and alias.asname is None
@@ -47,7 +64,7 @@ def torch_name(source: Source) -> str:
     return ""
 
 
-def torch_in(source: Source) -> tuple[str, tuple[Import, ...]]:
+def torch_in(source: Source) -> Spelled:
     """The name of the module ``torch`` in a file, and the import that is needed for it."""
     if known := torch_name(source):
         return known, ()
@@ -102,10 +119,7 @@ def _certain(script: Script, node: ast.AST, stack: Stack) -> bool:
     """Every run comes to this place: no condition around it, no early end before it, nor may it
     raise and the rest goes on.
     """
-    if any(
-        (isinstance(f, TryFrame) and catches(f)) or (isinstance(f, BranchFrame) and not f.known)
-        for f in stack
-    ):
+    if any((isinstance(f, TryFrame) and catches(f)) or (is_undecided(f)) for f in stack):
         return False
     calls = [node, *(f.node for f in stack if isinstance(f, CallFrame))]
     flow = script.analysis(Flow)
@@ -223,7 +237,7 @@ def uses_gpu(script: Script) -> bool:
     return bool(script.frameworks or found - {"?"} or (found and moved))
 
 
-def cuda_test(script: Script, place: ast.AST) -> tuple[str, tuple[Import, ...]]:
+def cuda_test(script: Script, place: ast.AST) -> Spelled:
     """An expression that is true where training runs on CUDA, valid before the statement."""
     if (name := device_before(script, place)) is not None:
         return f'{name}.type == "cuda"', ()
@@ -259,9 +273,9 @@ def _late(script: Script, nodes: Iterable[ast.AST], place: ast.stmt) -> str:
 
 
 def _perhaps_after(script: Script, node: ast.AST, place: ast.stmt) -> bool:
-    if function_of(node) is function_of(place):
+    if is_same_function(node, place):
         return script.analysis(Flow).graph(place).may_follow(node, place)
-    return not isinstance(function_of(node), ast.Module)
+    return not is_at_top(node)
 
 
 def device_before(script: Script, place: ast.AST) -> str | None:

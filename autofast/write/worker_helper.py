@@ -15,7 +15,15 @@ from autofast.flow.scopes import declared, is_parameter, mentions
 from autofast.model.calls import keyword_of
 from autofast.model.roles import Loader
 from autofast.model.script import Script
-from autofast.model.source import Source, at, function_of, source_of, statement_of
+from autofast.model.source import (
+    Source,
+    at,
+    function_of,
+    is_at_top,
+    is_same_function,
+    source_of,
+    statement_of,
+)
 from autofast.model.syntax import is_read
 from autofast.model.values import Cls, Func, Inst, Thing
 from autofast.read.requirements import for_python_2
@@ -109,11 +117,7 @@ def as_beside(script: Script, place: ast.expr) -> Helped | None:
         root = number
         while isinstance(root, ast.Attribute):
             root = root.value
-        if (
-            number is None
-            or function_of(other.node) is not function_of(place)
-            or not has_workers(other)
-        ):
+        if number is None or not is_same_function(other.node, place) or not has_workers(other):
             continue
         is_chosen = isinstance(number, ast.Constant) and number.value not in range(FEW + 1)
         if is_chosen or (isinstance(root, ast.Name) and _is_the_same(script, root, place)):
@@ -191,6 +195,5 @@ def _is_local(thing: Thing, cells: Source | None) -> bool:
     if isinstance(thing, Inst):
         node = thing.cls.node
     return isinstance(node, ast.Lambda) or (
-        node is not None
-        and (not isinstance(function_of(node), ast.Module) or source_of(node) is cells)
+        node is not None and (not is_at_top(node) or source_of(node) is cells)
     )

@@ -17,7 +17,7 @@ from autofast.facts.batch.samples import Activation, Shape, Shapes, odd, skipped
 from autofast.model.calls import arguments_of, keyword_of, spread_out
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.several import wordset
+from autofast.model.several import are_whole, wordset
 from autofast.model.source import at
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import Ext, Tensor, any_of, const
@@ -133,7 +133,7 @@ class TorchCalls(Shapes):
         if isinstance(given, SEQUENCES):
             found = tuple(self.script.constant(e) for e in given.elts)
         dims = list(found) if isinstance(found, (tuple, list)) else [found]
-        if not all(type(d) is int for d in dims):
+        if not are_whole(dims):
             raise unknown(expr)
         return dims
 

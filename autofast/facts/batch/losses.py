@@ -27,7 +27,7 @@ from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import ONE_TENSOR, last_part
 from autofast.model.script import Script
 from autofast.model.several import only, surely, wordset
-from autofast.model.source import at, function_of, line_of, nodes_in, statement_of
+from autofast.model.source import Nodes, at, function_of, line_of, nodes_in, statement_of
 from autofast.model.syntax import is_attribute, is_constant, is_text
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
@@ -42,6 +42,7 @@ from autofast.model.values import (
     Tensor,
     Thing,
     any_of,
+    are_parameters,
 )
 from autofast.rule import Refusal
 
@@ -56,9 +57,9 @@ class Losses(TorchCalls):
     def __init__(self, script: Script, whole: bool):
         super().__init__(script, whole)
         self.flow = script.analysis(Flow)
-        self._open: set[ast.AST] = set()  # definitions whose value is being asked for
+        self._open: Nodes = set()  # definitions whose value is being asked for
         # Those of them that were asked for again meanwhile: the answer holds inside them only.
-        self._met: set[ast.AST] = set()
+        self._met: Nodes = set()
         self._calls: list[Function] = []
         self._known: dict[tuple[int, int], tuple[ast.expr, Activation, Shape | Refusal]] = {}
 
@@ -311,9 +312,7 @@ class Losses(TorchCalls):
                 return Kind.SIZE
             raise unknown(expr)
         callees = self.script.called(expr)
-        if (made := self.script.values(expr)) and all(
-            isinstance(t, Seq) and t.kind == "parameters" for t in made
-        ):
+        if (made := self.script.values(expr)) and all(are_parameters(t) for t in made):
             return Kind.FREE
         if surely(
             isinstance(t, Method) and isinstance(t.this, (Tensor, Seq, Dict)) for t in callees

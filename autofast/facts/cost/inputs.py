@@ -13,6 +13,7 @@ from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
 from autofast.model.several import all_known, only, wordset
 from autofast.model.values import (
+    OBJECTS,
     Arg,
     Const,
     Ext,
@@ -85,7 +86,7 @@ def item(script: Script, dataset: Dataset) -> Shape | None:
     if is_named(thing, Ext, TENSORS) and thing.args.positional:
         return _row(script, thing.args.positional[0].values)
     name = library_name_of(thing)
-    if name in NATIVE and isinstance(thing, (Ext, Inst)):
+    if name in NATIVE and isinstance(thing, OBJECTS):
         channels, side, _ = NATIVE[name]
         args = thing.args
         side_of = _side(args.get(-1, "transform"), side) if args is not None else None

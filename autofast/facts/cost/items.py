@@ -21,6 +21,7 @@ from autofast.facts.transforms import short_name as kind_of
 from autofast.facts.transforms import steps_of
 from autofast.model import names
 from autofast.model.calls import short_name
+from autofast.model.names import first_part
 from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
@@ -79,7 +80,7 @@ def least(script: Script, dataset: Dataset) -> float:
 
 
 def _least(name: str) -> float:
-    return 0.0 if name in CHEAP else SLOW.get(name, SECONDS.get(name.partition(".")[0], 0.0))
+    return 0.0 if name in CHEAP else SLOW.get(name, SECONDS.get(first_part(name), 0.0))
 
 
 def making(script: Script, loader: Loader) -> float:
@@ -186,7 +187,7 @@ def _of(script: Script, callee: Thing, figure: Figure) -> float:
         case Ext() | Method() if names.is_tokenizer(_owner(callee)):
             return TEXT
         case Method(this=this) if not isinstance(this, (Seq, DictValue)):
-            library = this.name.partition(".")[0] if isinstance(this, Unknown) else ""
+            library = first_part(this.name) if isinstance(this, Unknown) else ""
             return SECONDS.get(library, METHOD)
     return sum(_time(script, node, figure) for node in _functions(callee))
 

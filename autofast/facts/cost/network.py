@@ -15,7 +15,8 @@ from autofast.model.kinds import is_module, ways_made
 from autofast.model.names import WRAPPERS, last_part
 from autofast.model.script import Script
 from autofast.model.several import all_known
-from autofast.model.syntax import Def
+from autofast.model.source import Nodes
+from autofast.model.syntax import Def, positional_names
 from autofast.model.values import (
     Arguments,
     Bound,
@@ -31,6 +32,7 @@ from autofast.model.values import (
     begins,
     is_named,
     ordered,
+    unbound,
 )
 
 TORCH = ("torch.nn.functional.", "torch.nn.", "torch.")
@@ -46,7 +48,7 @@ class Network:
 
     def __init__(self, script: Script):
         self.script, self.work, self.depth = script, Work(), 0
-        self.loops: set[ast.AST] = set()  # around the model's own making
+        self.loops: Nodes = set()  # around the model's own making
 
     def run(self, thing: Thing, shape: Shape) -> Shape:
         """What the model makes of an item; raises :class:`Unsized` where that is not known."""
@@ -121,7 +123,7 @@ class Network:
             return self._chain(modules, shapes[0])
         for thing in ordered(called):
             bound = thing.this if isinstance(thing, Bound) else this
-            func = thing.func if isinstance(thing, Bound) else thing
+            func = unbound(thing)
             if isinstance(func, Func):
                 if isinstance(func.node, ast.Lambda) or not isinstance(bound, Inst | None):
                     raise Unsized("a function is not followed")
@@ -185,7 +187,7 @@ class Network:
         given: Sequence[Value],
         this: Inst | None,
     ) -> Value:
-        names = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
+        names = positional_names(node.args)
         names = names[1:] if this is not None and names[:1] == ["self"] else names
         env: Env = dict(zip(names, given, strict=False))
         self.depth += 1

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from autofast.model.several import wordset
+from autofast.model.several import are_whole, wordset
 from autofast.model.values import Arguments, Seq, Values, all_of, const
 from autofast.rule import Refusal
 
@@ -164,7 +164,7 @@ def _number(values: Values, name: str) -> Any:
     found = {t.default if hasattr(t, "default") else frozenset({t}) for t in values}
     if name in WIDTHS and found:
         widths = [const(values) for values in found]
-        if all(type(width) is int for width in widths):
+        if are_whole(widths):
             return max(widths)
     if len(found) == 1:
         (only,) = found

@@ -14,7 +14,7 @@ from autofast.facts.cost.inputs import batch_size, item, number
 from autofast.facts.cost.items import making
 from autofast.facts.cost.machine import Machine
 from autofast.facts.cost.network import Network
-from autofast.facts.cost.often import Often
+from autofast.facts.cost.run_counts import Often
 from autofast.facts.cost.shapes import Shape, Unsized, Work
 from autofast.flow.frequency import Frequency, frequency, is_rare
 from autofast.flow.program import Flow
@@ -31,8 +31,8 @@ from autofast.model.events import (
 from autofast.model.names import CONVOLVE, last_part
 from autofast.model.roles import Loader, Step
 from autofast.model.script import Script
-from autofast.model.several import all_known, wordset
-from autofast.model.source import Source, at
+from autofast.model.several import all_known, not_none, wordset
+from autofast.model.source import Nodes, Source, at
 from autofast.model.syntax import LOOPS
 from autofast.model.values import Tensor, Thing, only
 from autofast.read.recover.models import layers_of
@@ -243,13 +243,13 @@ class Cost(Often):
         )
 
     @cached_property
-    def _around(self) -> set[ast.AST]:
+    def _around(self) -> Nodes:
         """The loops of the steps, and those around them."""
         steps = self.training
         return {s.loop for s in steps} | {f.node for s in steps for f in loops(s.stack)}
 
     @cached_property
-    def _on_host(self) -> set[ast.AST]:
+    def _on_host(self) -> Nodes:
         """The functions that make items of datasets, where these stay on the host."""
         datasets = [d for x in self.script.loaders for d in x.datasets if not d.on_device]
         return {d.getitem for d in datasets if d.getitem is not None}
@@ -264,7 +264,7 @@ class Cost(Often):
         shapes = {item(self.script, d) for x in found for d in x.datasets}
         batch = max(all_known(sizes), default=0)
         batch = batch or self.named
-        tried: list[Shape] = [s for s in shapes if s is not None] if len(shapes) == 1 else []
+        tried: list[Shape] = not_none(shapes) if len(shapes) == 1 else []
         for shape in tried:
             try:
                 if batch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autofast.model.contents import opened
+from autofast.model.names import first_part
 from autofast.model.several import only, wordset
 from autofast.model.values import Tensor, Unknown, Values
 
@@ -16,7 +17,7 @@ PLAIN = wordset("argparse configparser csv datetime json math os platform re str
 def is_activation(found: Values) -> bool:
     """A tensor of numbers that comes out of a batch or a layer, or something that is not known."""
     return any(
-        (isinstance(t, Unknown) and t.name.split(".")[0] not in PLAIN)
+        (isinstance(t, Unknown) and first_part(t.name) not in PLAIN)
         or (isinstance(t, Tensor) and not (t.loss or t.fresh or t.param) and t.dtype != "int")
         for t in found
     )

@@ -8,8 +8,8 @@ from autofast.facts.precision.code import Code
 from autofast.model.events import Occurrence
 from autofast.model.kinds import gradient_modes, is_optimizer, is_scaler
 from autofast.model.source import ancestors, at, walk
-from autofast.model.syntax import FUNCTIONS
-from autofast.model.values import Tensor
+from autofast.model.syntax import FUNCTIONS, PAUSES
+from autofast.model.values import is_weight
 
 
 def structure(code: Code) -> str:
@@ -18,9 +18,7 @@ def structure(code: Code) -> str:
 
 def _yields(code: Code) -> str:
     for node in (n for s in code.statements for n in walk(s)):
-        if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)) and not _in_function_below(
-            node, code.statements
-        ):
+        if isinstance(node, PAUSES) and not _in_function_below(node, code.statements):
             return f"{at(node)} leaves the block in the middle (yield)"
     return ""
 
@@ -42,7 +40,7 @@ def between(code: Code) -> str:
         if is_optimizer(occurrence.this) or is_scaler(occurrence.this):
             return f"{at(site)} updates weights between the forward pass and the end of the loss"
     for site, occurrence in code.events("inplace", "tensor_write", "grad_write", entered=True):
-        if isinstance(occurrence.this, Tensor) and occurrence.this.param == "param":
+        if is_weight(occurrence.this):
             return f"{at(site)} changes weights before the end of the loss: autocast would go on with the old ones"
     return ""
 

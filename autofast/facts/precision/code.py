@@ -15,7 +15,7 @@ from autofast.model.kinds import is_autograd_function, is_module
 from autofast.model.roles import Model
 from autofast.model.script import Script
 from autofast.model.several import only
-from autofast.model.source import nodes_in
+from autofast.model.source import ByNode, nodes_in
 from autofast.model.values import Cls, Reason, Thing, Unknown, is_chosen
 
 
@@ -48,7 +48,7 @@ class Code:
         """The functions that are called, and the forward passes of the models, but no
         constructors.
         """
-        found: dict[ast.AST, ast.AST] = {}
+        found: ByNode[ast.AST] = {}
         todo: list[ast.AST] = list(self.statements)
         for model in self.models:
             for cls in model.classes:

@@ -22,13 +22,13 @@ from autofast.facts.precision.code import Code
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import Flow, function_around
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, is_same_code
 from autofast.model.contents import each_once
 from autofast.model.kinds import is_module
 from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import only, surely, wordset
-from autofast.model.source import at, nodes_in, parent_of, walk
+from autofast.model.source import Nodes, at, nodes_in, parent_of, walk
 from autofast.model.syntax import is_attribute, is_operation, is_read, is_unary
 from autofast.model.values import (
     Arg,
@@ -202,7 +202,7 @@ def _is_square(script: Script, expr: ast.expr, depth: int = 0) -> bool:
         case ast.BinOp(op=ast.Pow(), right=ast.Constant(value=2)):
             return True
         case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            return ast.dump(left) == ast.dump(right)
+            return is_same_code(left, right)
         case ast.Call():
             return _called(script, expr) in ("pow", "square")
         case ast.Name() if depth < DEEP:
@@ -231,9 +231,7 @@ class Ratios:
     which ``passes`` lead to a forward pass.
     """
 
-    def __init__(
-        self, script: Script, parts: list[ast.AST], inside: set[ast.AST], passes: set[ast.AST]
-    ):
+    def __init__(self, script: Script, parts: list[ast.AST], inside: Nodes, passes: Nodes):
         self.script, self.parts, self.inside, self.passes = script, parts, inside, passes
         self.flow, self.calls = script.analysis(Flow), script.analysis(CallGraph)
 

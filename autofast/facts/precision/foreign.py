@@ -10,8 +10,9 @@ from autofast.facts.parts import not_known
 from autofast.facts.precision.activations import has_tensor
 from autofast.facts.precision.code import Code, applied
 from autofast.model.calls import short_name
+from autofast.model.names import first_part
 from autofast.model.several import only, wordset
-from autofast.model.source import at, walk
+from autofast.model.source import Said, at, walk
 from autofast.model.syntax import VARIABLES, is_operation
 from autofast.model.tensors import dtype_of
 from autofast.model.values import Cls, Ext, Thing, Unknown, begins
@@ -50,7 +51,7 @@ def foreign(code: Code) -> str:
     return f"{at(node)} gives tensors to {name}, which may not take 16-bit ones" if node else ""
 
 
-def handed_out(code: Code) -> tuple[ast.AST, str] | None:
+def handed_out(code: Code) -> Said | None:
     """Where tensors go into compiled code, or into code of a library that is not made of torch's
     operations, and whose it is.
     """
@@ -69,7 +70,7 @@ def is_foreign(name: str) -> bool:
     """Whether a function or class is of a library that is not known to do with tensors what torch
     does.
     """
-    root = name.split(".")[0]
+    root = first_part(name)
     own = name.startswith(OWN_OPERATORS) and not name.startswith(OPERATORS)
     return own or ("." in name and root != "" and root not in KNOWN_LIBRARIES | PLAIN_TORCH)
 

@@ -9,10 +9,11 @@ from autofast.facts.batch.calls import reduction_of
 from autofast.facts.batch.losses_of_torch import loss_called
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.full_outputs import FullOutputs
-from autofast.model.calls import receiver_of, taker_of
+from autofast.model.calls import first_argument, receiver_of, taker_of
 from autofast.model.names import last_part
 from autofast.model.several import surely
 from autofast.model.source import ancestors, at, parent_of, source_of, walk
+from autofast.model.syntax import is_unary
 from autofast.model.values import Cls, Ext, Ref, Thing, any_of, begins
 from autofast.rule import Refusal
 
@@ -67,11 +68,7 @@ def _constant(code: Code, node: ast.expr) -> float | None:
             return None  # a sum of squares, a softmax: fp32 under autocast, too
     elif not isinstance(parent, ast.arguments):
         return None
-    if (
-        isinstance(node, ast.UnaryOp)
-        and isinstance(node.op, ast.USub)
-        and isinstance(node.operand, ast.Constant)
-    ):
+    if is_unary(node, ast.USub) and isinstance(node.operand, ast.Constant):
         number = node.operand.value
         value = -number if isinstance(number, (int, float)) else number
     elif isinstance(node, ast.Constant):
@@ -91,7 +88,7 @@ def _constant(code: Code, node: ast.expr) -> float | None:
 def _tensor_of(code: Code, call: ast.Call) -> ast.expr | None:
     """What a method or a function of torch computes with."""
     if surely(begins(t, Ref, "torch.") for t in code.script.called(call)):
-        return call.args[0] if call.args else None
+        return first_argument(call)
     return receiver_of(call)
 
 

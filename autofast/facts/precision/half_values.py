@@ -24,9 +24,20 @@ from autofast.model.names import last_part
 from autofast.model.roles import Model
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import at, parent_of, source_of, statement_of
+from autofast.model.source import Nodes, at, parent_of, source_of, statement_of
 from autofast.model.syntax import SEQUENCES, is_read, is_unary
-from autofast.model.values import Bound, Dict, Ext, Func, Inst, Ref, Seq, Thing, Unknown, is_named
+from autofast.model.values import (
+    COLLECTIONS,
+    OBJECTS,
+    Bound,
+    Ext,
+    Func,
+    Inst,
+    Ref,
+    Thing,
+    Unknown,
+    is_named,
+)
 from autofast.ops import autocast
 
 # computed in fp32 by autocast on every device: torch/include/ATen/autocast_mode.h, the losses that
@@ -68,7 +79,7 @@ class Half(ValueFlow[bool]):
     def __init__(
         self,
         script: Script,
-        inside: set[ast.AST],
+        inside: Nodes,
         target: str,
         logits: frozenset[ast.AST] = frozenset(),
     ):
@@ -119,7 +130,7 @@ class Half(ValueFlow[bool]):
                 return Verdict.STOPS
             case Act.CHOSEN if isinstance(use.node, ast.BoolOp):
                 return Verdict.STOPS
-            case Act.COMPUTED if not _is_negative(use.node):
+            case Act.COMPUTED if not is_unary(use.node, ast.USub):
                 return self.lost(use)
             case Act.HELD if isinstance(use.node, DICTS):
                 return self.lost(use)
@@ -187,7 +198,7 @@ class Half(ValueFlow[bool]):
             others = self.script.called(call)
             fine = here and any(is_module(t) and not is_loss(t) for t in others)
         else:
-            fine = here and isinstance(callee, (Ext, Inst)) and is_module(callee)
+            fine = here and isinstance(callee, OBJECTS) and is_module(callee)
         return Verdict.STOPS if fine else self.lost(use)
 
     def _by_library(self, call: ast.Call, name: str, here: bool) -> Verdict | None:
@@ -242,7 +253,7 @@ class Half(ValueFlow[bool]):
 
     def _is_tensor(self, expr: ast.expr) -> bool:
         found = self.script.values(expr)
-        return not found or any(not isinstance(t, (Seq, Dict)) for t in found)
+        return not found or any(not isinstance(t, COLLECTIONS) for t in found)
 
 
 def _has_fields(thing: Thing) -> TypeGuard[Inst]:
@@ -265,10 +276,6 @@ def _is_index(node: ast.AST) -> bool:
         and isinstance(node.slice, ast.Constant)
         and node.slice.value in (1, -1)
     )
-
-
-def _is_negative(node: ast.AST) -> bool:
-    return is_unary(node, ast.USub)
 
 
 def is_network(model: Model) -> bool:

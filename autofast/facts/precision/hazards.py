@@ -101,7 +101,7 @@ def one_dtype(code: Code) -> str:
         )
         first = WANTING[last_part(site.kind)] + (not method)
         named = [g.values for g in occurrence.args.named.values()]
-        tensors = [v for v in [*own, *positional[first:], *named] if _has_tensor(v)]
+        tensors = [v for v in [*own, *positional[first:], *named] if any_of(v, Tensor, Unknown)]
         if len(tensors) > 1 and any(is_activation(v) for v in tensors):
             return f"{at(site)} wants tensors of one dtype, of which one may be 16-bit"
     for site, occurrence in code.events(".view"):
@@ -152,10 +152,6 @@ def _is_weight(thing: Thing) -> bool:
 def _of_another(expr: ast.expr) -> bool:
     """``x.dtype``"""
     return is_attribute(expr, "dtype")
-
-
-def _has_tensor(values: Values) -> bool:
-    return any_of(values, Tensor, Unknown)
 
 
 def _demanded(code: Code, node: ast.AST) -> ast.AST | None:

@@ -18,7 +18,7 @@ from autofast.model.script import Script
 from autofast.model.several import any_in
 from autofast.model.source import at
 from autofast.model.syntax import SEQUENCES, is_stored
-from autofast.model.values import Bound, Dict, Func, Seq
+from autofast.model.values import COLLECTIONS, Dict, Func, Seq, unbound
 
 HOOKS = ("register_forward_hook", "register_forward_pre_hook")
 FILLS = tuple("append extend insert update setdefault appendleft".split())
@@ -52,7 +52,7 @@ def _hooks(script: Script) -> Iterator[ast.AST]:
     for site in script.methods(*HOOKS):
         for occurrence in site:
             for thing in occurrence.args.get(0, "hook"):
-                func = thing.func if isinstance(thing, Bound) else thing
+                func = unbound(thing)
                 if isinstance(func, Func):
                     yield func.node
 
@@ -96,7 +96,7 @@ def _stores(script: Script, place: Place) -> Iterator[ast.AST]:
             if script.values(node.value) & script.values(place.value):
                 yield node
     for thing in owners:
-        if isinstance(thing, (Seq, Dict)):
+        if isinstance(thing, COLLECTIONS):
             yield from stores.items[thing]
 
 
@@ -116,5 +116,5 @@ class _Stores:
         into += [(n, n.value) for n in script.each(ast.Subscript) if is_stored(n)]
         for node, owner in into:
             for thing in script.values(owner):
-                if isinstance(thing, (Seq, Dict)):
+                if isinstance(thing, COLLECTIONS):
                     self.items[thing].append(node)

@@ -13,12 +13,12 @@ from autofast.flow.provenance import Trail
 from autofast.model.events import Site, Stack, WithFrame, inside
 from autofast.model.kinds import is_autocast
 from autofast.model.script import Script
-from autofast.model.source import at
+from autofast.model.source import Said, at
 from autofast.model.syntax import is_constant
 from autofast.model.values import Arg, Ext, const, one
 
 
-def switched_off(script: Script) -> tuple[ast.AST, str] | None:
+def switched_off(script: Script) -> Said | None:
     """A forward pass whose autocast is off by default, and where that is decided, in words; None
     where there is none, or it is on.
     """

@@ -13,7 +13,7 @@ from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import statement_of
 from autofast.model.syntax import is_read
-from autofast.model.values import Tensor
+from autofast.model.values import is_weight
 
 
 def keeps_average(script: Script, site: Site) -> bool:
@@ -28,20 +28,16 @@ def average_in_variable(script: Script, loop: ast.AST) -> ast.stmt | None:
     """A statement of the loop that keeps one in a variable."""
     for statement in ast.walk(loop):
         if isinstance(statement, (ast.Assign, ast.AugAssign)):
-            for target in _targets(statement):
+            for target in targets_of(statement):
                 if isinstance(target, ast.Name) and _is_average(script, statement, target):
                     return statement
     return None
 
 
-def _targets(statement: ast.Assign | ast.AugAssign) -> list[ast.expr]:
-    return targets_of(statement)
-
-
 def _is_average(script: Script, statement: ast.stmt, target: ast.AST) -> bool:
     if not isinstance(statement, (ast.Assign, ast.AugAssign)):
         return False
-    if target not in _targets(statement):
+    if target not in targets_of(statement):
         return False
     if isinstance(statement, ast.AugAssign):
         return _reads_parameters(script, [statement.value])
@@ -56,9 +52,7 @@ def _is_average(script: Script, statement: ast.stmt, target: ast.AST) -> bool:
 
 def _reads_parameters(script: Script, exprs: Iterable[ast.expr]) -> bool:
     return any(
-        isinstance(thing, Tensor) and thing.param == "param"
-        for node in _made_of(script, exprs)
-        for thing in script.values(node)
+        is_weight(thing) for node in _made_of(script, exprs) for thing in script.values(node)
     )
 
 

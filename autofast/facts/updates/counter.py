@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from autofast.model.calls import is_name, keyword_of
+from autofast.model.calls import is_name, is_same_code, keyword_of
 from autofast.model.script import Script
 from autofast.model.syntax import VARIABLES, is_operation, is_unary
 
@@ -44,7 +44,7 @@ class Counter:
             return None  # `if i % k:` is true in all but one
         if not is_operation(test, ast.Mod) or (n := self.offset(test.left)) is None:
             return None
-        if is_operation(rest, ast.Sub) and ast.dump(rest.left) == ast.dump(test.right):
+        if is_operation(rest, ast.Sub) and is_same_code(rest.left, test.right):
             off = self.script.constant(rest.right)
             missing = n + off if isinstance(off, int) else None
         else:

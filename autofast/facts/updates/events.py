@@ -31,9 +31,9 @@ from autofast.model.kinds import is_module, is_optimizer, is_scaler, is_schedule
 from autofast.model.roles import Backward, Step, Update
 from autofast.model.script import Script
 from autofast.model.several import all_known, any_in, only, surely, wordset
-from autofast.model.source import at, function_of, parent_of, source_of, within
+from autofast.model.source import at, function_of, is_same_function, parent_of, source_of, within
 from autofast.model.syntax import DEFS, is_attribute
-from autofast.model.values import Const, Ext, Seq, Tensor, Thing, Values
+from autofast.model.values import Const, Ext, Tensor, Thing, Values, are_parameters
 from autofast.rule import Refusal
 
 FINE = {
@@ -190,7 +190,7 @@ def _is_steady(node: ast.AST, loop: ast.For) -> bool:
     if not isinstance(node, ast.If):
         return False
     changed = stored_in(loop) | (
-        stored_in(function_of(node)) if function_of(node) is not function_of(loop) else set()
+        stored_in(function_of(node)) if not is_same_function(node, loop) else set()
     )
     for part in ast.walk(node.test):
         if isinstance(part, ast.Name) and part.id in changed:
@@ -375,12 +375,7 @@ def _holds(found: Values) -> bool:
 def _trains(thing: Thing) -> bool:
     if is_module(thing) or is_optimizer(thing) or is_scaler(thing) or is_scheduler(thing):
         return True
-    return bool(
-        isinstance(thing, Tensor)
-        and thing.param
-        or isinstance(thing, Seq)
-        and thing.kind == "parameters"
-    )
+    return bool(isinstance(thing, Tensor) and thing.param or are_parameters(thing))
 
 
 # -------------------------------------------------------------------------------------------- order

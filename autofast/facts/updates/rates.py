@@ -16,7 +16,15 @@ from autofast.model.roles import Scheduler, Tick
 from autofast.model.script import Script
 from autofast.model.several import any_in, only, surely
 from autofast.model.source import ancestors, at, nodes_in, outwards, parent_of, statement_of
-from autofast.model.syntax import LOOPS, TESTS, is_attribute, is_constant, is_read, is_stored
+from autofast.model.syntax import (
+    LOOPS,
+    TARGETS,
+    TESTS,
+    is_attribute,
+    is_constant,
+    is_read,
+    is_stored,
+)
 from autofast.model.values import (
     Arg,
     Bound,
@@ -75,7 +83,7 @@ def by_hand(script: Script) -> ast.AST | None:
 # --------------------------------------------------------------------------------------------- uses
 def _uses(script: Script, wanted: set[int]) -> Iterator[ast.expr]:
     for node in script.nodes:
-        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and is_read(node):
+        if isinstance(node, TARGETS) and is_read(node):
             if any(id(t) in wanted for t in script.values(node)):
                 yield node
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from autofast.facts.loaders import SPLIT
-from autofast.facts.workers.loader_code import Side, ever_bound, holds
+from autofast.facts.workers.loader_code import Side, ever_bound
 from autofast.flow.defuse import bound_to
 from autofast.flow.effects import Effects
 from autofast.flow.program import function_around
@@ -17,7 +17,7 @@ from autofast.model import names
 from autofast.model.calls import is_method
 from autofast.model.contents import opened
 from autofast.model.several import wordset
-from autofast.model.source import nodes_in
+from autofast.model.source import Said, nodes_in, within
 from autofast.model.values import Ext, Inst, Thing, is_named, only
 
 # fmt: off
@@ -51,7 +51,7 @@ class Held:
     def __init__(self, code: Side):
         self.code, self.script, self.flow = code, code.script, code.flow
 
-    def handle(self) -> tuple[ast.AST, str] | None:
+    def handle(self) -> Said | None:
         """Where something was opened that items read from, and by what."""
         for thing in self.code.objects.values():
             if isinstance(thing, Ext) and thing.node is not None and opens(thing.name):
@@ -62,7 +62,7 @@ class Held:
                 return call, name
         return self._archive()
 
-    def _archive(self) -> tuple[ast.AST, str] | None:
+    def _archive(self) -> Said | None:
         """``np.load("data.npz")``, of which items take an array out of the open file each time."""
         loads = {c for c in self._origins if ARCHIVE in self._names(c)}
         functions = self.code.functions.values() if loads else ()
@@ -100,7 +100,7 @@ class Held:
     def _is_own(self, node: ast.AST) -> bool:
         """It is made by the code of the items, each time."""
         around = function_around(node)
-        return any(f is around or holds(f, around) for f in self.code.functions.values())
+        return any(within(around, f) for f in self.code.functions.values())
 
     # ----------------------------------------------------------------------- where values come from
     @cached_property

@@ -14,7 +14,7 @@ from autofast.flow.program import holder_of
 from autofast.flow.scratch import is_scratch
 from autofast.model.calls import is_method, keyword_of
 from autofast.model.several import surely, wordset
-from autofast.model.source import function_of, live, source_of
+from autofast.model.source import Said, function_of, live, source_of
 from autofast.model.syntax import TAKERS, VARIABLES
 from autofast.model.values import Const, Ext, Num, Ref, Seq, Values, begins, is_const
 
@@ -45,11 +45,11 @@ class Changes:
         self.keeps = Lifetime(code).keeps
 
     @cached_property
-    def writes(self) -> list[tuple[ast.AST, str]]:
+    def writes(self) -> list[Said]:
         """Places where this code changes something that is there after it, in words."""
         return list(self._writes())
 
-    def _writes(self) -> Iterator[tuple[ast.AST, str]]:
+    def _writes(self) -> Iterator[Said]:
         for function in list(self.code.functions.values()):
             for node in live(function):
                 if not isinstance(node, PLACES) or function_of(node) is not function:

@@ -18,15 +18,16 @@ from autofast.model.kinds import is_property
 from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import wordset
-from autofast.model.source import ancestors, live, nodes_in, parent_of
+from autofast.model.source import ByNode, Nodes, live, nodes_in, parent_of, within
 from autofast.model.syntax import VARIABLES, is_read
 from autofast.model.values import (
+    COLLECTIONS,
+    OBJECTS,
     Arg,
     Arguments,
     Bound,
     Cls,
     Const,
-    Dict,
     Ext,
     Func,
     Inst,
@@ -35,7 +36,6 @@ from autofast.model.values import (
     Num,
     Partial,
     Ref,
-    Seq,
     Tensor,
     Thing,
     Unknown,
@@ -73,10 +73,10 @@ class Side:
             script.analysis(Effects),
         )
         self.roots = list(roots)
-        self.functions: dict[ast.AST, ast.AST] = {}
-        self.starts: set[ast.AST] = set()  # functions that the loader (or a library) calls
-        self.partials: dict[ast.AST, list[Partial]] = {}
-        self.sites: dict[ast.AST, list[ast.Call]] = {}  # where this side's code calls a function
+        self.functions: ByNode[ast.AST] = {}
+        self.starts: Nodes = set()  # functions that the loader (or a library) calls
+        self.partials: ByNode[list[Partial]] = {}
+        self.sites: ByNode[list[ast.Call]] = {}  # where this side's code calls a function
         self.loads: set[str] = set()  # attributes that it reads
         self.every = False  # ... and any other
         self.free: dict[tuple[ast.AST, str], ast.Name] = {}
@@ -117,7 +117,7 @@ class Side:
                 self.call(node)
             elif isinstance(node, ast.Name) and is_read(node):
                 home = holder_of(node)
-                if home not in self.functions and not holds(function, home):
+                if home not in self.functions and not within(home, function):
                     self.free.setdefault((home, node.id), node)
             if isinstance(node, ast.expr):
                 self.value(node)
@@ -213,7 +213,7 @@ class Side:
                 return
             yield from thing.attrs.values()
             yield from thing.args.all()
-        elif isinstance(thing, (Seq, Dict)):
+        elif isinstance(thing, COLLECTIONS):
             yield thing.any()
         elif isinstance(thing, (Func, Bound, Partial)):
             self.enter(thing)
@@ -243,7 +243,7 @@ class Side:
         names |= {key for key, name in self.free.items() if self.script.may_be(name, Num)}
         fields: set[tuple[int, str]] = set()
         for thing in self.objects.values():
-            if isinstance(thing, (Inst, Ext)) and isinstance(thing.args, Arguments):
+            if isinstance(thing, OBJECTS) and isinstance(thing.args, Arguments):
                 frames = only(thing.made, CallFrame)
                 for given_ in thing.args.every:
                     self.follow(given_.expr, frames, names, fields)
@@ -271,15 +271,8 @@ class Side:
                     self.follow(value, frames, names, fields)
         elif isinstance(expr, ast.Attribute):
             fields |= {
-                (id(t), expr.attr)
-                for t in self.script.values(expr.value)
-                if isinstance(t, (Inst, Ext))
+                (id(t), expr.attr) for t in self.script.values(expr.value) if isinstance(t, OBJECTS)
             }
-
-
-def holds(function: ast.AST, home: ast.AST) -> bool:
-    """Whether ``home`` is a function (or comprehension) inside ``function``."""
-    return home is function or function in ancestors(home)
 
 
 def run_by(thing: Thing, methods: tuple[str, ...]) -> list[ast.AST]:

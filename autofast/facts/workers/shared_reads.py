@@ -12,8 +12,9 @@ from autofast.flow.program import holder_of
 from autofast.model.calls import is_method, is_name
 from autofast.model.script import Script
 from autofast.model.source import parent_of
-from autofast.model.syntax import FUNCTIONS, VARIABLES
+from autofast.model.syntax import FUNCTIONS, TARGETS, VARIABLES
 from autofast.model.values import (
+    COLLECTIONS,
     Dict,
     Ext,
     Inst,
@@ -108,9 +109,7 @@ class Shared:
             if (home, expr.id) in self.code.aliases:
                 return True
             for value, whole in ever_bound(expr):
-                if isinstance(value, (ast.Attribute, ast.Subscript, ast.Name)) or (
-                    whole and isinstance(value, ast.Call)
-                ):
+                if isinstance(value, TARGETS) or (whole and isinstance(value, ast.Call)):
                     if not is_name(value, expr.id):
                         if self.is_part(value, depth + 1):
                             return True
@@ -132,7 +131,7 @@ class Shared:
             return False
         if isinstance(expr, ast.Subscript):
             if any(
-                id(t) in self.code.objects and isinstance(t, (Seq, Dict))
+                id(t) in self.code.objects and isinstance(t, COLLECTIONS)
                 for t in self.script.values(expr.value)
             ):
                 return not is_number(self.script.values(expr))

@@ -22,13 +22,12 @@ from autofast.model.calls import is_name
 from autofast.model.roles import Loader
 from autofast.model.script import Script
 from autofast.model.several import only
-from autofast.model.source import ancestors, at, function_of, holds, live, parent_of
+from autofast.model.source import Nodes, ancestors, at, function_of, holds, live, parent_of
 from autofast.model.syntax import COMPREHENSIONS, VARIABLES, is_attribute, is_read
 from autofast.model.values import (
     Cls,
     Module,
     Ref,
-    Thing,
     Unknown,
     any_named,
     begins,
@@ -63,8 +62,10 @@ class _Sides:
     def of(self, loader: Loader, names: tuple[str, ...], beside: str = "") -> Side:
         key = id(loader), names
         if key not in self.made:
-            roots = [t for n in names for t in _argument(loader, n)]
-            self.made[key] = Side(self.script, roots, _argument(loader, beside) if beside else ())
+            roots = [t for n in names for t in ordered(values_given(loader, n))]
+            self.made[key] = Side(
+                self.script, roots, ordered(values_given(loader, beside)) if beside else ()
+            )
         return self.made[key]
 
 
@@ -85,10 +86,6 @@ def _about(kind: Callable[[Side], T], side: Side) -> T:
         known[kind, side] = kind(side)
     found: T = known[kind, side]
     return found
-
-
-def _argument(loader: Loader, name: str) -> list[Thing]:
-    return ordered(values_given(loader, name))
 
 
 def changed_by_items(script: Script, loader: Loader, *, files: bool = True) -> str:
@@ -292,7 +289,7 @@ def seeds(script: Script, loader: Loader) -> bool:
     )
 
 
-def _between(side: Side, call: ast.Call, seen: set[ast.AST]) -> bool:
+def _between(side: Side, call: ast.Call, seen: Nodes) -> bool:
     """In a loop that yields, or in a function that is called there."""
     function = function_of(call)
     for loop in only(ancestors(call), LOOPS):

@@ -9,8 +9,19 @@ thing says what an object is and where it was made, never how it was spelled. Wh
 # ruff: noqa: F401
 from autofast.model.several import all_of, any_of, certainly, one, only
 from autofast.model.values.arguments import NO_ARGUMENTS, Arguments, Given, both_given, joined
-from autofast.model.values.containers import Dict, Entry, Seq
-from autofast.model.values.program import Bound, Cls, Env, Ext, Func, Inst, Module, Partial
+from autofast.model.values.containers import COLLECTIONS, Dict, Entry, Seq, are_parameters
+from autofast.model.values.program import (
+    OBJECTS,
+    Bound,
+    Cls,
+    Env,
+    Ext,
+    Func,
+    Inst,
+    Module,
+    Partial,
+    unbound,
+)
 from autofast.model.values.questions import (
     any_named,
     are_numbers,
@@ -41,5 +52,5 @@ from autofast.model.values.simple import (
     Unknown,
     result_of,
 )
-from autofast.model.values.tensor import Tensor
-from autofast.model.values.thing import NOTHING, SOMEWHERE, ByName, InOrder, Thing, Values
+from autofast.model.values.tensor import Tensor, is_on_device, is_scalar, is_weight
+from autofast.model.values.thing import NOTHING, SOMEWHERE, ByName, InOrder, Row, Thing, Values

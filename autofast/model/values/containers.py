@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from autofast.model.changes import Mutable
 from autofast.model.values.simple import Unknown
-from autofast.model.values.thing import NOTHING, Thing, Values
+from autofast.model.values.thing import NOTHING, Row, Thing, Values
 
 
 @dataclass(eq=False, repr=False)
@@ -18,15 +18,15 @@ class Seq(Mutable, Thing):
     """
 
     node: ast.AST | None
-    items: tuple[Values, ...] | None
+    items: Row | None
     elem: Values = NOTHING
     kind: str = "list"
     made: tuple[Any, ...] = ()
     names: tuple[str, ...] = ()  # of a named tuple
-    head: tuple[Values, ...] = ()  # what stands first in a tuple of which no more is known
+    head: Row = ()  # what stands first in a tuple of which no more is known
 
     @property
-    def exact(self) -> tuple[Values, ...] | None:
+    def exact(self) -> Row | None:
         """The elements one by one, where there are certainly no others."""
         return None if self.elem else self.items
 
@@ -84,3 +84,11 @@ class Dict(Mutable, Thing):
             for entry in entries:
                 found |= entry.values
         return found
+
+
+COLLECTIONS = (Seq, Dict)
+
+
+def are_parameters(thing: object) -> TypeGuard[Seq]:
+    """What ``model.parameters()`` gives."""
+    return isinstance(thing, Seq) and thing.kind == "parameters"

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from autofast.model.changes import Mutable, Numbered, Watched
 from autofast.model.several import only
 from autofast.model.syntax import Def
 from autofast.model.values.arguments import Arguments
-from autofast.model.values.thing import NOTHING, ByName, Thing, Values
+from autofast.model.values.thing import NOTHING, ByName, Row, Thing, Values
 
 if TYPE_CHECKING:
     from autofast.model.source import Source
+
+
+T = TypeVar("T", bound=Thing)
 
 
 @dataclass(eq=False)
@@ -75,7 +78,7 @@ class Func(Numbered, Thing):
     node: Def | ast.Lambda
     env: Env
     owner: Cls | None = None
-    decorators: tuple[Values, ...] = ()
+    decorators: Row = ()
     defaults: ByName = field(default_factory=Watched)
     attrs: ByName = field(default_factory=Watched)
 
@@ -119,7 +122,22 @@ class Cls(Mutable, Thing):
         """The classes of the project that it derives from, in the order in which Python asks
         them.
         """
-        return list(_lineage(self)[1:])
+        return self.lineage()[1:]
+
+    def lineage(self) -> list[Cls]:
+        """The class itself and these: the method resolution order (C3); depth first where there is
+        none.
+        """
+        if len(self.bases) < 2:  # nearly always
+            return [self, *(self.bases[0].lineage() if self.bases else ())]
+        todo = [base.lineage() for base in self.bases] + [list(self.bases)]
+        order = [self]
+        while todo := [line for line in todo if line]:
+            heads = (line[0] for line in todo)
+            best = next((h for h in heads if not any(h in line[1:] for line in todo)), todo[0][0])
+            order.append(best)
+            todo = [[c for c in line if c is not best] for line in todo]
+        return order
 
     def methods(self, name: str) -> list[Func]:
         """What :meth:`find` gives, as far as it is functions of the project."""
@@ -129,27 +147,13 @@ class Cls(Mutable, Thing):
         """The class attribute ``name`` along the classes of the project; only those that come after
         ``after``, as ``super()`` does.
         """
-        order = _lineage(self)
+        order = self.lineage()
         if after is not None:
-            order = order[order.index(after) + 1 :] if after in order else after.bases
+            order = order[order.index(after) + 1 :] if after in order else [*after.bases]
         for cls in order:
             if name in cls.members:
                 return cls.members[name]
         return None
-
-
-def _lineage(cls: Cls) -> tuple[Cls, ...]:
-    """The method resolution order (C3); depth first where there is none."""
-    if len(cls.bases) < 2:  # nearly always
-        return (cls, *(_lineage(cls.bases[0]) if cls.bases else ()))
-    todo = [list(_lineage(base)) for base in cls.bases] + [list(cls.bases)]
-    order = [cls]
-    while todo := [line for line in todo if line]:
-        heads = (line[0] for line in todo)
-        best = next((h for h in heads if not any(h in line[1:] for line in todo)), todo[0][0])
-        order.append(best)
-        todo = [[c for c in line if c is not best] for line in todo]
-    return tuple(order)
 
 
 @dataclass(eq=False, repr=False)
@@ -185,3 +189,11 @@ class Ext(Mutable, Thing):
     def arg_names(self) -> set[str]:
         """The names of all keyword arguments."""
         return set(self.args.named)
+
+
+OBJECTS = (Inst, Ext)  # what a call of a class of the project, or of a library, makes
+
+
+def unbound(thing: T) -> T | Func:
+    """The function of a bound method; anything else as it is."""
+    return thing.func if isinstance(thing, Bound) else thing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeGuard
 
 from autofast.model.changes import Pooled, steady
 from autofast.model.values.thing import Thing
@@ -104,3 +104,18 @@ class Tensor(Thing, metaclass=Pooled):
             object.__setattr__(self, "rank", "?")
         elif self.sure != ((self.sure or bool(self.fresh or self.param)) and self.rank != "?"):
             object.__setattr__(self, "sure", not self.sure)
+
+
+def is_scalar(thing: object) -> TypeGuard[Tensor]:
+    """A tensor of one number."""
+    return isinstance(thing, Tensor) and thing.rank == "0d"
+
+
+def is_weight(thing: object) -> TypeGuard[Tensor]:
+    """A parameter of a model."""
+    return isinstance(thing, Tensor) and thing.param == "param"
+
+
+def is_on_device(thing: object) -> TypeGuard[Tensor]:
+    """A tensor that lies on the GPU."""
+    return isinstance(thing, Tensor) and thing.device == "dev"

@@ -34,6 +34,7 @@ class InOrder(frozenset[T_co]):
 
 
 Values: TypeAlias = frozenset[Thing]
+Row: TypeAlias = tuple[Values, ...]  # of what stands at each place
 ByName: TypeAlias = dict[str, Values]  # of variables, attributes, keywords
 NOTHING: Values = frozenset()
 SOMEWHERE = ast.Pass()  # the place of a call that stands nowhere in the text

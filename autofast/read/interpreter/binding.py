@@ -11,9 +11,10 @@ from autofast.model.contents import dict_items, each_once
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_module
 from autofast.model.names import canonical
-from autofast.model.syntax import is_attribute
+from autofast.model.syntax import SEQUENCES, is_attribute
 from autofast.model.values import (
     NOTHING,
+    OBJECTS,
     Bound,
     Cls,
     Const,
@@ -56,7 +57,7 @@ class Binding(Lookup):
     def assign(self, target: ast.expr, found: Values, env: Env, expr: ast.expr | None) -> None:
         if isinstance(target, ast.Name):
             self.bind(target.id, found, env)
-        elif isinstance(target, (ast.Tuple, ast.List)):
+        elif isinstance(target, SEQUENCES):
             self.unpack(target, found, env)
         elif isinstance(target, ast.Starred):
             self.assign(target.value, values(Seq(target, None, found)), env, None)
@@ -147,7 +148,7 @@ class Binding(Lookup):
 
     def open_attributes(self, thing: Thing, why: str) -> None:
         """Any attribute may have been set."""
-        if isinstance(thing, (Inst, Ext)) and not thing.open:
+        if isinstance(thing, OBJECTS) and not thing.open:
             thing.open = why
             self.changes += 1
         elif isinstance(thing, Module):
@@ -173,7 +174,7 @@ class Binding(Lookup):
                 thing.rebound = source.rebound if source is not None else frozenset()
                 parts = [*thing.vars.values(), *thing.past.values()]
                 todo += [thing.outer] if thing.outer is not None else []
-            elif isinstance(thing, (Inst, Ext)):
+            elif isinstance(thing, OBJECTS):
                 self.open_attributes(thing, why)
                 parts = [
                     *thing.attrs.values(),
@@ -212,7 +213,7 @@ class Binding(Lookup):
     def set_in_namespace(self, space: Ext, key: Any, found: Values) -> None:
         """``vars(x)[key] = found``, ``x.__dict__[key] = found``."""
         for owner in ordered(space.attrs["of"]):
-            if isinstance(owner, (Inst, Ext)) and isinstance(key, str):
+            if isinstance(owner, OBJECTS) and isinstance(key, str):
                 self.store_attribute(owner, key, found, sure=False)
             else:
                 self.open_attributes(owner, "its attributes are set through its __dict__")
@@ -223,7 +224,7 @@ class Binding(Lookup):
             self.emit("set_attribute", target, thing, result=found, name=name)
         elif isinstance(thing, Inst) and thing.cls.find(f"{name}.setter"):
             self.call_method_of(thing, f"{name}.setter", [found], target)
-        elif isinstance(thing, (Inst, Ext)):
+        elif isinstance(thing, OBJECTS):
             held = dict_items(thing) if thing in thing.attrs.get("__dict__", NOTHING) else None
             if held is None:
                 self.store_attribute(thing, name, found)
@@ -281,7 +282,7 @@ class Binding(Lookup):
             self.set_entry(thing, key, Entry(found, expr, target, sure))
             if is_attribute(target.value, "_modules"):
                 for owner in self.choices(self.at.get(target.value.value, NOTHING)):
-                    if isinstance(owner, (Inst, Ext)):
+                    if isinstance(owner, OBJECTS):
                         module_parts.put(self, owner, key, found)
         elif isinstance(thing, Seq):
             if isinstance(target.slice, ast.Slice):  # others may stand elsewhere now

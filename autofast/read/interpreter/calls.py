@@ -14,7 +14,7 @@ from autofast.model.limits import MANY, SEVERAL
 from autofast.model.names import CONTEXT, DATASET_BASES
 from autofast.model.several import wordset
 from autofast.model.source import parent_of
-from autofast.model.syntax import is_read
+from autofast.model.syntax import is_read, positional_names
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -42,6 +42,7 @@ from autofast.model.values import (
     one,
     only,
     ordered,
+    unbound,
 )
 from autofast.model.values import things as values
 from autofast.read.interpreter.entering import Entering, completed
@@ -203,15 +204,11 @@ class Calls(Entering):
         if isinstance(thing, (Const, Module)) or is_named(thing, Ref, self.libraries):
             return False
         this = not isinstance(thing, Func)
-        for func in (
-            thing.find("__init__") or ()
-            if isinstance(thing, Cls)
-            else (thing.func if isinstance(thing, Bound) else thing,)
-        ):
+        for func in thing.find("__init__") or () if isinstance(thing, Cls) else (unbound(thing),):
             if not isinstance(func, Func) or func.decorators or not args.known:
                 continue
             spec = func.node.args
-            positional = [p.arg for p in (*spec.posonlyargs, *spec.args)]
+            positional = positional_names(spec)
             asked = [*positional[len(args.positional) + this :], *(p.arg for p in spec.kwonlyargs)]
             if any(name not in args.named and name not in func.defaults for name in asked):
                 return False
@@ -310,7 +307,7 @@ class Calls(Entering):
         ):
             return
         names: dict[str, None] = {}
-        for base in reversed([cls, *cls.ancestors()]):
+        for base in reversed(cls.lineage()):
             names.update(
                 (s.target.id, None)
                 for s in base.node.body

@@ -10,6 +10,7 @@ from autofast.model.calls import is_method, is_name
 from autofast.model.events import LoopFrame
 from autofast.model.limits import FEW, MOST_ITEMS
 from autofast.model.source import parent_of
+from autofast.model.syntax import VARIABLES
 from autofast.model.values import (
     NOTHING,
     Const,
@@ -23,6 +24,7 @@ from autofast.model.values import (
     one,
 )
 from autofast.model.values import things as values
+from autofast.model.values.thing import Row
 from autofast.read.interpreter.binding import Binding
 from autofast.read.library.containers import begun, revive
 from autofast.read.library.iteration import iterate, loaders_in
@@ -94,7 +96,7 @@ class Comprehensions(Binding):
         """
         func = over.func if is_method(over, "items", "keys", "values") and not over.args else None
         of = over if func is None else func.value
-        table = one(self.expr(of, env)) if isinstance(of, (ast.Name, ast.Attribute)) else None
+        table = one(self.expr(of, env)) if isinstance(of, VARIABLES) else None
         if not isinstance(table, Dict) or table.rest or table.open:
             return []
         if not 0 < len(table.entries) <= MOST_ITEMS:
@@ -105,7 +107,7 @@ class Comprehensions(Binding):
         by = func is not None and func.attr == "values"
         return [(row[by], table.holds(k)) for k, row in rows.items()]
 
-    def few(self, over: ast.expr, found: Values, env: Env) -> tuple[Values, ...]:
+    def few(self, over: ast.expr, found: Values, env: Env) -> Row:
         """What a loop over ``found`` goes through, where that is known one by one, and little."""
         row = one(found)
         if is_const(row, tuple):

@@ -39,8 +39,10 @@ from autofast.model.values import (
     is_named,
     only,
     ordered,
+    unbound,
 )
 from autofast.model.values import things as values
+from autofast.model.values.thing import Row
 from autofast.read.interpreter.binding import Binding
 from autofast.read.library import model_zoo
 from autofast.read.library.containers import field_names
@@ -74,7 +76,7 @@ class Definitions(Binding):
         env: Env,
         home: Env,
         owner: Cls | None = None,
-        decorators: tuple[Values, ...] = (),
+        decorators: Row = (),
     ) -> Func:
         """What a definition or a lambda makes, with the defaults of its parameters."""
         written = {name: d for name, d in defaults(node).items() if d is not None}
@@ -93,7 +95,7 @@ class Definitions(Binding):
         self,
         found: Values,
         node: Def | ast.ClassDef,
-        decorators: tuple[Values, ...],
+        decorators: Row,
     ) -> Values:
         """A function or class after its decorators of the project; those of libraries leave it as
         it is.
@@ -121,7 +123,7 @@ class Definitions(Binding):
         """Whether a decorator returns what it is given and has been followed often enough: what it
         fills is unknown from then on.
         """
-        func = decorator.func if isinstance(decorator, Bound) else decorator
+        func = unbound(decorator)
         if not isinstance(func, Func) or not isinstance(func.node, ast.FunctionDef):
             return False
         parameters = func.node.args.args

@@ -11,7 +11,9 @@ from autofast.model.events import CallFrame, Frame, WithFrame
 from autofast.model.kinds import grad_mode_of, is_autocast, is_static
 from autofast.model.limits import DEPTH, MOST_WRAPPERS, PASSES, SHARE
 from autofast.model.source import nodes_in
+from autofast.model.syntax import positional_parameters
 from autofast.model.values import (
+    COLLECTIONS,
     NOTHING,
     Arguments,
     ByName,
@@ -229,7 +231,7 @@ class Entering(Binding):
         self, func: Func, args: Arguments, this: Thing | None, env: Env
     ) -> dict[str, Given]:
         spec = func.node.args
-        positional = [*spec.posonlyargs, *spec.args]
+        positional = positional_parameters(spec)
         given: dict[str, Given] = {}
         start = 0
         if this is not None and positional and not is_static(func):
@@ -301,7 +303,7 @@ class Entering(Binding):
 
 def _first(func: Func) -> str:
     spec = func.node.args
-    return next((p.arg for p in (*spec.posonlyargs, *spec.args)), "")
+    return next((p.arg for p in positional_parameters(spec)), "")
 
 
 def completed(kept: Arguments, args: Arguments) -> Arguments:
@@ -352,7 +354,7 @@ def _content(thing: Thing, alike: bool) -> Hashable:
     """
     if isinstance(root := _root(thing), (Unknown, Num)) or root is not thing:
         return _outline(root)
-    if alike and isinstance(thing, (Seq, Dict)):
+    if alike and isinstance(thing, COLLECTIONS):
         return type(thing), frozenset(map(_outline, thing.any()))
     return kind_of(thing) if alike else thing
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from autofast.model.events import BranchFrame, WithFrame
 from autofast.model.limits import MOST_ITEMS, WORK
-from autofast.model.several import surely
+from autofast.model.several import is_numeric, surely
 from autofast.model.source import children, walk
-from autofast.model.syntax import is_read
+from autofast.model.syntax import IDENTITY, MEMBERSHIP, is_read
 from autofast.model.tensors import binary
 from autofast.model.values import (
     NOTHING,
@@ -35,11 +35,13 @@ from autofast.model.values import (
     certainly,
     const,
     is_const,
+    is_scalar,
     one,
     only,
     ordered,
 )
 from autofast.model.values import things as values
+from autofast.model.values.thing import Row
 from autofast.read.interpreter.comprehensions import Comprehensions
 from autofast.read.interpreter.named import by_key, is_namespace
 from autofast.read.library import loaded_settings, module_parts
@@ -102,7 +104,7 @@ class Expressions(Comprehensions):
             and node.value.attr == "data"
             and index == values(Const(0))
         ):
-            if surely(isinstance(t, Tensor) and t.rank == "0d" for t in base):
+            if surely(is_scalar(t) for t in base):
                 return self._old_item(base, node)
         for thing in ordered(base):
             found |= self.subscript(thing, index, node)
@@ -244,7 +246,7 @@ class Expressions(Comprehensions):
         value = const(found)
         if isinstance(node.op, ast.Not):
             return values(Num()) if value is ... else values(Const(not value))
-        if type(value) in (int, float) and not isinstance(node.op, ast.Invert):
+        if is_numeric(value) and not isinstance(node.op, ast.Invert):
             return values(Const(-value if isinstance(node.op, ast.USub) else value))
         return binary(found, NOTHING, "USub")
 
@@ -266,7 +268,7 @@ class Expressions(Comprehensions):
             return values(Num(pattern=text))
         if isinstance(node.op, ast.Mod) and isinstance(a, str):
             return values(Num(pattern=re.sub(r"%[-+ #0-9.]*[a-zA-Z]", "*", a)))
-        if type(a) in (int, float) and type(b) in (int, float):
+        if is_numeric(a) and is_numeric(b):
             try:
                 return values(Const(_FOLD[type(node.op)](a, b)))
             except (KeyError, ArithmeticError, ValueError):
@@ -332,11 +334,11 @@ class Expressions(Comprehensions):
                 return values(Const(bool(_COMPARE[type(node.ops[0])](a, b))))
             except (KeyError, TypeError):
                 return values(Num())
-        if len(rights) == 1 and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+        if len(rights) == 1 and isinstance(node.ops[0], MEMBERSHIP):
             given = _is_given(a, one(rights[0]))
             if given is not None:
                 return values(Const(given is isinstance(node.ops[0], ast.In)))
-        if len(rights) == 1 and b is None and isinstance(node.ops[0], (ast.Is, ast.IsNot)) and left:
+        if len(rights) == 1 and b is None and isinstance(node.ops[0], IDENTITY) and left:
             if all(
                 isinstance(t, (Inst, Ext, Tensor, Seq, Dict, Func, Cls))
                 and getattr(t, "rank", "") != "?"
@@ -367,7 +369,7 @@ class Expressions(Comprehensions):
         return values(Unknown("what a generator returns"))
 
 
-def _head(thing: Thing | None) -> tuple[Values, ...]:
+def _head(thing: Thing | None) -> Row:
     """What certainly stands first in it."""
     return (thing.exact or thing.head) if isinstance(thing, Seq) else ()
 

@@ -15,6 +15,7 @@ from autofast.model import limits
 from autofast.model.changes import CLOCK
 from autofast.model.kinds import is_static, of_type
 from autofast.model.source import Source, source_of
+from autofast.model.syntax import is_text, positional_parameters
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -144,7 +145,7 @@ class Interpreter(Loops, Expressions, Calls):
             if not isinstance(func, Func):
                 continue
             spec = func.node.args
-            params = [*spec.posonlyargs, *spec.args][
+            params = positional_parameters(spec)[
                 1 if skip_self and func.owner is not None and not is_static(func) else 0 :
             ]
             for param in [*params, *spec.kwonlyargs]:
@@ -164,7 +165,7 @@ class Interpreter(Loops, Expressions, Calls):
         """An object of the annotated library class."""
         if annotation is None:
             return NOTHING
-        if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        if is_text(annotation):
             return NOTHING
         inside = self.depths()
         try:

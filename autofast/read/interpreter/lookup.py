@@ -26,6 +26,7 @@ from autofast.model.syntax import is_stored
 from autofast.model.tensors import SHAPE
 from autofast.model.values import (
     NOTHING,
+    OBJECTS,
     Arguments,
     Bound,
     Cls,
@@ -53,6 +54,7 @@ from autofast.model.values import (
     ordered,
 )
 from autofast.model.values import things as values
+from autofast.model.values.thing import Row
 from autofast.read.library import hugging_face_data, module_parts, options, pretrained, protocols
 from autofast.read.library import torch_library as torchlib
 from autofast.read.library.iteration import element
@@ -156,7 +158,7 @@ class Lookup(Core):
             return self.library_attribute(thing, name)
         if isinstance(thing, Inst) and name == "__class__":
             return values(thing.cls)
-        if isinstance(thing, (Inst, Ext)) and name == "__dict__":
+        if isinstance(thing, OBJECTS) and name == "__dict__":
             return values(
                 self.intern(
                     Ext,
@@ -332,7 +334,7 @@ def _is_beginning(index: ast.expr) -> bool:
     )
 
 
-def _part_of(thing: Seq, index: ast.Slice) -> tuple[Values, ...] | None:
+def _part_of(thing: Seq, index: ast.Slice) -> Row | None:
     """``row[:2]``, ``batch[2:]``: the elements; None where they are not known one by one."""
     bounds = [_bound_of(part) for part in (index.lower, index.upper, index.step)]
     if thing.kind not in ("tuple", "list") or thing.names or ... in bounds or bounds[2] == 0:

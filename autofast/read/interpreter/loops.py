@@ -11,10 +11,11 @@ from autofast.model.changes import CLOCK
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import star
 from autofast.model.limits import PASSES
-from autofast.model.names import canonical
+from autofast.model.names import canonical, first_part
 from autofast.model.source import walk
 from autofast.model.values import (
     NOTHING,
+    OBJECTS,
     ByName,
     Const,
     Env,
@@ -25,7 +26,6 @@ from autofast.model.values import (
     Reason,
     Ref,
     Seq,
-    Thing,
     Unknown,
     Values,
     any_of,
@@ -33,6 +33,7 @@ from autofast.model.values import (
     one,
 )
 from autofast.model.values import things as values
+from autofast.model.values.thing import Row
 from autofast.read.interpreter.statements import Statements
 from autofast.read.library.iteration import iterate, loaders_in
 from autofast.read.state.core import Record, join, merge
@@ -47,7 +48,7 @@ class Loops(Statements):
             if alias.asname:
                 env.vars[alias.asname] = found
             else:
-                top = alias.name.split(".")[0]
+                top = first_part(alias.name)
                 env.vars[top] = (
                     found if "." not in alias.name else self.import_module(top, 0, env, node)
                 )
@@ -120,7 +121,10 @@ class Loops(Statements):
         over = self.expr(node.iter, env)
         items = self.few(node.iter, over, env)
         single = [one(item) for item in items]  # of a dict's items(), tuples are made here
-        if not all(isinstance(t, (Const, Ext, Inst)) or _is_made(t, node.iter) for t in single):
+        if not all(
+            isinstance(t, (Const, Ext, Inst)) or isinstance(t, Seq) and t.node is node.iter
+            for t in single
+        ):
             items = ()
         if items:
             self.unroll(node, items, over, env)
@@ -129,9 +133,7 @@ class Loops(Statements):
 
     stmt_AsyncFor = stmt_For
 
-    def unroll(
-        self, node: ast.For | ast.AsyncFor, items: tuple[Values, ...], over: Values, env: Env
-    ) -> None:
+    def unroll(self, node: ast.For | ast.AsyncFor, items: Row, over: Values, env: Env) -> None:
         """A loop over a few known values (``for phase in ("train", "val")``) runs once for each."""
         left: list[ByName] = []
         reached = True
@@ -202,7 +204,7 @@ class Loops(Statements):
                     env.module.vars[name] = values(Num())
                 case ast.Attribute(value=owner, attr=name):
                     for thing in self.expr(owner, env):
-                        if isinstance(thing, (Inst, Ext)) and _is_number(thing.attrs.get(name)):
+                        if isinstance(thing, OBJECTS) and _is_number(thing.attrs.get(name)):
                             thing.attrs[name] = values(Num())
 
     def collect(self) -> None:
@@ -220,10 +222,6 @@ class Loops(Statements):
 
 def _is_number(found: Values | None) -> bool:
     return isinstance(const(found or NOTHING), (int, float))
-
-
-def _is_made(thing: Thing | None, at: ast.expr) -> bool:
-    return isinstance(thing, Seq) and thing.node is at
 
 
 def _augmented(node: ast.AST) -> list[ast.expr]:

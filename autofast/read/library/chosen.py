@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 
 from autofast.model.limits import MOST_CALLEES
-from autofast.model.names import DATASET_BASES, MODULE_BASES, canonical
+from autofast.model.names import DATASET_BASES, MODULE_BASES, canonical, first_part
 from autofast.model.several import wordset
 from autofast.model.source import source_of
 from autofast.model.values import (
@@ -183,7 +183,7 @@ def module_of(interp: Core, name: str) -> Values:
     entry = interp.project.read(interp.project.entry)
     exact = interp.project.find(name, 0, entry) if name and "*" not in name else None
     sources = [exact] if exact is not None else interp.project.matching(name)
-    if not sources and canonical(name).split(".")[0] in interp.libraries:
+    if not sources and first_part(canonical(name)) in interp.libraries:
         return values(Ref(canonical(name)))
     found = values(*(interp.run_module(source, False) for source in sources))
     return found or values(Unknown(f"the module `{name or '*'}` is imported by name"))

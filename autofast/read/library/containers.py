@@ -13,6 +13,7 @@ from autofast.model.kinds import is_module
 from autofast.model.limits import MOST_COPIES, MOST_ITEMS
 from autofast.model.values import (
     NOTHING,
+    OBJECTS,
     Arguments,
     Const,
     Dict,
@@ -170,7 +171,7 @@ def as_table(interp: Core, this: Thing) -> Thing:
     made = interp.intern(Dict, ("table", this), lambda: Dict(None))
     owners = ordered(this.attrs["of"])
     for owner in owners:
-        for key, found in owner.attrs.items() if isinstance(owner, (Inst, Ext)) else ():
+        for key, found in owner.attrs.items() if isinstance(owner, OBJECTS) else ():
             if made.get(key) != found:
                 made.entries[key] = [Entry(found, None, None, len(owners) == 1)]
         seen = isinstance(owner, Inst) and owner.cls.external <= {"builtins.object"}
@@ -187,7 +188,7 @@ def is_settings(thing: Dict) -> bool:
 
 
 def _constants(owner: Thing) -> list[str]:
-    attrs = owner.attrs if isinstance(owner, (Inst, Ext)) else {}
+    attrs = owner.attrs if isinstance(owner, OBJECTS) else {}
     return [key for key, found in attrs.items() if any_of(found, Const)]
 
 
@@ -385,7 +386,7 @@ def deep_copied(
     elif isinstance(made, Seq):
         made.items = None if made.items is None else tuple(map(inner, made.items))
         made.elem = inner(made.elem)
-    elif isinstance(made, (Inst, Ext)):
+    elif isinstance(made, OBJECTS):
         for name, found in made.attrs.items():
             made.attrs[name] = inner(found)
     return made

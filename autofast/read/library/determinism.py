@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from autofast.model.events import Occurrence
 from autofast.model.script import Script
-from autofast.model.values import Const, Values, const, consts
+from autofast.model.values import Const, const, consts
 
 SWITCH = "torch.use_deterministic_algorithms"
 LEVEL = "torch.set_deterministic_debug_mode"
@@ -32,17 +32,13 @@ def asked(script: Script) -> Iterator[ast.AST]:
         if any(const(o.args.get(0, "mode")) is not False for o in site):
             yield site.node
     for site in script.calls(LEVEL):
-        if any(_is_on(o.args.get(0, "debug_mode")) for o in site):
+        if any(consts(o.args.get(0, "debug_mode")) not in ({0}, {"default"}) for o in site):
             yield site.node
     yield from (s.node for s in script.calls(*HELPERS))
     for (kind, _), site in script.log.each():
         if kind == CONTEXT or ("." in kind and kind.endswith(OF_SEEDS)):
             if any(_asks(o) for o in site):
                 yield site.node
-
-
-def _is_on(found: Values) -> bool:
-    return consts(found) not in ({0}, {"default"})
 
 
 def _asks(occurrence: Occurrence) -> bool:

@@ -9,6 +9,7 @@ from autofast.model.kinds import is_loader, ways_made
 from autofast.model.limits import FED
 from autofast.model.several import wordset
 from autofast.model.source import source_of
+from autofast.model.syntax import positional_names
 from autofast.model.values import (
     NOTHING,
     Arguments,
@@ -159,7 +160,7 @@ def fed(interp: Core, func: Func, param: ast.arg) -> Values:
     parameter; empty where that is not known.
     """
     cls, spec = func.owner, func.node.args
-    names = [p.arg for p in (*spec.posonlyargs, *spec.args)][1:]
+    names = positional_names(spec)[1:]
     if cls is None or param.arg not in names:
         return NOTHING
     if batch_at(func) == names.index(param.arg):

@@ -32,6 +32,7 @@ from autofast.model.values import (
     result_of,
 )
 from autofast.model.values import things as values
+from autofast.model.values.thing import Row
 from autofast.read.library import protocols
 from autofast.read.library.containers import copied, row_of, seq_method, shuffle
 from autofast.read.library.iteration import Collation, following, iterate, loaders_in
@@ -247,7 +248,7 @@ def _range(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Va
 def _combined(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
     parts = tuple(iterate(interp, g.values, node) for g in args.positional)
     plain = name == "itertools.product" and not args.named and args.loose is None
-    made_of: tuple[tuple[Values, ...] | None, Values] = (
+    made_of: tuple[Row | None, Values] = (
         (parts, NOTHING) if plain else (None, NOTHING.union(*parts))
     )
     row = interp.intern(

@@ -14,7 +14,9 @@ from autofast.model.limits import FETCHED, FEW
 from autofast.model.names import GRAPHS, NAMED_TUPLE, last_part
 from autofast.model.tensors import SHAPE, tensors_in
 from autofast.model.values import (
+    COLLECTIONS,
     NOTHING,
+    OBJECTS,
     Arg,
     Arguments,
     Const,
@@ -111,7 +113,7 @@ def _iterate(interp: Core, thing: Thing, node: ast.AST) -> Values:
             return _iterate(interp, held, node)
         if thing.cls.find("__getitem__") is not None:
             return interp.call_method_of(thing, "__getitem__", [values(Num())], node)
-    if isinstance(thing, (Inst, Ext)) and is_module(thing):
+    if isinstance(thing, OBJECTS) and is_module(thing):
         if module_parts.is_container(thing, module_parts.DICTS):
             return iterate(interp, module_parts.table(interp, thing), node)
         if isinstance(thing, Inst):
@@ -173,7 +175,7 @@ def element(interp: Core, thing: Thing, index: int | None) -> Values:
     if isinstance(thing, Seq) and thing.items is not None and index is not None:
         if -len(thing.items) <= index < len(thing.items):
             return thing.items[index] | thing.elem
-    if isinstance(thing, (Seq, Dict)):
+    if isinstance(thing, COLLECTIONS):
         return thing.any()
     if isinstance(thing, Const):
         if (
@@ -225,7 +227,7 @@ def batch_of(interp: Core, loader: Thing) -> Values:
     cache[id(loader)] = values(
         Tensor(batch=tag, device="cpu")
     )  # a dataset that iterates its loader
-    known = made_with(loader)[0] if isinstance(loader, (Ext, Inst)) else None
+    known = made_with(loader)[0] if isinstance(loader, OBJECTS) else None
     args = known or Arguments(None)
     stack, interp.stack = interp.stack, []
     interp.limits.append(min(interp.limits[-1], interp.steps + FETCHED))
@@ -256,7 +258,7 @@ def batch_of(interp: Core, loader: Thing) -> Values:
     as_made: dict[int, Values] = interp.__dict__.setdefault("_batches_as_made", {})
     copies = Collation(interp, tag, "own", "as made")
     as_made[id(loader)] = frozenset(
-        copies.one(t) if isinstance(t, (Dict, Seq)) else t for t in cache[id(loader)]
+        copies.one(t) if isinstance(t, COLLECTIONS) else t for t in cache[id(loader)]
     )
     return cache[id(loader)]
 
@@ -410,7 +412,7 @@ def fields_of(thing: Thing) -> tuple[str, ...]:
         return thing.names
     if not isinstance(thing, Inst) or NAMED_TUPLE not in thing.cls.external:
         return ()
-    classes = [thing.cls, *thing.cls.ancestors()]
+    classes = thing.cls.lineage()
     given = next((const(c.members["_fields"]) for c in classes if "_fields" in c.members), ...)
     if isinstance(given, tuple):
         return given

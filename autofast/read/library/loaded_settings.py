@@ -240,7 +240,11 @@ def _yaml(text: str, is_json: bool) -> Any:
             raise ValueError("nested too deeply")
         if isinstance(node, yaml.MappingNode):
             pairs = [(built(k, depth + 1), built(v, depth + 1)) for k, v in node.value]
-            return {k.value: v for k, v in pairs if isinstance(k, Scalar) and _is_key(k.value)}
+            return {
+                k.value: v
+                for k, v in pairs
+                if isinstance(k, Scalar) and isinstance(k.value, (str, int))
+            }
         if isinstance(node, yaml.SequenceNode):
             return [built(part, depth + 1) for part in node.value]
         plain = is_json and node.style is None
@@ -251,10 +255,6 @@ def _yaml(text: str, is_json: bool) -> Any:
         return built(yaml.compose(text, Loader=yaml.SafeLoader), 0)
     except (yaml.YAMLError, AttributeError) as error:
         raise ValueError(str(error)) from None
-
-
-def _is_key(value: Any) -> bool:
-    return isinstance(value, (str, int))
 
 
 def _toml(text: str) -> Any:

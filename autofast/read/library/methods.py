@@ -14,6 +14,7 @@ from autofast.model.several import only, wordset
 from autofast.model.tensors import SHAPE, dtype_of, kind_asked, mixed, target_of, tensors_in
 from autofast.model.values import (
     NOTHING,
+    OBJECTS,
     SOMEWHERE,
     Arg,
     Arguments,
@@ -259,7 +260,7 @@ def super_method(
         batches.elem |= batch_of(interp, inst)
         return values(batches)
     if name in ("__call__", "forward") and module_parts.is_container(inst, module_parts.SEQUENTIAL):
-        assert isinstance(inst, (Inst, Ext))
+        assert isinstance(inst, OBJECTS)
         return module_parts.in_order(interp, inst, args, values(Tensor()))
     if name in ("__call__", "forward") and is_module(inst):
         return values(mixed(tensors_in(*(g.values for g in args.positional)) or [Tensor()]))

@@ -12,7 +12,9 @@ from autofast.model.kinds import is_module
 from autofast.model.names import CONTAINERS
 from autofast.model.several import surely, wordset
 from autofast.model.values import (
+    COLLECTIONS,
     NOTHING,
+    OBJECTS,
     Arguments,
     ByName,
     Cls,
@@ -97,7 +99,7 @@ def given_parts(args: Arguments) -> tuple[ByName, Values]:
             named.update((str(i), found) for i, found in enumerate(held.exact))
         elif any_of(part.values, Seq, Dict):
             for thing in part.values:
-                rest |= thing.any() if isinstance(thing, (Seq, Dict)) else values(thing)
+                rest |= thing.any() if isinstance(thing, COLLECTIONS) else values(thing)
         else:
             named[str(n)] = part.values
     if (
@@ -135,7 +137,7 @@ def whole(thing: Inst | Ext) -> Values:
         here = todo.pop(0)
         if here not in found:
             found[here] = None
-            todo += ordered(any_part(here)) if isinstance(here, (Inst, Ext)) else ()
+            todo += ordered(any_part(here)) if isinstance(here, OBJECTS) else ()
     return frozenset(found)
 
 
@@ -310,7 +312,7 @@ def by_prefix(thing: Thing, name: Values) -> Values:
     may be.
     """
     first = _beginning(name)
-    if not first or not isinstance(thing, (Inst, Ext)) or thing.open or not is_module(thing):
+    if not first or not isinstance(thing, OBJECTS) or thing.open or not is_module(thing):
         return NOTHING
     found = [v for n, v in thing.attrs.items() if n.startswith(first)]
     if isinstance(thing, Inst) and _has_members(thing.cls, first):

@@ -17,7 +17,9 @@ from autofast.model.names import WRAPPERS, last_part
 from autofast.model.several import wordset
 from autofast.model.tensors import dtype_of, mixed, target_of, tensors_in
 from autofast.model.values import (
+    COLLECTIONS,
     NOTHING,
+    OBJECTS,
     SOMEWHERE,
     STATE_DICT,
     Arguments,
@@ -161,7 +163,7 @@ def _output(
             made=None,
         )
     anything = Tensor(models=makers, passes=passes, grad=grad, rank="?")
-    is_deep = isinstance(thing, (Seq, Dict)) and len(done) > MOST_PARTS
+    is_deep = isinstance(thing, COLLECTIONS) and len(done) > MOST_PARTS
     if isinstance(thing, Unknown) or is_deep:
         return anything
 
@@ -340,7 +342,7 @@ def _pass_key(interp: Core, thing: Inst | Ext, args: Arguments) -> Hashable:
 def module_method(
     interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None
 ) -> Values:
-    assert isinstance(this, (Inst, Ext))
+    assert isinstance(this, OBJECTS)
     if name in ("to", "cuda", "cpu"):
         target, kinds, dtype = target_of(name, args)
         interp.emit("move_model", node, this, args, target=target, kinds=kinds, dtype=dtype)

@@ -11,6 +11,7 @@ from autofast.model.names import last_part
 from autofast.model.several import first_such
 from autofast.model.values import (
     NOTHING,
+    OBJECTS,
     Arg,
     Arguments,
     Const,
@@ -143,7 +144,7 @@ def _setattr(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
     names = args.get(1, "name")
     for thing in interp.choices(args.get(0, "object")):
         for key in ordered(names):
-            if is_const(key, str) and isinstance(thing, (Inst, Ext)):
+            if is_const(key, str) and isinstance(thing, OBJECTS):
                 interp.store_attribute(thing, key.value, args.get(2, "value"), sure=len(names) == 1)
                 if (held := dict_items(thing)) is not None:
                     entry = Entry(args.get(2, "value"), None, node, False)

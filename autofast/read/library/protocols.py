@@ -11,6 +11,7 @@ from autofast.model.kinds import entered, grad_mode_of
 from autofast.model.several import only, wordset
 from autofast.model.values import (
     NOTHING,
+    OBJECTS,
     Arguments,
     Bound,
     Cls,
@@ -140,7 +141,7 @@ def drop(interp: Core, this: Thing, name: str, node: ast.AST | None) -> None:
     """``del this.name``: a class attribute shows again, and where this may not happen both are
     possible.
     """
-    if not isinstance(this, (Inst, Ext)):
+    if not isinstance(this, OBJECTS):
         return
     if isinstance(this, Inst) and this.cls.find("__delattr__"):
         interp.call_method_of(this, "__delattr__", [values(Const(name))], node)

@@ -19,8 +19,19 @@ from autofast.model.names import last_part
 from autofast.model.roles import Optimizer, Sync, Transfer
 from autofast.model.script import Script
 from autofast.model.several import only
-from autofast.model.source import BadInput, Endless, Source, Told, shown_path
-from autofast.model.values import Cls, Ext, Inst, Seq, Tensor, Thing, Unknown, any_of, joined
+from autofast.model.source import BadInput, ByNode, Endless, Source, Told, shown_path
+from autofast.model.syntax import CHOICES
+from autofast.model.values import (
+    Cls,
+    Ext,
+    Inst,
+    Tensor,
+    Thing,
+    Unknown,
+    any_of,
+    are_parameters,
+    joined,
+)
 from autofast.read.interpreter.interpreter import Again, Interpreter, TooDeep
 from autofast.read.library import determinism
 from autofast.read.library.frameworks import run_hooks
@@ -200,7 +211,7 @@ def _may_initialise_apex(interp: Interpreter) -> bool:
 
 # --------------------------------------------------------------------------------------- optimizers
 def _optimizers(interp: Interpreter, script: Script) -> list[Optimizer]:
-    found: dict[ast.AST, Optimizer] = {}
+    found: ByNode[Optimizer] = {}
     updates = [u for step in script.steps for u in step.updates]
     for made in interp.made:
         if not is_optimizer(made) or not isinstance(made.node, ast.Call) or made.args is None:
@@ -232,7 +243,7 @@ def _owners(script: Script, given: object) -> list[Thing]:
     expr = getattr(given, "expr", None)
     owners: list[Thing] = []
     for thing in opened(getattr(given, "values", ()), _given_over):
-        if isinstance(thing, Seq) and thing.kind == "parameters":
+        if are_parameters(thing):
             node = thing.node
             if is_method(node):
                 owners += script.values(node.func.value)
@@ -305,7 +316,7 @@ def _gates(frame: BranchFrame) -> bool:
     """A condition that makes something rare (``i % n == 0``, ``rank == 0``), not ``if scaler is
     None`` or ``if use_cuda``.
     """
-    test = frame.node.test if isinstance(frame.node, (ast.If, ast.IfExp)) else None
+    test = frame.node.test if isinstance(frame.node, CHOICES) else None
     if test is None:
         return True
     return any_of(ast.walk(test), ast.Mod, ast.Gt, ast.GtE, ast.Lt, ast.LtE, ast.Eq)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TypeGuard
 
 from autofast.model.contents import opened
 from autofast.model.kinds import library_dataset
@@ -28,6 +27,7 @@ from autofast.model.values import (
     Unknown,
     Values,
     is_named,
+    is_on_device,
     ordered,
     why_unknown,
 )
@@ -46,15 +46,11 @@ WRAPPERS = tuple(f"torch.utils.data.{n}" for n in ("Subset", "ConcatDataset", "r
 def describe(interp: Core, found: Values) -> list[Dataset]:
     """The datasets a loader may read, wrappers (Subset, random_split, ConcatDataset) opened."""
     every = opened(ordered(found), _wrapped)
-    return [_describe(interp, t) for t in every if not _is_wrapper(t)]
-
-
-def _is_wrapper(thing: Thing) -> TypeGuard[Ext]:
-    return is_named(thing, Ext, WRAPPERS)
+    return [_describe(interp, t) for t in every if not is_named(t, Ext, WRAPPERS)]
 
 
 def _wrapped(thing: Thing) -> Iterable[Thing]:
-    if not _is_wrapper(thing):
+    if not is_named(thing, Ext, WRAPPERS):
         return ()
     inner = thing.args.get(0, "dataset") | thing.args.get(0, "datasets")
     return (x for t in inner for x in (t.any() if isinstance(t, Seq) else {t}))
@@ -146,7 +142,7 @@ def _of_project(interp: Core, thing: Inst) -> Dataset:
             f"its attribute `{n}` is on the device"
             for n, v in thing.attrs.items()
             for t in v
-            if isinstance(t, Tensor) and t.device == "dev"
+            if is_on_device(t)
         ),
         "",
     )

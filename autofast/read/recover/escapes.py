@@ -21,9 +21,18 @@ from autofast.model.contents import opened
 from autofast.model.events import Occurrence
 from autofast.model.names import CONTEXT, FORWARD_HOOKS, HOOK_OF_ALL
 from autofast.model.script import Script
-from autofast.model.source import at, function_of, nodes_in, parent_of, statement_of, walk
+from autofast.model.source import (
+    ByNode,
+    at,
+    function_of,
+    is_at_top,
+    nodes_in,
+    parent_of,
+    statement_of,
+    walk,
+)
 from autofast.model.syntax import FUNCTIONS, is_stored
-from autofast.model.values import Dict, Ext, Seq, Tensor, Thing, certainly, is_named
+from autofast.model.values import COLLECTIONS, Ext, Tensor, Thing, certainly, is_named
 from autofast.read.recover.leaks import FRESH, Leaks, carries, in_data, root_of
 from autofast.read.recover.region import Region
 
@@ -127,7 +136,7 @@ class _Ways:
 
     def functions(self) -> list[ast.AST]:
         """The project's functions that run in the region."""
-        found: dict[ast.AST, ast.AST] = {}
+        found: ByNode[ast.AST] = {}
         if isinstance(self.region.scope, FUNCTIONS):
             found[self.region.scope] = self.region.scope
         for frame in self.region.calls(self.script):
@@ -146,7 +155,7 @@ class _Ways:
 
     def local_names(self, thing: Thing | None) -> list[ast.Name]:
         """The variables of the scope (no parameters) that hold this container."""
-        if not isinstance(thing, (Seq, Dict)):
+        if not isinstance(thing, COLLECTIONS):
             return []
         scope = self.region.scope
         names = [n for n in nodes_in(scope, ast.Name) if thing in self.script.values(n)]
@@ -195,12 +204,7 @@ def ends_with_call(node: ast.AST, region: Region) -> bool:
     result only.
     """
     root = root_of(node.target if isinstance(node, ast.AugAssign) else node)
-    return (
-        root is not None
-        and not region.holds(node)
-        and not isinstance(function_of(root), ast.Module)
-        and is_local(root)
-    )
+    return root is not None and not region.holds(node) and not is_at_top(root) and is_local(root)
 
 
 def _stays_normal(occurrence: Occurrence) -> bool:

@@ -11,13 +11,17 @@ from collections.abc import Collection
 from autofast.flow.scopes import is_local, parameters
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack, inside
 from autofast.model.kinds import gradient_modes, is_module
+from autofast.model.names import first_part
 from autofast.model.roles import Evaluation
 from autofast.model.script import Script
 from autofast.model.several import any_in, wordset
 from autofast.model.source import (
+    ByNode,
+    Nodes,
     ancestors,
     at,
     function_of,
+    is_at_top,
     nodes_in,
     parent_of,
     statement_of,
@@ -26,6 +30,7 @@ from autofast.model.source import (
 from autofast.model.syntax import DEFINITIONS, DEFS, LOOPS, WITHS
 from autofast.model.tensors import is_unknown_in, tensors_in, things_in
 from autofast.model.values import Const, Ext, Inst, Num, Ref, Tensor, Values, all_of, only
+from autofast.read.recover.backward_needs import gathering, is_wanted
 from autofast.read.recover.escapes import leak
 from autofast.read.recover.hazards import hazard, needs_gradients
 from autofast.read.recover.leaks import root_of
@@ -39,9 +44,10 @@ from autofast.read.recover.shared_passes import (
     puts_gradients,
 )
 from autofast.read.recover.trained import Training
-from autofast.read.recover.wanted import gathering, is_wanted
 
 KEEP_NOTHING = ("torch", "numpy", "math", "builtins")  # libraries that keep no tensor they get
+# The node of an evaluation, its kind, and what its block or decorator calls.
+Whole = tuple[ast.AST, str, ast.expr | None]
 
 
 class Sealed:
@@ -92,7 +98,7 @@ class Sealed:
                 this, args = occurrence.this, occurrence.args
                 if isinstance(this, (Tensor, Inst)) or not region.meets(site, occurrence):
                     continue
-                known = isinstance(this, (Ref, Ext)) and this.name.split(".")[0] in KEEP_NOTHING
+                known = isinstance(this, (Ref, Ext)) and first_part(this.name) in KEEP_NOTHING
                 if known and site.kind != "builtins.setattr":
                     continue
                 if any(t.grad for t in tensors_in(*(g.values for g in args.every))):
@@ -114,7 +120,7 @@ def _is_local_variable(node: ast.AST) -> bool:
     root = root_of(node.target if isinstance(node, ast.AugAssign) else node)
     return (
         root is not None
-        and not isinstance(function_of(root), ast.Module)
+        and not is_at_top(root)
         and is_local(root)
         and root.id not in {p.arg for p in parameters(function_of(root))}
     )
@@ -124,7 +130,7 @@ def evaluations(script: Script) -> list[Evaluation]:
     """The program's evaluations, each at the smallest place that holds all its forwards."""
     training = Training(script)
     sealed = Sealed(script, training.all + training.handed_out)
-    found: dict[ast.AST, Evaluation] = {}
+    found: ByNode[Evaluation] = {}
     for site in script.log.of("forward"):
         for occurrence in site:
             if not occurrence.data["outer"]:
@@ -207,9 +213,9 @@ def _whole(
     return wider if not wider.unknown else None
 
 
-def _loops_of(evaluation: Evaluation, region: Region) -> set[ast.AST]:
+def _loops_of(evaluation: Evaluation, region: Region) -> Nodes:
     """The innermost loops of a function around its passes; the statements, where there are none."""
-    found: set[ast.AST] = set()
+    found: Nodes = set()
     for site in evaluation.forwards:
         for occurrence in site:
             below = region.below(occurrence.stack)
@@ -219,7 +225,7 @@ def _loops_of(evaluation: Evaluation, region: Region) -> set[ast.AST]:
     return found
 
 
-def _makes(script: Script, region: Region, inner: set[ast.AST]) -> str:
+def _makes(script: Script, region: Region, inner: Nodes) -> str:
     """Where a function makes tensors beside its evaluations, or code that may keep some: these
     leave it on more ways than are followed (closures, exceptions, ``p.grad``).
     """
@@ -239,7 +245,7 @@ def _makes(script: Script, region: Region, inner: set[ast.AST]) -> str:
     return ""
 
 
-def _is_plain(site: Site, occurrence: Occurrence, passes: set[ast.AST]) -> bool:
+def _is_plain(site: Site, occurrence: Occurrence, passes: Nodes) -> bool:
     """A pass of an evaluation, or another object than a network."""
     if site.kind == "forward":
         return site.node in passes or not occurrence.data["outer"]
@@ -266,7 +272,7 @@ def region_of(script: Script, evaluation: Evaluation) -> Region:
 
 
 # -------------------------------------------------------------------------------------- where it is
-def _switched_off(occurrence: Occurrence) -> tuple[ast.AST, str, ast.expr | None] | None:
+def _switched_off(occurrence: Occurrence) -> Whole | None:
     """The block or decorator that switches gradients off there."""
     for frame, expr, _ in gradient_modes(occurrence.stack):
         is_block = isinstance(frame.node, WITHS)
@@ -274,9 +280,7 @@ def _switched_off(occurrence: Occurrence) -> tuple[ast.AST, str, ast.expr | None
     return None
 
 
-def _plain(
-    site: Site, occurrence: Occurrence, training: Training, script: Script
-) -> tuple[ast.AST, str, ast.expr | None] | None:
+def _plain(site: Site, occurrence: Occurrence, training: Training, script: Script) -> Whole | None:
     """The outermost loop over batches, else the function, else the statement around this forward
     that no backward happens in.
     """
@@ -286,7 +290,7 @@ def _plain(
         or not isinstance(site.node, ast.expr)
     ):
         return None
-    best: tuple[ast.AST, str, ast.expr | None] | None = None
+    best: Whole | None = None
     last, call = _outside_models(site.node, occurrence.stack, training.all)
     for i in range(last, -1, -1):
         frame = occurrence.stack[i]
@@ -369,6 +373,4 @@ def _blind(stack: Stack, backs: list[Stack]) -> bool:
     """Whether a backward of something that is not known runs in a loop or function around this
     place.
     """
-    return any(
-        inside(b, f.func.node if isinstance(f, CallFrame) else f.node) for f in stack for b in backs
-    ) or any(not b for b in backs)
+    return any(inside(b, f.code) for f in stack for b in backs) or any(not b for b in backs)

@@ -10,7 +10,7 @@ from autofast.flow.scopes import is_local
 from autofast.model.contents import wrapped_by
 from autofast.model.events import WithFrame
 from autofast.model.kinds import is_autocast, is_module, is_optimizer
-from autofast.model.names import WRAPPERS, is_of_model_library
+from autofast.model.names import WRAPPERS, first_part, is_of_model_library
 from autofast.model.roles import Evaluation
 from autofast.model.script import Script
 from autofast.model.several import any_in, wordset
@@ -18,9 +18,9 @@ from autofast.model.source import at, function_of, nodes_in
 from autofast.model.syntax import is_read
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
+    OBJECTS,
     Arguments,
     Ext,
-    Inst,
     Ref,
     Tensor,
     Thing,
@@ -30,15 +30,15 @@ from autofast.model.values import (
     is_named,
     names_of,
 )
+from autofast.read.recover.backward_needs import Wanted
 from autofast.read.recover.compiled import is_in_place, is_left_eager, records_graphs
 from autofast.read.recover.escapes import YIELDS, ends_with_call
 from autofast.read.recover.leaks import carries
+from autofast.read.recover.memory_trials import memory_trial
 from autofast.read.recover.module_changes import changed_module
 from autofast.read.recover.region import Region
 from autofast.read.recover.shared_passes import is_only_looked_at
 from autofast.read.recover.trained import BACKWARDS, HARMLESS, Training, is_entered
-from autofast.read.recover.trials import memory_trial
-from autofast.read.recover.wanted import Wanted
 
 # fmt: off
 SHOWS = tuple("""torch. tqdm. wandb. tensorboard visdom. matplotlib. PIL. logging. builtins. argparse. time.
@@ -120,7 +120,7 @@ def _foreign_model(evaluation: Evaluation) -> str:
                     and not _keeps_nothing(thing)
                 ):
                     return f"{thing.name} may keep tensors that it computes here ({at(site)})"
-                if not isinstance(thing, (Ext, Inst)):
+                if not isinstance(thing, OBJECTS):
                     return f"the model of {at(site)} is not known"
     return ""
 
@@ -162,7 +162,7 @@ def _shared_objects(script: Script, region: Region) -> str:
             thing = occurrence.this
             if not isinstance(thing, (Ext, Ref, Unknown)) or not region.meets(site, occurrence):
                 continue
-            if isinstance(thing, Ref) and thing.name.split(".")[0] in HARMLESS:
+            if isinstance(thing, Ref) and first_part(thing.name) in HARMLESS:
                 continue
             if isinstance(thing, Ext) and (
                 thing.name.startswith(SHOWS) or is_module(thing) or "over" in thing.attrs

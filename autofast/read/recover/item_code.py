@@ -11,11 +11,11 @@ from typing import TypeGuard
 
 from autofast.flow.scratch import is_scratch
 from autofast.model import names
-from autofast.model.calls import is_name, targets_of
+from autofast.model.calls import is_name, method_name, targets_of
 from autofast.model.contents import opened
-from autofast.model.names import last_part
+from autofast.model.names import first_part, last_part
 from autofast.model.several import wordset
-from autofast.model.source import ancestors, at, function_of, live
+from autofast.model.source import Nodes, ancestors, at, function_of, live
 from autofast.model.tensors import device_kinds, is_device
 from autofast.model.values import (
     Arg,
@@ -102,7 +102,7 @@ class Walk:
         self.writes: set[str] = set()
         self.unclear = ""
         self.asks = self.counts = self.device = False
-        self.seen: set[ast.AST] = set()
+        self.seen: Nodes = set()
         for func in funcs:
             self.function(func)
 
@@ -171,7 +171,7 @@ class Walk:
         """``x.cuda()``, ``x.to(device)``, ``torch.zeros(3, device=device)``, where the device may
         be another than the CPU.
         """
-        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        method = method_name(node)
         if method == "cuda":
             return True
         named = [k.value for k in node.keywords if k.arg == "device"]
@@ -207,7 +207,7 @@ class Walk:
             self.random.add("python")
         elif name.startswith("torch.") and draws(name):
             self.random.add("torch")
-        elif name.split(".")[0] not in WITHOUT_DICE or SOME_DICE.search(name):
+        elif first_part(name) not in WITHOUT_DICE or SOME_DICE.search(name):
             self.is_unclear(f"{at(node)} calls {name}()")
         elif (
             name.startswith(("torchvision.transforms", "albumentations", "imgaug"))
@@ -326,5 +326,5 @@ def _draws_nothing(method: Method) -> bool:
     """
     assert isinstance(method.this, Ext)
     name = method.this.name
-    known = name in GENERATORS or name.split(".")[0] in WITHOUT_DICE | OBJECTS_WITHOUT_DICE
+    known = name in GENERATORS or first_part(name) in WITHOUT_DICE | OBJECTS_WITHOUT_DICE
     return known and (name in GENERATORS or not SOME_DICE.search(f"scipy.{method.name}"))

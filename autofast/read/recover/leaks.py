@@ -8,23 +8,23 @@ import ast
 from collections.abc import Iterable
 
 from autofast.flow.callgraph import Callee, CallGraph, code_of
-from autofast.flow.scopes import is_parameter, owner, parameters
+from autofast.flow.scopes import Expressions, is_parameter, owner, parameters
 from autofast.flow.usage import Act, Usage
 from autofast.flow.valueflow import Answer, ValueFlow, Verdict, first
 from autofast.model import names
-from autofast.model.calls import arguments_of, is_method, may_give, receiver_of
+from autofast.model.calls import arguments_of, is_augmented, is_method, may_give, receiver_of
 from autofast.model.contents import attributes, opened, wrapped
 from autofast.model.kinds import is_loss, is_module
-from autofast.model.names import last_part
+from autofast.model.names import first_part, last_part
 from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import at, first_line, function_of, is_generator, parent_of, statement_of
 from autofast.model.syntax import is_read
 from autofast.model.values import (
+    COLLECTIONS,
     Bound,
     Cls,
     Const,
-    Dict,
     Ext,
     Func,
     Inst,
@@ -33,7 +33,6 @@ from autofast.model.values import (
     Partial,
     Reason,
     Ref,
-    Seq,
     Tensor,
     Thing,
     Unknown,
@@ -123,7 +122,7 @@ class Leaks(ValueFlow[None]):
                 return self.asked(use)
             case Act.FILLED:
                 assert isinstance(node, ast.Subscript)
-                added = isinstance(parent_of(node), ast.AugAssign) and self.is_tensor(node)
+                added = is_augmented(node) and self.is_tensor(node)
                 return _changed(expr) if added or self.is_tensor(expr) else Verdict.STOPS
             case Act.TAKEN | Act.INDEXES:
                 return self.operand(node, _others(use, "value", "slice")) or Verdict.GOES_ON
@@ -227,7 +226,7 @@ class Leaks(ValueFlow[None]):
             return f"`{text}` changes it in place ({at(expr)})"
         if name.startswith("torch.") and self.script.may_be(call, Ext):
             return f"`{text}` keeps it ({at(expr)})"
-        if name.split(".")[0] in PASS_ON:
+        if first_part(name) in PASS_ON:
             return f"`{text}` passes it on ({at(expr)})"
         if name in CHOOSES:
             return Verdict.GOES_ON
@@ -240,7 +239,7 @@ class Leaks(ValueFlow[None]):
         self, method: Method, expr: ast.expr, call: ast.Call, others: list[ast.expr]
     ) -> Answer:
         text = first_line(call.func)
-        if isinstance(method.this, (Seq, Dict)):
+        if isinstance(method.this, COLLECTIONS):
             return self.stored(root_of(call), call, f"{at(call)} keeps it") or Verdict.STOPS
         if isinstance(method.this, Tensor):
             receiver = receiver_of(call)
@@ -305,9 +304,7 @@ class Leaks(ValueFlow[None]):
         self.keepers.add(key)
         for site in self.script.log.of("set_attribute", "set_elsewhere"):
             for occurrence in site:
-                in_place = isinstance(parent_of(site.node), ast.AugAssign) and carries(
-                    occurrence.result
-                )
+                in_place = is_augmented(site.node) and carries(occurrence.result)
                 if (
                     in_place
                     and occurrence.this is thing
@@ -353,7 +350,7 @@ def root_of(node: ast.AST) -> ast.Name | None:
     return node if isinstance(node, ast.Name) else None
 
 
-def _others(use: Usage, *fields: str) -> list[ast.expr | None]:
+def _others(use: Usage, *fields: str) -> Expressions:
     """The other parts of the code around it."""
     parts = (getattr(use.node, field, None) for field in fields)
     return [part for part in parts if part is not use.expr]

@@ -10,6 +10,7 @@ from autofast.model.kinds import is_loader
 from autofast.model.roles import Loader, Use
 from autofast.model.script import Script
 from autofast.model.several import any_in, first_such, only, surely
+from autofast.model.source import ByNode
 from autofast.model.syntax import LOOPS
 from autofast.model.values import (
     NOTHING,
@@ -30,8 +31,8 @@ from autofast.read.recover.item_code import collating
 
 def build_loaders(interp: Interpreter, script: Script) -> list[Loader]:
     """The DataLoaders that the script makes, one for each place."""
-    made: dict[ast.AST, list[tuple[Ext | Inst, Arguments]]] = {}
-    nodes: dict[ast.AST, ast.Call] = {}
+    made: ByNode[list[tuple[Ext | Inst, Arguments]]] = {}
+    nodes: ByNode[ast.Call] = {}
     for thing in interp.made:
         own = isinstance(thing, Inst) and is_loader(thing) and "__loader__" in thing.attrs
         if not own and not is_named(thing, Ext, names.LOADER):
@@ -77,7 +78,7 @@ def _loader(
 
 
 def _uses(script: Script, things: list[Thing]) -> list[Use]:
-    uses: dict[ast.AST, Use] = {}
+    uses: ByNode[Use] = {}
     backs = [o.stack for step in script.steps for b in step.backwards for o in b.site]
     for site in script.log.of("iterate", "next"):
         for occurrence in site:

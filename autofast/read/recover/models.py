@@ -11,7 +11,19 @@ from autofast.model.names import last_part
 from autofast.model.roles import Model
 from autofast.model.script import Script
 from autofast.model.several import grouped
-from autofast.model.values import Dict, Ext, Inst, Seq, Thing, Unknown, const, is_named
+from autofast.model.source import ByNode
+from autofast.model.values import (
+    COLLECTIONS,
+    OBJECTS,
+    Dict,
+    Ext,
+    Inst,
+    Seq,
+    Thing,
+    Unknown,
+    const,
+    is_named,
+)
 from autofast.read.interpreter.interpreter import Interpreter
 from autofast.read.library.module_parts import MORE
 
@@ -30,7 +42,7 @@ def build_models(interp: Interpreter, script: Script) -> list[Model]:
             if not occurrence.data["outer"] or occurrence.this is None:
                 continue
             for thing in unwrapped(occurrence.this):
-                if not isinstance(thing, (Inst, Ext)) or is_loss(thing):
+                if not isinstance(thing, OBJECTS) or is_loss(thing):
                     continue
                 model = found.get(id(thing))
                 if model is None:
@@ -60,7 +72,7 @@ def layers_of(thing: Thing) -> tuple[frozenset[str], str, list[ast.ClassDef]]:
     them.
     """
     layers: set[str] = set()
-    classes: dict[ast.AST, ast.ClassDef] = {}
+    classes: ByNode[ast.ClassDef] = {}
     unknown = ""
     todo: list[Thing] = [thing]
     for part in each_once(todo):
@@ -82,7 +94,7 @@ def layers_of(thing: Thing) -> tuple[frozenset[str], str, list[ast.ClassDef]]:
                 layers.update(last_part(n) for n in part.cls.external)
             if foreign_bases(part.cls):
                 unknown = f"class {part.cls.node.name} has a base that is not in this project"
-        elif isinstance(part, (Seq, Dict)):
+        elif isinstance(part, COLLECTIONS):
             todo.extend(
                 t for t in part.any() if is_module(t) or isinstance(t, (Seq, Dict, Unknown))
             )
@@ -91,7 +103,7 @@ def layers_of(thing: Thing) -> tuple[frozenset[str], str, list[ast.ClassDef]]:
                 unknown = unknown or "it is a parameter of which only the type is known"
             layers.add(_layer(part))
             given = part.args.every
-            parts = (Seq, Dict, Unknown) if part.name in names.CONTAINERS else (Seq, Dict)
+            parts = (Seq, Dict, Unknown) if part.name in names.CONTAINERS else COLLECTIONS
             todo.extend(t for g in given for t in g.values if is_module(t) or isinstance(t, parts))
             todo.extend(t for v in part.attrs.values() for t in v if is_module(t))
         elif isinstance(part, Unknown):

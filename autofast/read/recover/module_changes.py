@@ -18,7 +18,7 @@ from autofast.model.roles import Evaluation
 from autofast.model.script import Script
 from autofast.model.source import at
 from autofast.model.tensors import dtype_of
-from autofast.model.values import Arguments, Ext, Inst, const, is_named
+from autofast.model.values import OBJECTS, Arguments, Ext, const, is_named
 from autofast.read.recover.region import Region
 
 COPIES = ("copy.deepcopy", "pickle.dumps")
@@ -59,7 +59,7 @@ def _made(script: Script, region: Region) -> str:
             return f"an optimizer is used here ({at(site)})"
         if (
             site.kind == "new"
-            and isinstance(thing, (Inst, Ext))
+            and isinstance(thing, OBJECTS)
             and is_module(thing)
             and not is_loss(thing)
             and not is_named(thing, Ext, WITHOUT_TENSORS)

@@ -9,6 +9,7 @@ from autofast.model.events import CallFrame, Log, Occurrence, Site, Stack, Way, 
 from autofast.model.script import Script
 from autofast.model.several import only
 from autofast.model.source import function_of, walk
+from autofast.model.syntax import PAUSES
 
 
 class Region:
@@ -37,7 +38,7 @@ class Region:
 
     @property
     def yields(self) -> bool:
-        return any(isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for n in self.nodes())
+        return any(isinstance(n, PAUSES) for n in self.nodes())
 
     def holds(self, node: ast.AST) -> bool:
         return node in self.inner

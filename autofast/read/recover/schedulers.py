@@ -14,6 +14,7 @@ from autofast.model.names import last_part
 from autofast.model.roles import Scheduler, Tick
 from autofast.model.script import Script
 from autofast.model.several import any_in, only
+from autofast.model.source import ByNode
 from autofast.model.syntax import LOOPS
 from autofast.model.values import Ext, Inst, Seq, Thing, Values, joined, one, ordered
 from autofast.read.recover.steps import all_updates
@@ -23,7 +24,7 @@ SEVERAL = {"SequentialLR": 1, "ChainedScheduler": 0}  # where their list of sche
 
 def build_schedulers(script: Script, made: Iterable[Ext | Inst]) -> list[Scheduler]:
     """All schedulers, those inside others too, in the order of their making."""
-    found: dict[ast.AST, Scheduler] = {}
+    found: ByNode[Scheduler] = {}
     ticks, updates = _ticks(script), all_updates(script)
     for thing in made:
         if not is_scheduler(thing) or not isinstance(thing.node, ast.Call) or thing.args is None:
@@ -54,7 +55,7 @@ def build_schedulers(script: Script, made: Iterable[Ext | Inst]) -> list[Schedul
     return list(found.values())
 
 
-def _optimizers(scheduler: Scheduler, every: dict[ast.AST, Scheduler]) -> list[Thing]:
+def _optimizers(scheduler: Scheduler, every: ByNode[Scheduler]) -> list[Thing]:
     given = scheduler.args.get(0, "optimizer")
     if scheduler.name == "ChainedScheduler" and not scheduler.own:
         inner = [s for s in every.values() if any_in(s.things, scheduler.inner)]

@@ -17,40 +17,47 @@ from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_local
 from autofast.flow.scratch import hands_on
-from autofast.model.calls import is_method, receiver_of
-from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence, Site, Stack
+from autofast.model.calls import is_augmented, is_method, receiver_of
+from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack
 from autofast.model.script import Script
 from autofast.model.several import any_of
-from autofast.model.source import function_of, nodes_in, parent_of, statement_of
+from autofast.model.source import (
+    Nodes,
+    Said,
+    function_of,
+    is_at_top,
+    nodes_in,
+    statement_of,
+)
 from autofast.model.syntax import LOOPS, is_stored
 from autofast.model.tensors import tensors_in
+from autofast.read.recover.backward_needs import Wanted
 from autofast.read.recover.escapes import ends_with_call
 from autofast.read.recover.leaks import root_of
 from autofast.read.recover.region import Region
-from autofast.read.recover.set_anew import is_set_before
-from autofast.read.recover.wanted import Wanted
+from autofast.read.recover.reset_attributes import is_set_before
 
 WHOLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
 KEEPS = tuple("set_attribute set_elsewhere append set_item augment tensor_write".split())
 
 
 def apart(
-    script: Script, passes: set[ast.AST], backwards: list[Stack]
+    script: Script, passes: Nodes, backwards: list[Stack]
 ) -> Iterator[tuple[Site, Occurrence, ast.AST, str]]:
     """The passes through trained code that no backward follows: each with the loop, function or
     statement that holds it alone, and its kind.
     """
     trained = {way[: i + 1] for way in map(_way, backwards) for i in range(len(way))}
     found: list[tuple[Site, Occurrence, int]] = []
-    shared: set[ast.AST] = set()
+    shared: Nodes = set()
     for site in script.log.of("forward"):
         for occurrence in site if site.node in passes else ():
             at = _parting(occurrence.stack, trained)
             if occurrence.data["outer"] and occurrence.grad == "on" and at >= 0:
                 found.append((site, occurrence, at))
             before = occurrence.stack if at < 0 else occurrence.stack[:at]
-            shared |= {_node(f) for f in before}
-    shared |= {_node(f) for stack in backwards for f in stack}
+            shared |= {f.code for f in before}
+    shared |= {f.code for stack in backwards for f in stack}
     for site, occurrence, at in found:
         if (place := _place(occurrence.stack[at:], shared)) is not None:
             yield site, occurrence, *place
@@ -67,11 +74,7 @@ def _parting(stack: Stack, trained: set[tuple[ast.AST, ...]]) -> int:
     return next((i for i in range(len(way)) if way[: i + 1] not in trained), -1)
 
 
-def _node(frame: Frame) -> ast.AST:
-    return frame.func.node if isinstance(frame, CallFrame) else frame.node
-
-
-def _place(rest: Stack, shared: set[ast.AST]) -> tuple[ast.AST, str] | None:
+def _place(rest: Stack, shared: Nodes) -> Said | None:
     """The first loop that is on no trained way; else the statement of the call that leads into
     shared code.
     """
@@ -159,18 +162,18 @@ def is_only_looked_at(script: Script, site: Site, backwards: list[Stack], region
         return False
     found = [n for n in script.each(ast.Attribute) if n.attr == target.attr]
     stores = [n for n in found if isinstance(n.ctx, ast.Store)]
-    if any(isinstance(parent_of(n), ast.AugAssign) for n in stores):
+    if any(is_augmented(n) for n in stores):
         return False
     reads = [n for n in found if n not in stores and not any(hands_on(s, n) for s in stores)]
     follows = Wanted(script).follow
     reads = [n for n in reads if follows(n, ()) and not is_set_before(script, n, region)]
     readers = {function_of(node) for node in reads}
-    trained = {_node(frame) for stack in backwards for frame in stack}
+    trained = {frame.code for stack in backwards for frame in stack}
     loops = {f.node for stack in backwards for f in stack if isinstance(f, LoopFrame)}
-    called = [stack for stack in script.stacks if any(_node(f) in readers for f in stack)]
+    called = [stack for stack in script.stacks if any(f.code in readers for f in stack)]
     return not (
         readers & trained
-        or any(isinstance(function_of(node), ast.Module) for node in reads)
+        or any(is_at_top(node) for node in reads)
         or any(f.node in loops for stack in called for f in stack)
     )
 

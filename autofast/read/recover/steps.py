@@ -11,7 +11,7 @@ from autofast.model.kinds import is_autocast, is_optimizer, is_scaler, is_schedu
 from autofast.model.roles import Backward, Step, Update
 from autofast.model.script import Script
 from autofast.model.several import first_such
-from autofast.model.source import function_of
+from autofast.model.source import ByNode, Nodes, function_of
 from autofast.model.syntax import LOOPS
 from autofast.model.values import (
     Const,
@@ -37,9 +37,9 @@ def build_steps(script: Script) -> list[Step]:
     """
     backwards = _backwards(script)
     updates = all_updates(script)
-    homes: dict[ast.AST, ast.AST] = {}
-    stacks: dict[ast.AST, Stack] = {}
-    members: dict[ast.AST, list[Backward]] = {}
+    homes: ByNode[ast.AST] = {}
+    stacks: ByNode[Stack] = {}
+    members: ByNode[list[Backward]] = {}
     for backward in backwards:
         for occurrence in backward.site:
             home = _home(occurrence, updates)
@@ -187,7 +187,7 @@ def _step(
                 if frame.node is home:
                     loaders.update((id(x), x) for x in frame.loaders)
     models: dict[int, Thing] = {}
-    autocast: dict[ast.AST, ast.AST] = {}
+    autocast: ByNode[ast.AST] = {}
     for site in mine:
         for occurrence in site:
             if occurrence.this is not None and inside(occurrence.stack, home):
@@ -218,7 +218,7 @@ def _creates_graph(site: Site) -> bool:
     return any(any(t != Const(False) for t in o.args.get(4, "create_graph")) for o in site)
 
 
-def _foreign_loops(script: Script, home: ast.AST, backwards: list[Backward]) -> set[ast.AST]:
+def _foreign_loops(script: Script, home: ast.AST, backwards: list[Backward]) -> Nodes:
     """Loops below ``home`` that hold no backward: an evaluation inside the training loop."""
     with_backward = {f.node for b in backwards for o in b.site for f in _plain_loops(o.stack)}
     found = set()
@@ -231,7 +231,7 @@ def _foreign_loops(script: Script, home: ast.AST, backwards: list[Backward]) -> 
     return found
 
 
-def _trains(site: Site, home: ast.AST, foreign: set[ast.AST]) -> bool:
+def _trains(site: Site, home: ast.AST, foreign: Nodes) -> bool:
     """With gradients, and not in an evaluation's loop."""
     for occurrence in site:
         if inside(occurrence.stack, home) and occurrence.grad in ("on", "maybe"):

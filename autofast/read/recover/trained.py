@@ -6,8 +6,10 @@ import ast
 
 from autofast.flow.callgraph import CallGraph
 from autofast.model.events import CallFrame, Occurrence, Site, Stack
+from autofast.model.names import first_part
 from autofast.model.script import Script
 from autofast.model.several import first_such, wordset
+from autofast.model.source import Nodes
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Ext, Reason, Ref, Tensor, Unknown, Values
 from autofast.read.recover.eval_mode import switching_functions
@@ -34,7 +36,7 @@ class Training:
     """
 
     def __init__(self, script: Script):
-        self.passes: set[ast.AST] = set()
+        self.passes: Nodes = set()
         self.blind: list[Stack] = []
         self.all: list[Stack] = []
         self.handed_out: list[Stack] = []  # the ways to code that may train with what it gets
@@ -76,7 +78,7 @@ def _handed_out(kind: str, occurrence: Occurrence) -> Values:
         if frame is not None and not isinstance(frame.node, ast.Call):
             return occurrence.result
         return frozenset()
-    known = isinstance(this, (Ref, Ext)) and this.name.split(".")[0] in HARMLESS
+    known = isinstance(this, (Ref, Ext)) and first_part(this.name) in HARMLESS
     foreign = isinstance(this, Ref) and kind == this.name and not known
     method = kind.startswith(".") and isinstance(this, (Unknown, Ext)) and not known
     gets = foreign or method or kind in ("call_unknown", "call_object", "inplace")

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 from autofast.model.roles import Loader, Trainer, Use
 from autofast.model.script import Script
 from autofast.model.several import surely
-from autofast.model.values import Arguments, Const, Ext, Given, Inst, Unknown, joined, ordered
+from autofast.model.source import ByNode
+from autofast.model.values import (
+    OBJECTS,
+    Arguments,
+    Const,
+    Given,
+    Unknown,
+    joined,
+    ordered,
+)
 from autofast.read.library.frameworks import HF_ARGUMENTS, KINDS, given, name_of
 from autofast.read.recover.datasets import describe
 from autofast.read.recover.loaders import is_guarded
@@ -19,7 +28,7 @@ if TYPE_CHECKING:
 
 def build_trainers(interp: Interpreter, script: Script) -> list[Trainer]:
     """The objects of frameworks that train, one for each place where they are made."""
-    found: dict[ast.AST, Trainer] = {}
+    found: ByNode[Trainer] = {}
     for thing in interp.made:
         name = name_of(thing)
         if name not in KINDS or not isinstance(thing.node, ast.Call) or thing.args is None:
@@ -39,7 +48,7 @@ def build_trainers(interp: Interpreter, script: Script) -> list[Trainer]:
 def _hugging_face(interp: Interpreter, script: Script, trainer: Trainer) -> None:
     settings = ordered(given(trainer.args, "args"))
     trainer.settings = [
-        t for t in settings if isinstance(t, (Ext, Inst)) and name_of(t) in HF_ARGUMENTS
+        t for t in settings if isinstance(t, OBJECTS) and name_of(t) in HF_ARGUMENTS
     ]
     trainer.unknown = next((t.why for t in settings if isinstance(t, Unknown)), "")
     trainer.models = [t for t in ordered(given(trainer.args, "model")) if t != Const(None)]

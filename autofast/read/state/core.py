@@ -20,14 +20,16 @@ from autofast.model.events import (
     Stack,
     TryFrame,
     WithFrame,
+    is_undecided,
 )
 from autofast.model.kinds import gradient_modes
 from autofast.model.limits import MOST_ALIKE, MOST_CALLEES, MOST_HELD, MOST_VALUES, PASSES, WORK
 from autofast.model.several import first_such
-from autofast.model.source import Source, is_generator
+from autofast.model.source import ByNode, Nodes, Source, is_generator
 from autofast.model.values import (
     NO_ARGUMENTS,
     NOTHING,
+    OBJECTS,
     Arguments,
     ByName,
     Cls,
@@ -51,6 +53,7 @@ from autofast.model.values import (
     any_of,
     ordered,
 )
+from autofast.model.values.thing import Row
 from autofast.read.project import Project
 from autofast.read.state.reachable import reached
 from autofast.read.state.summaries import Summaries
@@ -98,7 +101,7 @@ def _give_up(left_out: Values) -> None:
         or (isinstance(t, (Inst, Ext, Dict)) and not t.open)
     ]
     for thing in reached(news, MOST_HELD) or news:
-        if isinstance(thing, (Inst, Ext)):
+        if isinstance(thing, OBJECTS):
             thing.open = thing.open or TOO_MANY.why
         elif isinstance(thing, Dict):
             thing.widen(TOO_MANY.why)
@@ -147,12 +150,6 @@ def merge(ends: list[ByName]) -> ByName:
                 if old is not found:
                     out[name] = found if old is None else join(old, found)
     return out
-
-
-def _uncertain(frame: Frame) -> bool:
-    return isinstance(frame, (TryFrame, LoopFrame)) or (
-        isinstance(frame, BranchFrame) and not frame.known
-    )
 
 
 def _is_lazy(frame: Frame) -> bool:
@@ -237,16 +234,16 @@ class Core:
         self.several = False  # and that was done
         self.wary = wary  # a call for which Python's stack does not do is given up alone
         self.log = Log()
-        self.at: dict[ast.AST, Values] = {}
+        self.at: ByNode[Values] = {}
         self.modules: dict[Source, Module] = {}
-        self.called: set[ast.AST] = set()  # functions that were entered
+        self.called: Nodes = set()  # functions that were entered
         self.made: list[Ext | Inst] = []
         self.notes: list[str] = []
         self.stack: list[Frame] = []
         self.records: list[Record] = []
         self.active: list[ast.AST] = []
         self.entered: list[Func] = []  # the functions of ``active``
-        self.again: dict[ast.AST, Recursion] = {}  # of each function
+        self.again: ByNode[Recursion] = {}  # of each function
         self.steps = 0
         self.limits: list[int] = [limits.READING]
         self.grad_default = "on"
@@ -277,7 +274,7 @@ class Core:
         # By what tells calls apart: a call like an earlier one makes the same functions again, in
         # the same scope.
         self.scopes: dict[Hashable, Env] = {}
-        self.constants: dict[ast.AST, Values] = {}
+        self.constants: ByNode[Values] = {}
         self.methods: dict[type, Any] = {}  # for each kind of node
         self.libraries: set[str] = set(names.PACKAGES)  # names that are modules of libraries
 
@@ -368,7 +365,7 @@ class Core:
             if _is_lazy(frame) and frame.node not in before:
                 return True
             if (
-                _uncertain(frame)
+                (isinstance(frame, (TryFrame, LoopFrame)) or (is_undecided(frame)))
                 and frame.node not in before
                 and not (once and isinstance(frame, LoopFrame))
             ):
@@ -387,7 +384,7 @@ class Core:
         finally:
             self.left.pop()
 
-    def left_by(self, depth: int, kind: str, made: tuple[Any, ...], before: set[ast.AST]) -> bool:
+    def left_by(self, depth: int, kind: str, made: tuple[Any, ...], before: Nodes) -> bool:
         """Whether the way out noted at ``depth`` leads past this place while the thing lives on."""
         if kind == "choice":
             return (
@@ -435,12 +432,12 @@ class Core:
         self.summaries.interned(found, kind is Dict)
         return found
 
-    def tuple_of(self, node: ast.AST | None, items: tuple[Values, ...], *key: Hashable) -> Values:
+    def tuple_of(self, node: ast.AST | None, items: Row, *key: Hashable) -> Values:
         """A tuple that is made at ``node``, for each choice of items one."""
         key = (node, *key, items)
         return frozenset({self.intern(Seq, key, lambda: Seq(node, items, NOTHING, "tuple"))})
 
-    def fill(self, seq: Seq, items: tuple[Values, ...]) -> None:
+    def fill(self, seq: Seq, items: Row) -> None:
         """A list is made here again, of ``items``; the one before may have been changed since."""
         if (
             seq.items is None
@@ -458,7 +455,7 @@ class Core:
 
         def block(self, body: Iterable[ast.stmt], env: Env) -> bool: ...
         def expr(self, node: ast.expr, env: Env) -> Values: ...
-        def few(self, over: ast.expr, found: Values, env: Env) -> tuple[Values, ...]: ...
+        def few(self, over: ast.expr, found: Values, env: Env) -> Row: ...
         def truth(self, found: Values, test: ast.expr, env: Env) -> bool | None: ...
         def narrow(self, test: ast.expr, taken: bool, env: Env) -> bool: ...
         def assign(

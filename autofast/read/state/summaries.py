@@ -18,6 +18,7 @@ from typing import Any
 from autofast.model.changes import CLOCK
 from autofast.model.events import CallFrame, Frame, LoopFrame
 from autofast.model.limits import MOST_EVENTS, MOST_SEARCHED, OFTEN, SEARCHED_PER_STEP, WORK
+from autofast.model.source import ByNode
 from autofast.model.values import Arguments, Env, Func, Thing, Values
 from autofast.read.state.reachable import changed_since, reached, tables_of
 
@@ -94,7 +95,7 @@ class Summaries:
         self.known: dict[Hashable, dict[tuple[Hashable, Hashable], Summary]] = {}
         self.events: list[tuple[Any, ...]] = []
         self.reads: list[Read] = []
-        self.followed: dict[ast.AST, int] = {}  # how often each function was
+        self.followed: ByNode[int] = {}  # how often each function was
         self.calls = 0  # how many were begun
         self.open = 0  # how many are being followed
         self.made: list[Thing] = []  # objects that were made, or found again, by their place

@@ -12,6 +12,7 @@ from autofast.model.kinds import is_module
 from autofast.model.several import wordset
 from autofast.model.tensors import DTYPE, SHAPE
 from autofast.model.values import (
+    OBJECTS,
     Const,
     Dict,
     Ext,
@@ -109,7 +110,7 @@ def is_one_of(thing: Thing, asked: frozenset[str], exactly: bool) -> bool | None
     if isinstance(thing, Inst) and thing.cls.external <= {"dataclass", "builtins.object"}:
         there = bool(asked & thing.cls.external)
         return None if any("hasattr" in name for name in asked) else there
-    if isinstance(thing, (Ext, Inst)) and is_module(thing) and not _is_container(thing):
+    if isinstance(thing, OBJECTS) and is_module(thing) and not _is_container(thing):
         return None if "module" in asked else _is_layer(thing, asked)  # `type(x) is nn.Module`
     return None
 

@@ -24,7 +24,15 @@ from autofast.model.names import DDP
 from autofast.model.roles import Step
 from autofast.model.script import Script
 from autofast.model.several import only
-from autofast.model.source import at, function_of, nodes_in, source_of, statement_of, within
+from autofast.model.source import (
+    at,
+    function_of,
+    is_same_function,
+    nodes_in,
+    source_of,
+    statement_of,
+    within,
+)
 from autofast.model.syntax import VARIABLES
 from autofast.model.values import Ext, is_named
 from autofast.read.recover.compiled import records_graphs
@@ -196,7 +204,11 @@ def communicates(script: Script, iteration: Iteration, window: Window, edits: li
     """Adds ``no_sync()`` to ``edits`` where the model is certainly a DistributedDataParallel; a
     note where it may be one.
     """
-    calls = [s.call for s in iteration.step.forwards if s.call and any(_is_ddp(o.this) for o in s)]
+    calls = [
+        s.call
+        for s in iteration.step.forwards
+        if s.call and any(is_named(o.this, Ext, DDP) for o in s)
+    ]
     if not calls:
         return ""
     model = calls[0].func
@@ -212,7 +224,7 @@ def communicates(script: Script, iteration: Iteration, window: Window, edits: li
         edits,
         calls,
         ast.unparse(model),
-        all(_is_ddp(t) for t in script.values(model)),
+        all(is_named(t, Ext, DDP) for t in script.values(model)),
     )
     edits += quiet
     return "" if quiet else SLOW
@@ -238,7 +250,7 @@ def no_sync(
     first = min(place_in(here, c) for c in calls)
     last = [index(here, b) for b in ends]
     if min(first, *last) < 0 or not all(
-        function_of(b) is function_of(loop) and within(b, loop) for b in ends
+        is_same_function(b, loop) and within(b, loop) for b in ends
     ):
         return []
     if any(_crosses(e, here, first, max(last)) for e in only(edits, Around)):
@@ -250,10 +262,6 @@ def no_sync(
         Around(here[first], here[max(last)], header, rank=Rank.GRAD_MODE),
         Import(source_of(loop), "from contextlib import nullcontext"),
     ]
-
-
-def _is_ddp(thing: object) -> bool:
-    return is_named(thing, Ext, DDP)
 
 
 def _crosses(edit: Around, here: list[ast.stmt], first: int, last: int) -> bool:

@@ -20,11 +20,12 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.positions import block, index, nodes_of, place_in
 from autofast.flow.program import Flow
 from autofast.flow.scopes import Variable, loaded_in, mentions, stored_in
-from autofast.model.calls import receiver_of
+from autofast.model.calls import is_same_code, receiver_of
 from autofast.model.roles import Backward
 from autofast.model.script import Script
 from autofast.model.several import any_in, grouped
 from autofast.model.source import (
+    Nodes,
     at,
     function_of,
     is_elif,
@@ -33,6 +34,7 @@ from autofast.model.source import (
     source_of,
     statement_of,
     within,
+    within_any,
 )
 from autofast.model.syntax import Def, is_read, is_stored
 from autofast.rule import Refusal
@@ -54,7 +56,7 @@ class Body:
         self.loop = iteration.loop
         self.home = function_of(self.loop)
         self.edits: list[Edit] = []
-        self.inside: set[ast.AST] = set()  # the nodes that go under the condition
+        self.inside: Nodes = set()  # the nodes that go under the condition
         self._carried: dict[str, Way] = {}
         self._names: dict[str, str] = {}
 
@@ -226,9 +228,7 @@ class Body:
         no gradients.
         """
         steps = [u for u in ends if any(e.kind == "step" for e in u.events)]
-        run = next(
-            (r for r in runs if all(any(within(u.statement, s) for s in r) for u in steps)), None
-        )
+        run = next((r for r in runs if all(within_any(u.statement, r) for u in steps)), None)
         if run is None or any(e.calls for u in steps for e in u.events):
             return None
         here = block(run[0])
@@ -263,7 +263,7 @@ class Body:
     def _is_cleared_before(self, statement: ast.stmt) -> bool:
         here = block(self.loop)
         place = index(here, self.loop)
-        return place > 0 and ast.dump(here[place - 1]) == ast.dump(statement)
+        return place > 0 and is_same_code(here[place - 1], statement)
 
     def _other_backward(self) -> ast.AST | None:
         """A backward of the script outside of the loop."""
@@ -417,6 +417,6 @@ def whole(backward: Backward) -> ast.expr:
     return receiver
 
 
-def _all_of(statement: ast.If | ast.With, places: set[ast.AST]) -> bool:
+def _all_of(statement: ast.If | ast.With, places: Nodes) -> bool:
     inner = [*statement.body, *getattr(statement, "orelse", [])]
     return all(isinstance(s, ast.Pass) or nodes_of([s]) & places for s in inner)

@@ -4,11 +4,11 @@ exchanged once a window.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Edit, literal
 from autofast.model.script import Script
+from autofast.model.source import ByNode
 from autofast.rule import Finding, Need, Options, Refusal
 from autofast.techniques.accumulation import accumulated, existing
 
@@ -16,7 +16,7 @@ EXCHANGE = "the processes exchange gradients after every batch, and the last of 
 
 
 def quiet(
-    script: Script, options: Options, wrapped: dict[ast.AST, str], beside: object
+    script: Script, options: Options, wrapped: ByNode[str], beside: object
 ) -> Iterator[Finding]:
     """Where the gradients of several batches are gathered, the processes exchange them once a
     window.

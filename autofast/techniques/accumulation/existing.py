@@ -14,7 +14,7 @@ from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, belo
 from autofast.model.roles import Step
 from autofast.model.script import Script
 from autofast.model.several import only, surely
-from autofast.model.source import at, function_of
+from autofast.model.source import ByNode, at, function_of
 from autofast.model.syntax import is_operation
 from autofast.model.values import Arg, const, one
 from autofast.rule import Refusal
@@ -34,7 +34,7 @@ def existing(script: Script, step: Step) -> Existing | None:
     """The window of a training loop; None where there is none. Conditions of another kind raise
     :class:`Refusal`.
     """
-    found: dict[ast.AST, Existing] = {}
+    found: ByNode[Existing] = {}
     plain = False
     for update in step.updates:
         for occurrence in update.site:

@@ -12,7 +12,7 @@ from autofast.facts.updates.events import Event, Iteration
 from autofast.flow.positions import block, index, nodes_of, place_in
 from autofast.flow.scopes import mentions, stored_in
 from autofast.model.several import surely
-from autofast.model.source import ancestors, at, function_of, source_of, within
+from autofast.model.source import Nodes, ancestors, at, function_of, source_of, within
 from autofast.model.syntax import is_read
 from autofast.rule import Refusal
 
@@ -94,7 +94,7 @@ def closed(units: list[Unit], iteration: Iteration) -> list[Unit]:
     return units
 
 
-def _between(units: list[Unit], events: set[ast.AST]) -> Iterator[Unit]:
+def _between(units: list[Unit], events: Nodes) -> Iterator[Unit]:
     inside = nodes_of([u.statement for u in units])
     for unit in units:
         here = block(unit.statement)

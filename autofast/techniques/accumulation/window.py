@@ -18,8 +18,17 @@ from autofast.model.kinds import is_loader
 from autofast.model.roles import Loader, Step
 from autofast.model.script import Script
 from autofast.model.several import surely
-from autofast.model.source import Source, ancestors, at, function_of, nodes_in, parent_of, source_of
-from autofast.model.syntax import VARIABLES
+from autofast.model.source import (
+    Source,
+    ancestors,
+    at,
+    function_of,
+    is_same_function,
+    nodes_in,
+    parent_of,
+    source_of,
+)
+from autofast.model.syntax import TARGETS, VARIABLES
 from autofast.model.values import Arg, Const, Ext, Thing, const, surely_named
 from autofast.rule import Refusal
 from autofast.write.share_helper import HELPER
@@ -149,9 +158,7 @@ def loader_of(script: Script, step: Step, loop: ast.For) -> tuple[ast.expr, list
                 f"the loop on {at(loop)} is not over a DataLoader, as far as can be seen: which batch is its last is not known"
             )
         expr = inner
-    if not isinstance(expr, (ast.Name, ast.Attribute, ast.Subscript)) or function_of(
-        expr
-    ) is not function_of(loop):
+    if not isinstance(expr, TARGETS) or not is_same_function(expr, loop):
         raise Refusal(
             f"the loader of the loop on {at(loop)} has no name there: put it into a variable first"
         )

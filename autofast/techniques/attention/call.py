@@ -15,7 +15,7 @@ from autofast.flow.positions import block
 from autofast.flow.program import Flow
 from autofast.flow.scopes import binds
 from autofast.model.calls import is_name
-from autofast.model.names import FORWARD_HOOKS
+from autofast.model.names import FORWARD_HOOKS, first_part
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import (
@@ -75,7 +75,7 @@ def one_call(script: Script, found: Attention) -> tuple[Edits, Effect]:
     name, imports = functional_in(source)
     holes = {"q": found.query, "k": found.key, "v": found.value}
     words, effect = ["{" + n + "}" + found.turns.get(n, "") for n in holes], Effect.ROUNDING
-    _not_hidden(found.product, name.split(".")[0])
+    _not_hidden(found.product, first_part(name))
     for side in (found.query, found.value):
         if may_be_vector(script, side):
             raise Refusal(f"`{ast.unparse(side)}` has one dimension, and the call needs two")

@@ -18,9 +18,9 @@ from autofast.facts.dimensions import least
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
-from autofast.model.calls import items_of, spread_out
+from autofast.model.calls import is_same_code, items_of, spread_out
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import is_numeric, surely, wordset
 from autofast.model.source import at, nodes_in
 from autofast.model.syntax import SEQUENCES, is_attribute, is_constant
 from autofast.model.values import Ext, Tensor, are_numbers, only, surely_named
@@ -79,7 +79,7 @@ def _is_added_triangle(script: Script, expr: ast.expr) -> bool:
             script.library_name(func) == "torch.full"
         ):
             number = _number(script, value)
-            same = ast.dump(a) == ast.dump(b) and script.constant(one) == 1
+            same = is_same_code(a, b) and script.constant(one) == 1
             return same and number is not None and math.isinf(number) and number < 0
     return False
 
@@ -262,7 +262,7 @@ def _number(script: Script, value: ast.expr) -> float | None:
         ) == "torch.finfo" and attr in ("min", "max"):
             return -3e38 if attr == "min" else 3e38
     said = script.constant(value)
-    return float(said) if type(said) in (int, float) else None
+    return float(said) if is_numeric(said) else None
 
 
 def may_differ(script: Script, mask: Mask) -> bool:

@@ -20,7 +20,7 @@ from autofast.flow.program import Flow
 from autofast.model.calls import is_method, put_into
 from autofast.model.script import Script
 from autofast.model.several import wordset
-from autofast.model.source import at, function_of, line_of, live, parent_of, statement_of
+from autofast.model.source import Nodes, at, function_of, line_of, live, parent_of, statement_of
 from autofast.model.syntax import VARIABLES, is_attribute
 from autofast.model.values import (
     Const,
@@ -169,7 +169,7 @@ class _Reader:
         self.script, self.found = script, found
         self.flow: DefUse = script.analysis(Flow).definitions(found.softmax)
         # reads behind a condition in which the variable is set anew
-        self.behind: set[ast.AST] = set()
+        self.behind: Nodes = set()
 
     # --------------------------------------------------------------------------- down to the scores
     def scores(self, expr: ast.expr) -> bool:

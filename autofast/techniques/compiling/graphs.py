@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Around, Decorator, Edit, Edits
 from autofast.facts.cost import measured
-from autofast.facts.cost.heads import is_narrow
+from autofast.facts.cost.matmul_layers import is_narrow
 from autofast.facts.cost.step import Cost
 from autofast.facts.input_shapes import varying
 from autofast.facts.precision.code import Code
@@ -32,7 +32,7 @@ from autofast.model.names import WRAPPERS
 from autofast.model.roles import Evaluation, Model, Step
 from autofast.model.script import Script
 from autofast.model.several import any_in, surely, wordset
-from autofast.model.source import at, function_of, parent_of, source_of, within
+from autofast.model.source import at, function_of, is_same_function, parent_of, source_of, within
 from autofast.model.syntax import LOOPS
 from autofast.model.values import Method, Ref, Tensor, begins, const, only
 from autofast.write.spelling import torch_in
@@ -71,7 +71,7 @@ def _is_set_before_each_use(script: Script, target: ast.Name) -> bool:
     graph, table = script.analysis(Flow).graph(target), variables_of(target)
     variable = table.of(target)
     return variable is not None and all(
-        function_of(load) is function_of(target) and graph.dominates(target, load)
+        is_same_function(load, target) and graph.dominates(target, load)
         for load in table.loads(variable)
     )
 
@@ -96,7 +96,9 @@ def recorded(script: Script, model: Model) -> Recorded | str:
     """How a model is recorded; or why it is not, in words."""
     if why := _launches(script):
         return why
-    if model.wraps or any(_wraps(t) for s in script.steps for t in s.models):
+    if model.wraps or any(
+        getattr(t, "name", "") in WRAPPERS for s in script.steps for t in s.models
+    ):
         return "several GPUs share the work"
     mine = [s for s in script.steps if any(_is(model, t) for t in s.models)]
     if len(mine) != 1 or len(script.steps) != 1:
@@ -115,10 +117,6 @@ def recorded(script: Script, model: Model) -> Recorded | str:
 
 def _is(model: Model, thing: object) -> bool:
     return model.thing in unwrapped(thing)  # type: ignore[arg-type]
-
-
-def _wraps(thing: object) -> bool:
-    return getattr(thing, "name", "") in WRAPPERS
 
 
 def _launches(script: Script) -> str:

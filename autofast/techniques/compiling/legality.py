@@ -13,10 +13,11 @@ from autofast.facts.retained_graphs import gone_through_twice
 from autofast.model.calls import is_name, keyword_of
 from autofast.model.contents import opened, unwrapped
 from autofast.model.events import Site
+from autofast.model.names import first_part
 from autofast.model.script import Script
 from autofast.model.source import at, enclosing, parent_of
 from autofast.model.syntax import is_attribute, is_text
-from autofast.model.values import Const, Tensor, const
+from autofast.model.values import Const, const, is_weight
 
 SINCE = (2, 3)
 FRAMEWORKS = {
@@ -140,7 +141,7 @@ def _data(script: Script) -> str:
     for kind, site in events_of(script, SPARSE):
         return f"sparse tensors ({at(site)}, {kind.lstrip('.')}) are not compiled"
     for kind, site in events_of(script, GRAPHS):
-        return f"graphs of {kind.split('.')[0]} ({at(site)}) have other sizes in each batch"
+        return f"graphs of {first_part(kind)} ({at(site)}) have other sizes in each batch"
     for _, site in events_of(script, PACKED):
         return f"packed sequences ({at(site)}) have other sizes in each batch"
     without_loader = (
@@ -164,8 +165,8 @@ def _swaps(script: Script) -> str:
     first = min((o.order for m in script.models for s in m.forwards for o in s), default=0)
     for site in script.log.of("tensor_write", "set_attribute"):
         for occurrence in site:
-            is_weight = isinstance(occurrence.this, Tensor) and occurrence.this.param == "param"
-            if is_weight and occurrence.data.get("name") == "data" and occurrence.order > first:
+            weight = is_weight(occurrence.this)
+            if weight and occurrence.data.get("name") == "data" and occurrence.order > first:
                 return (
                     f"{at(site)} puts other weights into the model, which compiled code may not see"
                 )

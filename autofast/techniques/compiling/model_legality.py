@@ -18,10 +18,9 @@ from autofast.model.roles import Model, Step
 from autofast.model.script import Script
 from autofast.model.several import any_in, only, surely, wordset
 from autofast.model.source import at, enclosing, nodes_in, parent_of
-from autofast.model.syntax import IDENTITY, TESTS, VARIABLES, is_attribute
+from autofast.model.syntax import IDENTITY, PAUSES, TESTS, VARIABLES, is_attribute
 from autofast.model.values import (
     Arguments,
-    Cls,
     Const,
     Ext,
     Inst,
@@ -162,14 +161,10 @@ def _by_method(model: Model) -> str:
         if (
             frame is not None
             and owner is not None
-            and not (isinstance(model.thing, Inst) and owner in _lineage(model.thing.cls))
+            and not (isinstance(model.thing, Inst) and owner in model.thing.cls.lineage())
         ):
             return f"{at(frame)} trains through {owner.node.name}.{frame.func.name}(), and only what model(...) calls is compiled"
     return ""
-
-
-def _lineage(cls: Cls) -> list[Cls]:
-    return [cls, *cls.ancestors()]
 
 
 def _module_of(stack: Stack) -> CallFrame | None:
@@ -281,7 +276,7 @@ def _foreign_code(script: Script, model: Model, code: Code) -> str:
         for node in ast.walk(part):
             for thing in applied(script, node) if isinstance(node, VARIABLES) else ():
                 return f"{thing.node.name} on {at(node)} is an autograd Function, where the graph may break"
-            if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)):
+            if isinstance(node, PAUSES):
                 return f"{at(node)} leaves the forward pass in the middle"
     for kind in ("torch.diagonal_scatter", ".diagonal_scatter"):
         for site, _ in code.events(kind):

@@ -11,9 +11,10 @@ import ast
 
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
-from autofast.model.calls import call_of, is_method, is_name
+from autofast.model.calls import call_of, is_augmented, is_method, is_name
 from autofast.model.contents import members, opened
 from autofast.model.events import Occurrence
+from autofast.model.names import first_part
 from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import at, enclosing, nodes_in, parent_of, statement_of, within_statement
@@ -134,10 +135,10 @@ def _draws_before(script: Script, extent: Extent) -> None:
     ):
         for occurrence in site:
             if kind in SEEDS:
-                seeded.add(kind.split(".")[0])
+                seeded.add(first_part(kind))
             if (
                 kind in OWN_GENERATORS
-                and not _given(occurrence)
+                and not bool(occurrence.args.positional or occurrence.args.named)
                 and not _seeded_later(script, site.node)
             ):
                 raise Refusal(
@@ -146,16 +147,12 @@ def _draws_before(script: Script, extent: Extent) -> None:
             if (
                 kind.startswith(DRAWS)
                 and not kind.startswith((*NO_DRAW, *OWN_GENERATORS))
-                and kind.split(".")[0] not in seeded
+                and first_part(kind) not in seeded
             ):
                 if extent.statement(occurrence.stack, site.node) is None:
                     raise Refusal(
                         f"{kind} on {at(site)} draws before the training starts, without a seed: seed it first"
                     )
-
-
-def _given(occurrence: Occurrence) -> bool:
-    return bool(occurrence.args.positional or occurrence.args.named)
 
 
 def _seeded_later(script: Script, node: ast.AST) -> bool:
@@ -210,9 +207,7 @@ def _stores(script: Script, function: ast.AST) -> None:
     }
     for node in nodes_in(function, ast.Attribute):
         if is_name(node.value, this):
-            stored = is_stored(node) and (
-                node.attr in loaded or isinstance(parent_of(node), ast.AugAssign)
-            )
+            stored = is_stored(node) and (node.attr in loaded or is_augmented(node))
             if (stored or _in_place(node)) and not _is_plain(script, node):
                 raise Refusal(
                     f"forward keeps `{ast.unparse(node)}` from batch to batch ({at(node)}): each process would keep that of its part"

@@ -16,7 +16,15 @@ from autofast.model.names import last_part
 from autofast.model.roles import Loader
 from autofast.model.script import Script
 from autofast.model.several import only, wordset
-from autofast.model.source import at, nodes_in, outwards, parent_of, statement_of, within_statement
+from autofast.model.source import (
+    ByNode,
+    at,
+    nodes_in,
+    outwards,
+    parent_of,
+    statement_of,
+    within_statement,
+)
 from autofast.model.syntax import is_attribute, is_read
 from autofast.model.values import Bound, Func, Method, Ref, Tensor, begins, is_named
 from autofast.rule import Refusal
@@ -38,11 +46,11 @@ class Known:
     batch size itself.
     """
 
-    passes: dict[ast.AST, ast.Call]
+    passes: ByNode[ast.Call]
     written: frozenset[ast.AST]
 
 
-def check(script: Script, loader: Loader, passes: dict[ast.AST, ast.Call]) -> None:
+def check(script: Script, loader: Loader, passes: ByNode[ast.Call]) -> None:
     """Raises :class:`Refusal` where the training uses the batch size for something that must fit
     the part of one process.
     """

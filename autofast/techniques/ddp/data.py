@@ -10,7 +10,7 @@ from autofast.model.names import last_part
 from autofast.model.roles import Loader, Step
 from autofast.model.script import Script
 from autofast.model.several import any_in, only
-from autofast.model.source import at, function_of
+from autofast.model.source import ByNode, at, function_of
 from autofast.model.values import Const, Ext, Given, all_of, const, ordered
 from autofast.rule import Refusal
 from autofast.write.share_helper import is_share
@@ -23,7 +23,7 @@ def loaders_of(script: Script) -> list[Loader]:
     """The loaders whose batches are trained on; raises :class:`Refusal` where one cannot be shared
     out.
     """
-    found: dict[ast.AST, Loader] = {}
+    found: ByNode[Loader] = {}
     for step in script.steps:
         _check_step(step)
         for thing in step.loaders:

@@ -22,7 +22,7 @@ from autofast.model.calls import call_of, is_method, items_of, keyword_of
 from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import wordset
-from autofast.model.source import ancestors, at, parent_of, statement_of, within_statement
+from autofast.model.source import ByNode, ancestors, at, parent_of, statement_of, within_statement
 from autofast.model.syntax import SIMPLE
 from autofast.model.values import Ext, any_of
 from autofast.rule import Refusal
@@ -46,13 +46,13 @@ class Host:
     ):
         """``splits`` are statements before which no guard goes on."""
         self.script, self.all = script, every
-        self.guards: dict[ast.AST, tuple[ast.stmt, ast.stmt]] = {}
+        self.guards: ByNode[tuple[ast.stmt, ast.stmt]] = {}
         self.inline: list[HostEffect] = []  # in a lambda or comprehension
         for effect in self.all:
             if effect.kind in ("forbidden", "unknown"):
                 raise Refusal(_refusal(effect))
         guarded = [e for e in self.all if e.kind == "guard"]
-        mine: dict[ast.AST, ast.stmt] = {}
+        mine: ByNode[ast.stmt] = {}
         for effect in guarded:
             statement = _statement(effect)
             if statement is None:

@@ -29,7 +29,7 @@ from autofast.model.names import last_part
 from autofast.model.roles import Backward
 from autofast.model.script import Script
 from autofast.model.several import wordset
-from autofast.model.source import at, function_of, nodes_in, parent_of
+from autofast.model.source import ByNode, at, function_of, nodes_in, parent_of
 from autofast.model.syntax import TAKERS
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Const, Dict, Ext, Inst, Num, Seq, Tensor, Thing, any_of, only
@@ -54,7 +54,7 @@ class Loss(Losses):
     def __init__(self, script: Script):
         super().__init__(script, whole=True)
         self._turned: dict[int, bool] = {}
-        self._runs: dict[ast.AST, Activation] = {}
+        self._runs: ByNode[Activation] = {}
 
     def reduction(self, backward: Backward) -> str:
         """``mean`` or ``sum``; raises :class:`Refusal`."""

@@ -23,7 +23,7 @@ from autofast.model.names import DDP, last_part
 from autofast.model.roles import Model, Step
 from autofast.model.script import Script
 from autofast.model.several import only, wordset
-from autofast.model.source import at
+from autofast.model.source import ByNode, at
 from autofast.model.values import Const, Ext, Num, Tensor, Thing, begins
 from autofast.rule import Refusal
 
@@ -61,9 +61,9 @@ class Trained:
 
 
 # -------------------------------------------------------------------------------------------- which
-def passes_of(script: Script) -> dict[ast.AST, ast.Call]:
+def passes_of(script: Script) -> ByNode[ast.Call]:
     """The calls of models that a backward reaches."""
-    found: dict[ast.AST, ast.Call] = {}
+    found: ByNode[ast.Call] = {}
     for step in script.steps:
         for backward in step.backwards:
             made = {p for t in backward.tensors for p in t.passes}

@@ -24,7 +24,7 @@ from autofast.model.events import GuardFrame
 from autofast.model.roles import Loader, Model, Step
 from autofast.model.script import Script
 from autofast.model.several import any_in
-from autofast.model.source import Source, ancestors, source_of
+from autofast.model.source import ByNode, Source, ancestors, source_of
 from autofast.model.syntax import FUNCTIONS
 from autofast.model.values import Thing, any_of
 from autofast.rule import Refusal
@@ -205,7 +205,7 @@ class Training:
     setup: ast.stmt
     end: ast.stmt
     epochs: ast.AST | None = None
-    wrapped: dict[ast.AST, str] = field(default_factory=dict)
+    wrapped: ByNode[str] = field(default_factory=dict)
 
     @property
     def loops(self) -> list[ast.AST]:

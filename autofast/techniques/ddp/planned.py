@@ -11,7 +11,7 @@ from autofast.facts.retained_graphs import gone_through_twice
 from autofast.model.names import DDP, last_part
 from autofast.model.roles import Loader
 from autofast.model.script import Script
-from autofast.model.source import at
+from autofast.model.source import ByNode, at
 from autofast.rule import Options, Refusal
 from autofast.techniques.ddp import (
     agreement,
@@ -50,7 +50,7 @@ STARTS = (
 
 def edits_for(
     script: Script, options: Options, parallel: Callable[[Ranks], list[Edit]] | None = None
-) -> tuple[list[Edit], str, dict[ast.AST, str]]:
+) -> tuple[list[Edit], str, ByNode[str]]:
     """All that it takes, a remark, and what the calls that train call now; raises
     :class:`Refusal`.
 
@@ -72,7 +72,7 @@ def edits_for(
     for loader in loaders:
         batch_size.check(script, loader, model.passes_of(script))
     losses = Loss(script)
-    reductions: dict[ast.AST, str] = {
+    reductions: ByNode[str] = {
         b.node: losses.reduction(b) for step in script.steps for b in step.backwards
     }
     extent = setup.extent_of(script, _happenings(script, models))
@@ -136,7 +136,7 @@ def _happenings(script: Script, models: list[Trained]) -> list[Happening]:
     return found
 
 
-def _sums(script: Script, ranks: Ranks, reductions: dict[ast.AST, str]) -> list[Edit]:
+def _sums(script: Script, ranks: Ranks, reductions: ByNode[str]) -> list[Edit]:
     """Averaged gradients of a sum are too small by the number of processes."""
     backwards = {b.node: b for step in script.steps for b in step.backwards}
     wanted = [b for key, b in backwards.items() if reductions[key] == "sum"]
@@ -148,10 +148,10 @@ def _training(
     models: list[Trained],
     loaders: list[Loader],
     extent: Extent,
-    wrapped: dict[ast.AST, str],
+    wrapped: ByNode[str],
 ) -> Training:
     stacks = [(s, o.stack) for s in script.steps for b in s.backwards for o in b.site]
-    outer: dict[ast.AST, ast.AST] = {
+    outer: ByNode[ast.AST] = {
         e: e for s, stack in stacks if (e := sharing.epochs_of(s, stack)) is not None
     }
     return Training(

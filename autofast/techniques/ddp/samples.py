@@ -23,6 +23,7 @@ from autofast.model.syntax import SEQUENCES, is_attribute, is_operation
 from autofast.model.tensors import things_in
 from autofast.model.values import (
     NOTHING,
+    OBJECTS,
     Bound,
     Cls,
     Ext,
@@ -201,7 +202,7 @@ def _call(
             turned |= _function(script, code_of(callee)[0].function, todo, seen)
         elif isinstance(callee, (Ref, Method)):
             turned |= _named(script, call, callee.name, isinstance(callee, Method), products)
-        elif isinstance(callee, Cls) or not isinstance(callee, (Inst, Ext)):
+        elif isinstance(callee, Cls) or not isinstance(callee, OBJECTS):
             raise Refusal(
                 f"what `{ast.unparse(call.func)}(...)` on {at(call)} does with the samples of a batch is not known"
             )

@@ -23,15 +23,16 @@ from autofast.model.events import (
     Occurrence,
     Stack,
     TryFrame,
+    is_undecided,
 )
 from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import at, parent_of
 from autofast.model.values import (
+    OBJECTS,
     Arg,
     Const,
     Ext,
-    Inst,
     any_of,
     begins,
     certainly,
@@ -110,7 +111,7 @@ def _check_once(stacks: list[Stack], call: CallFrame) -> None:
             if frame is call or (isinstance(frame, CallFrame) and frame.node is call.node):
                 break
             if isinstance(frame, (LoopFrame, TryFrame)) or (
-                isinstance(frame, BranchFrame) and not frame.known and frame.arm is False
+                is_undecided(frame) and frame.arm is False
             ):
                 if isinstance(frame, BranchFrame):
                     continue
@@ -266,10 +267,7 @@ def _fixed(occurrence: Occurrence) -> bool:
 
 def _certain(stack: Stack) -> bool:
     """Under no condition."""
-    return not any(
-        (isinstance(f, BranchFrame) and not f.known) or isinstance(f, (LoopFrame, TryFrame))
-        for f in stack
-    )
+    return not any((is_undecided(f)) or isinstance(f, (LoopFrame, TryFrame)) for f in stack)
 
 
 def own_seeds(ranks: Ranks, script: Script, node: ast.AST) -> list[str]:
@@ -338,6 +336,6 @@ def _numbered(script: Script, ranks: Ranks, expr: ast.expr) -> Iterator[Edit]:
 
 
 def made_at(thing: object) -> Happening | None:
-    if isinstance(thing, (Ext, Inst)) and thing.node is not None:
+    if isinstance(thing, OBJECTS) and thing.node is not None:
         return thing.made, thing.node
     return None

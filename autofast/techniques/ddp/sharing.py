@@ -22,6 +22,7 @@ from autofast.flow.scopes import is_local, stored_in
 from autofast.model.calls import literal_of, short_name
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.kinds import is_loader
+from autofast.model.names import first_part
 from autofast.model.roles import Loader, Step
 from autofast.model.script import Script
 from autofast.model.several import any_in, only, surely
@@ -340,7 +341,7 @@ def _by_number(
         if reach.edits:
             return []
     if (
-        name.split(".")[0].split("[")[0] in stored_in(loop)
+        first_part(name).split("[")[0] in stored_in(loop)
         or not name.isidentifier()
         and "." not in name
     ):

@@ -16,7 +16,7 @@ from autofast.model.calls import call_of, names_in, variable_name
 from autofast.model.events import BranchFrame, GuardFrame, LoopFrame, Occurrence
 from autofast.model.script import Script
 from autofast.model.several import grouped, wordset
-from autofast.model.source import at, function_of, is_elif, parent_of, statements_around
+from autofast.model.source import ByNode, at, function_of, is_elif, parent_of, statements_around
 from autofast.model.syntax import DEFS, FUNCTIONS, is_attribute, is_read
 from autofast.model.values import Inst, any_of
 from autofast.rule import Options, Refusal
@@ -31,10 +31,10 @@ LIGHT = wordset("train eval parameters zero_grad training")
 
 def edits(
     script: Script, ranks: Ranks, models: list[Trained], options: Options, seeds: bool
-) -> tuple[list[Edit], dict[ast.AST, str]]:
+) -> tuple[list[Edit], ByNode[str]]:
     """The wrappers, and the calls that go through them."""
     made: list[Edit] = []
-    wrapped: dict[ast.AST, str] = {}
+    wrapped: ByNode[str] = {}
     for mine in models:
         made += _named(script, ranks, mine, wrapped)
     groups = grouped(((mine.anchor, mine.after), mine) for mine in models)
@@ -65,7 +65,7 @@ def _wrappers(
     return After(node, code) if group[0].after else Before(node, code)
 
 
-def _named(script: Script, ranks: Ranks, mine: Trained, wrapped: dict[ast.AST, str]) -> list[Edit]:
+def _named(script: Script, ranks: Ranks, mine: Trained, wrapped: ByNode[str]) -> list[Edit]:
     """Gives the wrapper its name and place, and brings it to the calls."""
     every = [mine.thing, *mine.model.wraps]
     home = home_of(script, [c.func for c in mine.calls], every, "model")
@@ -97,7 +97,7 @@ class _Bring:
 
     def __init__(self, script: Script, mine: Trained, way: Way, name: str, scope: Function | None):
         self.script, self.mine, self.way, self.name, self.scope = script, mine, way, name, scope
-        self.edits: dict[ast.AST, Edit] = {}
+        self.edits: ByNode[Edit] = {}
         self.things = {id(mine.thing), *(id(w) for w in mine.model.wraps)}
         self._calls = set(mine.calls)
 

@@ -20,9 +20,10 @@ from autofast.model.roles import Evaluation, Step
 from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import (
+    Nodes,
     at,
-    function_of,
     is_generator,
+    is_same_function,
     parent_of,
     walk,
     within,
@@ -84,7 +85,7 @@ def decorated(
     return None, [evaluation]
 
 
-def _entered(evaluation: Evaluation) -> set[ast.AST]:
+def _entered(evaluation: Evaluation) -> Nodes:
     """The one function that a statement calls for its passes; nothing where it makes some itself,
     or several make them.
     """
@@ -112,7 +113,7 @@ def evaluating_turns(script: Script) -> Iterator[tuple[ast.expr, str]]:
         for gate in common[:1]:
             test = ast.unparse(gate.node.test)  # type: ignore[attr-defined]
             for site in step.forwards:
-                before = function_of(site.node) is function_of(gate.node)
+                before = is_same_function(site.node, gate.node)
                 on = all(o.grad == "on" and o.data["outer"] for o in site)
                 if before and on and not within(site.node, gate.node):
                     assert isinstance(site.node, ast.expr)

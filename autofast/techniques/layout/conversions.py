@@ -10,17 +10,24 @@ from autofast.facts.cost.step import Cost
 from autofast.facts.layout import against, draws, filled_flat, is_convolutional, takes_image
 from autofast.facts.precision.code import Code
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method, put_into
+from autofast.model.calls import is_method, is_same_code, put_into
 from autofast.model.contents import unwrapped
 from autofast.model.events import CallFrame, Site, inside
 from autofast.model.kinds import is_module, is_wrapper
 from autofast.model.roles import Model, Transfer
 from autofast.model.script import Script
 from autofast.model.several import any_in, grouped, wordset
-from autofast.model.source import function_of, nodes_in, parent_of, source_of, statement_of
+from autofast.model.source import (
+    Nodes,
+    is_same_function,
+    nodes_in,
+    parent_of,
+    source_of,
+    statement_of,
+)
 from autofast.model.syntax import VARIABLES, has_star, is_read
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Cls, Ext, Inst, Ref, Unknown, any_named
+from autofast.model.values import OBJECTS, Cls, Inst, Ref, Unknown, any_named
 from autofast.rule import Effect, Finding
 from autofast.techniques.layout.reshapes import reshapes
 from autofast.write.spelling import torch_in
@@ -175,7 +182,7 @@ def place_of(script: Script, model: Model) -> ast.expr | None:
         ) and not _is_wrapped_before(model, moves[0]):
             return move
         # Rather where the script chooses it than in each function that makes one.
-        if made is None or function_of(made) is not function_of(move):
+        if made is None or not is_same_function(made, move):
             return move if all(w.name == PARALLEL for w in model.wraps) else made
     return made
 
@@ -209,19 +216,15 @@ def _others(script: Script, place: ast.expr, models: list[Model]) -> str:
     known = {m.thing for m in models}
     of = [place]
     if any(s.node is place for m in models for s in m.moves):
-        of = [place.func.value] if _is_method(place) else place.args[:1]  # type: ignore[attr-defined]
+        of = [place.func.value] if is_method(place, "to", "cuda", "cpu") else place.args[:1]  # type: ignore[attr-defined]
     for thing in (t for e in of for t in script.values(e)):
         for inner in unwrapped(thing):
             if isinstance(inner, Unknown) and inner.name != SAVED:
                 return f"it may be a network that is chosen when it runs: {inner.why}"
-            if isinstance(inner, (Ext, Inst)) and is_module(inner) and inner not in known:
+            if isinstance(inner, OBJECTS) and is_module(inner) and inner not in known:
                 name = inner.cls.node.name if isinstance(inner, Inst) else inner.name
                 return f"it may be {name}, whose layers are not known to work in this layout"
     return ""
-
-
-def _is_method(place: ast.expr) -> bool:
-    return is_method(place, "to", "cuda", "cpu")
 
 
 def _convert(script: Script, place: ast.expr, models: list[Model]) -> Finding:
@@ -314,8 +317,8 @@ def _holds(script: Script, given: ast.expr, target: ast.expr, copy: ast.AST) -> 
     """Whether ``given`` is what was put into ``target``: nothing else, or the batch as it was where
     it was not copied.
     """
-    if function_of(given) is not function_of(target) or ast.dump(given) != ast.dump(
-        ast.parse(ast.unparse(target), mode="eval").body
+    if not is_same_function(given, target) or not is_same_code(
+        given, ast.parse(ast.unparse(target), mode="eval").body
     ):
         return False
     if not isinstance(given, ast.Name):
@@ -331,7 +334,7 @@ def _holds(script: Script, given: ast.expr, target: ast.expr, copy: ast.AST) -> 
     return target in made and made <= before | _copied(script)
 
 
-def _copied(script: Script) -> set[ast.AST]:
+def _copied(script: Script) -> Nodes:
     """The variables that copies to a device are put into: a batch may be copied in either arm of an
     `if`.
     """
@@ -351,9 +354,7 @@ def _passed_on(script: Script, expr: ast.expr) -> ast.expr | None:
             return inner if isinstance(other, ast.Constant) else None
         case ast.Name():
             value = script.analysis(Flow).value(expr)
-            made = isinstance(value, (ast.BinOp, ast.Call)) and function_of(value) is function_of(
-                expr
-            )
+            made = isinstance(value, (ast.BinOp, ast.Call)) and is_same_function(value, expr)
             return value if made and value and _passed_on(script, value) is not None else None
         case ast.Call(func=ast.Attribute(value=inner, attr=method), args=[], keywords=[]) if (
             method in KEEPING

@@ -103,7 +103,7 @@ def _unbound(script: Script) -> str:
         if is_attribute(node, "view", "view_as") and is_read(node):
             found, called = script.values(node.value), call_of(node) is not None
             if any(begins(t, Ref, "torch.") for t in found) or (
-                not called and _may_be_tensor(found)
+                not called and any_of(found, Tensor, Unknown)
             ):
                 return f"{at(node)} uses `{node.attr}` as a function, which raises in this layout"
         elif isinstance(node, ast.Call) and any(
@@ -279,10 +279,6 @@ def _is_averaged(call: ast.Call) -> bool:
         gone += map(ast.unparse, parts)
         expr = expr.func.value
     return sorted(gone) == ["2", "3"]
-
-
-def _may_be_tensor(found: Values) -> bool:
-    return any_of(found, Tensor, Unknown)
 
 
 def _gives_in_order(callee: Thing) -> bool:

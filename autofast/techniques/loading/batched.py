@@ -5,7 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
-from autofast.edit.edits import Before, DropKeyword, Edit, Edits, Helper, Keyword, Rewrite, Wrap
+from autofast.edit.edits import (
+    Before,
+    DropKeyword,
+    Edit,
+    Edits,
+    Helper,
+    Keyword,
+    Rewrite,
+    Wrap,
+    Written,
+)
 from autofast.facts.aliases import learned, written_after
 from autofast.facts.datasets import SPLIT, Images, held, in_order, is_measured
 from autofast.facts.loader_uses import ITERATING, KEEPING, is_known, uses
@@ -239,7 +249,7 @@ def beside(call: ast.Call, data: ast.expr, *words: str) -> str:
     return source_of(call).fresh(*(f"{head}{ends}{word}" for word in words))
 
 
-def spelled_beside(call: ast.Call, name: str) -> tuple[str, Edits]:
+def spelled_beside(call: ast.Call, name: str) -> Written:
     """A class of torch.utils.data, written as the call writes ``DataLoader``, if that is short."""
     if isinstance(package := receiver_of(call), ast.Name):
         return f"{source_of(call).segment(package)}.{name}", ()

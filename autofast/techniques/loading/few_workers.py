@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from autofast.edit.edits import Edits, Rewrite
+from autofast.edit.edits import Rewrite, Written
 from autofast.facts.cost import gains
-from autofast.facts.cost.cells import goes_along_sequences
+from autofast.facts.cost.recurrent_cells import goes_along_sequences
 from autofast.facts.loaders import POSITION, counts, given
 from autofast.facts.settings import place, setting
 from autofast.facts.workers.legality import against, cheap, effect_of
@@ -21,7 +21,7 @@ from autofast.model.calls import literal_of
 from autofast.model.kinds import ways_made
 from autofast.model.roles import Loader
 from autofast.model.script import Script
-from autofast.model.source import at, parent_of, source_of, statement_of
+from autofast.model.source import ByNode, at, parent_of, source_of, statement_of
 from autofast.model.values import Given, const
 from autofast.rule import Finding, Options
 from autofast.write.arguments import Home, Wish, room, written
@@ -47,7 +47,7 @@ def refusal(script: Script, loader: Loader) -> str:
 def wish(script: Script, loader: Loader, options: Options, template: str = "{}") -> Wish:
     """The wish for a number of worker processes; ``template`` says what is written with it."""
 
-    def make(home: Home) -> tuple[str, Edits]:
+    def make(home: Home) -> Written:
         own = home.node is loader.node and not options.workers
         beside = as_beside(script, loader.node) if own else None
         source = source_of(home.node)
@@ -114,7 +114,7 @@ def raised(script: Script, options: Options, loaders: list[Loader]) -> Iterator[
     """Findings about numbers of workers of ``loaders`` that are too small for most machines."""
     yield from _in_settings(script, loaders)
     trail = Trail(script)
-    numbers: dict[ast.AST, Number] = {}
+    numbers: ByNode[Number] = {}
     for loader in script.loaders:
         argument = given(loader, NAME)
         if argument is not None:

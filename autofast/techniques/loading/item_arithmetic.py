@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import count
 
 from autofast.model.script import Script
-from autofast.model.several import all_of
+from autofast.model.several import all_of, is_numeric
 from autofast.model.source import at
 from autofast.ops.families import SIGNS
 from autofast.rule import Refusal
@@ -344,7 +344,7 @@ def _kind(value: Value) -> str:
 
 def _computed(one: object, sign: str, other: object) -> object:
     """A number that is computed of two known ones."""
-    if type(one) in (int, float) and type(other) in (int, float):
+    if is_numeric(one) and is_numeric(other):
         assert isinstance(one, (int, float)) and isinstance(other, (int, float))
         if sign == "/":
             return one / other if other else ...

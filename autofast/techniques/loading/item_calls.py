@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from autofast.facts.arrays import dtype_named
 from autofast.model.calls import keyword_of, spreads
-from autofast.model.several import surely, wordset
+from autofast.model.several import are_whole, is_numeric, surely, wordset
 from autofast.model.source import at
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_parts import Parts
@@ -90,7 +90,7 @@ class Calls(Parts):
         if name in SPANS:
             drawn = self.drawn_by("rand", self.n)
             values = [v.value for v in given if isinstance(v, Same)]
-            if len(values) == 2 and all(type(v) in (int, float) for v in values):
+            if len(values) == 2 and all(is_numeric(v) for v in values):
                 width = round(values[1] - values[0], 12)  # type: ignore[operator]
                 return Draw(f"({low}) + ({width!r}) * {drawn}")
             return Draw(f"({low}) + (({high}) - ({low})) * {drawn}")
@@ -225,14 +225,14 @@ class Calls(Parts):
         found = self.numbers_of(width)
         if package != "numpy":
             flat = found if isinstance(found, list) and len(found) % 2 == 0 else None
-            if flat is None or not all(type(v) is int for v in flat):
+            if flat is None or not are_whole(flat):
                 raise Refusal(f"{at(call)}: how wide borders are is not known")
             pairs = [(flat[n], flat[n + 1]) for n in range(0, len(flat), 2)][::-1]
             return self.padded(items, pairs, repr(value))
         if type(found) is int and (rank := self.rank(items)):
             found = [[found, found]] * rank
         if not isinstance(found, list) or not all(
-            isinstance(p, list) and len(p) == 2 and all(type(v) is int for v in p) for p in found
+            isinstance(p, list) and len(p) == 2 and are_whole(p) for p in found
         ):
             raise Refusal(f"{at(call)}: how wide borders are is not known")
         self.learn(items, len(found))
@@ -310,7 +310,7 @@ class Calls(Parts):
         match found:
             case [list() as inner]:
                 found = inner
-        known = isinstance(found, list) and all(type(v) is int for v in found)
+        known = isinstance(found, list) and are_whole(found)
         if known and isinstance(found, list) and len(named) == len(call.keywords):
             return found
         return None
@@ -333,7 +333,7 @@ class Calls(Parts):
             if keyword.arg not in names or len(bounds) != names[keyword.arg]:
                 raise no_form(call)
             bounds.append(self.value(keyword.value))
-        numbers = [v for v in bounds if isinstance(v, Same) and type(v.value) in (int, float)]
+        numbers = [v for v in bounds if isinstance(v, Same) and is_numeric(v.value)]
         if len(numbers) != 2 or len(bounds) != 2 or "float" not in items.made:
             raise no_form(call)
         code = f"({items.code}).clamp({numbers[0].code}, {numbers[1].code})"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Edits, Rewrite
 from autofast.facts.loader_uses import ITERATING
-from autofast.model.calls import is_name, keyword_of
+from autofast.model.calls import first_argument, is_name, keyword_of
 from autofast.model.roles import Loader
 from autofast.model.script import Script
 from autofast.model.several import surely
@@ -27,7 +27,7 @@ def split_numbers(script: Script, loader: Loader) -> Edits:
     shuffle=True)``, ``torch.arange(n).split(size)`` without ``shuffle``; empty for other loaders.
     """
     call = loader.node
-    numbers = call.args[0] if call.args else None
+    numbers = first_argument(call)
     if not all_of(loader.things, Ext):  # a class of the project gives others
         return ()
     if not isinstance(numbers, ast.Call) or script.called(numbers) != {RANGE}:

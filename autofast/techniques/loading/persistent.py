@@ -18,7 +18,7 @@ from autofast.model.several import wordset
 from autofast.model.source import ancestors, at, function_of, source_of
 from autofast.model.syntax import is_attribute
 from autofast.model.tensors import is_unknown_in, things_in
-from autofast.model.values import Cls, Ext, Inst, Ref, Thing, const, is_named, only
+from autofast.model.values import OBJECTS, Cls, Ext, Inst, Ref, Thing, const, is_named, only
 from autofast.rule import Finding, Options
 from autofast.techniques.loading.few_workers import NAME as WORKERS
 from autofast.techniques.loading.few_workers import together
@@ -143,7 +143,7 @@ def made_anew(loader: Loader) -> Iterator[Finding]:
     around = [loop for loop in made if loop in used]
     names = ("dataset", "sampler", "batch_sampler", "collate_fn")
     arguments = [values_given(loader, n) for n in names]
-    parts = [t for t in things_in(*arguments) if isinstance(t, (Inst, Ext))]
+    parts = [t for t in things_in(*arguments) if isinstance(t, OBJECTS)]
     if (
         number is None
         or const(number.values) == 0

@@ -21,7 +21,7 @@ from autofast.facts.workers.legality import on_device
 from autofast.model.roles import Loader
 from autofast.model.script import Script
 from autofast.model.source import at
-from autofast.model.values import Ext, Inst, Ref, Tensor, Thing
+from autofast.model.values import Ext, Inst, Ref, Tensor, Thing, is_on_device
 from autofast.read.requirements import rules_out
 from autofast.rule import Options
 from autofast.techniques.loading.resident import left
@@ -122,7 +122,7 @@ def _reaches_gpu(script: Script, loader: Loader) -> bool:
     for site in script.methods("copy_"):  # into a buffer on the device
         for occurrence in site:
             found = occurrence.args.get(0, "src")
-            on_it = isinstance(occurrence.this, Tensor) and occurrence.this.device == "dev"
+            on_it = is_on_device(occurrence.this)
             if on_it and any(
                 isinstance(t, Tensor) and any(x in loader.things for x in t.batch) for t in found
             ):

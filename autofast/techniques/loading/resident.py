@@ -5,7 +5,17 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from autofast.edit.edits import Before, DropKeyword, Edit, Edits, Helper, Keyword, Rewrite, literal
+from autofast.edit.edits import (
+    Before,
+    DropKeyword,
+    Edit,
+    Edits,
+    Helper,
+    Keyword,
+    Rewrite,
+    Written,
+    literal,
+)
 from autofast.facts.augmentations import Augmentation
 from autofast.facts.datasets import (
     held,
@@ -24,7 +34,7 @@ from autofast.model.events import LoopFrame
 from autofast.model.roles import Loader
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import at, function_of, source_of, statement_of
+from autofast.model.source import at, is_at_top, source_of, statement_of
 from autofast.model.syntax import VARIABLES
 from autofast.model.values import Const, Thing, const
 from autofast.rule import Effect, Options, Refusal
@@ -218,7 +228,7 @@ def edits(script: Script, plan: Plan) -> Edits:
     return (*found, *(DropKeyword(call, word) for word in gone))
 
 
-def _on_device(script: Script, plan: Plan, parts: list[str], items: str) -> tuple[str, Edits]:
+def _on_device(script: Script, plan: Plan, parts: list[str], items: str) -> Written:
     """A dataset on the device, of these tensors or of one for each ``t`` of the items; where they
     may be large, if it has room for them.
     """
@@ -347,7 +357,7 @@ def _of_script(script: Script, loader: Loader) -> str:
     place = statement_of(loader.node)
     if late := chooses_devices_late(script, place) or chooses_gpu_late(script, place):
         return f"{late} chooses the GPUs, perhaps after the data are on one"
-    if source_of(loader.node).is_notebook and isinstance(function_of(loader.node), ast.Module):
+    if source_of(loader.node).is_notebook and is_at_top(loader.node):
         return "cells that are run again would keep the data on the device twice"
     return ""
 

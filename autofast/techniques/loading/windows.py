@@ -27,7 +27,14 @@ from autofast.model.calls import arguments_of, is_name, may_give
 from autofast.model.events import LoopFrame
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import function_of, nodes_in, parent_of, source_of, statement_of
+from autofast.model.source import (
+    function_of,
+    is_same_function,
+    nodes_in,
+    parent_of,
+    source_of,
+    statement_of,
+)
 from autofast.model.syntax import SEQUENCES, VARIABLES, is_read, is_stored
 from autofast.model.values import (
     Arg,
@@ -250,7 +257,7 @@ def _inside(script: Script, windows: Windows) -> str:
         not isinstance(call, ast.Call)
         or len(names) != 1
         or not names <= DRAWN.keys()
-        or function_of(call) is not function_of(starts)
+        or not is_same_function(call, starts)
     ):
         raise unknown
     scope = function_of(call)

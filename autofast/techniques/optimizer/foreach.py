@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from autofast.edit.edits import Holes
 from autofast.facts.parameter_loops import PLAIN, ParameterLoop
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, is_same_code
 from autofast.model.script import Script
 from autofast.model.source import nodes_in, source_of
 from autofast.model.syntax import is_attribute, is_constant, is_operation
@@ -214,7 +214,7 @@ def _adds_to_one(script: Script, a: ast.expr, b: ast.expr) -> bool:
 def _is_rest(a: ast.expr, b: ast.expr) -> bool:
     match a:
         case ast.BinOp(op=ast.Sub(), left=ast.Constant(value=1 | 1.0), right=right):
-            return ast.dump(right) == ast.dump(b)
+            return is_same_code(right, b)
     return False
 
 
@@ -222,7 +222,7 @@ def is_symmetric(op: Op) -> bool:
     """``clamp_(-c, c)``"""
     match op.low:
         case ast.UnaryOp(op=ast.USub(), operand=inner) if op.number is not None:
-            return ast.dump(inner) == ast.dump(op.number)
+            return is_same_code(inner, op.number)
     return False
 
 

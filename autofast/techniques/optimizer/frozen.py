@@ -23,7 +23,7 @@ from autofast.model.names import DDP
 from autofast.model.roles import Backward, Optimizer, Step
 from autofast.model.script import Script
 from autofast.model.several import any_in
-from autofast.model.source import at, parent_of, statement_of, within
+from autofast.model.source import at, parent_of, statement_of, within_any
 from autofast.model.values import Thing
 from autofast.rule import Refusal
 
@@ -136,8 +136,8 @@ def _place(script: Script, step: Step, backward: Backward, model: Thing) -> Drop
     (name,) = names
     if script.values(getattr(calls[0], "func", calls[0])) - _as_called(mine):
         return None
-    inside = [b for s in script.steps for b in s.backwards if any(within(b.node, x) for x in span)]
-    others = [s.node for s in mine if s.node not in calls and any(within(s.node, x) for x in span)]
+    inside = [b for s in script.steps for b in s.backwards if within_any(b.node, span)]
+    others = [s.node for s in mine if s.node not in calls and within_any(s.node, span)]
     leaves = any(True for statement in span for _ in leaving(statement))
     if others or leaves or [b.node for b in inside] != [backward.node]:
         return None

@@ -33,15 +33,16 @@ from autofast.model.source import at, nodes_in, statement_of
 from autofast.model.syntax import is_attribute, is_read
 from autofast.model.tensors import dtype_of, tensors_in
 from autofast.model.values import (
+    COLLECTIONS,
     Arguments,
     Const,
     Dict,
     Ext,
     Ref,
-    Seq,
     Setting,
     Tensor,
     Values,
+    are_parameters,
     const,
     consts,
     is_named,
@@ -69,7 +70,7 @@ def named_in_settings(script: Script) -> Iterator[Finding]:
             for said in occurrence.args.get(1, "name"):
                 if not isinstance(said, Setting) or said.value not in PLAIN:
                     continue
-                if not _of_torch(occurrence) or (said.file, said.line) in seen:
+                if TORCH not in occurrence.args.get(0, "object") or (said.file, said.line) in seen:
                     continue
                 seen.add((said.file, said.line))
                 if handed_on:
@@ -81,10 +82,6 @@ def named_in_settings(script: Script) -> Iterator[Finding]:
                     f"runs the update of {said.value} as many small kernels",
                     advice=f"{todo}, if all parameters are on the GPU",
                 )
-
-
-def _of_torch(occurrence: Occurrence) -> bool:
-    return TORCH in occurrence.args.get(0, "object")
 
 
 def _asked(script: Script, occurrence: Occurrence, node: ast.AST) -> ast.AST:
@@ -291,9 +288,9 @@ def _from_models(given: Values) -> bool:
     parts = list(given)
     while parts:
         thing = parts.pop()
-        if isinstance(thing, Seq) and thing.kind == "parameters":
+        if are_parameters(thing):
             continue
-        if isinstance(thing, (Seq, Dict)):
+        if isinstance(thing, COLLECTIONS):
             held = thing.get("params") if isinstance(thing, Dict) else thing.any()
             if not held or (isinstance(thing, Dict) and thing.open):
                 return False

@@ -40,7 +40,7 @@ from autofast.model.calls import is_method
 from autofast.model.roles import Step
 from autofast.model.script import Script
 from autofast.model.several import any_in, surely
-from autofast.model.source import at, nodes_in
+from autofast.model.source import Nodes, Said, at, nodes_in
 from autofast.model.tensors import tensors_in
 from autofast.rule import Options
 from autofast.techniques.precision.blocks import Block, block_edits, is_cast_whole, joined
@@ -102,7 +102,7 @@ def narrowed(script: Script, options: Options, accepted: Sequence[Accepted]) -> 
 
 
 def _alone(
-    script: Script, options: Options, region: Region, inside: set[ast.AST], code: Code
+    script: Script, options: Options, region: Region, inside: Nodes, code: Code
 ) -> list[Accepted]:
     """The forward passes, where all that they give is cast as a whole; else none. A loss in the
     form of a module is no forward pass: it is computed from fp32.
@@ -163,7 +163,7 @@ class Amp:
     """
 
     blocks: list[Block] = field(default_factory=list)
-    refused: list[tuple[ast.AST, str]] = field(default_factory=list)
+    refused: list[Said] = field(default_factory=list)
     scaling: Scaling | None = None
     makes: dict[ast.stmt, Edits] = field(default_factory=dict)
     no_scaler: str = ""

@@ -23,10 +23,11 @@ from autofast.model.calls import put_into
 from autofast.model.contents import unwrapped
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import source_of, statement_of
+from autofast.model.source import ByNode, Nodes, source_of, statement_of
 from autofast.model.syntax import has_star
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Const, Dict, Seq, Tensor, Thing, Values, only
+from autofast.model.values.thing import Row
 from autofast.rule import Options
 from autofast.techniques.precision.forms import Precision
 from autofast.techniques.precision.with_logits import logits_of
@@ -161,7 +162,7 @@ def _kind(thing: Thing) -> str:
     return ""
 
 
-def _parts(thing: Thing) -> tuple[Values, ...] | None:
+def _parts(thing: Thing) -> Row | None:
     """What the elements of a container are, one by one or all together; None where that is not
     known.
     """
@@ -202,14 +203,14 @@ class Block:
 
 
 def block_edits(
-    script: Script, options: Options, region: Region, precision: Precision, inside: set[ast.AST]
+    script: Script, options: Options, region: Region, precision: Precision, inside: Nodes
 ) -> Edits | str:
     """The edits that put a region under autocast; why there can be none. ``inside`` are the nodes
     of all such regions.
     """
     header, needed = precision.header(script, region.first)
     half = Half(script, inside, options.target, logits_of(script, options))
-    casts: dict[ast.AST, tuple[ast.Call, str]] = {}
+    casts: ByNode[tuple[ast.Call, str]] = {}
     named: list[Edit] = []
     for call in outputs_of(script, region):
         if why := half.misuse(call):
@@ -263,7 +264,7 @@ def _are_neighbours(script: Script, one: Block, other: Block) -> bool:
     return not both_modes(Code(script, parts, [*one.region.things, *other.region.things]))
 
 
-def _around(region: Region, header: str, casts: dict[ast.AST, str]) -> Edits:
+def _around(region: Region, header: str, casts: ByNode[str]) -> Edits:
     if not region.hoisted:
         return (Around(region.first, region.last, header, rank=Rank.AUTOCAST),)
     fresh = source_of(region.first).fresh

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, replace
 
-from autofast.edit.edits import After, Before, Edits
+from autofast.edit.edits import After, Before, Edits, Written
 from autofast.facts.by_default import Off
 from autofast.facts.forwards import Region
 from autofast.model.script import Script
@@ -39,7 +39,7 @@ class Precision:
         """The oldest torch that runs it."""
         return EVER_SINCE if self.old else DTYPE_SINCE
 
-    def header(self, script: Script, place: ast.stmt) -> tuple[str, Edits]:
+    def header(self, script: Script, place: ast.stmt) -> Written:
         """The ``with`` line of a block that begins with ``place``, and what its file needs."""
         torch, needed = torch_in(source_of(place))
         edits: Edits = needed
@@ -65,7 +65,7 @@ class Precision:
             return enabled
         return " and ".join(e for e in (enabled, self.off.is_off_at(script, place)) if e)
 
-    def _enabled(self, script: Script, place: ast.stmt) -> tuple[str, Edits]:
+    def _enabled(self, script: Script, place: ast.stmt) -> Written:
         return enabled_where_cuda(script, place) if self.device == "cuda" else ("", ())
 
     def scaler(self, script: Script, place: ast.stmt, scaling: Scaling) -> Edits:

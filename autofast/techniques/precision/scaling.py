@@ -14,7 +14,7 @@ import ast
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from autofast.edit.edits import After, Edit, Edits, Rewrite, Wrap
+from autofast.edit.edits import After, Edit, Rewrite, Wrap, Written
 from autofast.edit.order import Rank
 from autofast.facts.by_default import Off, behind_option, by_default
 from autofast.facts.forwards import Region
@@ -31,7 +31,7 @@ from autofast.model.events import BranchFrame, LoopFrame, Occurrence, inside
 from autofast.model.kinds import is_optimizer, ways_made
 from autofast.model.roles import Backward, Step, Update
 from autofast.model.script import Script
-from autofast.model.source import Source, ancestors, at, function_of, statement_of
+from autofast.model.source import ByNode, Nodes, Source, ancestors, at, function_of, statement_of
 from autofast.model.syntax import ASSIGNMENTS, DEFINITIONS, DEFS
 from autofast.model.values import Thing
 from autofast.rule import Refusal
@@ -47,7 +47,7 @@ def makes(
     script: Script, home: Home, backwards: list[Backward], updates: list[Update]
 ) -> tuple[list[ast.stmt], bool]:
     """The statements after which the scaler is made; before which, if the second is True."""
-    busy: set[ast.AST] = set()
+    busy: Nodes = set()
     for site in [b.site for b in backwards] + [u.site for u in updates]:
         busy.add(site.node)
         busy.update(f.node for o in site for f in o.stack)
@@ -79,7 +79,7 @@ def makes(
     return places if early else [_below_schedulers(script, p, busy) for p in places], early
 
 
-def _below_schedulers(script: Script, place: ast.stmt, busy: set[ast.AST]) -> ast.stmt:
+def _below_schedulers(script: Script, place: ast.stmt, busy: Nodes) -> ast.stmt:
     """The last of the statements directly below that make schedulers, which belong to their
     optimizers; the place itself where there is none.
     """
@@ -110,7 +110,7 @@ def _does_little(script: Script, statement: ast.stmt) -> bool:
 
 def ends(script: Script) -> list[ast.stmt]:
     """The statements after which an iteration has made all of its updates."""
-    found: dict[ast.AST, ast.stmt] = {}
+    found: ByNode[ast.stmt] = {}
     for step in script.steps:
         inner = {
             u.node for s in script.steps if s is not step and _is_inside(s, step) for u in s.updates
@@ -205,7 +205,7 @@ def of_cuda_amp(script: Script) -> bool:
     return bool(script.torch.rules_out(SINCE))
 
 
-def _disabled(script: Script, source: Source) -> tuple[str, Edits]:
+def _disabled(script: Script, source: Source) -> Written:
     """A scaler that leaves everything as it is, for those who call a function without one."""
     torch, edits = torch_in(source)
     amp = f"{torch}.cuda.amp" if of_cuda_amp(script) else f"{torch}.amp"

@@ -28,7 +28,8 @@ from autofast.model.events import BranchFrame, Occurrence, Site, inside
 from autofast.model.kinds import is_scaler
 from autofast.model.roles import Step, Update
 from autofast.model.script import Script
-from autofast.model.source import at, function_of, source_of
+from autofast.model.source import at, is_same_function, source_of
+from autofast.model.syntax import VARIABLES
 from autofast.model.values import Thing, Unknown, any_of
 from autofast.rule import Effect, Finding, Refusal
 
@@ -70,7 +71,7 @@ def unscales(script: Script, name: Named) -> Iterator[Unscale]:
                             Event("unscale", statement, frozenset(map(id, update.things)))
                         )
                     first = done.setdefault(id(update.node), statement)
-                    if function_of(first) is not function_of(update.node):
+                    if not is_same_function(first, update.node):
                         raise Refusal(
                             f"the gradients are read on {at(site)}, away from the optimizer"
                         )
@@ -277,9 +278,9 @@ def _missing(step: Step, site: Site, update: Update) -> tuple[str, Before | None
                     None,
                 )
             scaler = receiver_of(update.node)
-            names = (ast.Name, ast.Attribute)
+            names = VARIABLES
             if (
-                function_of(statement) is not function_of(update.node)
+                not is_same_function(statement, update.node)
                 or not isinstance(scaler, names)
                 or not isinstance(update.optimizer, names)
             ):

@@ -109,20 +109,16 @@ def _without_layer(layer: ast.Call) -> Edit:
         case ast.Tuple() as pair, ast.List() as pairs:  # OrderedDict([("name", layer)])
             item, outer = pair, pairs
     match outer, statement_of(layer):
-        case ast.Call(args=[_, *_, last], keywords=[]) as call, _ if last is item and _is_plain(
-            call
+        case ast.Call(args=[_, *_, last], keywords=[]) as call, _ if last is item and not is_method(
+            call, "append", "add_module"
         ):
             return DropElement(call, item)
         case ast.List(elts=[_, *_, last]) as several, _ if last is item:
             return DropElement(several, item)
         case ast.List(elts=[_]) as one, ast.AugAssign(value=value) as grows if value is one:
             return Remove(grows)
-        case ast.Call() as call, ast.Expr(value=value) as adds if value is call and not _is_plain(
-            call
+        case ast.Call() as call, ast.Expr(value=value) as adds if value is call and is_method(
+            call, "append", "add_module"
         ):
             return Remove(adds)
     raise Refusal("makes the sigmoid in a way that it cannot be taken out of", layer)
-
-
-def _is_plain(call: ast.Call) -> bool:
-    return not is_method(call, "append", "add_module")

@@ -18,7 +18,7 @@ from autofast.model.events import LoopFrame, Stack
 from autofast.model.kinds import is_loader, is_scaler
 from autofast.model.roles import Scheduler, Tick, Update
 from autofast.model.script import Script
-from autofast.model.source import at, function_of, parent_of, statement_of, within
+from autofast.model.source import at, is_same_function, parent_of, statement_of, within
 from autofast.model.syntax import LOOPS
 from autofast.model.values import Thing
 from autofast.rule import Refusal
@@ -91,7 +91,7 @@ def _epochs(script: Script, tick: Tick, scheduler: Scheduler) -> Loop:
     name, epochs = tick.scheduler, parent_of(statement_of(tick.node))
     if not isinstance(epochs, LOOPS) or statement_of(tick.node) not in epochs.body:
         raise Refusal("its step is under a condition, or in another function than the epochs")
-    if function_of(scheduler.node) is not function_of(tick.node) or not isinstance(name, ast.Name):
+    if not is_same_function(scheduler.node, tick.node) or not isinstance(name, ast.Name):
         raise Refusal(f"it is made in another function than it is stepped in: {BY_HAND}")
     if within(scheduler.node, epochs) or name.id in stored_in(epochs):
         raise Refusal("it is made anew in every epoch")

@@ -22,7 +22,7 @@ from autofast.flow.reflection import showing
 from autofast.flow.scopes import declared, mentions
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import function_of, holds, nodes_in, walk, within
+from autofast.model.source import ByNode, function_of, holds, nodes_in, walk, within, within_any
 from autofast.model.syntax import is_read
 from autofast.model.values import Const, Func, Num, Ref, Tensor, certainly
 from autofast.techniques.syncs.freshness import is_fresh
@@ -45,14 +45,14 @@ class Move:
     edits: Edits
 
 
-def moves(script: Script) -> dict[ast.AST, Move]:
+def moves(script: Script) -> ByNode[Move]:
     """All statements of loops over batches that can be moved; without those that a comment
     spares.
     """
     return script.analysis(_movable)
 
 
-def _movable(script: Script) -> dict[ast.AST, Move]:
+def _movable(script: Script) -> ByNode[Move]:
     found = () if script.unread else _find(script)  # what runs in between may be missing
     return {m.statement: m for m in found if not is_spared(m.statement, NAME)}
 
@@ -97,10 +97,7 @@ def _gate(statement: ast.Assign, target: ast.Name) -> ast.If | None:
     here = block(statement)
     if gate is None or len(gates) != 1 or index(here, gate) <= index(here, statement):
         return None
-    fine = all(
-        is_read(n) and function_of(n) is scope and any(within(n, s) for s in gate.body)
-        for n in uses
-    )
+    fine = all(is_read(n) and function_of(n) is scope and within_any(n, gate.body) for n in uses)
     return gate if fine else None
 
 

@@ -19,15 +19,17 @@ from autofast.model.script import Script
 from autofast.model.several import only
 from autofast.model.source import Source, function_of, source_of, within
 from autofast.model.syntax import is_read
-from autofast.model.values import Const, Dict, Seq, Tensor, all_of
+from autofast.model.values import COLLECTIONS, Const, Tensor, all_of
 from autofast.rule import Refusal
-from autofast.techniques.syncs.certain_numbers import holds_floats, is_float, is_scalar
 from autofast.techniques.syncs.freshness import is_fresh
 from autofast.techniques.syncs.reads import Read, gives_the_same
+from autofast.techniques.syncs.scalar_tensors import holds_floats, is_float, is_scalar
 from autofast.techniques.syncs.sinks import Sink
 from autofast.techniques.syncs.steps import catchers, works_between
-from autofast.techniques.syncs.swapping import swapped
+from autofast.techniques.syncs.substitution import swapped
 from autofast.write.spelling import torch_in
+
+Edited = tuple[ast.stmt, list[Edit]]
 
 
 # ---------------------------------------------------------------------------------- the same tensor
@@ -42,7 +44,7 @@ class Repeated:
     sinks: list[Sink]
 
 
-def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[Edit]]]:
+def read_once(script: Script, repeated: Repeated) -> list[Edited]:
     """For each statement the edits by which all share one read; raises :class:`Refusal`.
 
     The read stands before the first statement that cannot wait; statements before it that can wait
@@ -85,7 +87,7 @@ def read_once(script: Script, repeated: Repeated) -> list[tuple[ast.stmt, list[E
         raise Refusal("")
     how = repeated.reads[0]
     shared: list[Edit] = [Before(first, f"{name} = {how.of('{core}')}", holes={"core": how.core})]
-    result: list[tuple[ast.stmt, list[Edit]]] = []
+    result: list[Edited] = []
     for statement in repeated.statements:
         mine = [r for r in repeated.reads if r.statement is statement]
         sink_here = next((s for s in moved if s.statement is statement), None)
@@ -113,7 +115,7 @@ def may_move(script: Script, sink: Sink, to: ast.stmt, mine: Collection[ast.AST]
     shared = sink.holder.id in declared(scope) or any(
         function_of(n) is not scope for n in mentions(scope, sink.holder.id)
     )
-    held = {t for t in script.values(sink.holder) if isinstance(t, (Dict, Seq))}
+    held = {t for t in script.values(sink.holder) if isinstance(t, COLLECTIONS)}
     for node in (n for s in between for n in ast.walk(s)):
         match node:
             case ast.Yield() | ast.YieldFrom() | ast.Await():

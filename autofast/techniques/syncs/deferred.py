@@ -32,24 +32,31 @@ from autofast.flow.filled_lists import is_only_filled
 from autofast.flow.loops import Loop
 from autofast.flow.positions import block, index, place_in
 from autofast.flow.program import Flow
-from autofast.model.calls import root_of, short_name
+from autofast.model.calls import is_same_code, root_of, short_name
 from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
 from autofast.model.several import any_in, wordset
-from autofast.model.source import function_of, parent_of, source_of, within
+from autofast.model.source import (
+    ByNode,
+    is_at_top,
+    is_same_function,
+    parent_of,
+    source_of,
+    within,
+)
 from autofast.model.syntax import is_attribute
 from autofast.model.values import Seq, Tensor, one
 from autofast.rule import Refusal
-from autofast.techniques.syncs.certain_numbers import kind_of
 from autofast.techniques.syncs.common_reads import several_gpus
 from autofast.techniques.syncs.filled import filled, summed
 from autofast.techniques.syncs.freshness import kept
 from autofast.techniques.syncs.liveness import Needs
 from autofast.techniques.syncs.reads import Read, gives_the_same
+from autofast.techniques.syncs.scalar_tensors import kind_of
 from autofast.techniques.syncs.sinks import Sink
 from autofast.techniques.syncs.steps import first_in, is_step, runs_at_all
+from autofast.techniques.syncs.substitution import swapped
 from autofast.techniques.syncs.summable import own_uses
-from autofast.techniques.syncs.swapping import swapped
 from autofast.write.spelling import is_taken, torch_in
 
 OUTERMOST = Rank.GRAD_MODE  # lists are made, and read, outside the block of an evaluation
@@ -126,7 +133,7 @@ def _unread(script: Script, sinks: list[Sink]) -> list[Edit]:
     gone: list[ast.stmt] = []
     for sink in sinks:
         own = own_uses(sink)
-        if not own or isinstance(function_of(sink.statement), ast.Module):
+        if not own or is_at_top(sink.statement):
             raise Refusal("nothing reads what it comes to: the statement can go")
         if not all(gives_the_same(script, p) for p in sink.payload):
             raise Refusal("nothing reads what it comes to, but it computes something")
@@ -166,7 +173,7 @@ def _payload(script: Script, sinks: list[Sink]) -> tuple[list[ast.expr], int]:
         raise Refusal("something that each of several statements computes anew is kept")
     payload: list[ast.expr] = []
     for sink in sinks:
-        payload += [p for p in sink.payload if not any(ast.dump(p) == ast.dump(q) for q in payload)]
+        payload += [p for p in sink.payload if not any(is_same_code(p, q) for q in payload)]
     cores = {r.key for sink in sinks for r in sink.reads}
     tensors = [p for p in payload if ast.dump(p) in cores]
     return [*tensors, *(p for p in payload if ast.dump(p) not in cores)], len(tensors)
@@ -363,7 +370,7 @@ class Kept:
         slots = {
             ast.dump(p): n for p, n in zip((*self.tensors, *self.weights), self.values, strict=True)
         }
-        swaps: dict[ast.AST, str] = {r.node: self._number(r, slots[r.key]) for r in sink.reads}
+        swaps: ByNode[str] = {r.node: self._number(r, slots[r.key]) for r in sink.reads}
         numbers = {
             ast.dump(p): slots[ast.dump(p)]
             for p in sink.payload
@@ -407,7 +414,7 @@ class ListNames:
             name
             for name, other, home in self.given
             if other is not statement
-            and function_of(home) is function_of(loop)
+            and is_same_function(home, loop)
             and (home is loop or within(home, loop) or within(loop, home))
         }
         numbered = (f"{candidates[0]}_{n}" for n in range(2, 100))

@@ -19,11 +19,22 @@ from autofast.flow.positions import block, follows, index, position
 from autofast.flow.program import Flow
 from autofast.flow.reflection import is_spelled
 from autofast.flow.scopes import mentions
+from autofast.model.calls import is_augmented
 from autofast.model.script import Script
-from autofast.model.several import grouped
-from autofast.model.source import at, function_of, holds, outwards, parent_of, statement_of, within
+from autofast.model.several import grouped, not_none
+from autofast.model.source import (
+    at,
+    function_of,
+    holds,
+    outwards,
+    parent_of,
+    statement_of,
+    within,
+    within_any,
+)
 from autofast.model.syntax import TURN_ENDS, is_read
 from autofast.rule import Refusal
+from autofast.techniques.syncs.common_reads import Edited
 from autofast.techniques.syncs.deferred import put_off
 from autofast.techniques.syncs.freshness import kept
 from autofast.techniques.syncs.liveness import check_own, needs_of
@@ -74,7 +85,7 @@ def variable_of(
             continue
         if function_of(node) is not scope:
             raise Refusal(f"`{target.id}` is used in a function of its own ({at(node)})")
-        reads_too = is_read(node) or isinstance(parent_of(node), ast.AugAssign)
+        reads_too = is_read(node) or is_augmented(node)
         reaching = flow.reaching(node) if reads_too else frozenset()
         if not reaching & mine:
             continue  # it holds another value there
@@ -99,7 +110,7 @@ def read_at_use(script: Script, variable: Variable) -> tuple[list[Edit], bool]:
     """The edits that read a variable, which holds a tensor now, wherever it is used; and whether
     that spares the host a wait.
     """
-    away: list[tuple[ast.stmt, list[Edit]]] = []  # statements that are put off
+    away: list[Edited] = []  # statements that are put off
     rest: list[ast.Name] = []
     for statement, uses in grouped((statement_of(n), n) for n in variable.each).items():
         try:
@@ -124,7 +135,7 @@ def _read_from(
     script: Script,
     variable: Variable,
     rest: list[ast.Name],
-    away: list[tuple[ast.stmt, list[Edit]]],
+    away: list[Edited],
 ) -> tuple[list[Edit], bool]:
     """The edits for a variable that several places use in each turn: it is read before the first of
     them, and a number from there on.
@@ -141,7 +152,7 @@ def _read_from(
             for b in (getattr(top, "body", []), getattr(top, "orelse", []))
             if isinstance(top, (ast.If, ast.With)) and b
         ]
-        inner = next((b for b in deeper if all(any(within(n, s) for s in b) for n in after)), None)
+        inner = next((b for b in deeper if all(within_any(n, b) for n in after)), None)
         if inner is None or variable.outside:
             break
         here = inner
@@ -251,7 +262,7 @@ def delayed_arms(
     script: Script, condition: ast.If, reads: Sequence[Read], loop: Loop | None
 ) -> Variable:
     """The variable that all arms of a condition read into; raises :class:`Refusal`."""
-    targets = [t for t in map(_target, reads) if t is not None]
+    targets = not_none(map(_target, reads))
     return variable_of(script, targets[0], condition, loop, reads, targets[1:])
 
 

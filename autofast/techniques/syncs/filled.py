@@ -38,7 +38,14 @@ from autofast.model.calls import call_of, is_method
 from autofast.model.roles import Sync
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import ancestors, function_of, parent_of, statement_of, within
+from autofast.model.source import (
+    ancestors,
+    any_within,
+    is_same_function,
+    parent_of,
+    statement_of,
+    within,
+)
 from autofast.model.syntax import COMPREHENSIONS, is_read
 from autofast.model.values import Tensor, any_of
 from autofast.techniques.syncs.freshness import kept, without_graph
@@ -80,7 +87,7 @@ def filled(script: Script, sink: Sink, loop: Loop, needs: Needs, *, around: ast.
             return []
     device = device_named_before(script, made) if _makes_floats(script, made) else None
     uses = [use for use in flow.uses(definition) if use is not tensor]
-    inside = any(within(u, loop) or function_of(u) is not function_of(loop) for u in uses)
+    inside = any(within(u, loop) or not is_same_function(u, loop) for u in uses)
     if device is None or not uses or inside:
         return []
     edits: list[Edit] = [
@@ -171,7 +178,7 @@ def summed(script: Script, sink: Sink, loop: Loop, needs: Needs, *, around: ast.
         read = f"if {torch}.is_tensor({name}):\n    {name} = {name}.item()"
         edits += imports
     for gate, nodes in needs.gates.items():
-        if any(within(use, gate) for use in uses) or needs.moves:
+        if any_within(uses, gate) or needs.moves:
             edits.append(Before(first_in(gate, nodes), read))
     edits += [e for move in needs.moves.values() for e in move.edits]
     if needs.after:
@@ -202,7 +209,7 @@ def _each_alone(uses: list[ast.Name], needs: Needs, loop: Loop) -> list[ast.Name
     after = [use for use in uses if not within(use, loop)]
     alone = all(len(found) <= 1 for found in (*inside, after)) and all(
         is_read(use)
-        and function_of(use) is function_of(loop)
+        and is_same_function(use, loop)
         and loop_of(use) in (None, loop, *loops_around(loop))
         and not any_of(ancestors(use), *COMPREHENSIONS, ast.Lambda)
         for use in uses

@@ -11,7 +11,9 @@ from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.loops import Loop, loop_of
 from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
+from autofast.flow.scopes import Expressions
 from autofast.model.calls import call_of, items_of
+from autofast.model.names import first_part
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import function_of, parent_of, statement_of, within
@@ -31,7 +33,7 @@ from autofast.model.values import (
 )
 from autofast.ops import is_in_place, may_share
 from autofast.read.recover.compiled import records_graphs
-from autofast.techniques.syncs.certain_numbers import kind_of
+from autofast.techniques.syncs.scalar_tensors import kind_of
 
 # Layers whose result is their argument, or a view of it.
 PASSING = wordset("Identity Flatten Unflatten")
@@ -69,14 +71,16 @@ def _is_computed_count(script: Script, core: ast.expr) -> bool:
 
 def _is_detached(script: Script, core: ast.expr) -> bool:
     """Whether the script itself says ``.detach()`` of it."""
-    return script.analysis(Flow).is_made_by(core, lambda made: _is_detach(script, made))
+    return script.analysis(Flow).is_made_by(
+        core, lambda made: surely_named(script.called(made), Method, "detach")
+    )
 
 
 def _has_no_graph(script: Script, core: ast.expr) -> bool:
     """Whether it is computed where gradients are certainly switched off, of nothing that has
     them.
     """
-    made: list[ast.expr | None] = [core]
+    made: Expressions = [core]
     if isinstance(core, ast.Name):
         origins = script.analysis(Flow).origins(core)
         made = [bound_to(d.node)[0] for d in origins if not d.is_augmented]
@@ -99,10 +103,6 @@ def _runs_without(script: Script, made: ast.expr) -> bool:
         for o in site
     ]
     return not hasattr(stmt, "body") and surely(mode in ("off", "inference") for mode in ways)
-
-
-def _is_detach(script: Script, value: ast.expr) -> bool:
-    return surely_named(script.called(value), Method, "detach")
 
 
 def _graphs(script: Script) -> bool:
@@ -280,7 +280,7 @@ def _only_looks(callee: Thing) -> bool:
     Python, of a library's object.
     """
     if isinstance(callee, Ref):
-        root = callee.name.split(".")[0]
+        root = first_part(callee.name)
         pure = root == "torch" and not callee.name.startswith("torch.distributed")
         return (
             pure

@@ -11,12 +11,13 @@ from autofast.flow.loops import Loop, common_loop, loop_of
 from autofast.flow.program import Flow
 from autofast.flow.reflection import is_glance, showing
 from autofast.flow.scopes import binds, declared, is_parameter, mentions
-from autofast.model.calls import call_of, is_name
+from autofast.model.calls import call_of, is_name, variable_name
 from autofast.model.contents import opened, wrapped
 from autofast.model.events import CallFrame
 from autofast.model.script import Script
 from autofast.model.several import only, surely, wordset
 from autofast.model.source import (
+    ByNode,
     ancestors,
     at,
     first_line,
@@ -25,9 +26,11 @@ from autofast.model.source import (
     parent_of,
     walk,
     within,
+    within_any,
 )
-from autofast.model.syntax import WITHS, is_attribute, is_read, is_stored
+from autofast.model.syntax import TARGETS, WITHS, is_attribute, is_read, is_stored
 from autofast.model.values import (
+    COLLECTIONS,
     Bound,
     Const,
     Dict,
@@ -41,11 +44,11 @@ from autofast.model.values import (
 )
 from autofast.rule import Refusal
 from autofast.techniques.syncs.code_motion import Move, move_around
+from autofast.techniques.syncs.implicit_syncs import WHERE_SHOWN
 from autofast.techniques.syncs.sinks import PURE, Sink
 from autofast.techniques.syncs.steps import catchers, rare_branch
 from autofast.techniques.syncs.store_uses import holders_of
 from autofast.techniques.syncs.summable import is_summed
-from autofast.techniques.syncs.unspelled import WHERE_SHOWN
 
 KNOWN_BEFORE = wordset("shape size ndim dtype")
 
@@ -60,7 +63,7 @@ class Needs:
 
     gates: dict[ast.If, list[ast.AST]] = field(default_factory=dict)
     after: bool = False
-    moves: dict[ast.AST, Move] = field(default_factory=dict)
+    moves: ByNode[Move] = field(default_factory=dict)
 
     def add(self, other: Needs) -> None:
         """Take in what is put off together with it."""
@@ -89,7 +92,7 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[ast.stmt
         raise Refusal(f"it is tried ({at(attempt)}): an error would show later")
     outside: list[ast.AST] = []
     for node in _lookers(script, sink, loop):
-        if any(within(node, s) for s in (sink.statement, *together)):
+        if within_any(node, (sink.statement, *together)):
             continue
         if not within(node, loop):
             outside.append(node)
@@ -117,7 +120,7 @@ def _is_used_after(script: Script, sink: Sink, loop: Loop, outside: Sequence[ast
     """
     flow, here = script.analysis(Flow).definitions(loop), function_of(loop)
     if sink.kind == "number":
-        return _name(sink) in flow.live_after(loop)
+        return variable_name(sink.holder) in flow.live_after(loop)
     if not isinstance(sink.holder, ast.Name) or isinstance(here, ast.Module):
         return True
     definitions = flow.reaching(sink.holder)
@@ -132,10 +135,6 @@ def _is_used_after(script: Script, sink: Sink, loop: Loop, outside: Sequence[ast
     graph = script.analysis(Flow).graph(loop)
     inner = loop_of(loop)
     return any(function_of(n) is not here or graph.may_follow(n, loop, inner) for n in outside)
-
-
-def _name(sink: Sink) -> str:
-    return sink.holder.id if isinstance(sink.holder, ast.Name) else ""
 
 
 def _tried_by_caller(script: Script, sink: Sink, loop: Loop) -> ast.stmt | None:
@@ -178,7 +177,7 @@ def _check_end(
     if any(within(n, s) for n in outside for s in loop.orelse):
         raise Refusal("the `else` of the loop uses it")
     graph, here = script.analysis(Flow).graph(loop), function_of(loop)
-    name = _name(sink)
+    name = variable_name(sink.holder)
     seen = not name or is_parameter(here, name) or any(function_of(n) is not here for n in outside)
     if sink.kind != "number" and seen:
         for leaving in only(graph.exits(loop), ast.Return):
@@ -276,14 +275,14 @@ def _under_another_name(script: Script, holder: ast.Name, loop: Loop) -> ast.AST
     name than ``holder``.
     """
     scope = function_of(holder)
-    objects: set[Thing] = {t for t in script.values(holder) if isinstance(t, (Seq, Dict))}
+    objects: set[Thing] = {t for t in script.values(holder) if isinstance(t, COLLECTIONS)}
     views = [n for n in mentions(scope, holder.id) if is_stored(n) and _is_part(parent_of(n))]
     if not objects:
         return next(iter(views), None)  # an array that may be a part of another one
     holding = _holding(script, frozenset(objects))
     running = set(script.analysis(CallGraph).run_in(loop))
     for node in script.nodes:
-        if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not is_read(node):
+        if not isinstance(node, TARGETS) or not is_read(node):
             continue
         if is_name(node, holder.id) and function_of(node) is scope:
             continue
@@ -302,9 +301,7 @@ def _is_part(statement: ast.AST | None) -> bool:
     """``row = table[0]``, ``a = b = np.zeros(3)``, ``kept = other``."""
     if not isinstance(statement, ast.Assign):
         return False
-    return len(statement.targets) > 1 or isinstance(
-        statement.value, (ast.Subscript, ast.Attribute, ast.Name)
-    )
+    return len(statement.targets) > 1 or isinstance(statement.value, TARGETS)
 
 
 def _gives_another_name(node: ast.Name) -> bool:
@@ -339,7 +336,7 @@ def _of_object(script: Script, holder: ast.expr, loop: Loop) -> Iterator[ast.AST
         set(script.analysis(CallGraph).run_in(loop, often)) for often in (False, True)
     )
     for node in script.nodes:
-        if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not is_read(node):
+        if not isinstance(node, TARGETS) or not is_read(node):
             continue
         if not any(t in holding for t in script.values(node) if isinstance(t, (Inst, Seq, Dict))):
             continue

@@ -18,7 +18,15 @@ from autofast.flow.scopes import mentions
 from autofast.model.calls import is_method, only_target, put_into
 from autofast.model.script import Script
 from autofast.model.several import grouped
-from autofast.model.source import at, function_of, statement_of, within
+from autofast.model.source import (
+    ByNode,
+    any_within,
+    at,
+    function_of,
+    statement_of,
+    within,
+    within_any,
+)
 from autofast.rule import Effect, Finding, Question, Refusal
 from autofast.techniques.syncs.code_motion import NAME, moves
 from autofast.techniques.syncs.common_reads import Repeated, read_once, read_together
@@ -32,6 +40,7 @@ from autofast.techniques.syncs.delayed import (
     read_at_use,
 )
 from autofast.techniques.syncs.freshness import is_fresh
+from autofast.techniques.syncs.implicit_syncs import WHERE_SHOWN
 from autofast.techniques.syncs.liveness import Needs, needs_of
 from autofast.techniques.syncs.reads import Read, by_statement
 from autofast.techniques.syncs.returned import hand_on, results_of
@@ -40,7 +49,6 @@ from autofast.techniques.syncs.steps import is_step, runs_in_steps, works_betwee
 from autofast.techniques.syncs.stores import stores
 from autofast.techniques.syncs.summable import is_summed
 from autofast.techniques.syncs.sums import waiting_sums
-from autofast.techniques.syncs.unspelled import WHERE_SHOWN
 
 Found = tuple[Finding, set[ast.expr]]  # with the reads that it is about
 Part = tuple[Sink, Needs]
@@ -117,7 +125,7 @@ def by_loop(script: Script, every: list[Read]) -> Iterator[tuple[Loop | None, li
     """The reads of each turn of a loop over batches, or of each call of a function that such a loop
     calls.
     """
-    homes: dict[ast.AST, tuple[Loop | None, list[Read]]] = {}
+    homes: ByNode[tuple[Loop | None, list[Read]]] = {}
     parameters = {p.node for p in parameter_loops(script)}
     for read in every:
         if read.statement in moves(script):
@@ -243,10 +251,10 @@ def passed_on(
     here = block(statement)
     followers: list[ast.stmt] = []
     for following in here[index(here, statement) + 1 :]:
-        if not any(within(n, following) for n in uses):
+        if not any_within(uses, following):
             break
         followers.append(following)
-    if followers and all(any(within(n, f) for f in followers) for n in uses):
+    if followers and all(within_any(n, followers) for n in uses):
         return target.id, followers
     return None
 
@@ -366,8 +374,8 @@ def used_late(
 ) -> Iterator[Found]:
     """Variables that are read where they are used, and what is shown together read at once."""
     # What a statement reads itself, and through variables.
-    shown: dict[ast.AST, tuple[ast.stmt, list[Read], list[Read]]] = {}
-    origins: dict[ast.AST, Read] = {}
+    shown: ByNode[tuple[ast.stmt, list[Read], list[Read]]] = {}
+    origins: ByNode[Read] = {}
     alone: list[tuple[Variable, Read]] = []
     for statement, mine, _ in fixed:
         shown[statement] = (statement, mine, [])

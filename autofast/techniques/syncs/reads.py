@@ -13,7 +13,7 @@ from autofast.model.source import statement_of
 from autofast.model.syntax import is_attribute
 from autofast.model.values import NOTHING, Const, Tensor, certainly
 from autofast.ops import draws, is_in_place
-from autofast.techniques.syncs.certain_numbers import is_scalar
+from autofast.techniques.syncs.scalar_tensors import is_scalar
 
 
 @dataclass(frozen=True, eq=False)

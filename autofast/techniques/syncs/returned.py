@@ -16,9 +16,9 @@ from autofast.model.events import CallFrame, Occurrence
 from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
 from autofast.model.several import only
-from autofast.model.source import at, function_of, nodes_in, parent_of, statement_of
+from autofast.model.source import ByNode, at, function_of, nodes_in, parent_of, statement_of
 from autofast.model.syntax import VARIABLES, WITHS, is_read
-from autofast.model.values import Bound, Func
+from autofast.model.values import Func, unbound
 from autofast.rule import Refusal
 from autofast.techniques.syncs.deferred import put_off
 from autofast.techniques.syncs.delayed import keep, read_at_use, variable_of
@@ -82,7 +82,7 @@ def hand_on(
     edits: list[Edit] = [keep(script, r.read) for r in results]
     gains = False
     for call in _calls(script, function, occurrences):
-        callees = [t.func if isinstance(t, Bound) else t for t in script.called(call)]
+        callees = [unbound(t) for t in script.called(call)]
         if not all(isinstance(t, Func) and t.node is function for t in callees):
             raise Refusal(
                 f"another function may be called instead of {function.name}() ({at(call)})"
@@ -99,7 +99,7 @@ def _calls(
     script: Script, function: ast.FunctionDef, occurrences: list[Occurrence]
 ) -> list[ast.Call]:
     """All calls of the function; raises :class:`Refusal` where there may be others."""
-    calls: dict[ast.AST, ast.Call] = {}
+    calls: ByNode[ast.Call] = {}
     for occurrence in occurrences:
         frame = next(
             (f for f in only(reversed(occurrence.stack), CallFrame) if f.func.node is function),
@@ -119,7 +119,7 @@ def _calls(
 
 
 def _may_be(script: Script, node: ast.Name | ast.Attribute, function: ast.FunctionDef) -> bool:
-    things = [t.func if isinstance(t, Bound) else t for t in script.values(node)]
+    things = [unbound(t) for t in script.values(node)]
     return any(t.node is function for t in only(things, Func)) or (
         not things and short_name(node) == function.name
     )

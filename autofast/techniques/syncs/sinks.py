@@ -13,6 +13,7 @@ from autofast.model.calls import (
     is_call_of,
     is_method,
     is_name,
+    is_same_code,
     names_in,
     root_of,
     short_name,
@@ -23,6 +24,7 @@ from autofast.model.kinds import is_module
 from autofast.model.script import Script
 from autofast.model.several import any_in, surely, wordset
 from autofast.model.source import (
+    Nodes,
     Source,
     first_line,
     function_of,
@@ -36,7 +38,6 @@ from autofast.model.source import (
 from autofast.model.syntax import has_star, is_attribute, is_read, is_stored
 from autofast.model.values import (
     Arg,
-    Bound,
     Cls,
     Const,
     Dict,
@@ -54,6 +55,7 @@ from autofast.model.values import (
     certainly,
     is_const,
     only,
+    unbound,
 )
 from autofast.rule import Refusal
 from autofast.techniques.syncs.reads import Read, gives_the_same
@@ -204,7 +206,7 @@ def not_a_keeper(script: Script, func: ast.Attribute) -> str:
         if any(map(_shares, (thing.cls, *thing.cls.ancestors()))):
             return f"objects of {thing.cls.node.name} have something in common"
         for method in thing.cls.find(func.attr) or ():
-            inner = method.func if isinstance(method, Bound) else method
+            inner = unbound(method)
             if not isinstance(inner, Func) or not _only_counts(script, inner, set()):
                 return f"`{func.attr}` of {thing.cls.node.name} does more than keep its arguments"
     return ""
@@ -224,7 +226,7 @@ MORE_THAN_COUNTS = (
 )
 
 
-def _only_counts(script: Script, func: Func, seen: set[ast.AST]) -> bool:
+def _only_counts(script: Script, func: Func, seen: Nodes) -> bool:
     """A method that computes with numbers and changes nothing but its own object."""
     seen.add(func.node)
     if isinstance(func.node, ast.Lambda) or not func.node.args.args:
@@ -263,7 +265,7 @@ def _is_from_outside(script: Script, func: Func, attr: str) -> bool:
     """Whether an attribute holds an object that was handed over, which others may change:
     ``self.state = state``.
     """
-    classes = [func.owner, *func.owner.ancestors()] if func.owner is not None else []
+    classes = func.owner.lineage() if func.owner is not None else []
     for node in (n for c in classes for n in walk(c.node)):
         if isinstance(node, ast.Assign) and any(is_attribute(t, attr) for t in node.targets):
             for name in _handed_over(node.value):
@@ -287,14 +289,14 @@ def _handed_over(value: ast.expr) -> Iterator[ast.expr]:
                     yield from _handed_over(child)
 
 
-def _is_plain_call(script: Script, func: Func, call: ast.Call, me: str, seen: set[ast.AST]) -> bool:
+def _is_plain_call(script: Script, func: Func, call: ast.Call, me: str, seen: Nodes) -> bool:
     if isinstance(call.func, ast.Name):
         return call.func.id in PURE or call.func.id in GOES_OVER
     if not is_method(call):
         return False
     if _bottom(call.func) == me and isinstance(call.func.value, ast.Name):
         found = func.owner.find(call.func.attr) if func.owner is not None else None
-        own = [t.func if isinstance(t, Bound) else t for t in found or ()]
+        own = [unbound(t) for t in found or ()]
         return surely(
             isinstance(t, Func) and (t.node in seen or _only_counts(script, t, seen)) for t in own
         )
@@ -371,7 +373,7 @@ class _Collector:
         return False
 
     def keep(self, core: ast.expr) -> None:
-        if not any(ast.dump(core) == ast.dump(p) for p in self.sink.payload):
+        if not any(is_same_code(core, p) for p in self.sink.payload):
             self.sink.payload.append(core)
         elif not gives_the_same(self.script, core):
             raise Refusal(f"`{first_line(core)}` is computed twice")

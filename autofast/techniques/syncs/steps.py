@@ -27,7 +27,16 @@ from autofast.model.events import BranchFrame, CallFrame, Occurrence, loops
 from autofast.model.roles import Loader
 from autofast.model.script import Script
 from autofast.model.several import only, surely
-from autofast.model.source import ancestors, function_of, nodes_in, statement_of, within
+from autofast.model.source import (
+    ByNode,
+    Nodes,
+    ancestors,
+    any_within,
+    function_of,
+    nodes_in,
+    statement_of,
+    within,
+)
 from autofast.model.syntax import (
     FUNCTIONS,
     LOOPS,
@@ -48,8 +57,8 @@ def is_step(script: Script, loop: ast.AST | None) -> bool:
     return loop is not None and loop in script.analysis(_step_loops)
 
 
-def _step_loops(script: Script) -> set[ast.AST]:
-    around: dict[ast.AST, set[ast.AST]] = {}
+def _step_loops(script: Script) -> Nodes:
+    around: ByNode[Nodes] = {}
     for site in script.log.of("forward", "call_unknown"):
         for occurrence in site:
             if occurrence.data.get("outer", True):
@@ -92,7 +101,7 @@ def first_in(branch: ast.If, nodes: list[ast.AST]) -> ast.stmt:
     """
     if not all(within(n, branch) for n in nodes):
         return branch.body[0]
-    return next(s for s in branch.body if any(within(n, s) for n in nodes))
+    return next(s for s in branch.body if any_within(nodes, s))
 
 
 def works_between(script: Script, first: ast.stmt, last: ast.stmt) -> bool:

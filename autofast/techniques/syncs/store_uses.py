@@ -12,7 +12,14 @@ from enum import Enum
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.importers import Importers
 from autofast.flow.usage import Act, Usage, usage_of
-from autofast.model.calls import call_of, is_call_of, names_in, targets_of
+from autofast.model.calls import (
+    call_of,
+    is_augmented,
+    is_call_of,
+    is_same_code,
+    names_in,
+    targets_of,
+)
 from autofast.model.contents import attributes, opened
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
@@ -31,6 +38,7 @@ from autofast.model.syntax import (
     DEFS,
     SIMPLE,
     VARIABLES,
+    has_star,
     is_attribute,
     is_read,
     is_stored,
@@ -49,7 +57,6 @@ from autofast.model.values import (
     Thing,
     Unknown,
     all_of,
-    any_of,
     begins,
     names_of,
     only,
@@ -108,7 +115,7 @@ class Write:
     def _is_place(self, node: ast.expr) -> bool:
         match self.place, node:
             case ast.Attribute(value=of, attr=name), ast.Attribute(value=other, attr=same):
-                return name == same and ast.dump(of) == ast.dump(other)
+                return name == same and is_same_code(of, other)
             case ast.Subscript(value=of, slice=key), (
                 ast.Subscript(value=other, slice=same)
                 | ast.Call(
@@ -116,7 +123,7 @@ class Write:
                     args=[same, ast.Constant(value=0 | 0.0)],
                 )
             ):
-                return ast.dump(of) == ast.dump(other) and ast.dump(key) == ast.dump(same)
+                return is_same_code(of, other) and is_same_code(key, same)
         return False
 
 
@@ -194,7 +201,7 @@ class Uses:
             if isinstance(node, ast.Name) and (function_of(node), node.id) in names:
                 if is_read(node) and not self.script.reached(statement_of(node)):
                     raise Refusal(f"`{node.id}` is used in code that is not reached ({at(node)})")
-                if isinstance(parent_of(node), ast.AugAssign) and not is_read(node):
+                if is_augmented(node) and not is_read(node):
                     raise Refusal(f"extends `{node.id}`", node)
 
     def _is_mine(self, node: ast.expr) -> bool:
@@ -245,7 +252,7 @@ class Uses:
             case (ast.Tuple() | ast.Call(), ast.Return() | ast.Expr()):
                 return True
             case (ast.Tuple() | ast.Call(), ast.Assign(targets=[ast.Tuple() as names])):
-                return not any_of(names.elts, ast.Starred)
+                return not has_star(names.elts)
         return self._consumer(node) is not None
 
     def _consumer(self, node: ast.expr) -> ast.Call | None:

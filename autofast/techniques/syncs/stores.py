@@ -26,12 +26,14 @@ from autofast.flow.frequency import is_mostly_left_out, rare_arm
 from autofast.flow.loops import Loop, loop_of, loops_around
 from autofast.flow.positions import block, index, position
 from autofast.flow.program import Flow
-from autofast.flow.scopes import stored_in
+from autofast.flow.scopes import Expressions, stored_in
 from autofast.model.calls import is_path, literal_of, root_of, variable_name
 from autofast.model.events import loops
 from autofast.model.script import Script
 from autofast.model.several import any_in
 from autofast.model.source import (
+    Nodes,
+    any_within,
     at,
     first_line,
     function_of,
@@ -40,23 +42,34 @@ from autofast.model.source import (
     source_of,
     statement_of,
     walk,
-    within,
+    within_any,
 )
 from autofast.model.syntax import (
     ASSIGNMENTS,
     DEFINITIONS,
     LOOPS,
+    PAUSES,
     is_attribute,
     is_operation,
     is_read,
 )
-from autofast.model.values import Dict, Inst, Seq, Tensor, Thing, any_of, certainly, names_of
+from autofast.model.values import (
+    COLLECTIONS,
+    Dict,
+    Inst,
+    Seq,
+    Tensor,
+    Thing,
+    any_of,
+    certainly,
+    names_of,
+)
 from autofast.rule import Refusal
-from autofast.techniques.syncs.certain_numbers import is_scalar, kind_of
 from autofast.techniques.syncs.code_motion import moves
 from autofast.techniques.syncs.common_reads import several_gpus
 from autofast.techniques.syncs.freshness import kept, without_graph
 from autofast.techniques.syncs.reads import Read, by_statement
+from autofast.techniques.syncs.scalar_tensors import is_scalar, kind_of
 from autofast.techniques.syncs.sinks import does_more, is_number
 from autofast.techniques.syncs.steps import catchers, is_step, runs_in_steps
 from autofast.techniques.syncs.store_uses import Place, Use, Uses, Write, write_of
@@ -105,7 +118,7 @@ def _together(
         objects = script.values(write.holder) if write is not None else frozenset()
         if write is None or not objects or does_more(script, statement):
             continue
-        kinds = (Inst,) if write.attr else (Dict,) if write.how == "set" else (Dict, Seq)
+        kinds = (Inst,) if write.attr else (Dict,) if write.how == "set" else COLLECTIONS
         if not certainly(objects, *kinds):
             continue
         same = [g for g in groups if g[0] & objects and g[1] == write.attr]
@@ -190,7 +203,7 @@ class Store:
         if self.attr:
             return
         elements: list[ast.expr] = []
-        keys: list[ast.expr | None] = []
+        keys: Expressions = []
         match made:
             case ast.Dict(keys=keys, values=values) if None not in keys:
                 mine = {r.node for w in self.writes for r in w.reads}
@@ -302,7 +315,7 @@ class Store:
         return [loop for loop in self._loops_around if is_step(self.script, loop)]
 
     @cached_property
-    def _often(self) -> set[ast.AST]:
+    def _often(self) -> Nodes:
         return {f for loop in self._loops for f in self.calls.run_in(loop, often=True)}
 
     def _is_seldom(self, node: ast.AST) -> bool:
@@ -318,9 +331,7 @@ class Store:
         """Whether something may be put into the store while a node runs."""
         own = {w.statement for w in self.writes}
         return any(
-            n in own
-            or isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await))
-            or any_in(self.calls.entered(n), self.writers)
+            n in own or isinstance(n, PAUSES) or any_in(self.calls.entered(n), self.writers)
             for n in walk(node)
         )
 
@@ -361,7 +372,7 @@ class Store:
         outer = [n for n in self._loops_around if not is_step(self.script, n)]
         inside = {f for loop in outer for f in self.calls.run_in(loop)}
         tops = [top for top, _ in looks]
-        often = any(function_of(t) in inside or any(within(t, n) for n in outer) for t in tops)
+        often = any(function_of(t) in inside or within_any(t, outer) for t in tops)
         return often or not (outer or any_of(self._loops, ast.While))
 
     def _is_other(self, node: ast.expr) -> bool:
@@ -408,10 +419,10 @@ class Store:
         top, nodes = look
         while isinstance(top, (ast.If, ast.With)):
             arms = [top.body, top.orelse] if isinstance(top, ast.If) else [top.body]
-            arm = next((a for a in arms if all(any(within(n, s) for s in a) for n in nodes)), None)
+            arm = next((a for a in arms if all(within_any(n, a) for n in nodes)), None)
             if not arm or is_elif(arm[0]):
                 break
-            top = next(s for s in arm if any(within(n, s) for n in nodes))
+            top = next(s for s in arm if any_within(nodes, s))
         return top, nodes
 
     def _numbers(self, look: Look) -> list[Edit]:

@@ -16,9 +16,9 @@ from autofast.model.several import any_in, only
 from autofast.model.source import nodes_in
 from autofast.model.syntax import is_operation
 from autofast.model.values import Tensor, is_const, one
-from autofast.techniques.syncs.certain_numbers import is_scalar, kind_of
 from autofast.techniques.syncs.common_reads import several_gpus
 from autofast.techniques.syncs.reads import Read
+from autofast.techniques.syncs.scalar_tensors import is_scalar, kind_of
 from autofast.techniques.syncs.sinks import Sink, is_number
 from autofast.write.spelling import has_float64
 

@@ -21,10 +21,10 @@ from autofast.edit.edits import Before, Edit, Remove, Rewrite, literal
 from autofast.flow.loops import Loop, loop_of
 from autofast.flow.positions import block, index, is_always
 from autofast.model.script import Script
-from autofast.model.source import source_of
+from autofast.model.several import not_none
+from autofast.model.source import ByNode, source_of
 from autofast.model.values import Dict, Tensor, certainly
 from autofast.rule import Refusal
-from autofast.techniques.syncs.certain_numbers import kind_of
 from autofast.techniques.syncs.common_reads import (
     free_names,
     is_number,
@@ -33,9 +33,10 @@ from autofast.techniques.syncs.common_reads import (
     several_gpus,
 )
 from autofast.techniques.syncs.reads import Read, gives_the_same
+from autofast.techniques.syncs.scalar_tensors import kind_of
 from autofast.techniques.syncs.sinks import Sink, sink_of
 from autofast.techniques.syncs.steps import catchers, works_between
-from autofast.techniques.syncs.swapping import swapped
+from autofast.techniques.syncs.substitution import swapped
 from autofast.write.spelling import has_float64, torch_in
 
 MOST = 6  # statements that wait for the last of them
@@ -47,11 +48,7 @@ def waiting_sums(
     """Sums of one block that can wait for the last of them, with the edits that read all their
     tensors at once.
     """
-    rest = [
-        s
-        for s in (_sum(script, statement, mine, loop) for statement, mine in fixed)
-        if s is not None
-    ]
+    rest = not_none((_sum(script, statement, mine, loop) for statement, mine in fixed))
     while rest:
         first = rest.pop(0)
         group = [first]
@@ -137,7 +134,7 @@ def _together(script: Script, group: list[Sink]) -> list[Edit]:
     code = f"{', '.join(names.values())} = {torch}.hstack(({', '.join(parts)})).tolist()"
     edits: list[Edit] = [*imports, Before(last, code, holes=holes)]
     for sink in group:
-        swaps: dict[ast.AST, str] = {
+        swaps: ByNode[str] = {
             r.node: _number(r, names[r.key], mixed and kinds[r.key] == "int", kinds[r.key])
             for r in sink.reads
         }

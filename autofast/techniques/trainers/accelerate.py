@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import Edits, Import, Wrap, literal
+from autofast.edit.edits import Edits, Import, Wrap, Written, literal
 from autofast.facts.double_backward import step_against_half
 from autofast.facts.loaders import managed
 from autofast.model.roles import Trainer
@@ -134,7 +134,7 @@ def _copies(script: Script, spot: Spot) -> Iterator[Finding]:
     yield changed(place, COPIES, edits, more, Effect.EXACT)
 
 
-def _configuration(spot: Spot) -> tuple[str, Edits]:
+def _configuration(spot: Spot) -> Written:
     """How the file spells the class, and the import that it takes."""
     for node in spot.source.tree.body:
         if isinstance(node, ast.Import):

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from autofast.edit.edits import Edits
+from autofast.edit.edits import Written
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.foreign import loaded_in_16
 from autofast.facts.precision.hazards import against, has_autocast, ratio
@@ -19,7 +19,7 @@ from autofast.model.roles import Model
 from autofast.model.script import Script
 from autofast.model.several import only
 from autofast.model.source import Source, at
-from autofast.model.values import Cls, Ext, Inst, Thing, Unknown, begins, is_named, ordered
+from autofast.model.values import OBJECTS, Cls, Ext, Inst, Thing, Unknown, begins, is_named, ordered
 from autofast.read.recover.models import layers_of
 from autofast.rule import Options
 from autofast.write.half_dtype import HAS_BF16, in_module
@@ -27,15 +27,13 @@ from autofast.write.half_dtype import HAS_BF16, in_module
 AMPERE = "where the GPU has bfloat16 (Ampere and newer)"
 
 
-def has_bf16(script: Script, source: Source) -> tuple[str, Edits]:
+def has_bf16(script: Script, source: Source) -> Written:
     """What says whether the GPU has bfloat16, for a file, and the edits that define it there."""
     asked = in_module(script, source, HAS_BF16)
     return asked.code, asked.edits
 
 
-def chosen(
-    script: Script, source: Source, options: Options, half: str, full: str
-) -> tuple[str, Edits]:
+def chosen(script: Script, source: Source, options: Options, half: str, full: str) -> Written:
     """An expression for the precision: ``half`` where the hardware has it, else ``full``."""
     if options.target == "cpu" or options.precision == "bf16":
         return half, ()
@@ -60,7 +58,7 @@ def against_half(
             return why
     asked = Code(script, list(code), things)
     known = {m.thing for m in asked.models}
-    asked.models += [_model(t) for t in things if t not in known and isinstance(t, (Inst, Ext))]
+    asked.models += [_model(t) for t in things if t not in known and isinstance(t, OBJECTS)]
     if has_autocast(asked):
         return "it has autocast blocks of its own"
     if options.target == "cuda" and (why := recurrent(asked)):
@@ -109,6 +107,6 @@ def methods(cls: Cls, names: Iterable[str]) -> Iterator[ast.AST]:
 def forwards(things: Iterable[Thing]) -> Iterator[ast.AST]:
     """The forward methods of the project's modules among these and below them."""
     for thing in things:
-        if isinstance(thing, (Inst, Ext)):
+        if isinstance(thing, OBJECTS):
             for node in layers_of(thing)[2]:
                 yield from (s for s in only(node.body, ast.FunctionDef) if s.name == "forward")

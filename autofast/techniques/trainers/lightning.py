@@ -9,7 +9,7 @@ from autofast.facts.cost.host import FROM_ARGUMENTS, old_lightning
 from autofast.facts.input_shapes import FLAG, varies
 from autofast.facts.loaders import managed, told
 from autofast.model.calls import short_name, targets_of
-from autofast.model.names import CONVOLVE
+from autofast.model.names import CONVOLVE, first_part
 from autofast.model.roles import Trainer
 from autofast.model.script import Script
 from autofast.model.several import wordset
@@ -235,7 +235,7 @@ def _class(thing: Thing) -> Cls:
 def _manual(thing: Thing) -> str:
     """The line that switches automatic optimization off."""
     cls = _class(thing)
-    for base in [cls, *cls.ancestors()]:
+    for base in cls.lineage():
         for node in ast.walk(base.node):
             match node:
                 case ast.Assign(value=value) | ast.AnnAssign(value=value):
@@ -295,5 +295,5 @@ def _modern(script: Script) -> bool:
                 names += [a.name for a in imported]
             case ast.ImportFrom(module=module, level=0):
                 names.append(module or "")
-    roots = {name.split(".")[0] for name in names}
+    roots = {first_part(name) for name in names}
     return "lightning" in roots and "pytorch_lightning" not in roots

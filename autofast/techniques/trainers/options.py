@@ -12,6 +12,7 @@ from autofast.model.events import BranchFrame, Occurrence, Site
 from autofast.model.names import AUTOCAST, SCALER
 from autofast.model.script import Script
 from autofast.model.several import only
+from autofast.model.source import Nodes
 from autofast.model.syntax import VARIABLES
 from autofast.model.values import Arg, Const, Ref
 from autofast.rule import Finding, Options
@@ -28,7 +29,7 @@ def find(script: Script, options: Options, *, compiles: bool) -> Iterator[Findin
     """Advice for each option that is in the way of a technique."""
     if not script.steps:
         return
-    said: set[ast.AST] = set()
+    said: Nodes = set()
     for technique, sites in _sites(script, options, compiles):
         ways = [_switch(script, o) for site in sites for o in site]
         switches = {w.node: w for w in ways if w is not None}

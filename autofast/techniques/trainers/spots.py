@@ -80,7 +80,7 @@ class Spot:
 
     def field(self, name: str) -> ast.expr | None:
         """The expression of a field's default, where the dataclass spells it out."""
-        for base in [self.cls, *self.cls.ancestors()] if self.cls is not None else []:
+        for base in self.cls.lineage() if self.cls is not None else []:
             for stmt in base.node.body:
                 if isinstance(stmt, ast.AnnAssign) and is_name(stmt.target, name):
                     return _default(stmt.value)

@@ -15,7 +15,7 @@ from autofast.model.names import DDP, MODULE_BASES
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
 from autofast.model.several import wordset
-from autofast.model.source import function_of, nodes_in, parent_of
+from autofast.model.source import ByNode, function_of, nodes_in, parent_of
 from autofast.model.syntax import is_attribute, is_stored
 from autofast.model.tensors import is_dtype, tensors_in
 from autofast.model.values import Cls, Inst, Ref, Seq, Tensor, Unknown, one, only
@@ -39,7 +39,7 @@ OWN = ("__getattr__", "__getattribute__", "__setattr__", "__delattr__", "registe
 
 def buffers(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
     """One for each attribute, at the place where the constructor sets it."""
-    copied: dict[ast.AST, Transfer] = {}
+    copied: ByNode[Transfer] = {}
     for transfer in script.transfers:
         func = transfer.node.func
         if isinstance(func, ast.Attribute) and transfer.to_device:
@@ -93,7 +93,7 @@ def _root(script: Script, expr: ast.expr) -> ast.expr:
 
 
 def _set_by_constructor(
-    script: Script, node: ast.Attribute, copied: dict[ast.AST, Transfer]
+    script: Script, node: ast.Attribute, copied: ByNode[Transfer]
 ) -> ast.Assign | None:
     """The statement that alone sets the attribute, behind that of ``nn.Module``; None where others
     read it than the copies, and what the constructor does with it."""

@@ -21,8 +21,8 @@ from autofast.model.contents import elements, opened
 from autofast.model.roles import Loader, Transfer
 from autofast.model.script import Script
 from autofast.model.several import any_in, surely, wordset
-from autofast.model.source import at, function_of, parent_of, source_of
-from autofast.model.syntax import SEQUENCES, has_star, is_read
+from autofast.model.source import ByNode, at, function_of, parent_of, source_of
+from autofast.model.syntax import DISPLAYS, SEQUENCES, has_star, is_read
 from autofast.model.values import (
     Bound,
     Cls,
@@ -103,7 +103,7 @@ def copies_of(script: Script, items: Items) -> list[Copy]:
     _of_library(script, items)
     loaders = [x for x in script.loaders if any(items.come_from(d.thing) for d in x.datasets)]
     things = {id(t) for x in loaders for t in x.things}
-    found: dict[ast.AST, Copy] = {}
+    found: ByNode[Copy] = {}
     for loader in loaders:
         _against(script, loader, items)
         for part, loop in _loaded(script, loader, things, items.key):
@@ -215,7 +215,7 @@ class _Handling:
                 return Verdict.GOES_ON if fine else f"hands on `{text}`"
             case Act.LOOPED if self.iterated and isinstance(node, ast.For):
                 return Verdict.GOES_ON
-            case Act.HELD if isinstance(node, (ast.Tuple, ast.List, ast.Dict)):
+            case Act.HELD if isinstance(node, DISPLAYS):
                 return Verdict.GOES_ON
             case Act.TAKEN | Act.FILLED | Act.INDEXES | Act.LOOPED | Act.HELD:
                 several = all_of(self.script.values(use.expr), Seq)

@@ -12,11 +12,12 @@ from autofast.facts.datasets import Images, images
 from autofast.facts.transforms import pipeline, short_name
 from autofast.flow.program import Flow
 from autofast.flow.reflection import showing
+from autofast.flow.scopes import Expressions
 from autofast.model.calls import literal_of, spreads
 from autofast.model.roles import Loader
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
-from autofast.model.source import at, live, source_of, statement_of
+from autofast.model.several import is_numeric, surely, wordset
+from autofast.model.source import ByNode, at, live, source_of, statement_of
 from autofast.model.values import (
     Const,
     Ext,
@@ -261,7 +262,7 @@ def _numbers(given: Values) -> tuple[float, ...]:
         found = single.value if isinstance(single.value, tuple) else (single.value,)
     else:
         found = ()
-    return found if all(type(x) in (int, float) for x in found) else ()
+    return found if all(is_numeric(x) for x in found) else ()
 
 
 def _of_set(thing: Ext) -> str:
@@ -310,7 +311,7 @@ def _transformed(script: Script, getitem: ast.FunctionDef) -> tuple[Key, ast.Cal
     for key, part in _returned(getitem):
         match part:
             case ast.Call():
-                made: list[ast.expr | None] = [part]
+                made: Expressions = [part]
             case ast.Name():
                 made = _bound(script, part)
             case _:
@@ -341,7 +342,7 @@ def _returned(getitem: ast.FunctionDef) -> list[tuple[Key, ast.expr]]:
     return [(None, value)] if value is not None else []
 
 
-def _bound(script: Script, name: ast.Name) -> list[ast.expr | None]:
+def _bound(script: Script, name: ast.Name) -> Expressions:
     """What a variable may be bound to, where nothing but ``name`` reads what it is in the end."""
     flow = script.analysis(Flow)
     found = list(flow.reaching(name))
@@ -394,7 +395,7 @@ def _spelled(script: Script, casting: ast.expr) -> Iterator[Edit]:
 def _without_use(script: Script, dropped: Sequence[ast.expr]) -> Iterator[Remove]:
     """The variables that nothing reads once these are gone: ``normalize = Normalize(...)``."""
     flow, gone = script.analysis(Flow), set(dropped)
-    statements: dict[ast.AST, ast.Assign] = {}
+    statements: ByNode[ast.Assign] = {}
     for name in dropped:
         for made in flow.reaching(name) if hasattr(name, "id") else ():  # type: ignore[arg-type]
             match statement_of(made.node):

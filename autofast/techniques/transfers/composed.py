@@ -73,7 +73,11 @@ def parts(script: Script, expr: ast.expr, factory: Factory, name: str = "") -> P
         case ast.List(elts=elts) | ast.Tuple(elts=elts):
             return all_of(elts)
         case ast.ListComp(elt=elt, generators=[ast.comprehension(iter=over, ifs=[])]):
-            return parts(script, elt, factory, name) if _is_range(script, over) else None
+            return (
+                parts(script, elt, factory, name)
+                if (script.called(over) == {Ref("builtins.range")})
+                else None
+            )
         case ast.BinOp(left=left, op=op, right=right) if isinstance(op, ARITHMETIC):
             return _rounded(all_of([left, right]), not isinstance(op, EXACT))
         case ast.Compare(left=left, ops=[_], comparators=[right]):
@@ -165,7 +169,3 @@ def _is_number(script: Script, expr: ast.expr) -> bool:
     if isinstance(expr, ast.Starred):
         return False
     return is_number(script.values(expr))
-
-
-def _is_range(script: Script, over: ast.expr) -> bool:
-    return script.called(over) == {Ref("builtins.range")}

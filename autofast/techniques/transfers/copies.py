@@ -18,7 +18,7 @@ from autofast.model.events import BranchFrame, Occurrence, Site, below, inside, 
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
 from autofast.model.several import any_in, surely, wordset
-from autofast.model.source import at, function_of, nodes_in, parent_of, source_of
+from autofast.model.source import at, is_same_function, nodes_in, parent_of, source_of
 from autofast.model.syntax import LOOPS, VARIABLES
 from autofast.model.tensors import NOT_CUDA
 from autofast.model.values import (
@@ -195,7 +195,7 @@ def _written_after(script: Script, move: Move) -> str:
         known = [o for s in sites.get(call, ()) for o in s]
         if known and chosen and all(map(_gets_both, known)):
             continue  # what was copied comes here: what was not, on ways without the copy
-        here = handed or function_of(node) is function_of(move.node)
+        here = handed or is_same_function(node, move.node)
         if (not known and (mine or handed) and here) or any(
             o.order > first.order
             and (loop is None or not loop.is_statement or inside(o.stack, loop.node))

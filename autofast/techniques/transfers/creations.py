@@ -22,7 +22,6 @@ from autofast.model.tensors import is_dtype
 from autofast.model.values import Arg, Num, Ref, Tensor, Thing, Unknown, all_of, any_of, const
 from autofast.rule import Effect
 from autofast.techniques.transfers.composed import Parts, chain, hides, parts
-from autofast.techniques.transfers.dealt_out import against
 from autofast.techniques.transfers.factories import (
     DRAWN,
     KEEPS,
@@ -34,7 +33,8 @@ from autofast.techniques.transfers.factories import (
     runs_often,
 )
 from autofast.techniques.transfers.filled import constructor, made_there
-from autofast.techniques.transfers.listed import listed
+from autofast.techniques.transfers.host_random_draws import against
+from autofast.techniques.transfers.literal_tensors import listed
 from autofast.write.spelling import spelled
 
 COMPUTED = wordset("linspace logspace")  # each device rounds in its own way

@@ -20,7 +20,7 @@ from autofast.model.calls import (
     parts_of,
     unstarred,
 )
-from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Site, Stack
+from autofast.model.events import BranchFrame, LoopFrame, Site, Stack
 from autofast.model.names import FACTORIES
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
@@ -43,11 +43,12 @@ from autofast.model.values import (
     Unknown,
     any_of,
     certainly,
+    is_on_device,
     library_names,
 )
 from autofast.rule import Effect
 from autofast.techniques.transfers.filled import constructor, made_there
-from autofast.techniques.transfers.listed import listed
+from autofast.techniques.transfers.literal_tensors import listed
 
 KEEPS = frozenset(  # methods that do the same on every device
     """float double half bfloat16 long int bool view reshape unsqueeze squeeze expand repeat
@@ -94,7 +95,7 @@ def again_and_again(stack: Stack, hot: frozenset[ast.AST]) -> bool:
     """Whether a way runs in many steps, and not only where what is kept is missing."""
     if any(is_first_time(f) for f in only(stack, BranchFrame)):
         return False
-    return any((f.func.node if isinstance(f, CallFrame) else f.node) in hot for f in stack)
+    return any((f.code) in hot for f in stack)
 
 
 def runs_often(site: Site, hot: frozenset[ast.AST]) -> bool:
@@ -140,7 +141,7 @@ def factory(script: Script, expr: ast.expr) -> ast.Call | None:
 
 def _is_plain(index: ast.expr) -> bool:
     """``[None, :, :]``, ``[..., 0]``: an index that takes the same part on every device."""
-    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    parts = items_of(index)
     return all(isinstance(p, (ast.Slice, ast.Constant)) for p in parts)
 
 
@@ -238,7 +239,7 @@ def _fills(script: Script, use: ast.Name, within: bool = False) -> bool:
         return False
     cuts = [p for p in items_of(part.slice) if not isinstance(p, (ast.Slice, ast.Constant))]
     found = script.values(stmt.value)
-    there = (isinstance(t, Tensor) and t.device == "dev" for t in found)
+    there = (is_on_device(t) for t in found)
     fits = bool(found) and (all(there) or within and certainly(found, Const))
     return fits and all(script.must_be(p, Const, Num, Arg) for p in cuts)
 

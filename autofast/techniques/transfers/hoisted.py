@@ -19,12 +19,12 @@ from autofast.model.roles import GPUS
 from autofast.model.script import Script
 from autofast.model.source import (
     ancestors,
+    any_within,
     function_of,
     holds,
     nodes_in,
     statement_of,
     walk,
-    within,
 )
 from autofast.model.syntax import is_attribute, is_read, is_stored
 from autofast.model.tensors import device_kinds
@@ -99,7 +99,7 @@ def _is_same(script: Script, value: ast.expr, loop: Loop, copies: Set[ast.AST]) 
     for name in nodes_in(value, ast.Name):
         made = {d.node for d in flow.reaching(name)}
         bound = flow.definitions(loop).is_bound_at(loop, name.id)
-        if not bound or any(within(n, loop) for n in made):
+        if not bound or any_within(made, loop):
             return False
         uses = (n for n in mentions(holder_of(name), name.id) if n in code)
         changed = written & made or any(copies.isdisjoint(ancestors(n)) for n in uses)

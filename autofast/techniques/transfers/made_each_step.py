@@ -8,15 +8,15 @@ from collections.abc import Collection, Iterator
 
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.program import Flow
-from autofast.model.calls import arguments_of, taker_of
+from autofast.model.calls import arguments_of, first_argument, taker_of
 from autofast.model.events import Stack, inside, loops
 from autofast.model.kinds import is_module
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import function_of, within
-from autofast.model.syntax import is_attribute, is_stored
+from autofast.model.source import function_of, is_same_function, within
+from autofast.model.syntax import SEQUENCES, is_attribute, is_stored
 from autofast.model.values import (
     Arg,
     Bound,
@@ -39,7 +39,7 @@ from autofast.model.values import (
     only,
 )
 from autofast.techniques.transfers.factories import KEEPS, runs_often
-from autofast.techniques.transfers.listed import listed
+from autofast.techniques.transfers.literal_tensors import listed
 
 ONCE = "its numbers are the same every time: make it once, with the model (`register_buffer`), and use it here"
 THERE = "make it on the device: `device=` in the call that makes it, also where it is drawn"
@@ -114,7 +114,7 @@ def _is_kept(script: Script, whole: ast.Name, loop: ast.AST) -> bool:
     """Whether it was made before the loop, and nobody fills it."""
     filled = any(_is_filled(script, t) for t in only(script.values(whole), Tensor))
     return not filled and surely(
-        function_of(d.node) is function_of(loop) and not within(d.node, loop)
+        is_same_function(d.node, loop) and not within(d.node, loop)
         for d in script.analysis(Flow).reaching(whole)
     )
 
@@ -145,10 +145,10 @@ def _is_of_module(script: Script, attribute: ast.Attribute) -> bool:
 def _is_put_together(script: Script, call: ast.Call) -> bool:
     """``torch.FloatTensor(np.random.uniform(...))``, ``torch.tensor([level])``: numbers of the host
     that are made here."""
-    data = call.args[0] if call.args else None
+    data = first_argument(call)
     name = script.library_function(data)
     by_numpy = name.startswith("numpy.") and not name.startswith(READ)
-    return by_numpy or isinstance(data, (ast.List, ast.Tuple))
+    return by_numpy or isinstance(data, SEQUENCES)
 
 
 def _makes(script: Script, call: ast.Call) -> bool:

@@ -14,7 +14,15 @@ from autofast.model.events import BranchFrame, LoopFrame, Occurrence, TryFrame
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
 from autofast.model.several import any_in
-from autofast.model.source import function_of, nodes_in, parent_of, statement_of, within
+from autofast.model.source import (
+    Nodes,
+    function_of,
+    is_same_function,
+    nodes_in,
+    parent_of,
+    statement_of,
+    within,
+)
 from autofast.model.syntax import is_attribute, is_read
 from autofast.model.values import Const, Dict, Ext, Thing, all_of, any_of
 
@@ -75,9 +83,7 @@ def _is_last(script: Script, name: ast.Name, statement: ast.Assign) -> bool:
     """Whether nothing binds the variable after ``statement``, in this function or another one."""
     graph = script.analysis(Flow).graph(statement)
     stores = [n for n in mentions(function_of(name), name.id) if n is not name and not is_read(n)]
-    return all(
-        function_of(n) is function_of(name) and not graph.may_follow(n, statement) for n in stores
-    )
+    return all(is_same_function(n, name) and not graph.may_follow(n, statement) for n in stores)
 
 
 def _comes_from(
@@ -89,7 +95,7 @@ def _comes_from(
             loop = frame.node
             if (
                 not isinstance(loop, (ast.For, ast.AsyncFor))
-                or function_of(loop) is not function_of(name)
+                or not is_same_function(loop, name)
                 or not follows(loop, statement)
             ):
                 return False
@@ -110,7 +116,7 @@ def taken_out(script: Script, moves: list[ast.Call]) -> list[Edit]:
     return edits
 
 
-def _only_renames(script: Script, statement: ast.Assign, moves: set[ast.AST]) -> bool:
+def _only_renames(script: Script, statement: ast.Assign, moves: Nodes) -> bool:
     """``x, y = x.to(d), y.to(d)`` and ``batch = {k: v.to(d) for k, v in batch.items()}``: without
     the copies, names get what they have."""
     if len(statement.targets) != 1:
@@ -127,9 +133,7 @@ def _only_renames(script: Script, statement: ast.Assign, moves: set[ast.AST]) ->
     return True
 
 
-def _is_same_dict(
-    script: Script, target: ast.Name, value: ast.DictComp, moves: set[ast.AST]
-) -> bool:
+def _is_same_dict(script: Script, target: ast.Name, value: ast.DictComp, moves: Nodes) -> bool:
     match value:
         case ast.DictComp(
             key=ast.Name(id=key),

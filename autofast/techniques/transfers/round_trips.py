@@ -24,7 +24,7 @@ from autofast.model.calls import is_method, parts_of
 from autofast.model.roles import GPUS, Transfer
 from autofast.model.script import Script
 from autofast.model.several import only
-from autofast.model.source import function_of, statement_of
+from autofast.model.source import ByNode, function_of, statement_of
 from autofast.model.syntax import is_read
 from autofast.model.tensors import device_kinds
 from autofast.model.values import Given, Tensor
@@ -40,7 +40,7 @@ SHAPES = KEEPS - {"expand"} | {"detach"}  # others may need the memory that a co
 def round_trips(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
     """One for each tensor that comes back to where a parameter of the function is."""
     flow = script.analysis(Flow)
-    copies: dict[ast.AST, Transfer] = {t.node: t for t in script.transfers}
+    copies: ByNode[Transfer] = {t.node: t for t in script.transfers}
     for back in script.transfers:
         match back.operand, back.target:
             case ast.expr() as made, Given(expr=ast.Attribute(value=name, attr="device")) if (

@@ -31,7 +31,7 @@ def low(run: Run) -> bool | None:
 def known_low(ev: Evidence) -> bool | None:
     """Either of the two did; by their rules where nothing was recorded, and None where those are
     not known either."""
-    found = [low(run) for run in (ev.a, ev.b)]
+    found = [low(run) for run in ev.both]
     return ev.half if None in found else any(found)
 
 
@@ -92,7 +92,7 @@ def steps(ev: Evidence) -> int:
     """Over how many optimizer steps the two drew the same random numbers and the models were given
     the same data; 0 where not known."""
     a, b = ev.a.record.steps, ev.b.record.steps
-    compiled = any(run.record.moments.compiling for run in (ev.a, ev.b))  # draws that none counts
+    compiled = any(run.record.moments.compiling for run in ev.both)  # draws that none counts
     states = [(x.random, y.random) for x, y in zip(a, b, strict=False)]
     if compiled:
         states = [(_state(x), _state(y)) for x, y in states]
@@ -132,7 +132,10 @@ def redrawn(ev: Evidence) -> bool:
     """The same random numbers to the end, in the main process alone, and yet the models are given
     other data."""
     # Streams of which some are used by chance may meet again.
-    counted = [{**run.record.drawn, "sizes": _sequence(run)} for run in (ev.a, ev.b)]
+    counted = [
+        {**run.record.drawn, "sizes": run.record.drawn.get("sizes", {}).get("sequence")}
+        for run in ev.both
+    ]
     alike = drawn_alike(ev.a, ev.b) and counted[0] == counted[1]
     return alike and not _workers(ev) and not throughout(ev)
 
@@ -147,11 +150,7 @@ def given_otherwise(ev: Evidence) -> list[int]:
 
 
 def _workers(ev: Evidence) -> bool:
-    return any(p.workers for run in (ev.a, ev.b) for r in run.records for p in r.passes)
-
-
-def _sequence(run: Run) -> object:
-    return run.record.drawn.get("sizes", {}).get("sequence")
+    return any(p.workers for run in ev.both for r in run.records for p in r.passes)
 
 
 def drawn_among(ev: Evidence) -> bool:
@@ -176,14 +175,14 @@ def other_draws(a: Run, b: Run, backward: int) -> bool:
 
 
 def throughout(ev: Evidence) -> bool:
-    return 0 < len(ev.a.record.steps) <= steps(ev)
+    return 0 < ev.a.steps_made <= steps(ev)
 
 
 def _quiet(ev: Evidence) -> bool:
     """Nothing is drawn in the models, in the first step or, by what was counted, in any."""
     calls: Sequence[Call] = [call for call in ev.a.record.calls if call.random]
     first = _state(ev.a.record.steps[0].random) if ev.a.record.steps else ""
-    records = [run.record for run in (ev.a, ev.b)]
+    records = [run.record for run in ev.both]
     later = any(
         drawn["drew"] for one in records for key, drawn in one.drawn.items() if key.isdigit()
     )
@@ -197,9 +196,9 @@ def _masked_alike(ev: Evidence) -> int:
     may act on gradients alone)."""
     if set(ev.a.record.precision) != set(ev.b.record.precision) or not in_order(ev):
         return 0
-    if None not in (masks := [run.record.masks for run in (ev.a, ev.b)]) and masks[0] != masks[1]:
+    if None not in (masks := [run.record.masks for run in ev.both]) and masks[0] != masks[1]:
         return 0
-    one, two = (_sizes(run.record) for run in (ev.a, ev.b))
+    one, two = (_sizes(run.record) for run in ev.both)
     return min((step for step in one if one[step] != two.get(step, one[step])), default=steps(ev))
 
 
@@ -232,7 +231,7 @@ def in_order(ev: Evidence) -> bool:
 
 def determined(ev: Evidence) -> bool:
     """Over the whole run whatever differs has to be rounding."""
-    return 0 < len(ev.a.record.steps) <= agreeing_steps(ev)
+    return 0 < ev.a.steps_made <= agreeing_steps(ev)
 
 
 def agreeing_steps(ev: Evidence) -> int:

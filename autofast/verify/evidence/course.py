@@ -32,17 +32,13 @@ def pairs(ev: Evidence) -> tuple[tuple[Run, Run], ...]:
     """At equal seeds, all of them come to their end."""
     if ev.pairs or not ev.originals or not ev.rewritten:
         return ev.pairs
-    return ((ev.a, ev.b),) if ev.a.ok and ev.b.ok else ()
+    return (ev.both,) if ev.a.ok and ev.b.ok else ()
 
 
 def arms(ev: Evidence) -> tuple[list[Run], list[Run]]:
     """Runs of both, at equal seeds."""
     both = pairs(ev)
     return [a for a, _ in both], [b for _, b in both]
-
-
-def made(run: Run) -> int:
-    return len(run.record.steps)
 
 
 def known(ev: Evidence) -> bool:
@@ -105,7 +101,9 @@ def numbers_decide(ev: Evidence, a: Run, b: Run, place: int) -> bool:
 
 def unequal(ev: Evidence) -> bool:
     """Some pair makes unequal numbers of steps, and it is not the rewrite's business to."""
-    return ev.effect not in ("exact", "recipe") and any(made(a) != made(b) for a, b in pairs(ev))
+    return ev.effect not in ("exact", "recipe") and any(
+        a.steps_made != b.steps_made for a, b in pairs(ev)
+    )
 
 
 def by_calls(run: Run) -> bool:
@@ -120,21 +118,21 @@ def steps(ev: Evidence) -> Check | None:
     if not unequal(ev):
         return None
     if by_calls(ev.a) and by_calls(ev.b):
-        text = f"{made(ev.b)} calls of a model by other parameters, {made(ev.a)} in the original: without an optimizer those are its steps"
+        text = f"{ev.b.steps_made} calls of a model by other parameters, {ev.a.steps_made} in the original: without an optimizer those are its steps"
         return unclear(
             name,
             f"{text}, and such that are put together do not compare; one by one in both, they would",
         )
     for a, b in pairs(ev):
-        if made(a) == made(b):
+        if a.steps_made == b.steps_made:
             continue
-        text = f"{made(b)} optimizer steps, {made(a)} in the original"
+        text = f"{b.steps_made} optimizer steps, {a.steps_made} in the original"
         text += f" (seed {a.seed})" if a.seed else ""
-        if not numbers_decide(ev, a, b, min(made(a), made(b))):
+        if not numbers_decide(ev, a, b, min(a.steps_made, b.steps_made)):
             return Check(
                 name, False, f"{text}; until then not a bit differs", verdict=Sameness.BROKEN
             )
-        if len({made(run) for run in runs(ev)}) == 1:
+        if len({run.steps_made for run in runs(ev)}) == 1:
             if known(ev):
                 often = f"under {len(ev.others)} seeds and however it rounds"
                 return Check(name, False, f"{text} {often}", verdict=Sameness.BROKEN)
@@ -144,7 +142,7 @@ def steps(ev: Evidence) -> Check | None:
 
 
 def _over_seeds(ev: Evidence, name: str) -> Check:
-    before, after = ([float(made(pair[k])) for pair in pairs(ev)] for k in (0, 1))
+    before, after = ([float(pair[k].steps_made) for pair in pairs(ev)] for k in (0, 1))
     found, wide = difference(before, after), spread(before)
     text = (
         f"{fmean(after):.4g} optimizer steps in the mean over {len(before)} seed{'s' * (len(before) != 1)}, "

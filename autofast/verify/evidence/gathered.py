@@ -10,7 +10,7 @@ from autofast.registry import all_rules
 from autofast.verify.evidence.figures import shown
 from autofast.verify.evidence.numbered import aligned
 from autofast.verify.evidence.ranks import compared
-from autofast.verify.evidence.record import FULL, Detail, Run, Step
+from autofast.verify.evidence.record import FULL, Detail, Record, Run, Step
 from autofast.verify.result import Check
 
 ORIGINAL, REWRITTEN = "original", "rewritten"
@@ -74,6 +74,15 @@ class Evidence:
     told: Check | None = None
     rules: tuple[str, ...] | None = None
     arm: str = REWRITTEN
+
+    @property
+    def both(self) -> tuple[Run, Run]:
+        """The first run of each script."""
+        return self.a, self.b
+
+    @property
+    def records(self) -> tuple[Record, Record]:
+        return self.a.record, self.b.record
 
     @property
     def a(self) -> Run:

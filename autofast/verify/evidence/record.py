@@ -106,6 +106,9 @@ class TensorPrint:
     buffer: bool = False
 
 
+Prints = Mapping[str, TensorPrint]
+
+
 @dataclass(frozen=True)
 class Pass:
     """One iteration over a DataLoader, from ``iter()`` to its end or to the end of the run.
@@ -166,7 +169,7 @@ class Saved:
 
     path: str
     step: int
-    tensors: Mapping[str, TensorPrint]
+    tensors: Prints
     plain: Mapping[str, str]
 
 
@@ -330,8 +333,8 @@ class Record:
     skipped: int
     optimizers: tuple[str, ...] = ()
     passes: tuple[Pass, ...] = ()
-    model: Mapping[str, TensorPrint] = field(default_factory=dict)
-    start: Mapping[str, TensorPrint] = field(default_factory=dict)
+    model: Prints = field(default_factory=dict)
+    start: Prints = field(default_factory=dict)
     checkpoints: tuple[Checkpoint, ...] = ()
     syncs: Mapping[str, int] = field(default_factory=dict)
     peak_memory: float = 0.0
@@ -439,6 +442,10 @@ class Run:
     changed: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     samples: int = 0
     resume: str = ""
+
+    @property
+    def steps_made(self) -> int:
+        return len(self.record.steps)
 
     @property
     def record(self) -> Record:

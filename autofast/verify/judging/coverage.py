@@ -221,7 +221,7 @@ def words(ev: Evidence) -> str:
     else:
         text = f"{text}, to the end{' of the script with passes that are cut' if cut else ''}"
     if uneven is not None:
-        text += f"; it stops by its own numbers, the other after {count(len(ev.b.record.steps), 'step')}"
+        text += f"; it stops by its own numbers, the other after {count(ev.b.steps_made, 'step')}"
     missed = unreached(ev)[0] if record.lines and ev.b.record.lines else []
     if missed:
         more = f" and {count(len(missed) - 1, 'further place')}" if len(missed) > 1 else ""

@@ -34,7 +34,7 @@ SHAPED = "erfinv ndtri icdf ppf cos(".split()  # what makes normal numbers of ev
 
 def check(ev: Evidence) -> Check | None:
     """Of models that both have; nothing where ``torch.compile`` is used, which draws by itself."""
-    if any(run.record.moments.compiling for run in (ev.a, ev.b)):
+    if any(run.record.moments.compiling for run in ev.both):
         return None
     lost = None if _of_no_effect(ev) else _sizes(ev) or _put_off(ev)
     if lost is not None:
@@ -80,7 +80,7 @@ def _sizes(ev: Evidence) -> Check | None:
 
 def _said(ev: Evidence, text: str, means: str) -> Check:
     files = [pair for path, pair in ev.b.changed.items() if path != ev.b.script[0]]
-    texts = [r.script[1] + "".join(f[k] for f in files) for k, r in enumerate((ev.a, ev.b))]
+    texts = [r.script[1] + "".join(f[k] for f in files) for k, r in enumerate(ev.both)]
     if any(texts[1].count(word) > texts[0].count(word) for word in (*UNSEEN, *SHAPED)):
         return unclear(
             NAME, f"{text}, unless made otherwise, in a generator of its own, or a graph"
@@ -100,7 +100,7 @@ def _comparable(a: Run, b: Run) -> bool:
 def _in_training(a: Run, b: Run) -> tuple[Drawn, Drawn]:
     """How often that much is drawn with gradients; in the other script also without them, where the
     original does not; and in as many steps, as far as it is not drawn once for all of them."""
-    longer = len(a.record.steps) / max(1, len(b.record.steps))
+    longer = a.steps_made / max(1, b.steps_made)
     one, two = (run.record.drawn["whole"] for run in (a, b))
     idle = [run.record.drawn.get("idle", {}) for run in (a, b)]
     beside = {k: max(0.0, n * longer - idle[0].get(k, 0)) for k, n in idle[1].items()}

@@ -67,7 +67,7 @@ def check(ev: Evidence) -> Check | None:
 def _off(a: Run, other: Run, b: Run) -> dict[str, str]:
     """By what it is of."""
     found = {}
-    steps, *rest = (len(run.record.steps) for run in (a, other, b))
+    steps, *rest = (run.steps_made for run in (a, other, b))
     if rest[0] == steps != rest[1]:
         found["steps"] = f"{rest[1]} optimizer steps are made, {steps} in the original"
     for quantity, texts in printed(said(a)).items():

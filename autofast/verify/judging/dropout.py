@@ -17,7 +17,7 @@ LEAST = 4  # seeds: layers that are left out at random leave out their masks
 
 def wrong(ev: Evidence) -> str:
     """Empty: nothing."""
-    a, b = ev.a.record, ev.b.record
+    a, b = ev.records
     lost = {plain(k) for k in a.dropouts} - {plain(k) for k in b.dropouts}
     lost = {k for k in lost if all(k in map(plain, o.record.dropouts) for o in ev.originals)}
     drawn = _masks(ev)
@@ -36,7 +36,7 @@ def _masks(ev: Evidence) -> str | bool | None:
     Sizes are sorted, as other orders draw the same. One that is half as large or smaller is shared
     by samples or steps. More and larger ones are
     no fault: activations that are computed again draw again."""
-    a, b = ev.a.record, ev.b.record
+    a, b = ev.records
     again = [o.record.masks for o in ev.originals[1:] if o.records]
     if a.masks is None or b.masks is None or any(a.masks != other for other in again):
         return None
@@ -96,7 +96,7 @@ def _mean_rate(record: Record) -> float:
 def _other_places(ev: Evidence) -> bool:
     """Each rate of the original is there, on more or fewer entries: places that were put together,
     or batches of other sizes."""
-    one, two = ({*run.record.mask_rates} for run in (ev.a, ev.b))
+    one, two = ({*run.record.mask_rates} for run in ev.both)
     sizes = [tuple(sorted(run.record.masks or ()) for run in pair) for pair in ev.pairs]
     return one == two and any(x != y for x, y in sizes)
 

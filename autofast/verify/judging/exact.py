@@ -4,14 +4,13 @@ no more than it does elsewhere."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from itertools import combinations
 
 from autofast.verify.estimates import distance, gap, median
 from autofast.verify.evidence import course
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.numbered import plain
-from autofast.verify.evidence.record import Record, Run, TensorPrint
+from autofast.verify.evidence.record import Prints, Record, Run, TensorPrint
 from autofast.verify.judging import parting
 from autofast.verify.judging.invariants import matched
 from autofast.verify.judging.tensors import without_constants
@@ -30,7 +29,7 @@ def _same(x: Record, y: Record) -> bool:
     return _weights(a) == _weights(b)
 
 
-def _weights(model: Mapping[str, TensorPrint]) -> dict[str, str]:
+def _weights(model: Prints) -> dict[str, str]:
     return {plain(k): v.sha for k, v in model.items()}
 
 
@@ -52,7 +51,7 @@ def bitwise(ev: Evidence) -> Check:
     """Losses, gradient and update norms and final weights, bit for bit. Only where the original
     repeats itself."""
     name = "bit for bit"
-    a, b = ev.a.record, ev.b.record
+    a, b = ev.records
     counted = [f"{len(a.losses)} losses"]
     counted += [f"{len(a.model)} tensors of the final model"] if a.model else []
     if not a.losses and not a.model:

@@ -28,6 +28,7 @@ MOST = 600  # calls that are looked at
 CRITICAL = 6.0
 AGAIN = 8  # calls, within which the same input is looked for
 Key = tuple[int, str]
+Series = Sequence[list[float]]
 LOOKS = (
     "mean of squares",
     "share of zeros",
@@ -65,7 +66,7 @@ def _repeats(series: Sequence[float], lag: int) -> float:
     return sum((x - a) * (y - b) for x, y in zip(one, two, strict=True)) / size if size else 1.0
 
 
-def _repeat_beside_places(cut: Sequence[Sequence[list[float]]], lag: int) -> list[float]:
+def _repeat_beside_places(cut: Sequence[Series], lag: int) -> list[float]:
     """``_repeats`` of both, without what a place among ``lag`` calls has in every pass and under
     every seed of the original: the last, smaller batch, or two kinds of calls by turns, look alike
     in every pass."""
@@ -79,7 +80,7 @@ def _repeat_beside_places(cut: Sequence[Sequence[list[float]]], lag: int) -> lis
     return found
 
 
-def _period(before: Sequence[list[float]], after: Sequence[list[float]]) -> str:
+def _period(before: Series, after: Series) -> str:
     """By how many calls a pass has, which may hang on the seed: the same has to be found for every
     length.
     """
@@ -103,7 +104,7 @@ def _plainly(apart: Sequence[Sequence[float]], pairs: int) -> bool:
     return len(low) >= 4 and min(high) > least and max(map(abs, low)) < min(high) - 0.1 and abs(fmean(low)) < 0.2  # fmt: skip
 
 
-def _period_of(cut: Sequence[Sequence[list[float]]], length: int) -> str:
+def _period_of(cut: Sequence[Series], length: int) -> str:
     if length < 20 or any(len(set(s)) < 5 for some in cut for s in some):
         return ""
     for lag in range(1, length - max(8, length // 4)):
@@ -121,12 +122,12 @@ def _period_of(cut: Sequence[Sequence[list[float]]], length: int) -> str:
     return ""
 
 
-def _again(before: Sequence[list[float]], after: Sequence[list[float]]) -> str:
+def _again(before: Series, after: Series) -> str:
     """Some calls are given just what a call shortly before was given: one draw of noise for several
     of them.
     """
 
-    def share(some: Sequence[list[float]], lag: int) -> float:
+    def share(some: Series, lag: int) -> float:
         return fmean([x == y for s in some for x, y in zip(s, s[lag:], strict=False)] or [0.0])
 
     for lag in range(1, AGAIN + 1):
@@ -136,7 +137,7 @@ def _again(before: Sequence[list[float]], after: Sequence[list[float]]) -> str:
     return ""
 
 
-def _seeds(before: Sequence[list[float]], after: Sequence[list[float]]) -> str:
+def _seeds(before: Series, after: Series) -> str:
     one, two = ({tuple(s) for s in some} for some in (before, after))
     if len(one) == len(before) > 1 and len(two) == 1:
         return "the same under every seed; in the original it differs from seed to seed"
@@ -156,7 +157,7 @@ def _sums(some: Sequence[Sequence[float]], block: int) -> tuple[float, int]:
     return (total / freedom, freedom) if freedom else (0.0, 0)
 
 
-def _scatter(before: Sequence[list[float]], after: Sequence[list[float]]) -> str:
+def _scatter(before: Series, after: Series) -> str:
     length = min(map(len, before))
     size = max((abs(x) for s in before for x in s), default=0.0)
     blocks = {1}
@@ -182,7 +183,7 @@ def _scatter(before: Sequence[list[float]], after: Sequence[list[float]]) -> str
     return ""
 
 
-def _level(before: Sequence[list[float]], after: Sequence[list[float]]) -> str:
+def _level(before: Series, after: Series) -> str:
     """Sums over whole runs at equal seed."""
     shifts = [sum(b) / len(b) - sum(a) / len(a) for a, b in zip(before, after, strict=True)]
     wide = spread([sum(a) / len(a) for a in before])
@@ -259,7 +260,7 @@ def called(ev: Evidence) -> Check | None:
     shows it, and nothing else does.
     """
     name = "calls of the models"
-    one, two = (len(run.record.calls) for run in (ev.a, ev.b))
+    one, two = (len(run.record.calls) for run in ev.both)
     if (
         ev.perturbed is None
         or not one
@@ -282,7 +283,7 @@ def modules(ev: Evidence) -> Check | None:
     called.
     """
     name = "settings of the modules"
-    a, b = ev.a.record, ev.b.record
+    a, b = ev.records
     if not a.modules or not b.modules:
         return None
     other = {plain(k): v for k, v in b.modules.items()}

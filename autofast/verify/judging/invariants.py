@@ -8,13 +8,13 @@ not held against the other."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from autofast.report.style import count
 from autofast.verify.evidence import alike, course
 from autofast.verify.evidence.gathered import Evidence, given, summed
 from autofast.verify.evidence.numbered import plain
-from autofast.verify.evidence.record import Run, TensorPrint
+from autofast.verify.evidence.record import Prints, Run, TensorPrint
 from autofast.verify.result import Check, Sameness, unclear
 
 BROKEN, DIFFERENT = Sameness.BROKEN, Sameness.DIFFERENT
@@ -45,12 +45,10 @@ def ended(ev: Evidence) -> Check | None:
         return Check(name, False, text, verdict=BROKEN)
     whole = ev.uncut or ev
     as_original = "" if course.unequal(whole) else ", as the original"
-    return Check(name, True, f"{count(course.made(whole.b), 'optimizer step')}{as_original}")
+    return Check(name, True, f"{count(whole.b.steps_made, 'optimizer step')}{as_original}")
 
 
-def matched(
-    a: Mapping[str, TensorPrint], b: Mapping[str, TensorPrint]
-) -> dict[str, tuple[TensorPrint, TensorPrint]]:
+def matched(a: Prints, b: Prints) -> dict[str, tuple[TensorPrint, TensorPrint]]:
     other = {plain(k): v for k, v in b.items()}
     return {k: (v, other[plain(k)]) for k, v in a.items() if plain(k) in other}
 
@@ -104,7 +102,7 @@ def finite(ev: Evidence) -> Check | None:
     return Check(name, True, text)
 
 
-def _models(ev: Evidence, a: Run) -> list[Mapping[str, TensorPrint]]:
+def _models(ev: Evidence, a: Run) -> list[Prints]:
     return [run.record.model for run in (ev.originals if a is ev.a else (a,)) if run.records]
 
 
@@ -115,9 +113,9 @@ def _first(a: Sequence[float], b: Sequence[float]) -> int | None:
 def steps(ev: Evidence) -> Check | None:
     """Numbers of optimizer steps, of backwards in each, and of steps that a GradScaler left out."""
     name = "optimizer steps and backwards"
-    a, b = ev.a.record, ev.b.record
+    a, b = ev.records
     steady = all(
-        (len(o.record.steps), o.record.backwards) == (len(a.steps), a.backwards)
+        (o.steps_made, o.record.backwards) == (len(a.steps), a.backwards)
         for o in ev.originals
         if o.records
     )
@@ -175,7 +173,7 @@ def _cut(ev: Evidence) -> str:
     """Other batches of the same samples are no fault, and said."""
     batches = [
         sum(p.batches for r in run.records for p in r.passes if not p.training and p.complete)
-        for run in (ev.a, ev.b)
+        for run in ev.both
     ]
     return "" if batches[0] == batches[1] else f", in {batches[1]} batches in place of {batches[0]}"
 
@@ -202,7 +200,7 @@ def _evaluated(ev: Evidence) -> Check | None:
 def samples(ev: Evidence) -> Check | None:
     """Samples taken for each step, summed over ranks, and for evaluation."""
     name = "samples for each step"
-    a, b = ev.a, ev.b
+    a, b = ev.both
     if ev.effect == "recipe":
         return _evaluated(ev)
     for kind, words in (
@@ -231,7 +229,7 @@ def samples(ev: Evidence) -> Check | None:
 def _without_loader(ev: Evidence, name: str) -> Check:
     """One of the two takes its samples from memory, not from a DataLoader: what the models are
     given in each step tells how many."""
-    counts = [[given(run)[i] for i in range(course.made(run))] for run in (ev.a, ev.b)]
+    counts = [[given(run)[i] for i in range(run.steps_made)] for run in ev.both]
     text = "from a DataLoader in one of the two, from memory in the other"
     if not all(map(any, counts)):
         text += "; what the models are given was not seen: with a DataLoader in both, or a model of torch that is called, it would be"

@@ -154,7 +154,7 @@ def _common_wishes(ev: Evidence) -> list[Wish]:
 
 def _in_workers(ev: Evidence, told: Parity) -> bool:
     """Then how they draw is still asked of both under their own seeds; what is trained is known."""
-    workers = any(p.workers for run in (ev.a, ev.b) for r in run.records for p in r.passes)
+    workers = any(p.workers for run in ev.both for r in run.records for p in r.passes)
     return workers and told.verdict is Sameness.EQUIVALENT
 
 

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 
+from autofast.model.several import not_none
 from autofast.report.style import count, short
 from autofast.verify.estimates import fmean, gap, rounded_alike, spread
 from autofast.verify.evidence import alike, course
@@ -38,7 +39,7 @@ def text_of(ev: Evidence) -> Check | None:
     if gone:
         return Check(name, False, f"not written any more: {gone[0]}", verdict=Sameness.BROKEN)
     pairs = course.pairs(ev)
-    rounded = [run for run in (ev.double, ev.perturbed) if run is not None]
+    rounded = not_none((ev.double, ev.perturbed))
     more = () if ev.effect == "exact" else (*ev.others, *rounded)
     counts = [kinds(_lines(o)) for o in (*ev.originals, *more)]
     common = set(counts[0]).intersection(*counts)
@@ -54,7 +55,7 @@ def text_of(ev: Evidence) -> Check | None:
                 often = times if kind in after else ""
                 # A recipe may take fewer steps, and then print less often; but not what it would
                 # still have to print twice.
-                due = min(fixed) * min(1.0, len(b.record.steps) / max(1, len(ev.a.record.steps)))
+                due = min(fixed) * min(1.0, b.steps_made / max(1, ev.a.steps_made))
                 loose = ev.effect == "unknown" or ev.effect == "recipe" and due < 2
                 if (
                     ev.effect != "exact"
@@ -164,7 +165,7 @@ def rounded(ev: Evidence) -> Check | None:
     those runs: it has to be far under more than three quarters of the seeds.
     """
     name = "printed numbers up to rounding"
-    rulers = [r for r in (ev.perturbed, ev.double) if r is not None]
+    rulers = not_none((ev.perturbed, ev.double))
     if alike.known_low(ev) or ev.perturbed is None or not alike.determined(ev):
         return None
     a, b = printed(said(ev.a)), printed(said(ev.b))

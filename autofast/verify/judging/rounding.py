@@ -37,7 +37,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from autofast.model.several import surely
+from autofast.model.several import not_none, surely
 from autofast.verify.estimates import fmean, gap, median
 from autofast.verify.evidence import alike, course
 from autofast.verify.evidence.gathered import HALF_STEP, SINGLE_STEP, Evidence, taken
@@ -236,7 +236,7 @@ def distances(ev: Evidence) -> Check:
 
 def yardsticks(ev: Evidence) -> list[Run]:
     """Runs that rounding alone has moved away from the original."""
-    return [run for run in (ev.perturbed, ev.double) if run is not None] + list(ev.originals[1:])
+    return not_none((ev.perturbed, ev.double)) + list(ev.originals[1:])
 
 
 def moved(ev: Evidence) -> list[float]:
@@ -385,7 +385,7 @@ def coincides(ev: Evidence) -> bool:
 def _norms_alike(a: Run, b: Run) -> bool:
     """Gradients and updates of every step: weights that hardly move would not tell."""
     known = 0
-    if len(a.record.steps) != len(b.record.steps):
+    if a.steps_made != b.steps_made:
         return False
     for what, most in (("grad_norm", SINGLE.gradient), ("update_norm", SINGLE.update)):
         one, two = ([getattr(step, what) for step in run.record.steps] for run in (a, b))

@@ -78,7 +78,7 @@ def _rounded(ev: Evidence, pairs: list[Pair]) -> str:
     # What follows a training that is the same to the bit, an average of its weights, has no
     # rounding of many steps in it.
     followed = course.trained_alike(ev.a.record, ev.b.record)
-    walk = 4 * SINGLE_STEP * math.sqrt(max(25, len(ev.a.record.steps)))  # a rounding in each step
+    walk = 4 * SINGLE_STEP * math.sqrt(max(25, ev.a.steps_made))  # a rounding in each step
     for x, y in pairs:
         if x.step != y.step:
             continue
@@ -118,7 +118,7 @@ def _otherwise(ev: Evidence) -> str:
 def values(ev: Evidence) -> Check | None:
     """The last file under each name, and every save where as many were made at the same steps."""
     name = NAME
-    a, b = ev.a.record, ev.b.record
+    a, b = ev.records
     if not a.saves or not b.saves:
         return None
     a, b = _common(a, b)

@@ -26,7 +26,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from autofast.model.several import grouped
+from autofast.model.several import grouped, not_none
 from autofast.report.style import count
 from autofast.verify.estimates import Difference, difference, fmean, median, spread, times
 from autofast.verify.evidence import alike
@@ -322,7 +322,7 @@ def parts(ev: Evidence) -> Check | None:
 def strokes(ev: Evidence) -> Check | None:
     """What differs in the same steps under every seed, and hardly in others, is no rounding: that
     grows and stays, and comes in other steps under other seeds."""
-    rulers = [run for run in (ev.double, ev.perturbed) if run is not None]
+    rulers = not_none((ev.double, ev.perturbed))
     if len(ev.pairs) < LEAST or not rulers or not alike.determined(ev):
         return None
     for what in ("", *NORMS):

@@ -65,7 +65,7 @@ def learning_rates(ev: Evidence) -> Check | None:
             else:
                 text = f"learning rate {after[group]:.6g} at step {place + 1}, {before[group]:.6g} in the original"
             return Check(name, False, text)
-    steps = len(ev.a.record.steps)
+    steps = ev.a.steps_made
     return Check(name, True, f"equal at {'all ' * (steps > 1)}{count(steps, 'step')}")
 
 
@@ -109,9 +109,9 @@ def optimizers(ev: Evidence) -> Check | None:
     """Kinds of optimizers. Whether an optimizer is fused is no kind."""
     name = "optimizers"
     before, after = (
-        tuple(o.lower().replace("fused", "") for o in r.record.optimizers) for r in (ev.a, ev.b)
+        tuple(o.lower().replace("fused", "") for o in r.record.optimizers) for r in ev.both
     )
-    counts = [Counter(r.record.optimizers).items() for r in (ev.a, ev.b)]
+    counts = [Counter(r.record.optimizers).items() for r in ev.both]
     words = [", ".join(f"{n} × " * (n > 1) + kind for kind, n in some) for some in counts]
     if before == after:
         return Check(name, True, words[0]) if before else None
@@ -237,7 +237,7 @@ def counters(ev: Evidence) -> Check | None:
         for k, (x, y) in both.items()
         if k in fixed and gap(x, y) > slack
     ]
-    if off and not course.known(ev) and course.numbers_decide(ev, ev.a, ev.b, course.made(ev.a)):
+    if off and not course.known(ev) and course.numbers_decide(ev, ev.a, ev.b, ev.a.steps_made):
         text = f"{shown(off, 1)}: not yet known whether the original's depend on its numbers; {course.more_seeds(ev)}"
         return unclear(name, text)
     off = off or [text for k in both if k not in fixed and (text := _counts_otherwise(ev, k))]

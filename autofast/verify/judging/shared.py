@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from autofast.model.several import not_none
 from autofast.verify.evidence import outputs
-from autofast.verify.evidence.course import by_calls, made, unequal
+from autofast.verify.evidence.course import by_calls, unequal
 from autofast.verify.evidence.figures import lines, skeleton
 from autofast.verify.evidence.gathered import Evidence, given
 from autofast.verify.evidence.record import Record, Run, Step, TensorPrint
@@ -31,10 +32,12 @@ def shared(ev: Evidence) -> Evidence:
         return ev
     if by_calls(ev.a) and by_calls(ev.b):
         return replace(_with(ev, {id(run): _without_steps(run) for run in some}), uncut=ev)
-    first = [r for r in (*ev.originals, *ev.rewritten, ev.double, ev.perturbed) if r is not None]
+    first = not_none((*ev.originals, *ev.rewritten, ev.double, ev.perturbed))
     cut = {id(run): run for run in (*first, *ev.others)}
-    groups = [[r for r in first if r.ok]] if made(ev.a) != made(ev.b) else []
-    groups += [list(pair) for pair in ev.pairs if pair[0].seed and made(pair[0]) != made(pair[1])]
+    groups = [[r for r in first if r.ok]] if ev.a.steps_made != ev.b.steps_made else []
+    groups += [
+        list(pair) for pair in ev.pairs if pair[0].seed and pair[0].steps_made != pair[1].steps_made
+    ]
     for group in groups:
         cut.update((id(old), new) for old, new in zip(group, _as_far(group), strict=True))
 
@@ -64,9 +67,9 @@ def _in_portions(ev: Evidence) -> bool:
     given as many samples: the gradient of a sum is the sum of gradients."""
     if ev.effect not in ("unknown", "sampling", "rounding") or not ev.originals or not ev.rewritten:
         return False
-    if not ev.a.ok or not ev.b.ok or made(ev.a) != made(ev.b) or not made(ev.a):
+    if not ev.a.ok or not ev.b.ok or ev.a.steps_made != ev.b.steps_made or not ev.a.steps_made:
         return False
-    one, two = (run.record.steps for run in (ev.a, ev.b))
+    one, two = (run.record.steps for run in ev.both)
     loaded = all(x.samples == y.samples for x, y in zip(one, two, strict=True))
     alike = loaded and given(ev.a) == given(ev.b) != Counter()
     return alike and one[0].backwards != two[0].backwards
@@ -92,7 +95,7 @@ def _without_steps(run: Run) -> Run:
 
 
 def _as_far(group: Sequence[Run]) -> list[Run]:
-    until = min(map(made, group))
+    until = min(run.steps_made for run in group)
     ranks = min(len(run.records) for run in group)
     records = [_records([run.records[k] for run in group], until) for k in range(ranks)]
     texts = _texts([f"{run.stdout}\n{outputs.written(run)}" for run in group])

@@ -189,7 +189,7 @@ def training_mode(ev: Evidence) -> Check | None:
     seen = 0
     off = []
     unseen = _unseen(ev)
-    calls = [Counter(call.step for call in run.record.calls) for run in (ev.a, ev.b)]
+    calls = [Counter(call.step for call in run.record.calls) for run in ev.both]
     for i, (x, y) in enumerate(zip(a, b, strict=False)):
         alike = (x.evaluating is None) == (y.evaluating is None) or not (x.modes and y.modes)
         if x.training is not None and y.training is not None:

@@ -74,7 +74,7 @@ def loaded(ev: Evidence) -> Check | None:
     rounding has moved anything, and what ends elsewhere was given other weights."""
     whole = ev.uncut or ev
     for a, b in course.pairs(whole):
-        steps = course.made(a)
+        steps = a.steps_made
         same = course.trained_alike(a.record, b.record, draws=True)
         if not same or _until(a, steps) != _until(b, steps):
             continue

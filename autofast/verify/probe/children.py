@@ -17,7 +17,7 @@ from typing import Any
 
 import torch.multiprocessing
 
-from .core import Probe, leave_mark
+from .core import Data, Probe, leave_mark
 from .instead import instead_of
 
 MAIN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
@@ -62,7 +62,7 @@ class Children:
         self.note_others()
         sys.addaudithook(self.audit)
 
-    def found(self) -> dict[str, Any]:
+    def found(self) -> Data:
         unseen = [f"{name} is started by the script and not followed" for name in self.programs]
         if os.path.exists(self.probe.settings.out + ".trains"):
             unseen.append(TRAINS)

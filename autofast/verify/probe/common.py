@@ -26,7 +26,7 @@ import torch
 from torch.utils.data import dataloader, get_worker_info
 from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
-from .core import Probe
+from .core import Data, Probe
 from .instead import instead_of, opaque
 from .surroundings import random_digest
 
@@ -67,7 +67,7 @@ class Common:
         self.bases: dict[int, Any] = {}  # of persistent workers, by that of their first pass
         self.own = own  # own.Own
         own.torch(self)
-        self.seed: dict[str, Any] = {}
+        self.seed: Data = {}
         self.seeds: dict[str, str] = {}
         self.counts: dict[str, int] = {}
         self.wrap_seed(random, "seed", "random")

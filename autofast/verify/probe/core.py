@@ -28,6 +28,7 @@ from .settings import Settings
 from .surroundings import children_memory
 
 Event = Any  # a plain tuple of the shapes above, as a class would cost time at every event
+Data = dict[str, Any]  # what goes into the record, by name
 
 
 class StopRun(BaseException):

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from .core import Probe
+from .core import Data, Probe
 
 PERIOD = 0.1  # seconds between two samples of utilisation and power
 cuda: Any = torch.cuda  # most of it has no types
@@ -46,7 +46,7 @@ class Device:
         self.started = True
         threading.Thread(target=self.sample, name="autofast probe", daemon=True).start()
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self) -> Data:
         """Everything that is read from the device, after waiting for it."""
         if not cuda.is_initialized():
             return {"walls": [], "devices": []}

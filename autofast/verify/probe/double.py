@@ -14,6 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
+from .core import Data
 from .instead import instead_of
 
 SMALL = (torch.float32, torch.float16, torch.bfloat16)
@@ -104,7 +105,7 @@ class Double(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # torch.tensor(..., dtype=torch.float32) fills its memory before any operator is called.
         return up(result) if func is torch.ops.aten.lift_fresh.default else result
 
-    def draw(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    def draw(self, func: Any, args: Any, kwargs: Data) -> Any:
         name = func._schema.name
         if name.endswith("_") and args and isinstance(args[0], torch.Tensor):
             target = args[0]

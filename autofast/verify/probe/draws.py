@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils import checkpoint
 
-from .core import Probe
+from .core import Data, Probe
 from .inputs import named
 from .loaders import readable
 from .surroundings import random_digest
@@ -110,7 +110,7 @@ class Draws:
         else:
             found[3] += sum(readable(tensor, self.probe) or 0.0 for _, tensor in named(output))
 
-    def found(self) -> dict[str, Any]:
+    def found(self) -> Data:
         kinds = ("drawn", "whole", "idle") if self.sizes is not None else ()
         counted = {name.replace("drawn", "sizes"): getattr(self.sizes, name) for name in kinds}
         return {

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from .core import Data
+
 # groups of parameters, one after the other as the optimizer holds them: layers from the first to
 # the last
 PARTS = 6
@@ -77,7 +79,7 @@ class Watch:
                     found[key] = left if scale is None else left / scale.detach().clone()
                 self.left[optimizer] = found[key]
 
-    def before(self, optimizer: Any, extras: dict[str, Any]) -> None:
+    def before(self, optimizer: Any, extras: Data) -> None:
         """Gradients as the step will use them. A fused optimizer gets them scaled from GradScaler,
         and unscales in its kernel.
         """
@@ -96,7 +98,7 @@ class Watch:
             if self.drive is not None:
                 self.drive(optimizer)
 
-    def after(self, optimizer: Any, extras: dict[str, Any]) -> None:
+    def after(self, optimizer: Any, extras: Data) -> None:
         with torch.no_grad():
             changes = [
                 new.detach() - old

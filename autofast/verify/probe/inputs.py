@@ -13,7 +13,7 @@ import torch
 from torch.nn.modules import module as modules
 
 from . import surroundings
-from .core import Probe
+from .core import Data, Probe
 from .loaders import readable, weights
 from .training import compiling
 from .unaided import unwrapped
@@ -102,7 +102,7 @@ class Inputs:
         self.dropped: dict[str, None] = {}
         modules.register_module_forward_hook(self.hook())
 
-    def found(self) -> dict[str, Any]:
+    def found(self) -> Data:
         dropouts = list(self.dropped)
         return {"inputs": self.calls, "modules": self.modules, "dropouts": dropouts}
 

@@ -13,6 +13,8 @@ import sys
 import threading
 from typing import Any
 
+from .core import Data
+
 HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -113,7 +115,7 @@ class Lines:
             sys.settrace(None)
             threading.settrace(None)
 
-    def found(self) -> dict[str, Any]:
+    def found(self) -> Data:
         """File -> lines that hold code, and those of them that ran; nothing where not all was
         seen.
         """

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.utils.data import dataloader
 
-from .core import Probe
+from .core import Data, Probe
 from .instead import instead_of
 from .prints import signs
 from .walk import walk
@@ -242,7 +242,7 @@ class Loaders:
         if made and (self.changed or self.looked <= UNCHANGED):
             self.single(self.fed.setdefault(number, []), drawn, [tensor for tensor, _ in made])
 
-    def found(self) -> dict[str, Any]:
+    def found(self) -> Data:
         self.settle()
         fed = self.fed if self.changed else {}
         kept = {"checksums": self.checksums, "leaves": self.leaves, "items": self.items}

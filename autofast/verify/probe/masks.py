@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.nn.functional as functional
 
-from .core import Probe
+from .core import Data, Probe
 from .instead import instead_of, registered
 from .sizes import task
 from .training import compiling
@@ -57,7 +57,7 @@ class Masks:
 
         registered(name, owner)
 
-    def found(self) -> dict[str, Any]:
+    def found(self) -> Data:
         sizes, rates = ([one[k] for one in self.drawn] for k in (0, 1))
         return {"masks": sizes, "mask_rates": rates, "idle_masks": self.idle}
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .core import Probe
+from .core import Data, Probe
 
 cuda: Any = torch.cuda  # most of it has no types
 FIRST = 4  # the profiler starts after so many steps
@@ -29,7 +29,7 @@ class Operations:
         self.began, self.start = 0, 0.0
         self.spoilt = False
         self.attempts = 0
-        self.result: dict[str, Any] = {}
+        self.result: Data = {}
 
     @property
     def looks(self) -> bool:
@@ -81,13 +81,13 @@ class Operations:
         except Exception as error:
             self.probe.note(f"operations not counted: {type(error).__name__}: {error}")
 
-    def found(self) -> dict[str, Any]:
+    def found(self) -> Data:
         if self.profiler is not None:
             self.profiler.__exit__(None, None, None)
         return self.result
 
 
-def on_cpu(profiler: Any, steps: int) -> dict[str, Any]:
+def on_cpu(profiler: Any, steps: int) -> Data:
     """Operations that no other operation calls, without those that make batches."""
     count = sum(event.name.startswith("aten::") and is_outer(event) for event in profiler.events())
     return {"operations": count / steps} if count else {}
@@ -102,7 +102,7 @@ def is_outer(event: Any) -> bool:
     return True
 
 
-def on_gpu(profiler: Any, steps: int, seconds: float) -> dict[str, Any]:
+def on_gpu(profiler: Any, steps: int, seconds: float) -> Data:
     """Kernels, and the share of the time in which neither one nor a copy was at work. Not run on a
     GPU yet.
     """

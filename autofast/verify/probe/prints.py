@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 
+from .core import Data
+
 WIDTH = 16
 COLUMNS = 4096
 
@@ -49,7 +51,7 @@ class Printer:
         result: list[float] = ((by_column * self.rows[:full]).sum(0) / math.sqrt(WIDTH)).tolist()
         return result
 
-    def __call__(self, tensor: Any) -> dict[str, Any]:
+    def __call__(self, tensor: Any) -> Data:
         with torch.no_grad():
             data = tensor.detach()
             data = data.to_dense() if data.layout != torch.strided else data

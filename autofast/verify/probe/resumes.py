@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any
 
-from .core import Probe
+from .core import Data, Probe
 from .instead import instead_of
 from .walk import walk
 
@@ -21,7 +21,7 @@ class Resumes:
     def __init__(self, probe: Probe) -> None:
         self.probe = probe
         self.path = os.path.realpath(probe.settings.resume)
-        self.found: dict[str, Any] = {"read": False, "numbers": {}, "models": 0, "optimizers": 0}
+        self.found: Data = {"read": False, "numbers": {}, "models": 0, "optimizers": 0}
         sys.addaudithook(self.audit)
 
     def audit(self, event: str, arguments: tuple[Any, ...]) -> None:

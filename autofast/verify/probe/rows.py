@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from .core import Probe
+from .core import Data, Probe
 from .instead import instead_of, registered
 from .training import compiling
 
@@ -78,7 +78,7 @@ class Rows:
             self.series.setdefault(size, []).extend(rows)
             self.room -= len(rows)
 
-    def found(self) -> dict[str, Any]:
+    def found(self) -> Data:
         return {"rows": {str(size): looks(size, rows) for size, rows in self.series.items()}}
 
 

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
-from .core import Probe
+from .core import Data, Probe
 from .instead import instead_of
 from .walk import walk
 from .writing import described
@@ -71,11 +71,11 @@ class Saves:
         self.probe = probe
         self.outside: dict[str, None] = {}
         self.inside: dict[str, None] = {}  # written in the working folder
-        self.saves: list[dict[str, Any]] = []
+        self.saves: list[Data] = []
         self.kept = 0  # of them, calls of torch.save
         self.printer: Any = None
         self.printed = 0
-        self.checkpoints: dict[str, dict[str, Any]] = {}
+        self.checkpoints: dict[str, Data] = {}
         self.folder = os.getcwd()
         self.allowed = tuple(
             os.path.realpath(place) + os.sep
@@ -203,7 +203,7 @@ class Saves:
                 except Exception as error:  # what holds entries in a way of its own
                     self.probe.note(f"checkpoints not recorded: {described(error)}")
 
-    def values(self, obj: Any) -> dict[str, Any]:
+    def values(self, obj: Any) -> Data:
         """What was saved, by value: tensors as prints, numbers and words as they are; of all saves
         together no more than MOST_VALUES.
         """
@@ -252,7 +252,7 @@ class Saves:
 
         buffer = io.BytesIO(file.getvalue()) if isinstance(file, io.BytesIO) else None
         name = path if buffer else self.named(path)
-        entry: dict[str, Any] = {"path": name, "keys": dict(keys(obj)), "loads": True, "error": ""}
+        entry: Data = {"path": name, "keys": dict(keys(obj)), "loads": True, "error": ""}
         self.checkpoints[name] = entry  # the last one under this name
         if self.kept < MOST:
             self.kept += 1

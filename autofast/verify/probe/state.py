@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.nn.modules import module as modules
 
-from .core import Probe
+from .core import Data, Probe
 from .gradients import LATELY, by_parts, norm, parameters, together
 from .prints import Printer
 from .training import compiling
@@ -74,8 +74,8 @@ class State:
         self.kinds: set[float] = set()
         # Kept as well: at the end of a script's main() they would be gone.
         self.optimizers: list[Any] = []
-        self.orphans: dict[str, Any] = {}
-        self.start: dict[str, Any] = {}
+        self.orphans: Data = {}
+        self.start: Data = {}
         self.printer: Printer | None = None
         self.perturbed: dict[int, Any] = {}
         self.inputs: Any = None  # inputs.Inputs
@@ -146,11 +146,11 @@ class State:
             self.trained[number] = None
             self.moves([number])
 
-    def moves(self, numbers: Any) -> dict[str, Any]:
+    def moves(self, numbers: Any) -> Data:
         """Since the last call: how far floating-point buffers went (what a forward in training
         averages) and, where torch has no optimizer, parameters.
         """
-        found: dict[str, Any] = {}
+        found: Data = {}
         kinds = {"state_norm": torch.nn.Module.named_buffers}
         if not self.probe.made:
             kinds["update_norm"] = torch.nn.Module.named_parameters
@@ -172,12 +172,12 @@ class State:
                 found[f"{what}s"] = by_parts(ways)
         return found
 
-    def ended(self) -> dict[str, Any]:
+    def ended(self) -> Data:
         """Since the last step: record.Step's training, evaluating and modes, as far as something
         was called, and what moved.
         """
         names = {True: "training", False: "evaluating"}
-        found: dict[str, Any] = {
+        found: Data = {
             names[key]: trained / called for key, (called, trained) in self.shares.items() if called
         }
         if self.kinds:
@@ -240,12 +240,12 @@ class State:
         except Exception as error:
             self.probe.note(f"the state at the first backward not recorded: {error}")
 
-    def prints(self) -> dict[str, Any]:
+    def prints(self) -> Data:
         """Parameters and buffers of all models, once where a part of one is called by itself, too;
         then what optimizers hold besides: ``o0/0.2`` is the third of the first group.
         """
         printer = self.printer = self.printer or Printer()
-        result: dict[str, Any] = {}
+        result: Data = {}
         done: set[int] = set()
         for number, model in enumerate(self.models):
             kinds = (False, model.named_parameters()), (True, model.named_buffers())
@@ -281,5 +281,5 @@ class State:
             else []
         )
 
-    def found(self) -> dict[str, Any]:
+    def found(self) -> Data:
         return {"model": self.prints(), "start": self.start, "trainable_unused": self.unused()}

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.optim import optimizer as optim
 
-from .core import Probe
+from .core import Data, Probe
 from .instead import instead_of, opaque
 
 compiling: Any = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
@@ -61,7 +61,7 @@ class Training:
         self.in_backward = False
         self.detailed = probe.settings.detailed
         self.watch: Any = None  # gradients.Watch
-        self.models: Callable[[], dict[str, Any]] = dict  # state.State.ended
+        self.models: Callable[[], Data] = dict  # state.State.ended
         self.options: Any = None  # options.Options
         self.kinds: Callable[[list[Any]], None] = lambda parameters: None  # precision.Precision
         self.random: Callable[[], str] | None = None  # surroundings.random_digest
@@ -80,7 +80,7 @@ class Training:
             callback()
         self.first_backward.clear()
 
-    def ended(self) -> dict[str, Any]:
+    def ended(self) -> Data:
         """What is known of a step at its end, whoever makes it."""
         return {**self.models(), **({"random": self.random()} if self.random else {})}
 
@@ -114,7 +114,7 @@ class Training:
         """
         probe, clock, stack = self.probe, self.probe.clock, self.open
 
-        def before(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        def before(optimizer: Any, args: tuple[Any, ...], kwargs: Data) -> Any:
             probe.resumed()
             self.begins()
             for place, entry in enumerate(stack):
@@ -148,7 +148,7 @@ class Training:
 
         return before
 
-    def closure(self, closure: Any, optimizer: Any, extras: dict[str, Any]) -> Callable[..., Any]:
+    def closure(self, closure: Any, optimizer: Any, extras: Data) -> Callable[..., Any]:
         def timed(*args: Any, **kwargs: Any) -> Any:
             start = self.probe.clock()
             result = closure(*args, **kwargs)
@@ -162,7 +162,7 @@ class Training:
     def after_hook(self) -> Callable[..., None]:
         probe, clock, stack = self.probe, self.probe.clock, self.open
 
-        def after(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        def after(optimizer: Any, args: tuple[Any, ...], kwargs: Data) -> None:
             now = clock()
             if not stack or stack[-1][0] is not optimizer:
                 return

@@ -19,7 +19,7 @@ import torch
 from torch.utils.data import dataloader
 from torch.utils.data._utils import fetch as fetchers
 
-from .core import Probe
+from .core import Data, Probe
 from .instead import instead_of, opaque
 from .lines import HERE, Files
 from .operations import Operations
@@ -219,7 +219,7 @@ class Watch:
             known[key] = known.get(key, 0) + 1
 
     # ----------------------------------------------------------------------------------- at the end
-    def found(self) -> dict[str, Any]:
+    def found(self) -> Data:
         """Plain lists and numbers: record.Record.watched."""
         self.reported()
         found = {

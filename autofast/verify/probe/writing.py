@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import surroundings
-from .core import Probe
+from .core import Data, Probe
 
 VERSION = 1
 
@@ -34,7 +34,7 @@ class Writer:
 
     def __init__(self, probe: Probe) -> None:
         self.probe = probe
-        self.parts: list[Callable[[], dict[str, Any]]] = []
+        self.parts: list[Callable[[], Data]] = []
         self.done = False
         probe.write = self
 
@@ -53,7 +53,7 @@ class Writer:
         if probe.stopping and ending != "error":
             ending, exit_code = "steps", 0
         probe.moments.setdefault("ended", probe.clock())
-        record: dict[str, Any] = {
+        record: Data = {
             "version": VERSION,
             "rank": probe.rank,
             "world_size": probe.world,

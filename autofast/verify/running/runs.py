@@ -445,6 +445,11 @@ print(json.dumps({"python": platform.python_version(), "torch": torch.__version_
 """
 
 
+def last_line(stderr: str) -> str:
+    """What a process that failed said last."""
+    return (stderr.strip().splitlines() or ["no message"])[-1]
+
+
 def ask(python: str) -> dict[str, str]:
     """What the interpreter that trains has: version of Python and torch, kind of device ("cuda",
     "mps" or "cpu"), name of the GPU.
@@ -458,7 +463,7 @@ def ask(python: str) -> dict[str, str]:
             f"{python}: cannot be started ({error.strerror}); name the interpreter that trains with --python"
         ) from None
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        last = last_line(done.stderr)
         raise BadInput(
             f"{python}: cannot import torch ({last}); name the interpreter that has your packages with --python"
         )

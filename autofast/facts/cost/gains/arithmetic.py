@@ -9,7 +9,6 @@ from dataclasses import replace
 from autofast.facts.by_default import not_by_default
 from autofast.facts.cost import machine, measured
 from autofast.facts.cost.bounds import most
-from autofast.facts.cost.cells import Cells
 from autofast.facts.cost.gains.asking import (
     DEFAULTS,
     EVALUATION,
@@ -23,7 +22,8 @@ from autofast.facts.cost.gains.asking import (
     touched,
     waits_for_data,
 )
-from autofast.facts.cost.heads import (
+from autofast.facts.cost.inputs import number
+from autofast.facts.cost.matmul_layers import (
     convolves,
     goes_along_few,
     is_narrow,
@@ -31,7 +31,7 @@ from autofast.facts.cost.heads import (
     only_embeds,
     only_looks_up,
 )
-from autofast.facts.cost.inputs import number
+from autofast.facts.cost.recurrent_cells import Cells
 from autofast.facts.cost.step import CONVOLUTIONS, Cost, Estimate
 from autofast.facts.optimizers import asks_momentum
 from autofast.facts.parts import parts_of, trained_models

@@ -10,7 +10,7 @@ from autofast.facts.by_default import is_taken, truth
 from autofast.facts.cost import machine
 from autofast.facts.cost.host import kept_on_host
 from autofast.facts.cost.inputs import turns
-from autofast.facts.cost.often import SHORT
+from autofast.facts.cost.run_counts import SHORT
 from autofast.facts.cost.step import Cost
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.frequency import Frequency, frequency, is_rare
@@ -21,8 +21,8 @@ from autofast.model.kinds import is_scaler
 from autofast.model.roles import Loader
 from autofast.model.script import Script
 from autofast.model.several import only, surely
-from autofast.model.source import block_of, function_of, outwards, statement_of, walk
-from autofast.model.syntax import DEFS, SIMPLE
+from autofast.model.source import Nodes, block_of, function_of, outwards, statement_of, walk
+from autofast.model.syntax import DEFS, IMPORTS, SIMPLE
 from autofast.model.values import Ext
 from autofast.rule import Finding, Gain, Options, Question
 
@@ -76,7 +76,7 @@ def renaming(script: Script, options: Options, finding: Finding, beside: Finding
     """
     others = [f for f in beside if f.edits and (f.renews or f.asks is not renaming)]
     theirs = {unit_of(place) for f in others for place in touched(f)}
-    mine = [n for n in touched(finding) if not isinstance(n, (ast.ImportFrom, ast.Import))]
+    mine = [n for n in touched(finding) if not isinstance(n, IMPORTS)]
     if any(unit_of(n) in theirs for n in mine):
         return None
     return Gain(0.0, "another name for the same, in loops and functions that nothing else changes")
@@ -203,7 +203,7 @@ def of_its_rule(finding: Finding, findings: Sequence[Finding]) -> list[Finding]:
     return [f for f in findings if f.rule == finding.rule]
 
 
-def changed_nodes(findings: Sequence[Finding]) -> set[ast.AST]:
+def changed_nodes(findings: Sequence[Finding]) -> Nodes:
     """All that fixes change: not what stands in a block that they put code around."""
     places = [place for f in findings if f.edits for place in touched(f)]
     return {n for place in places if not hasattr(place, "body") for n in walk(place)}
@@ -235,7 +235,7 @@ def in_every_turn(script: Script, loop: ast.AST, nodes: Sequence[ast.AST]) -> as
     return None
 
 
-def begun_in(script: Script) -> set[ast.AST]:
+def begun_in(script: Script) -> Nodes:
     """The places of forwards, backwards and updates, and the calls that lead to them."""
     sites = script.log.of("forward")
     sites += [b.site for step in script.steps for b in step.backwards]

@@ -26,8 +26,8 @@ from autofast.facts.cost.gains.asking import (
     waits_beside,
     waits_for_data,
 )
-from autofast.facts.cost.heads import is_pretrained, takes_words
 from autofast.facts.cost.inputs import batches, number, turns
+from autofast.facts.cost.matmul_layers import is_pretrained, takes_words
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
 from autofast.facts.loaders import given, has_no_workers

@@ -32,7 +32,7 @@ from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import at, statement_of, walk
 from autofast.model.syntax import LOOPS
-from autofast.model.values import Ref, Tensor, Unknown
+from autofast.model.values import Ref, Unknown, is_on_device
 from autofast.rule import Finding, Gain, Options
 
 READ = 0.03  # of a step, by a read that the host waits for
@@ -128,9 +128,7 @@ def _may_read(script: Script, node: ast.AST) -> bool:
     if not is_method(node, "item") or node.args:
         return False
     found = script.values(node.func.value)
-    return surely(
-        isinstance(t, Unknown) or (isinstance(t, Tensor) and t.device == "dev") for t in found
-    )
+    return surely(isinstance(t, Unknown) or (is_on_device(t)) for t in found)
 
 
 def _waits(transfer: Transfer) -> bool:

@@ -14,6 +14,8 @@ from autofast.model.names import last_part
 from autofast.model.several import wordset
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import (
+    COLLECTIONS,
+    OBJECTS,
     Dict,
     Ext,
     Inst,
@@ -68,7 +70,7 @@ NUMBERS = wordset("builtins.float builtins.int builtins.bool builtins.round")
 ALIKE = wordset("""builtins.iter builtins.list builtins.tuple builtins.reversed builtins.sorted copy.copy
     copy.deepcopy""")
 ADDERS = wordset("append extend add update insert setdefault appendleft push")
-CLASSES = (Seq, Dict)
+CLASSES = COLLECTIONS
 
 
 class LibraryCalls(Tensors):
@@ -246,7 +248,7 @@ class LibraryCalls(Tensors):
                 else:
                     self.settle(part)
             return NONE
-        if name == "state_dict" and isinstance(this, (Ext, Inst)) and not self.guarded:
+        if name == "state_dict" and isinstance(this, OBJECTS) and not self.guarded:
             self.happens(node)  # what is kept of it may be loaded again
         if isinstance(this, Ext) and (
             name in ("step", "load_state_dict", "backward", "update", "zero_grad")

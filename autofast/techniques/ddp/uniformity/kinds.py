@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 
 from autofast.model.calls import arguments_of
 from autofast.model.several import all_of, wordset
+from autofast.model.source import ByNode
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Kind:
 
 
 # What a call is given: the kinds of its arguments, by their expressions.
-Given = dict[ast.AST, Kind]
+Given = ByNode[Kind]
 
 
 @dataclass(frozen=True)

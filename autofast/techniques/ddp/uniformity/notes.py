@@ -10,8 +10,15 @@ from autofast.facts.host_io import MADE, effect_of
 from autofast.flow.positions import computed_before
 from autofast.model.calls import arguments_of, call_of, receiver_of
 from autofast.model.several import surely, wordset
-from autofast.model.source import ancestors, at, function_of, parent_of, statement_of
-from autofast.model.syntax import DEFINITIONS, is_operation
+from autofast.model.source import (
+    ancestors,
+    at,
+    function_of,
+    is_same_function,
+    parent_of,
+    statement_of,
+)
+from autofast.model.syntax import DEFINITIONS, DISPLAYS, is_operation
 from autofast.model.values import Bound, Cls, Const, Func, Inst, Method, Tensor, any_of, only
 from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import caught
@@ -94,7 +101,7 @@ class Notes(Stores):
                     self.state = dict(before)
                 return self._call(node)
         except Alone:
-            if function_of(node) is not function_of(guarded[-1]) or self._reads_before(node):
+            if not is_same_function(node, guarded[-1]) or self._reads_before(node):
                 raise
             self.hoists[node] = node
             self.splits.add(guarded[-1])
@@ -188,7 +195,7 @@ class Notes(Stores):
     def note(self, expr: ast.expr, how: str) -> None:
         if how in ("mean", "sum", "first"):
             for outer in self.guarded:
-                if function_of(expr) is not function_of(outer):
+                if not is_same_function(expr, outer):
                     raise Alone(
                         f"what {at(outer)} shows or writes needs a number of all processes ({at(expr)}): put its text into a variable first"
                     )
@@ -244,7 +251,7 @@ class Notes(Stores):
             # `per` and `size` need no communication.
             self.note(expr, "size" if kind.sized else kind.name)
             return
-        if kind.name == "batch" and not isinstance(expr, (ast.Tuple, ast.List, ast.Dict)):
+        if kind.name == "batch" and not isinstance(expr, DISPLAYS):
             inner = []
         else:
             inner = [c for c in _operands(expr) if not self.kinds.get(c, EQUAL).same]

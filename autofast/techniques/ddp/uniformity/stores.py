@@ -10,7 +10,7 @@ from autofast.flow.scopes import owner
 from autofast.model.calls import receiver_of
 from autofast.model.script import Script
 from autofast.model.several import surely
-from autofast.model.source import at, source_of, statement_of
+from autofast.model.source import ByNode, Nodes, at, source_of, statement_of
 from autofast.model.syntax import VARIABLES
 from autofast.model.values import Bound, Dict, Ext, Inst, Method, Module, Seq, Thing, any_of, only
 from autofast.rule import Refusal
@@ -32,18 +32,18 @@ class Stores(Values):
         script: Script,
         training: Training,
         host: Host,
-        decided: dict[ast.AST, ast.expr],
-        hoists: dict[ast.AST, ast.Call],
+        decided: ByNode[ast.expr],
+        hoists: ByNode[ast.Call],
     ):
         self.script, self.training, self.host = script, training, host
         # Hoists: calls that are taken out of what one process does.
         self.decided, self.hoists = (decided, hoists)
         self.kinds: dict[ast.AST | None, Kind] = {}
         self.state: State = {}
-        self.notes: dict[ast.AST, Note] = {}
+        self.notes: ByNode[Note] = {}
         # expressions that are the same in all processes in some use
-        self.whole: set[ast.AST] = set()
-        self.barriers: dict[ast.AST, ast.stmt] = {}
+        self.whole: Nodes = set()
+        self.barriers: ByNode[ast.stmt] = {}
         self.frames: list[Frame] = []
         self.control: list[Control] = []
         self.trying: list[ast.Try] = []
@@ -51,12 +51,12 @@ class Stores(Values):
         self.written = False
         self.trained = False
         # after these, the others wait for the first process
-        self.waits: dict[ast.AST, ast.stmt] = {}
+        self.waits: ByNode[ast.stmt] = {}
         self.guarded: list[ast.AST] = []
-        self.splits: set[ast.AST] = set()  # statements before which a guard must end
-        self._inner: set[ast.AST] = set()
+        self.splits: Nodes = set()  # statements before which a guard must end
+        self._inner: Nodes = set()
         self.place = ""  # before, in or after the time in which there is a group
-        self.seen: set[ast.AST] = set()
+        self.seen: Nodes = set()
         self._steps = 0
         self.calls = script.analysis(CallGraph)
         self.random_data = {

@@ -10,6 +10,7 @@ from autofast.flow.callgraph import Callee, CallGraph
 from autofast.model.calls import is_method, keyword_of, receiver_of, spread_out
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
+from autofast.model.source import Nodes
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import Tensor, Thing
 from autofast.ops import by_element
@@ -51,6 +52,7 @@ BY_SAMPLE = wordset(
     "interpolate pad max_pool2d avg_pool2d adaptive_avg_pool2d conv2d linear relu embedding "
     "layer_norm batch_norm"
 )
+Follow = Callable[[ast.expr, Kind], Kind]
 
 
 class Followed:
@@ -60,7 +62,7 @@ class Followed:
     training: Training
     calls: CallGraph
     kinds: dict[ast.AST | None, Kind]
-    passes: set[ast.AST]  # the calls of models that train
+    passes: Nodes  # the calls of models that train
     guarded: list[ast.AST]  # what is done by one process now
     random_data: set[int]  # datasets whose items are random
     state: State
@@ -70,14 +72,14 @@ class Followed:
     lookup: Callable[[ast.Name], Kind]
     store: Callable[[ast.expr, Kind], None]
     call_function: Callable[[Callee, ast.Call | None, Given], Kind]
-    read: Callable[[ast.expr, Kind], Kind]
+    read: Follow
     settle: Callable[..., None]
     under: Callable[[ast.expr, Kind], None]
     leave: Callable[[], None]
     happens: Callable[[ast.AST], None]
     changes: Callable[[ast.AST], None]
     first_value: Callable[[ast.expr], None]
-    kept: Callable[[ast.expr, Kind], Kind]
+    kept: Follow
     draws: Callable[[ast.AST], None]
     contents: Callable[[Thing, set[str] | None], Kind]
     met: Callable[[ast.expr, Kind], None]
@@ -85,8 +87,8 @@ class Followed:
     files: Callable[[ast.Call, str], None]
     step: Callable[[], None]
     ev: Callable[[ast.expr | None], Kind]
-    element: Callable[[ast.expr, Kind], Kind]
-    _read_whole: Callable[[ast.expr, Kind], Kind]
+    element: Follow
+    _read_whole: Follow
     _text: Callable[[Iterable[ast.expr]], Kind]
     _forward: Callable[[Called], Kind]
     _opaque: Callable[[Iterable[Kind], str], Kind]

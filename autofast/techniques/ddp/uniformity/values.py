@@ -12,6 +12,7 @@ from autofast.facts.host_io import IMAGES, effect_of
 from autofast.flow.callgraph import Callee, code_of
 from autofast.model.calls import arguments_of, is_method, method_name, receiver_of
 from autofast.model.kinds import is_module
+from autofast.model.several import is_numeric
 from autofast.model.source import at
 from autofast.model.syntax import has_star
 from autofast.model.values import (
@@ -65,7 +66,7 @@ class Values(Parts):
             return loaders
         match node:
             case ast.Constant(value=value):
-                is_number = type(value) in (int, float)
+                is_number = is_numeric(value)
                 return NONE if value is None else ZERO if is_number and value == 0 else EQUAL
             case ast.Name():
                 return self.lookup(node)

@@ -21,8 +21,8 @@ from autofast.facts.host_io import effects
 from autofast.flow.callgraph import Callee
 from autofast.flow.scopes import Variable, variables_of
 from autofast.model.script import Script
-from autofast.model.source import at, nodes_in
-from autofast.model.syntax import CALL_ENDS, SILENT, TURN_ENDS, has_star
+from autofast.model.source import ByNode, at, nodes_in
+from autofast.model.syntax import CALL_ENDS, SILENT, TURN_ENDS, has_star, positional_parameters
 from autofast.model.values import Thing, all_of, names_of
 from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import Host
@@ -89,7 +89,7 @@ class Walk(Notes):
         for name in table.bound(scope):
             self.state.pop(("v", scope, name), None)
         spec = scope.args
-        positional = [*spec.posonlyargs, *spec.args]
+        positional = positional_parameters(spec)
         things: dict[str, list[Thing]] = {}
         if callee.is_bound and positional:
             things[positional.pop(0).arg] = [callee.this] if callee.this is not None else []
@@ -392,8 +392,8 @@ def followed(script: Script, training: Training) -> tuple[Host, Walk]:
     """The effects of a script, and the walk that knows what becomes of them; raises
     :class:`Refusal`.
     """
-    decided: dict[ast.AST, ast.expr] = {}
-    hoists: dict[ast.AST, ast.Call] = {}
+    decided: ByNode[ast.expr] = {}
+    hoists: ByNode[ast.Call] = {}
     splits: frozenset[ast.AST] = frozenset()
     every = list(effects(script))
     for _ in range(16):

@@ -33,7 +33,7 @@ NORMS_OF_ALL = (
 )
 
 
-def one_by_one(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
+def per_parameter_work(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
     """Loops over parameters, or over a ``state_dict()``, in every training step: what they do, and
     what could be done.
     """

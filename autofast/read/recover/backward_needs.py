@@ -16,7 +16,7 @@ from autofast.model import names
 from autofast.model.calls import is_method, receiver_of
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Script
-from autofast.model.source import at, first_line, function_of, source_of
+from autofast.model.source import at, first_line, function_of, is_at_top, source_of
 from autofast.model.tensors import things_in
 from autofast.model.values import (
     Bound,
@@ -59,7 +59,7 @@ def gathering(script: Script, call: ast.AST) -> ast.Name | None:
     held = receiver_of(call) if is_method(call, "append", "extend") else None
     if not isinstance(held, ast.Name) or not is_local(held):
         return None
-    if isinstance(function_of(held), ast.Module) and source_of(held) is not script.entry:
+    if is_at_top(held) and source_of(held) is not script.entry:
         return None  # others may import it
     made = script.analysis(Flow).definition(held)
     if made is None or len(getattr(made.statement, "targets", (1,))) > 1:

@@ -14,7 +14,7 @@ from autofast.model.names import last_part
 from autofast.model.roles import Evaluation
 from autofast.model.script import Script
 from autofast.model.several import only, wordset
-from autofast.model.source import at, parent_of
+from autofast.model.source import Nodes, at, parent_of
 from autofast.model.values import Num, Ref, Tensor
 from autofast.read.recover.region import Region
 
@@ -56,7 +56,7 @@ def _catches(node: ast.AST) -> bool:
     return False
 
 
-def _is_dropped(script: Script, expr: ast.expr, seen: set[ast.AST]) -> bool:
+def _is_dropped(script: Script, expr: ast.expr, seen: Nodes) -> bool:
     """Whether nothing comes of the value of ``expr``: it is thrown away, or what is computed of it
     is.
     """
@@ -74,7 +74,7 @@ def _is_dropped(script: Script, expr: ast.expr, seen: set[ast.AST]) -> bool:
     )
 
 
-def _is_unused(script: Script, target: ast.Name, seen: set[ast.AST]) -> bool:
+def _is_unused(script: Script, target: ast.Name, seen: Nodes) -> bool:
     if target in seen:
         return True
     seen.add(target)

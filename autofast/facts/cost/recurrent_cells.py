@@ -10,9 +10,9 @@ from functools import cached_property
 from math import prod
 
 from autofast.facts.cost import machine
-from autofast.facts.cost.heads import is_light
 from autofast.facts.cost.inputs import turns
-from autofast.facts.cost.often import SHORT, is_each_turn
+from autofast.facts.cost.matmul_layers import is_light
+from autofast.facts.cost.run_counts import SHORT, is_each_turn
 from autofast.facts.parts import trained_models
 from autofast.model.calls import names_in
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack, below, inside

@@ -16,9 +16,10 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.program import Flow
 from autofast.flow.scopes import binds, declared, is_local, mentions
 from autofast.flow.usage import Act, Usage, is_identity, usage_of
+from autofast.model.calls import items_of
 from autofast.model.script import Script
 from autofast.model.several import wordset
-from autofast.model.source import function_of, live, nodes_in, parent_of, within
+from autofast.model.source import function_of, is_same_function, live, nodes_in, parent_of, within
 from autofast.model.syntax import FUNCTIONS, is_attribute
 from autofast.model.values import (
     Inst,
@@ -27,6 +28,7 @@ from autofast.model.values import (
     Unknown,
     all_of,
     any_of,
+    is_scalar,
     library_name,
     only,
 )
@@ -120,7 +122,7 @@ class LookedAt:
             ):
                 return self._names(value).union(*map(self._names, args))
             case ast.Subscript(value=value, slice=index):
-                parts = index.elts if isinstance(index, ast.Tuple) else [index]
+                parts = items_of(index)
                 return self._names(value).union(*map(self._names, parts))
             case ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.BoolOp() | ast.IfExp():
                 return set().union(*map(self._names, ast.iter_child_nodes(expr)))
@@ -230,7 +232,7 @@ def is_tensor(script: Script, expr: ast.expr) -> bool:
 
 
 def _is_number(script: Script, expr: ast.expr) -> bool:
-    return all(isinstance(t, Tensor) and t.rank == "0d" for t in script.values(expr))
+    return all(is_scalar(t) for t in script.values(expr))
 
 
 def _gone_over(script: Script, first: ast.expr) -> Iterator[ast.expr]:
@@ -257,4 +259,4 @@ def _stays_inside(script: Script, target: ast.Name, loop: Over) -> bool:
         return False
     uses = mentions(function_of(target), target.id)
     after = script.analysis(Flow).definitions(loop).live_after(loop)
-    return target.id not in after and all(function_of(n) is function_of(loop) for n in uses)
+    return target.id not in after and all(is_same_function(n, loop) for n in uses)

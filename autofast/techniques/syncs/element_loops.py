@@ -2,7 +2,7 @@
 read, and a wait.
 
 ``for i in range(n): right[y[i]] += c[i].item()`` copies each element by itself; after ``y, c =
-y.cpu(), c.cpu()`` the same code computes the same on the host (``facts.looked_at``).
+y.cpu(), c.cpu()`` the same code computes the same on the host (``facts.element_reads``).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Before, Edit, Rewrite
-from autofast.facts.looked_at import SIZES, LookedAt, Over, runs_here
+from autofast.facts.element_reads import SIZES, LookedAt, Over, runs_here
 from autofast.facts.switches import often
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.positions import position
@@ -26,7 +26,7 @@ from autofast.model.source import (
     parent_of,
     source_of,
     statement_of,
-    within,
+    within_any,
 )
 from autofast.model.syntax import COMPREHENSIONS
 from autofast.techniques.syncs.freshness import is_fresh
@@ -39,7 +39,7 @@ def by_elements(script: Script) -> Iterator[tuple[Over, str, list[Edit]]]:
     """
     taken: list[ast.AST] = []
     for loop in _loops(script):
-        if not any(within(loop, other) for other in taken):
+        if not within_any(loop, taken):
             names, edits = _copied(script, LookedAt(script, loop))
             if edits:
                 taken.append(loop)

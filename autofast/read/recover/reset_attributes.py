@@ -11,6 +11,7 @@ from autofast.model.calls import is_call_of, is_name
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Occurrence, Site, WithFrame
 from autofast.model.script import Script
 from autofast.model.source import (
+    Nodes,
     block_of,
     function_of,
     holds,
@@ -51,7 +52,7 @@ def is_set_before(script: Script, read: ast.Attribute, region: Region) -> bool:
     return False
 
 
-def _is_sure(script: Script, site: Site, occurrence: Occurrence, inside: set[ast.AST]) -> bool:
+def _is_sure(script: Script, site: Site, occurrence: Occurrence, inside: Nodes) -> bool:
     """Whether it is set whenever the statement runs: on each way through the functions that it
     calls, for all modules that a loop goes over, and where an option of the object does not say no.
     """

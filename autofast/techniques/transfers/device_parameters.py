@@ -13,12 +13,12 @@ from autofast.model.calls import names_in, only_target, spreads
 from autofast.model.events import Site
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.source import nodes_in, parent_of, source_of
+from autofast.model.source import ByNode, nodes_in, parent_of, source_of
 from autofast.rule import Effect
 from autofast.techniques.transfers.composed import Parts, chain, parts
 from autofast.techniques.transfers.creations import created, device_of
-from autofast.techniques.transfers.dealt_out import against
 from autofast.techniques.transfers.factories import Creation, factory, runs_often
+from autofast.techniques.transfers.host_random_draws import against
 from autofast.write.spelling import torch_in
 
 NAME = "device"
@@ -28,10 +28,10 @@ DTYPES = {n: n for n in ("uint8", "bool", "int64", "float32", "float64")}
 DTYPES |= {"int": "int64", "float": "float64"}
 
 
-def told_where(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
+def given_a_device(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
     """These functions, and their calls in loops over steps whose result is moved at once."""
     graph = script.analysis(CallGraph)
-    plans: dict[ast.AST, Creation | None] = {}
+    plans: ByNode[Creation | None] = {}
     for transfer in script.transfers:
         call, where = getattr(transfer.node.func, "value", None), device_of(script, transfer)
         if where is None or not isinstance(call, ast.Call):

@@ -6,10 +6,10 @@ import ast
 from copy import deepcopy
 
 from autofast.model.several import any_in
-from autofast.model.source import ancestors, parent_of, source_of
+from autofast.model.source import ByNode, ancestors, parent_of, source_of
 
 
-def swapped(statement: ast.stmt, swaps: dict[ast.AST, str]) -> str:
+def swapped(statement: ast.stmt, swaps: ByNode[str]) -> str:
     """The text of a statement with other code in place of some expressions."""
     source = source_of(statement)
     if statement.lineno != statement.end_lineno:
@@ -25,7 +25,7 @@ def swapped(statement: ast.stmt, swaps: dict[ast.AST, str]) -> str:
 
 
 class _Swap(ast.NodeTransformer):
-    def __init__(self, swaps: dict[ast.AST, str]):
+    def __init__(self, swaps: ByNode[str]):
         self.swaps = swaps
 
     def visit(self, node: ast.AST) -> ast.AST:
@@ -33,7 +33,7 @@ class _Swap(ast.NodeTransformer):
         return ast.parse(code, mode="eval").body if code is not None else self.generic_visit(node)
 
 
-def _copied(statement: ast.stmt, swaps: dict[ast.AST, str]) -> ast.stmt:
+def _copied(statement: ast.stmt, swaps: ByNode[str]) -> ast.stmt:
     """A copy without links to the file, with a note where something is swapped."""
     for node in ast.walk(statement):
         if node in swaps:

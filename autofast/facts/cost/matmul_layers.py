@@ -19,9 +19,9 @@ from autofast.model.kinds import is_module
 from autofast.model.names import CONTAINERS, CONVOLVE, WRAPPERS, last_part
 from autofast.model.roles import Model
 from autofast.model.script import Script
-from autofast.model.several import wordset
-from autofast.model.source import function_of, parent_of
-from autofast.model.values import Ext, Inst, const, is_named, only
+from autofast.model.several import not_none, wordset
+from autofast.model.source import ByNode, Nodes, function_of, parent_of
+from autofast.model.values import OBJECTS, Ext, Inst, const, is_named, only
 from autofast.ops.families import RECURRENT
 from autofast.read.recover.models import layers_of
 
@@ -75,7 +75,7 @@ def _usual_models(script: Script) -> list[Model]:
     models = trained_models(script) or [
         Model(t, None, "", [], [], [], *layers_of(t))
         for t in moved.values()
-        if isinstance(t, (Ext, Inst)) and is_module(t)
+        if isinstance(t, OBJECTS) and is_module(t)
     ]
     models = models or script.models  # a library takes their steps
     ways = {id(m): m.thing.made for m in models}
@@ -176,7 +176,7 @@ def _written(layer: Ext, n: int, name: str) -> str:
 def _attends(script: Script, model: Model) -> bool:
     """Whether a function that a part of the model calls takes products, a softmax, and products."""
     classes = {t.cls.node for t in parts_of(model.thing).values() if isinstance(t, Inst)}
-    found: dict[ast.AST, list[str]] = {}
+    found: ByNode[list[str]] = {}
     for (kind, _), site in script.log.each():
         name = last_part(kind)
         if name == "forward" and any(getattr(o.this, "name", "") == SOFTMAX for o in site):
@@ -199,7 +199,7 @@ def _repeated(model: Model, layers: list[Ext]) -> int:
     return sum(bool(_loops(model, t)) for t in layers)
 
 
-def _loops(model: Model, layer: Ext) -> set[ast.AST]:
+def _loops(model: Model, layer: Ext) -> Nodes:
     """The loops that a layer is made in, and the model is not."""
     around = {f.node for f in loops(model.thing.made)}
     return {f.node for f in loops(layer.made)} - around
@@ -313,7 +313,7 @@ def _sizes(script: Script, layer: Ext) -> list[int]:
     sizes = (
         _size(script, layer, n, name) for n, name in enumerate(("in_features", "out_features"))
     )
-    return [n for n in sizes if n is not None]
+    return not_none(sizes)
 
 
 def _hidden(script: Script, layer: Ext) -> int:

@@ -15,17 +15,17 @@ from autofast.flow.frequency import Frequency, frequency
 from autofast.flow.loops import loop_of
 from autofast.flow.program import Flow
 from autofast.flow.reflection import is_spelled
-from autofast.model.calls import receiver_of
+from autofast.model.calls import items_of, receiver_of
 from autofast.model.contents import opened
 from autofast.model.events import Occurrence, Site
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import statement_of
+from autofast.model.source import Nodes, statement_of
 from autofast.model.syntax import LOOPS, TESTS, is_operation, is_read
-from autofast.model.values import Const, Num, Tensor, Thing, Values, names_of
+from autofast.model.values import Const, Num, Tensor, Thing, Values, is_on_device, names_of
 from autofast.rule import Finding
-from autofast.techniques.syncs.certain_numbers import is_scalar
 from autofast.techniques.syncs.code_motion import moves
+from autofast.techniques.syncs.scalar_tensors import is_scalar
 
 FEW = "`if step % 100 == 0:`"
 WHERE_SHOWN = f"what is only shown could be shown in few steps, below {FEW}"
@@ -87,7 +87,7 @@ COMPUTED = Wait(
 )
 
 
-def findings(script: Script, answered: set[ast.AST]) -> Iterator[Finding]:
+def findings(script: Script, answered: Nodes) -> Iterator[Finding]:
     """Advice for each statement that waits in every turn of a loop over batches, or in a function
     called there, with the first reason; ``answered`` are ids of statements of which something is
     said already.
@@ -151,10 +151,7 @@ def _is_tested(node: ast.AST) -> bool:
 
 def _of_copy(script: Script, site: Site, node: ast.Call) -> Wait | None:
     """``out.detach().cpu()``, certainly of a result on the device, and not in the background."""
-    to_host = all(
-        o.data.get("kinds") == {"cpu"} and isinstance(o.this, Tensor) and o.this.device == "dev"
-        for o in site
-    )
+    to_host = all(o.data.get("kinds") == {"cpu"} and is_on_device(o.this) for o in site)
     if not to_host or any(k.arg == "non_blocking" for k in node.keywords):
         return None
     core = receiver_of(node) or node
@@ -203,7 +200,7 @@ def _is_tensor(script: Script, expr: ast.expr) -> bool:
 
 def _is_bounded(script: Script, node: ast.Subscript) -> bool:
     """``mask[i, :n]`` and ``mask[i, n]``, of a number that is on the device."""
-    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    parts = items_of(node.slice)
     bounds = [e for p in parts if isinstance(p, ast.Slice) for e in (p.lower, p.upper) if e]
     numbers = [p for p in parts if is_scalar(script, p) and not is_mask(script, p, 0)]
     return any(_is_tensor(script, e) for e in (*bounds, *numbers))
@@ -249,7 +246,9 @@ def is_mask(script: Script, expr: ast.expr, depth: int) -> bool:
             return is_mask(script, left, depth)
         case ast.UnaryOp(op=ast.Invert()):
             return _is_tensor(script, expr)
-        case ast.Call(func=ast.Attribute(attr="to"), args=[kind]) if _is_bool(script, kind):
+        case ast.Call(func=ast.Attribute(attr="to"), args=[kind]) if names_of(
+            script.values(kind)
+        ) == {"torch.bool"}:
             return _is_tensor(script, expr)
         case ast.Call(func=ast.Attribute(attr=attr, value=inner)) if attr in SHAPED:
             return is_mask(script, inner, depth)
@@ -259,10 +258,6 @@ def is_mask(script: Script, expr: ast.expr, depth: int) -> bool:
             made = script.analysis(Flow).reaching(expr)
             return surely(_binds_mask(script, d, depth + 1) for d in made)
     return False
-
-
-def _is_bool(script: Script, kind: ast.expr) -> bool:
-    return names_of(script.values(kind)) == {"torch.bool"}
 
 
 def _binds_mask(script: Script, made: Definition, depth: int) -> bool:

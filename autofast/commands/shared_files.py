@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +23,8 @@ from autofast.edit.merge import anchors, file_of
 from autofast.edit.plan import Plan
 from autofast.model.limits import MOST_SIBLINGS, WORK
 from autofast.model.script import Script
-from autofast.model.source import BadInput, Endless, Source, shown_path, source_of
+from autofast.model.source import BadInput, Endless, Source, line_of, shown_path, source_of
+from autofast.report.progress import Tell
 from autofast.rule import Effect, Finding
 
 Place = tuple[str, Path, int, int]  # a rule, and where it found something
@@ -81,7 +82,7 @@ class Sibling:
         return any(map(self._comes_to, anchors(edit)))
 
     def _comes_to(self, node: ast.AST) -> bool:
-        path, first = source_of(node).path, getattr(node, "lineno", 1)
+        path, first = source_of(node).path, line_of(node)
         here = range(first, (getattr(node, "end_lineno", None) or first) + 1)
         return any((path, line) in self._lines for line in here)
 
@@ -162,7 +163,7 @@ class Agreement:
         root: Path,
         config: Config,
         overlay: Mapping[Path, bytes] | None = None,
-        tell: Callable[[str], None] | None = None,
+        tell: Tell | None = None,
     ):
         self._tell = tell
         self._root, self._config, self._overlay = root, config, overlay or {}
@@ -225,7 +226,7 @@ def _on_disk(path: Path) -> bytes | None:
 
 def _place(rule: str, finding: Finding) -> Place:
     node = finding.node
-    line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+    line, column = line_of(node), getattr(node, "col_offset", 0)
     return rule, source_of(node).path, line, column
 
 
