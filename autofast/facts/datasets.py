@@ -14,6 +14,7 @@ import ast
 import math
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from autofast.facts.arrays import held_under, values_of
 from autofast.facts.loader_uses import uses
@@ -329,7 +330,7 @@ def _known(counts: Iterable[object]) -> object:
     return every if every and None not in every else None
 
 
-def _split(script: Script, target: ast.AST) -> object:
+def _split(script: Script, target: Any) -> object:
     """``x, rest_of_x, y, rest_of_y = train_test_split(x, y)``"""
     match parent_of(target), statement_of(target):
         case ast.Tuple(elts=elts), ast.Assign(value=ast.Call(func=func) as call):

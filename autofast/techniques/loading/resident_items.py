@@ -24,6 +24,7 @@ from autofast.model.calls import is_name
 from autofast.model.names import last_part
 from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
+from autofast.model.several import only
 from autofast.model.source import at, first_line, function_of, nodes_in
 from autofast.model.values import Ext, Func, Inst, const
 from autofast.rule import Refusal
