@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from autofast.facts.cost import gains
 from autofast.facts.loaders import split_after
 from autofast.facts.normalised import in_other_ways, normalised, reads_bias
-from autofast.flow.program import Flow
+from autofast.flow.program import definitions_at
 from autofast.model.events import BranchFrame
 from autofast.model.script import Script
 from autofast.model.source import at
@@ -74,7 +74,7 @@ def _of_this_run(script: Script, load: ast.AST) -> bool:
             case ast.Call(func=ast.Name(id="deepcopy"), args=[inner]):
                 given = inner
             case ast.Name():
-                made = {d.value for d in script.analysis(Flow).reaching(given)}
+                made = {d.value for d in definitions_at(script, given)}
                 plain = {m for m in made if not isinstance(m, ast.Constant)}  # None at first
                 given = one(plain)
             case _:

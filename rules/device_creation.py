@@ -11,6 +11,7 @@ from autofast.model.script import Script
 from autofast.model.several import only
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.transfers.buffers import buffers
+from autofast.techniques.transfers.constants import Constant, constants
 from autofast.techniques.transfers.creations import moved
 from autofast.techniques.transfers.device_parameters import given_a_device
 from autofast.techniques.transfers.drawn_arrays import from_numpy
@@ -31,6 +32,7 @@ MESSAGE = "makes a tensor in host memory and copies it to the device"
     "device-creation",
     Effect.EXACT,
     groups=("transfer",),
+    uses=("cache-constant",),
     relieves={"transfer": 3, "host": 6},
     asks=gains.in_steps,
 )
@@ -41,6 +43,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     hot = loops_of_steps(script)
     creations = list(hoisted(script, hot))
     once = {n for c in creations for n in ast.walk(c.call)}
+    kept = constants(script, hot) if options.decides(Constant) else ()
+    once |= {n for c in kept for n in ast.walk(c.node)}
     others = (
         *moved(script, hot),
         *from_numpy(script, hot),
@@ -50,7 +54,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         *buffers(script, hot),
     )
     creations += [c for c in others if c.call not in once]
-    known = {n for c in creations for place in (c.call, *c.moves) for n in ast.walk(place)}
+    known = once | {n for c in creations for place in (c.call, *c.moves) for n in ast.walk(place)}
     for node, advice in made_each_step(script, hot, known):
         yield Finding(node, MESSAGE, advice=advice)
     for creation in creations:

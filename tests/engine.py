@@ -34,6 +34,7 @@ def script(*sources: Source) -> Any:
     made.of_node = lambda question, node: question(made, node)
     made.nodes = [node for file in sources for node in file.nodes]
     made.each = lambda kind: (node for file in sources for node in file.each(kind))
+    made.source_at = lambda path: next((file for file in sources if file.path == path), None)
     known: dict[Any, Any] = {}
 
     def analysis(kind: Any) -> Any:

@@ -51,6 +51,7 @@ SHOWN = {  # script -> the rules whose cards show parts of it
     "target.py": "foreach-update graph-kept per-step-io",
     "trainer.py": "trainer-args",
     "variable.py": "variable-api",
+    "weighted.py": "cache-constant",
     "words.py": "padded-vocabulary",
     "workers.py": "cuda-prefetch persistent-workers prefetch-factor",
 }

@@ -998,6 +998,9 @@ GATHERED = "out = a.gather(-1, t.cpu())\n    return out.reshape(t.shape[0], *((1
 ONE_HOT = "y = torch.zeros(len(t), 4)\n    y = y.scatter_(1, t.cpu().unsqueeze(1), 1.0).to(t.device)\n    return y"
 
 
+SMOOTHED = "t = torch.zeros(a.size(0), 4).scatter_(1, t.unsqueeze(1).data.cpu(), 1)\n    if torch.cuda.is_available():\n        t = t.cuda()\n    return (0.9 * t + 0.1)[:3, :4]"
+
+
 def round_trip(body: str, given: str = "table") -> Applied:
     return apply(
         RULE, "import torch\nfrom torch import nn\n" + ROUND_TRIP.format(body=body, given=given)
@@ -1012,6 +1015,7 @@ def round_trip(body: str, given: str = "table") -> Applied:
         ("return a[t.detach().cpu().long()].float().to(t.device)[:, None].view(-1, 1)", ["return a.to(t.device)[t.detach().long()].float()[:, None].view(-1, 1)"]),
         (ONE_HOT, ["y = torch.zeros(len(t), 4, device=t.device)", "y = y.scatter_(1, t.unsqueeze(1), 1.0)"]),
         ("return torch.zeros(3, 4).scatter_(1, t.unsqueeze(1).cpu(), 1).to(t.device)", ["return torch.zeros(3, 4, device=t.device).scatter_(1, t.unsqueeze(1), 1)"]),
+        (SMOOTHED, ["t = torch.zeros(a.size(0), 4, device=t.device).scatter_(1, t.unsqueeze(1).data, 1)"]),
     ],
 )  # fmt: skip
 def test_indices_stay_where_they_are(body: str, lines: list[str]) -> None:
@@ -1036,6 +1040,7 @@ def test_indices_stay_where_they_are(body: str, lines: list[str]) -> None:
         ("y = torch.zeros(3, 4)\n    seen.append(y)\n    return y.scatter_(1, t.cpu().unsqueeze(1), 1).to(t.device)", "table"),
         ("return a.expand(3, 4).scatter_(1, t.cpu().unsqueeze(1), 1).to(t.device)", "table[:3, None] * torch.ones(1, 4)"),
         ("return torch.zeros(3, 4).scatter_(1, t.cpu().unsqueeze(1), a[:3, None]).to(t.device)", "table"),
+        (SMOOTHED.replace("    if", "    seen.append(t.numpy())\n    if"), "table"),
     ],
 )  # fmt: skip
 def test_round_trips_that_somebody_may_notice(body: str, given: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from autofast.verify.evidence import alike
 from autofast.verify.evidence.gathered import gather
-from autofast.verify.evidence.record import FULL, Call, Run, Step
+from autofast.verify.evidence.record import FULL, Call, Evaluation, Run, Step
 from autofast.verify.judging import draws, printed, rounding
 from autofast.verify.judging.parity import judge
 from autofast.verify.result import Sameness
@@ -291,3 +291,42 @@ def test_steps_that_adam_makes_of_roundings(
     other = stepped("rewritten", 0.5000001, updates)
     perturbed = stepped("original", 0.5000001, of_perturbed, detail=MOVED)
     assert rounding.unruly(gather("unknown", [plain, plain, other, perturbed])) is found
+
+
+def asked(arm: str = "original", trains: int = 72, slow: int = 64, steps: int = 20) -> Run:
+    """Model 0 trains, model 1 does not; both are called without gradients before every step."""
+    losses = tuple((1.0 if arm == "original" else 1.01) - i / 100 for i in range(steps))
+    calls = [Evaluation(m, s, 1, n, {}) for s in range(steps) for m, n in ((0, trains), (1, slow))]
+    states = tuple(f"{arm}{i}" for i in range(steps))
+    return made(arm, losses, states=states, updates=(0.1,) * steps, evaluations=tuple(calls))
+
+
+@pytest.mark.parametrize(
+    ("trains", "slow", "steps", "wrong"),
+    [
+        (8, 128, 20, True),  # a choice of the net that trains, made by the slow one
+        (64, 72, 20, True),  # acts by the slow one
+        (136, 0, 20, True),
+        (72, 64, 20, False),
+        (8, 64, 20, False),  # computed along with what has gradients
+        (36, 32, 20, False),  # half the batches
+        (8, 120, 20, False),
+        (8, 128, 5, False),  # in a few steps alone
+    ],
+)
+def test_another_model_is_asked(trains: int, slow: int, steps: int, wrong: bool) -> None:
+    original, other = asked(steps=steps), asked("rewritten", trains, slow, steps)
+    check = draws.check(gather("unknown", [original, original, other]))
+    assert check is not None and (check.passed is False) == wrong
+    assert not wrong or f"model {int(trains < 72)} is asked" in check.text
+
+
+def test_models_of_one_kind_change_their_numbers() -> None:
+    """Two that train, or two that do not, are numbered in the order of their calls."""
+    both = {"calls": tuple(Call(m, 8, {"0": 1.0}, i) for i in range(20) for m in (0, 1))}
+    original, other = (
+        replace(run, records=(replace(run.record, **both),))
+        for run in (asked(), asked("rewritten", 64, 72))
+    )
+    check = draws.check(gather("unknown", [original, original, other]))
+    assert check is not None and check.passed

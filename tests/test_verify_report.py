@@ -240,12 +240,12 @@ def test_a_screen_holds_what_a_decision_needs(name: str) -> None:
     told = text(replace(v, contributions=()), Style())
     assert len(told.splitlines()) <= SCREEN
     assert "--verbose" in told and ("Time per step" in told) == (v.speed is not None)
-    assert "GPU power" not in told and "largest worker" not in told
+    assert "Host waits" not in told and "largest worker" not in told
 
 
 def test_details_are_asked_for() -> None:
     told = text(made("rules"), Style(), verbose=True)
-    assert "GPU power" in told and "largest worker" in told and "--verbose" not in told
+    assert "Host waits" in told and "largest worker" in told and "--verbose" not in told
 
 
 def test_nothing_is_said_twice() -> None:

@@ -51,6 +51,7 @@ else:
     device = torch.device("cpu")
 """
 NONE, MINUS = '"--gpu", default=None', '"--gpu", type=int, default=-1'
+ZERO = '"--gpu", type=int, default=0'
 
 
 def chosen(option: str, device: str, move: str = "model.to(device)", batch: str = PLAIN) -> str:
@@ -70,6 +71,9 @@ def left_out(text: str, rule: str = "loss-item-sync") -> list[str]:
         chosen(MINUS, IF.format("args.gpu >= 0 and torch.cuda.is_available()")),
         chosen(MINUS, STATEMENTS.format("args.gpu >= 0")),
         chosen(MINUS, "use = args.gpu >= 0\n" + STATEMENTS.format("use")),
+        chosen(ZERO, IF.format("args.gpu")),
+        # the number of the first GPU counts as false, and nothing behind `and` is asked
+        chosen(ZERO, "use = args.gpu and torch.cuda.is_available()\n" + STATEMENTS.format("use")),
         chosen('"--device", default="cpu"', "device = torch.device(args.device)"),
         chosen(
             MINUS,
@@ -89,8 +93,9 @@ def test_a_default_that_trains_on_the_cpu(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        chosen('"--gpu", type=int, default=0', IF.format("args.gpu >= 0")),
+        chosen(ZERO, IF.format("args.gpu >= 0")),
         chosen(NONE, IF.format("torch.cuda.is_available()")),
+        chosen(ZERO, "use = torch.cuda.is_available() or args.gpu\n" + STATEMENTS.format("use")),
         chosen('"--device"', 'device = args.device or "cuda"'),
         chosen('"--cpu", action="store_true"', IF.format("not args.cpu")),
         # a switch for the GPU: whoever has one gives it

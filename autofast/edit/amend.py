@@ -44,7 +44,7 @@ def displaced(new: Script, source: Source, hunks: Sequence[Hunk]) -> Iterator[tu
     """
     if not isinstance(source, Notebook):
         return
-    fresh = next((s for s in new.sources if s.path == source.path), None)
+    fresh = new.source_at(source.path)
     ends = _ends(fresh) if fresh is not None else {}
     for cell, last in _ends(source).items():
         now = ends.get(cell)

@@ -36,7 +36,7 @@ def changed_interfaces(
     old: Script, new: Script, source: Source, hunks: Sequence[Hunk]
 ) -> Iterator[Changed]:
     """The functions that take or return something else now, and are used outside of the script."""
-    fresh = next((s for s in new.sources if s.path == source.path), None)
+    fresh = new.source_at(source.path)
     after = _functions(fresh.tree) if fresh is not None else {}
     for name, function in _functions(source.tree).items():
         now = after.get(name)

@@ -34,7 +34,7 @@ def unbound_reads(old: Script, new: Script, source: Source, hunks: Sequence[Hunk
     """What ``hunks`` make of a file of ``old``, as ``new`` reads it, that may raise a ``NameError``
     or ``UnboundLocalError``.
     """
-    fresh = next((s for s in new.sources if s.path == source.path), None)
+    fresh = new.source_at(source.path)
     return list(_File(old, new, source, fresh, hunks).found()) if fresh is not None else []
 
 

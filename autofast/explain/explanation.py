@@ -87,7 +87,7 @@ def explain(where: str, root: Path, config: Config) -> Explanation:
     done = rewrite(entry, root, config)
     script = done.script
     shown = shown_path(entry.resolve())
-    source = next((s for s in script.sources if s.path == path.resolve()), None)
+    source = script.source_at(path.resolve())
     if source is None:  # started by something that does not come to it after all
         return Explanation(where, "", shown, False)
     number = _line(source, cell, line, where)

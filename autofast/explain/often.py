@@ -10,7 +10,7 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.frequency import Frequency, frequency
 from autofast.flow.loops import Loop
 from autofast.flow.loops import loops_around as around
-from autofast.flow.program import Flow
+from autofast.flow.program import graph_of
 from autofast.model.events import CallFrame, LoopFrame, Stack, loops
 from autofast.model.script import Script
 from autofast.model.several import any_of, only
@@ -94,7 +94,7 @@ def _condition(script: Script, stmt: ast.stmt) -> str:
         tests = only(_ancestors(stmt), ast.If)
         real = [t for t in tests if "__name__" not in ast.unparse(t.test)]
         return f", if the condition at {place(real[0])} holds" if real else ""
-    often = frequency(script.analysis(Flow).graph(stmt), stmt, inner)
+    often = frequency(graph_of(script, stmt), stmt, inner)
     return {
         Frequency.SOME: "; not in all of them",
         Frequency.RARE: "; in few of them",

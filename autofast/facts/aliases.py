@@ -16,7 +16,7 @@ from autofast.facts.loaders import given
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import bound_to
 from autofast.flow.memory import Memory, is_false, root
-from autofast.flow.program import Flow
+from autofast.flow.program import definitions_at, graph_of
 from autofast.flow.scopes import own_nodes, variables_of
 from autofast.model.calls import arguments_of, is_augmented, is_name, keyword_of, unstarred
 from autofast.model.contents import elements
@@ -460,7 +460,7 @@ def _is_copy(script: Script, written: ast.expr) -> bool:
         return False
     if is_augmented(around):
         return False  # `rows[0] += 1` writes to what the list holds
-    made = [d for d in script.analysis(Flow).reaching(written) if not d.is_augmented]
+    made = [d for d in definitions_at(script, written) if not d.is_augmented]
     return surely(_copies_all(script, *bound_to(d.node)) for d in made)
 
 
@@ -475,6 +475,6 @@ def _is_over(script: Script, node: ast.AST, other: ast.AST) -> bool:
     """Whether, in one activation of their function, a statement never runs after (or as a part of)
     another one.
     """
-    return statement_of(node) is not statement_of(other) and not script.analysis(Flow).graph(
-        other
-    ).may_follow(node, other)
+    return statement_of(node) is not statement_of(other) and not graph_of(script, other).may_follow(
+        node, other
+    )

@@ -15,7 +15,7 @@ from autofast.facts.aliases import array_written_after
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.memory import view_of
-from autofast.flow.program import Flow, function_around, holder_of
+from autofast.flow.program import Flow, definitions_at, function_around, holder_of
 from autofast.flow.scopes import Expressions
 from autofast.model.calls import first_argument, keyword_of, pairs_of, short_name
 from autofast.model.contents import opened
@@ -166,7 +166,7 @@ def _made(script: Script, expr: ast.Name | ast.Attribute) -> Expressions:
     """The expressions that it may have its value from; None for one that is not an expression."""
     match expr:
         case ast.Name():
-            made = script.analysis(Flow).reaching(expr)
+            made = definitions_at(script, expr)
             return [v for d in made for v in values_of(script, d)]
         case ast.Attribute(value=owner, attr="values"):
             return [owner] if _is_frame(script.values(owner)) else []
@@ -241,7 +241,7 @@ def arrays_change(script: Script, dataset: Dataset, under: Collection[str]) -> s
 def _taken_apart(script: Script, name: ast.Name) -> Expressions:
     """What a variable is a row of, where it always is: ``y, x = numpy.mgrid[0:9, 0:9]``."""
     found: Expressions = []
-    for definition in script.analysis(Flow).reaching(name):
+    for definition in definitions_at(script, name):
         match parent_of(definition.node), statement_of(definition.node):
             case ast.Tuple() as target, ast.Assign(targets=[single], value=value) if (
                 target is single

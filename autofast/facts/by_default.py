@@ -13,7 +13,7 @@ from typing import Any
 from autofast.facts.arrays import held_under
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.frequency import arms_around
-from autofast.flow.program import Flow
+from autofast.flow.program import definitions_at, graph_of
 from autofast.flow.scopes import Expressions, is_parameter, scope_of, variables_of
 from autofast.model.events import (
     BranchFrame,
@@ -194,8 +194,9 @@ def value_by_default(script: Script, expr: ast.expr) -> Any:
     match expr:
         case ast.BoolOp(op=op, values=parts):
             found = [value_by_default(script, part) for part in parts]
-            first = (v for v in found if bool(v) is isinstance(op, ast.Or))
-            return ... if ... in found else next(first, found[-1])
+            return next(
+                (v for v in found if v is ... or bool(v) is isinstance(op, ast.Or)), found[-1]
+            )
         case ast.UnaryOp(op=ast.Not()):
             return truth(script, expr)
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in COMPARES:
@@ -257,7 +258,7 @@ def _given(script: Script, expr: ast.expr) -> Expressions:
     given: Expressions = []
     if isinstance(expr, ast.Name):
         calls = script.analysis(CallGraph)
-        given = [e for d in script.analysis(Flow).reaching(expr) for e in calls.gives(d)]
+        given = [e for d in definitions_at(script, expr) for e in calls.gives(d)]
     elif isinstance(expr, ast.Attribute) and not any_of(script.values(expr), Arg):
         owners = script.values(expr.value)
         given = [e for thing in owners for e in held_under(script, thing, expr.attr)]
@@ -435,4 +436,4 @@ def _means_the_same(script: Script, ask: ast.expr, place: ast.stmt) -> bool:
     made = statement_of(stores[0])
     if not is_same_function(made, place):
         return is_at_top(made)
-    return made is not place and script.analysis(Flow).graph(place).dominates(made, place)
+    return made is not place and graph_of(script, place).dominates(made, place)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 
 from autofast.flow.memory import Memory
-from autofast.flow.program import Flow
+from autofast.flow.program import definitions_at
 from autofast.model.calls import is_method
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
@@ -49,7 +49,7 @@ def is_batch_memory(script: Script, source: ast.expr) -> bool:
             return False
         call = call.func.value
     if isinstance(call, ast.Name):
-        made = [d.value for d in script.analysis(Flow).reaching(call)]
+        made = [d.value for d in definitions_at(script, call)]
         if surely(is_method(m, *RECAST) for m in made):
             return False
     return script.analysis(Memory).made_by(source) is None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from autofast.facts.attribute_values import given
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
-from autofast.flow.program import Flow
+from autofast.flow.program import definitions_at
 from autofast.model.calls import items_of, keyword_of, may_give, spreads
 from autofast.model.script import Script
 from autofast.model.several import wordset
@@ -79,7 +79,7 @@ def _possible(script: Script, expr: ast.expr, depth: int) -> frozenset[Dimension
     ways: set[Dimensions] = set()
     match expr:
         case ast.Name():
-            for definition in script.analysis(Flow).reaching(expr):
+            for definition in definitions_at(script, expr):
                 ways |= _of_definition(script, definition, depth)
         case ast.Attribute():
             for made in given(script, expr):

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from autofast.facts.host_batches import CASTS, SAME, SHAPE
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.program import Flow
+from autofast.flow.program import definitions_at, definitions_of
 from autofast.flow.scopes import binds, declared, is_local, mentions
 from autofast.flow.usage import Act, Usage, is_identity, usage_of
 from autofast.model.calls import items_of
@@ -130,7 +130,7 @@ class LookedAt:
 
     def _found(self, name: ast.Name) -> None:
         """A use of a variable: bound above the loop, or in it."""
-        made = self.script.analysis(Flow).reaching(name)
+        made = definitions_at(self.script, name)
         outside = [d for d in made if not within(d.node, self.loop)]
         if outside:
             self.uses.setdefault(name.id, []).append(name)
@@ -224,7 +224,7 @@ def _is_there(script: Script, expr: ast.expr) -> bool:
 
 def is_tensor(script: Script, expr: ast.expr) -> bool:
     """Certainly a tensor, whoever calls the function."""
-    made = script.analysis(Flow).reaching(expr) if isinstance(expr, ast.Name) else ()
+    made = definitions_at(script, expr) if isinstance(expr, ast.Name) else ()
     function = function_of(expr)
     given = any(d.is_parameter for d in made) and not isinstance(function, ast.Module)
     known = not given or not script.analysis(CallGraph).complete(function)  # type: ignore[arg-type]
@@ -258,5 +258,5 @@ def _stays_inside(script: Script, target: ast.Name, loop: Over) -> bool:
     if not is_local(target):
         return False
     uses = mentions(function_of(target), target.id)
-    after = script.analysis(Flow).definitions(loop).live_after(loop)
+    after = definitions_of(script, loop).live_after(loop)
     return target.id not in after and all(is_same_function(n, loop) for n in uses)

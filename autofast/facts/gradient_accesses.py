@@ -13,7 +13,7 @@ from autofast.facts.scaler import Event, is_none_test
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import taken_by
 from autofast.flow.holders import ADDERS, Holders
-from autofast.flow.program import Flow
+from autofast.flow.program import Flow, definitions_at
 from autofast.model.calls import arguments_of, is_name, short_name, unstarred
 from autofast.model.contents import opened, unwrapped
 from autofast.model.events import CallFrame
@@ -319,7 +319,7 @@ def _loops_for(script: Script, name: ast.Name) -> list[ast.expr]:
     """What the loops and comprehensions go over that gave a variable its value; none where
     something else may have.
     """
-    takers = [taken_by(d.node)[0] for d in script.analysis(Flow).reaching(name)]
+    takers = [taken_by(d.node)[0] for d in definitions_at(script, name)]
     loops = [taker.iter for taker in takers if isinstance(taker, TAKERS)]
     return loops if len(loops) == len(takers) else []
 

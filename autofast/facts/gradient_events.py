@@ -10,7 +10,7 @@ from autofast.facts.gradient_accesses import free_parameters
 from autofast.facts.parts import parts_of
 from autofast.facts.scaler import Event
 from autofast.flow.defuse import bound_to
-from autofast.flow.program import Flow
+from autofast.flow.program import definitions_at
 from autofast.model.contents import each_once, unwrapped
 from autofast.model.events import Occurrence, Site
 from autofast.model.kinds import is_optimizer
@@ -133,7 +133,7 @@ def parameter_owners(script: Script, expr: ast.expr) -> list[Thing] | None:
             case ast.ListComp(elt=ast.Name()) | ast.GeneratorExp(elt=ast.Name()):
                 todo += [generator.iter for generator in part.generators]
             case ast.Name():
-                values = [bound_to(d.node) for d in script.analysis(Flow).reaching(part)]
+                values = [bound_to(d.node) for d in definitions_at(script, part)]
                 if not surely(whole and value is not None for value, whole in values):
                     return None
                 todo += [value for value, _ in values if value is not None]

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from autofast.facts.used_parameters import parameters_of, used_parameters
 from autofast.flow.loops import loops_around
-from autofast.flow.program import Flow
+from autofast.flow.program import Flow, graph_of
 from autofast.flow.scopes import owner, parameters
 from autofast.model.contents import unwrapped
 from autofast.model.events import (
@@ -116,7 +116,7 @@ def _gives_several(script: Script, step: Step) -> ast.AST | None:
 
 def _left_before(script: Script, step: Step, call: ast.AST) -> bool:
     """An earlier statement may leave the function of this call, or the iteration."""
-    graph = script.analysis(Flow).graph(call)
+    graph = graph_of(script, call)
     loop = next((outer for outer in loops_around(call) if outer is step.loop), None)
     return any(not isinstance(s, ast.Raise) for s in graph.leaving_before(call, loop))
 
@@ -179,7 +179,7 @@ def _varies(script: Script, cls: ast.ClassDef) -> str:
     """The line of a layer that is used under a condition which may change from step to step."""
     for method in (n for n in only(cls.body, ast.FunctionDef) if n.name != "__init__"):
         calls = [n for n in nodes_in(method, ast.Call) if _is_layer(script, n.func)]
-        graph = script.analysis(Flow).graph(method)
+        graph = graph_of(script, method)
         for node in walk(method) if calls else ():
             if isinstance(node, (ast.If, ast.IfExp, ast.While)) and not _fixed(
                 script, cls, method, node.test

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 
-from autofast.flow.program import Flow
+from autofast.flow.program import definitions_at
 from autofast.flow.usage import Act, Usage, is_identity
 from autofast.flow.valueflow import Answer, Verdict, expressions, first_bad
 from autofast.model.roles import Loader
@@ -101,7 +101,7 @@ def _are_distinct(script: Script, loader: Loader) -> bool:
         loop = move.loops[-1].node if move.loops else None
         if not isinstance(name, ast.Name) or not isinstance(loop, ast.For):
             return False
-        mine = {d.node for d in script.analysis(Flow).reaching(name)}
+        mine = {d.node for d in definitions_at(script, name)}
         targets = set(ast.walk(loop.target))
         if not mine or any(n not in targets or n in seen for n in mine):
             return False

@@ -9,7 +9,7 @@ from autofast.facts.datasets import indexed
 from autofast.facts.transforms import steps_of
 from autofast.flow.defuse import bound_to
 from autofast.flow.loops import loops_around
-from autofast.flow.program import Flow
+from autofast.flow.program import Flow, definitions_at
 from autofast.flow.scopes import stored_in
 from autofast.model.calls import is_method, is_name, names_in, short_name
 from autofast.model.events import CallFrame, inside
@@ -195,7 +195,7 @@ def _are_samples(script: Script, exprs: list[ast.expr], depth: int = 0) -> bool:
     """``batch``, or some of its samples as they are: ``[item for item in batch if item]``."""
     match exprs:
         case [ast.Name() as name] if depth < DEEP:
-            made = script.analysis(Flow).reaching(name)
+            made = definitions_at(script, name)
             return surely(
                 d.is_parameter or (d.value and _are_samples(script, [d.value], depth + 1))
                 for d in made

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from autofast.facts.parts import parts_of
 from autofast.flow.defuse import Definition
-from autofast.flow.program import Flow
+from autofast.flow.program import definitions_of
 from autofast.model.calls import is_name
 from autofast.model.script import Script
 from autofast.model.several import any_in, surely
@@ -233,7 +233,7 @@ class _Uses:
             return first and _are_norms(self.script.called(outer))
         match outer:
             case ast.Assign(targets=[ast.Name() as target], value=value) if value is call:
-                flow = self.script.analysis(Flow).definitions(target)
+                flow = definitions_of(self.script, target)
                 made = Definition(target.id, target)
                 uses = flow.uses(made)
                 return surely(flow.reaching(use) == {made} and self._goes(use) for use in uses)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from autofast.facts.parts import moved_models, parts_of, trained_models
-from autofast.flow.program import Flow
+from autofast.flow.program import Flow, definitions_of
 from autofast.model.calls import names_in, receiver_of
 from autofast.model.contents import opened, unwrapped
 from autofast.model.events import Occurrence
@@ -83,7 +83,7 @@ def parameter_loops(script: Script) -> Iterator[ParameterLoop]:
         if not isinstance(node, ast.For) or node.orelse or not script.values(node.iter):
             continue
         lists = _lists(script, node.target, node.iter)
-        if lists and not lists.keys() & script.analysis(Flow).definitions(node).live_after(node):
+        if lists and not lists.keys() & definitions_of(script, node).live_after(node):
             yield ParameterLoop(node, lists)
 
 

@@ -16,7 +16,7 @@ from autofast.flow.frequency import (
     rare_arms_around,
 )
 from autofast.flow.loops import Loop
-from autofast.flow.program import Flow
+from autofast.flow.program import Flow, definitions_at, graph_of
 from autofast.flow.provenance import assigned
 from autofast.flow.scopes import own_nodes
 from autofast.model import names
@@ -209,7 +209,7 @@ def is_often(script: Script, node: ast.AST, loop: Loop | None) -> bool:
     """Whether a place runs in more than few iterations of its loop, or calls of its function."""
     if loop is None:
         return not rare_arms_around(node, None)
-    return frequency(script.analysis(Flow).graph(node), node, loop) in (
+    return frequency(graph_of(script, node), node, loop) in (
         Frequency.EVERY,
         Frequency.SOME,
     )
@@ -239,7 +239,7 @@ def about_hardware(script: Script, test: ast.AST | None) -> bool:
     """
     match test:
         case ast.Name():
-            return surely(_asks_for_gpu(d.value) for d in script.analysis(Flow).reaching(test))
+            return surely(_asks_for_gpu(d.value) for d in definitions_at(script, test))
         case ast.Attribute(value=owner, attr=attr):
             things = script.values(owner)
             sites = [

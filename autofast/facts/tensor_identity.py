@@ -11,7 +11,7 @@ from functools import cached_property
 from autofast.facts.loaders import given
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition, bound_to
-from autofast.flow.program import Flow
+from autofast.flow.program import definitions_at, definitions_of
 from autofast.model.calls import is_method, is_name, may_give, parts_of, unstarred
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.roles import Loader
@@ -84,7 +84,7 @@ class Plainness:
         return root.id in targets and self._is_only_here(root, frozenset())
 
     def _is_only_here(self, use: ast.Name, seen: frozenset[ast.AST]) -> bool:
-        definitions = self.script.analysis(Flow).reaching(use)
+        definitions = definitions_at(self.script, use)
         return surely(
             d.node in seen or self._is_only_for(d.node, use, seen | {d.node}) for d in definitions
         )
@@ -153,7 +153,7 @@ class Plainness:
         return known is not None and not may_share(known.name)
 
     def _uses(self, binding: ast.Name) -> list[ast.Name]:
-        known = self.script.analysis(Flow).definitions(binding)
+        known = definitions_of(self.script, binding)
         return known.uses(Definition(binding.id, binding))
 
     def _is_of_a_batch(self, name: ast.Name) -> bool:
@@ -163,7 +163,7 @@ class Plainness:
         statement = statement_of(name)
         whole = statement.value if isinstance(statement, ast.Assign) else None
         if isinstance(whole, ast.Name):
-            made = self.script.analysis(Flow).reaching(whole)
+            made = definitions_at(self.script, whole)
             return all(
                 isinstance(d.node, ast.Name)
                 and not isinstance(getattr(statement_of(d.node), "value", None), ast.Name)
@@ -203,7 +203,7 @@ class Plainness:
         """``torch.stack(images)``, or a name that gets nothing else and is handed on at once."""
         if not isinstance(expr, ast.Name):
             return self._is_factory(expr) or self._is_stacked(expr)
-        values = [(d.node, bound_to(d.node)) for d in self.script.analysis(Flow).reaching(expr)]
+        values = [(d.node, bound_to(d.node)) for d in definitions_at(self.script, expr)]
         return surely(
             isinstance(node, ast.Name)
             and whole

@@ -126,6 +126,21 @@ class Flow:
         return any(stem in name.split(".") for name in names)
 
 
+def graph_of(script: Script, node: ast.AST) -> Graph:
+    """The control flow of the function that runs ``node``."""
+    return script.analysis(Flow).graph(node)
+
+
+def definitions_of(script: Script, node: ast.AST) -> DefUse:
+    """Definitions and uses in the function that runs ``node``."""
+    return script.analysis(Flow).definitions(node)
+
+
+def definitions_at(script: Script, load: ast.Name) -> frozenset[Definition]:
+    """Those that may have given a variable the value that it has at ``load``."""
+    return script.analysis(Flow).reaching(load)
+
+
 def function_around(node: ast.AST) -> Function:
     """The function, lambda or module whose call runs ``node``; for a function its own code, for a
     default or decorator the one around.

@@ -31,7 +31,7 @@ def attributes(thing: Thing) -> Iterable[Thing]:
 def members(thing: Thing) -> Iterable[Thing]:
     """What any object has, holds, was made with or is bound to."""
     if isinstance(thing, Ext):
-        own = (*thing.attrs.values(), *(g.values for g in thing.args.every))
+        own = (*thing.attrs.values(), *thing.args.each)
         return (t for values in own for t in values)
     return (thing.this,) if isinstance(thing, Bound) else attributes(thing)
 

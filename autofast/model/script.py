@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
+from pathlib import Path
 from typing import Any, TypeGuard, TypeVar
 
 from autofast.model.events import Log, Occurrence, Site, Stack
@@ -39,6 +40,7 @@ from autofast.model.values import (
     Num,
     Ref,
     Seq,
+    Thing,
     Values,
     any_of,
     certainly,
@@ -102,6 +104,19 @@ class Script:
             known[key] = question(self, node)
         found: T = known[key]
         return found
+
+    def loader_of(self, thing: Thing) -> Loader | None:
+        """The loader that an object is."""
+        return next((loader for loader in self.loaders if thing in loader.things), None)
+
+    @property
+    def backward_stacks(self) -> list[Stack]:
+        """Every way to a backward of its training loops."""
+        return [o.stack for step in self.steps for b in step.backwards for o in b.site]
+
+    def source_at(self, path: Path) -> Source | None:
+        """The file of the script that lies there."""
+        return next((source for source in self.sources if source.path == path), None)
 
     def calls(self, *names: str) -> list[Site]:
         """The reached calls of library functions, by canonical dotted name

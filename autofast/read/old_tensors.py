@@ -8,7 +8,7 @@ import ast
 from collections.abc import Callable, Iterator
 
 from autofast.flow.defuse import Definition, bound_to
-from autofast.flow.program import Flow
+from autofast.flow.program import definitions_at
 from autofast.model.calls import first_argument, is_method, is_name, keyword_of, literal_of
 from autofast.model.script import Script
 from autofast.model.several import surely
@@ -167,7 +167,7 @@ def _is_one_number(script: Script, expr: ast.expr, around: frozenset[Definition]
         case ast.BinOp(left=left, right=right):
             return all(_is_one_number(script, part, around) for part in (left, right))
         case ast.Name():
-            made = script.analysis(Flow).reaching(expr)
+            made = definitions_at(script, expr)
             return surely(d in around or _begins_as_one(script, d, around | {d}) for d in made)
     return False
 
@@ -197,7 +197,7 @@ def _is_tensor(script: Script, expr: ast.expr) -> bool:
 
 def _all(script: Script, name: ast.Name, question: Question, depth: int) -> bool:
     """Whether the answer holds for all that may have given a variable its value."""
-    made = [_given(d, question is _is_ranked) for d in script.analysis(Flow).reaching(name)]
+    made = [_given(d, question is _is_ranked) for d in definitions_at(script, name)]
     return depth < DEEP and surely(m is not None and question(script, m, depth + 1) for m in made)
 
 

@@ -76,8 +76,8 @@ def conclusions(v: Verification) -> Iterator[tuple[str, str]]:
     """What the first sentence leaves open: what else is not as it was, where to look, what to do,
     what bounds the script, what the figures do not say."""
     checks, said = v.parity.checks if v.parity else (), words.sentence(v)
-    open_ = [Sameness.UNCLEAR]
-    for label, passed, kinds in (("Also failed", False, Sameness), ("Also open", None, open_)):
+    weighs = (("Also failed", False, Sameness), ("Also open", None, (Sameness.UNCLEAR,)))
+    for label, passed, kinds in weighs:
         here = [c.name for c in checks if c.passed is passed and c.verdict in kinds]
         found = [name for name in here if name not in said]
         yield label, ", ".join(found[:5]) + f" and {len(found) - 5} more" * (len(found) > 5)
@@ -86,14 +86,14 @@ def conclusions(v: Verification) -> Iterator[tuple[str, str]]:
     d = v.diagnosis
     if d is not None and v.speed is not None:
         rules = [a for a in d.answers if a.state in ("possible", "advised", "on request")]
-        told = f"{rules[0].rule}: {_answered(rules[0])}" if rules else f"by hand: {d.by_hand}"
+        told = f"by hand: {d.by_hand}" * bool(d.by_hand)
+        told = f"{rules[0].rule}: {_answered(rules[0])}" if rules else told
         yield "Bottleneck", f"{d.sentence} {told}"
-    for warning in v.warnings[:3]:
+    for warning in v.warnings:
         yield "Note", warning
-    notes = f"{len(v.warnings) - 3} more notes, " * (len(v.warnings) > 3)
     yield (
         "More",
-        f"--verbose: {notes}{count(len(checks), 'check')}, phases, runs, machine; --report FILE: plots",
+        f"--verbose: {count(len(checks), 'check')}, phases, runs, machine; --report FILE: plots",
     )
 
 
@@ -134,7 +134,7 @@ def _times(v: Verification) -> Iterator[Row]:
             words.number((n or 0) / t)
             for n, t in zip(samples, (s.step_before, s.step_after), strict=True)
         ]
-        yield Row("Samples per second", rates[0], rates[1], main=False)
+        yield Row("Samples per second", rates[0], rates[1], main=samples[0] != samples[1])
     yield Row(
         "Start to end of first step",
         words.seconds(s.first_step_before),
@@ -185,12 +185,6 @@ def _resources(v: Verification) -> Iterator[Row]:
             ),
             words.percent,
             True,
-        ),
-        (
-            "GPU power",
-            lambda run: _mean([x for r in run.records for d in r.devices for x in d.power]),
-            lambda x: f"{x:.0f} W",
-            False,
         ),
         ("Host waits for the GPU, per step", _syncs, lambda x: f"{x:.1f}", False),
     ]
@@ -353,14 +347,6 @@ def measured(v: Verification) -> list[tuple[str, str]]:
             for run in v.runs
         )
         rows.append(("Runs", "; ".join(f"{kind}: {n} × {arm}" for (kind, arm), n in kinds.items())))
-        seeds = sorted({run.seed for run in v.runs})
-        rows.append(
-            (
-                "Seeds",
-                ", ".join(map(str, seeds[:12]))
-                + (f" … ({len(seeds)} in all)" if len(seeds) > 12 else ""),
-            )
-        )
         ranks = max((len(run.records) for run in v.runs), default=1)
         if ranks > 1:
             rows.append(("Processes per run", str(ranks)))

@@ -53,7 +53,6 @@ def page(v: Verification, *, date: str = "") -> str:
             evidence=facts.evidence(v),
             floor=words.floor_of(v.speed.noise) if v.speed else None,
             checks=facts.checks(v.parity) if v.parity else [],
-            sameness=words.SAMENESS_WORDS[v.parity.verdict] if v.parity else "",
             shares=facts.shares(v),
             answers=facts.answers(v),
             contributions=[row for part in facts.by_rule(v) for row in part.rows],

@@ -32,10 +32,8 @@ def markdown(v: Verification) -> str:
         " · ".join(f"{_MARKS[tone]} {text}" for text, tone in words.badges(v)),
         _names(v),
     ]
-    if v.parity is not None and v.parity.lead:
-        head.append(f"Where to look: {_said(v.parity.lead)}")
-    if v.warnings:
-        head.append("\n".join(["> [!WARNING]", *(f"> - {_said(w)}" for w in v.warnings)]))
+    last = [*facts.conclusions(v)][:-1]
+    head.append("\n".join(f"- {label}: {_said(said)}" for label, said in last if said))
     rows = [(r.label.strip(), r.before, r.after, r.change) for r in facts.comparisons(v)]
     if rows:
         head.append(_table(("", "original", "rewritten", "change"), rows, right=(1, 2, 3)))

@@ -17,9 +17,13 @@ __all__ = ["sentence", "text"]
 WIDTH = 100
 _TONES = {"bad": "red", "open": "yellow", "good": "green", "even": "cyan", "none": "dim"}
 _COLOURS = {
-    **dict.fromkeys(("passed", "identical", "helps"), "green"),
-    **dict.fromkeys(("failed", "costs"), "red"),
-    **dict.fromkeys(("not decided", "unclear"), "yellow"),
+    "passed": "green",
+    "identical": "green",
+    "helps": "green",
+    "failed": "red",
+    "costs": "red",
+    "not decided": "yellow",
+    "unclear": "yellow",
 }
 
 

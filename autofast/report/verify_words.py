@@ -26,18 +26,18 @@ LONG = 320  # characters of what was found out about sameness: the margin stands
 _SAME = (Sameness.IDENTICAL, Sameness.EQUIVALENT)
 
 SPEED_WORDS = {
-    SpeedVerdict.FASTER: "faster",
-    SpeedVerdict.SAME: "no difference in speed shown",
-    SpeedVerdict.SLOWER: "slower",
-    SpeedVerdict.UNCLEAR: "speed unclear",
+    SpeedVerdict.FASTER: ("faster", "good"),
+    SpeedVerdict.SAME: ("no difference in speed shown", "even"),
+    SpeedVerdict.SLOWER: ("slower", "bad"),
+    SpeedVerdict.UNCLEAR: ("speed unclear", "open"),
 }
 SAMENESS_WORDS = {
-    Sameness.IDENTICAL: "trains identically",
-    Sameness.EQUIVALENT: "trains the same",
-    Sameness.DIFFERENT: "trains differently",
-    Sameness.SUSPICIOUS: "suspicious",
-    Sameness.BROKEN: "broken",
-    Sameness.UNCLEAR: "sameness unclear",
+    Sameness.IDENTICAL: ("trains identically", "good"),
+    Sameness.EQUIVALENT: ("trains the same", "good"),
+    Sameness.DIFFERENT: ("trains differently", "bad"),
+    Sameness.SUSPICIOUS: ("suspicious", "open"),
+    Sameness.BROKEN: ("broken", "bad"),
+    Sameness.UNCLEAR: ("sameness unclear", "open"),
 }
 
 
@@ -302,24 +302,10 @@ def badges(v: Verification) -> list[tuple[str, str]]:
     """Verdicts as (words, tone); the tone is good, even, bad, open or none. Speed is good only
     where the training is the same.
     """
-    speed = ("speed not measured", "none")
-    if v.speed is not None:
-        tones = {
-            SpeedVerdict.FASTER: "good",
-            SpeedVerdict.SAME: "even",
-            SpeedVerdict.SLOWER: "bad",
-            SpeedVerdict.UNCLEAR: "open",
-        }
-        if v.parity is None or v.parity.verdict not in _SAME:
-            tones[SpeedVerdict.FASTER] = "even"
-        speed = (SPEED_WORDS[v.speed.verdict], tones[v.speed.verdict])
-    same = ("sameness not tested", "none")
+    speed, same = ("speed not measured", "none"), ("sameness not tested", "none")
     if v.parity is not None:
-        if v.parity.verdict in _SAME:
-            tone = "good"
-        elif v.parity.verdict in (Sameness.DIFFERENT, Sameness.BROKEN):
-            tone = "bad"
-        else:
-            tone = "open"
-        same = (SAMENESS_WORDS[v.parity.verdict], tone)
+        same = SAMENESS_WORDS[v.parity.verdict]
+    if v.speed is not None:
+        said, tone = SPEED_WORDS[v.speed.verdict]
+        speed = said, "even" if tone == "good" != same[1] else tone
     return [speed, same]

@@ -7,7 +7,7 @@ from collections import defaultdict
 
 from autofast.edit.edits import Written
 from autofast.flow.importers import Importers
-from autofast.flow.program import Flow
+from autofast.flow.program import definitions_of, graph_of
 from autofast.flow.scopes import Expressions, is_parameter, own_nodes
 from autofast.model.calls import variable_name
 from autofast.model.script import Script
@@ -49,7 +49,7 @@ def flag_before(script: Script, place: ast.stmt) -> str:
     where a model goes; else empty.
     """
     flags = script.analysis(CudaFlags).of(source_of(place).tree)
-    graph = script.analysis(Flow).graph(place)
+    graph = graph_of(script, place)
     nodes = list(own_nodes(function_of(place)))
     stores = [n for n in nodes if _spelled(n) and not is_read(n)]
     kept = flags - set(map(_spelled, stores))
@@ -88,7 +88,7 @@ def _is_bound(script: Script, place: ast.stmt, flag: ast.AST) -> bool:
     flag = _option(flag)
     while isinstance(flag, ast.Attribute):
         flag = flag.value
-    definitions = script.analysis(Flow).definitions(place)
+    definitions = definitions_of(script, place)
     return isinstance(flag, ast.Name) and definitions.is_bound_at(place, flag.id)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from autofast.edit.edits import After, Edits, Helper, Import
 from autofast.flow.importers import Importers
 from autofast.flow.imports import bindings
-from autofast.flow.program import Flow
+from autofast.flow.program import graph_of
 from autofast.model.calls import is_same_code, stands_alone
 from autofast.model.script import Script
 from autofast.model.several import any_in, wordset
@@ -203,7 +203,7 @@ class Shared:
             )
 
     def _all_after(self, beside: ast.stmt) -> bool:
-        graph = self.script.analysis(Flow).graph(beside)
+        graph = graph_of(self.script, beside)
         return all(is_same_function(p, beside) and graph.dominates(beside, p) for p in self.places)
 
     @property

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from autofast.facts.model_objects import traces
 from autofast.flow.positions import block, index
-from autofast.flow.program import Flow
+from autofast.flow.program import graph_of
 from autofast.model.calls import is_method, is_path, items_of, pairs_of, targets_of
 from autofast.model.contents import unwrapped
 from autofast.model.events import CallFrame, LoopFrame, Stack
@@ -146,7 +146,7 @@ class _Search:
         """What the name may be, wherever it is read or set in the function before the end of
         ``last``.
         """
-        order = self.script.analysis(Flow).graph(last)
+        order = graph_of(self.script, last)
         for node in ast.walk(function_of(last)):
             if (
                 isinstance(node, VARIABLES)

@@ -8,7 +8,7 @@ import ast
 
 from autofast.facts.parts import trained_models
 from autofast.flow.positions import index
-from autofast.flow.program import Flow
+from autofast.flow.program import graph_of
 from autofast.flow.scopes import loaded_in, stored_in
 from autofast.model.events import CallFrame, GuardFrame, Site, Stack
 from autofast.model.roles import Model, Trainer
@@ -96,7 +96,7 @@ def _comes_first(script: Script, place: ast.stmt) -> bool:
     """Not behind the training in the same function, as where a model is built anew to be measured
     at the end.
     """
-    function, graph = function_of(place), script.analysis(Flow).graph(place)
+    function, graph = function_of(place), graph_of(script, place)
     ways = [
         node
         for step in script.steps

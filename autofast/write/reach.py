@@ -12,7 +12,7 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.definition_sites import Home, home_of
 from autofast.flow.graph import Function as Scope
 from autofast.flow.positions import node_in
-from autofast.flow.program import Flow
+from autofast.flow.program import graph_of
 from autofast.flow.scopes import Variable, binds, defaults, mentions
 from autofast.model.events import CallFrame, Stack
 from autofast.model.script import Script
@@ -183,7 +183,7 @@ def _done(
     if store in seen:
         return False
     seen.add(store)
-    function, graph = function_of(store), script.analysis(Flow).graph(store)
+    function, graph = function_of(store), graph_of(script, store)
     if (here := node_in(function, stack, node)) is not None:
         return graph.one_dominates(stores, statement_of(here))
     if not isinstance(function, DEFS) or not graph.one_dominates(stores, None):

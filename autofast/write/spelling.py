@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Set
 
 from autofast.edit.edits import Import
-from autofast.flow.program import Flow
+from autofast.flow.program import Flow, definitions_of, graph_of
 from autofast.flow.scopes import is_parameter, loaded_in, own_nodes, stored_in
 from autofast.model.calls import is_name
 from autofast.model.events import (
@@ -274,7 +274,7 @@ def _late(script: Script, nodes: Iterable[ast.AST], place: ast.stmt) -> str:
 
 def _perhaps_after(script: Script, node: ast.AST, place: ast.stmt) -> bool:
     if is_same_function(node, place):
-        return script.analysis(Flow).graph(place).may_follow(node, place)
+        return graph_of(script, place).may_follow(node, place)
     return not is_at_top(node)
 
 
@@ -297,8 +297,8 @@ def _is_device(found: Values) -> bool:
 
 def _before(script: Script, place: ast.AST, fits: Callable[[Values], bool]) -> str | None:
     scope = function_of(place)
-    definitions = script.analysis(Flow).definitions(place)
-    graph, own = script.analysis(Flow).graph(place), [*own_nodes(scope)]
+    definitions = definitions_of(script, place)
+    graph, own = graph_of(script, place), [*own_nodes(scope)]
     for name in _device_names(script, scope, fits):
         stores = [n for n in only(own, ast.Name) if n.id == name and not is_read(n)]
         if stores and is_parameter(scope, name):  # device = torch.device(device)
@@ -322,7 +322,7 @@ def _before(script: Script, place: ast.AST, fits: Callable[[Values], bool]) -> s
 def _is_bound_above(script: Script, function: ast.AST, name: str) -> bool:
     """Whether a variable of the module has its value where a function of the module is defined."""
     module = function_of(function)
-    return isinstance(module, ast.Module) and script.analysis(Flow).definitions(module).is_bound_at(
+    return isinstance(module, ast.Module) and definitions_of(script, module).is_bound_at(
         function, name
     )
 

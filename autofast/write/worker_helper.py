@@ -10,7 +10,7 @@ from autofast.edit.toplevel import stand_in
 from autofast.facts.loaders import has_workers, values_given
 from autofast.facts.parts import held_by
 from autofast.facts.workers.shared_state import unseen
-from autofast.flow.program import Flow
+from autofast.flow.program import definitions_of
 from autofast.flow.scopes import declared, is_parameter, mentions
 from autofast.model.calls import keyword_of
 from autofast.model.roles import Loader
@@ -134,7 +134,7 @@ def _is_the_same(script: Script, name: ast.Name, place: ast.expr) -> bool:
     is_given = is_parameter(function, name.id)
     if name.id in declared(function) or len(bound) > (not is_given):
         return False
-    here = script.analysis(Flow).definitions(name)
+    here = definitions_of(script, name)
     return not bound or here.is_bound_at(statement_of(place), name.id)
 
 

@@ -10,7 +10,7 @@ from autofast.facts.arrays import held_under
 from autofast.facts.cost.inputs import number
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
-from autofast.flow.program import Flow
+from autofast.flow.program import definitions_at
 from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.several import all_known, surely
@@ -34,7 +34,7 @@ def most(script: Script, expr: ast.expr | None, depth: int = 0) -> int | None:
         return known
     match expr:
         case ast.Name():
-            return _largest([_of(script, d, depth) for d in script.analysis(Flow).reaching(expr)])
+            return _largest([_of(script, d, depth) for d in definitions_at(script, expr)])
         case ast.Attribute(value=owner, attr=name):
             held = [e for thing in script.values(owner) for e in held_under(script, thing, name)]
             return _largest([most(script, e, depth + 1) for e in held])

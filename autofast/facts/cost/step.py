@@ -17,7 +17,7 @@ from autofast.facts.cost.network import Network
 from autofast.facts.cost.run_counts import Often
 from autofast.facts.cost.shapes import Shape, Unsized, Work
 from autofast.flow.frequency import Frequency, frequency, is_rare
-from autofast.flow.program import Flow
+from autofast.flow.program import graph_of
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -208,7 +208,7 @@ class Cost(Often):
         """
         if not isinstance(step.loop, LOOPS):
             return True
-        graph = self.script.analysis(Flow).graph(step.loop)
+        graph = graph_of(self.script, step.loop)
         here, *updates = (
             frequency(graph, n, step.loop) is Frequency.RARE
             for n in (node, *(u.node for u in step.updates))

@@ -12,7 +12,7 @@ from autofast.facts.precision.activations import is_activation
 from autofast.facts.precision.code import Code
 from autofast.flow.defuse import bound_to
 from autofast.flow.positions import nodes_of
-from autofast.flow.program import Flow
+from autofast.flow.program import definitions_at
 from autofast.model.calls import arguments_of, is_method
 from autofast.model.script import Script
 from autofast.model.several import any_in
@@ -75,7 +75,7 @@ def _places(script: Script, expr: ast.expr, depth: int) -> Iterator[Place]:
             yield from _places(script, part, depth + 1)
     elif isinstance(expr, ast.Name):
         yield expr
-        for definition in script.analysis(Flow).reaching(expr):
+        for definition in definitions_at(script, expr):
             value, _ = bound_to(definition.node)
             if value is not None:
                 yield from _places(script, value, depth + 1)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.facts.precision.quantised import quantised
-from autofast.flow.program import Flow
+from autofast.flow.program import definitions_at
 from autofast.model.calls import short_name
 from autofast.model.events import Site, WithFrame, inside
 from autofast.model.kinds import is_autocast
@@ -142,9 +142,7 @@ def _odd_parameter(script: Script) -> str:
 def _assigned(script: Script, call: ast.AST) -> Iterator[ast.AST]:
     """What the variables in a call may have been set to."""
     names = (n for a in getattr(call, "args", ()) for n in nodes_in(a, ast.Name))
-    yield from (
-        d.value for n in names for d in script.analysis(Flow).reaching(n) if d.value is not None
-    )
+    yield from (d.value for n in names for d in definitions_at(script, n) if d.value is not None)
 
 
 def _sparse(script: Script) -> Iterator[Site]:

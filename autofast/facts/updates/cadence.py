@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 
 from autofast.flow.loops import Loop
-from autofast.flow.program import Flow
+from autofast.flow.program import graph_of
 from autofast.model.roles import Loader
 from autofast.model.script import Script
 from autofast.model.several import first_such, only
@@ -25,17 +25,13 @@ def cut_short(script: Script, node: ast.AST, loop: Loop | None) -> ast.stmt | No
     """A ``continue`` that may end the iteration of ``loop``, or without one a ``return`` that may
     end the function, before ``node``.
     """
-    found = script.analysis(Flow).graph(node).leaving_before(node, loop)
+    found = graph_of(script, node).leaving_before(node, loop)
     return first_such(found, ast.Return if loop is None else ast.Continue)
 
 
 def ends_of(script: Script, loop: Loop) -> list[ast.stmt]:
     """The ``break`` and ``return`` statements that end a loop."""
-    return [
-        s
-        for s in script.analysis(Flow).graph(loop).exits(loop)
-        if isinstance(s, (ast.Break, ast.Return))
-    ]
+    return [s for s in graph_of(script, loop).exits(loop) if isinstance(s, (ast.Break, ast.Return))]
 
 
 def inside_bar(found: Values) -> ast.expr | None:

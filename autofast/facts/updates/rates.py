@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.flow.defuse import Definition, bound_to
-from autofast.flow.program import Flow
+from autofast.flow.program import definitions_at, definitions_of
 from autofast.model.calls import is_name
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_loader, is_scheduler
@@ -123,7 +123,7 @@ def _is_group(script: Script, expr: ast.expr) -> bool:
     of one.
     """
     if isinstance(expr, ast.Name):
-        made = (bound_to(d.node)[0] for d in script.analysis(Flow).reaching(expr))
+        made = (bound_to(d.node)[0] for d in definitions_at(script, expr))
         return any(value is not None and _has_groups(value) for value in made)
     return _has_groups(expr)
 
@@ -150,7 +150,7 @@ def _decides(script: Script, node: ast.expr) -> ast.AST | None:
             and isinstance(outer.targets[0], ast.Name)
         ):
             target = outer.targets[0]
-            uses = script.analysis(Flow).definitions(target).uses(Definition(target.id, target))
+            uses = definitions_of(script, target).uses(Definition(target.id, target))
             return next((a for n in uses for a in ancestors(n) if isinstance(a, ast.Compare)), None)
         if isinstance(outer, ast.stmt) and not isinstance(outer, TESTS):
             return None
@@ -228,7 +228,7 @@ def _is_number_of_epochs(script: Script, values: Values, tick: Tick) -> bool:
 def counts_batches(script: Script, expr: ast.expr) -> bool:
     """Whether the length of a loader is in a number, directly or through one variable."""
     names = (n for n in nodes_in(expr, ast.Name))
-    values = (d.value for n in names for d in script.analysis(Flow).reaching(n))
+    values = (d.value for n in names for d in definitions_at(script, n))
     parts = [expr, *(v for v in values if v is not None)]
     calls = [n for part in parts for n in nodes_in(part, ast.Call) if is_name(n.func, "len")]
     return any(is_loader(t) for call in calls for a in call.args for t in script.values(a))

@@ -47,7 +47,7 @@ def _each_epoch(script: Script, loader: Loader) -> bool:
     if len(around) != 1 or not loader.uses or any(use.is_next for use in loader.uses):
         return False
     epochs = next(iter(around))
-    ways = [o.stack for step in script.steps for b in step.backwards for o in b.site]
+    ways = script.backward_stacks
     return (
         any(inside(stack, epochs) for stack in ways)
         and all(step.loop is not epochs for step in script.steps)

@@ -49,9 +49,19 @@ class Arguments:
         """The arguments that are known one by one, positional ones first."""
         return [*self.positional, *self.named.values()]
 
+    @property
+    def each(self) -> list[Values]:
+        """The values of each of these."""
+        return [given.values for given in self.every]
+
+    @property
+    def placed(self) -> list[Values]:
+        """The values of each positional one."""
+        return [given.values for given in self.positional]
+
     def all(self) -> list[Values]:
         """The values of each argument, and what is spread."""
-        return [*(g.values for g in self.every), frozenset(self.dicts)]
+        return [*self.each, frozenset(self.dicts)]
 
     def given(self, index: int, name: str) -> Given | None:
         if name in self.named:

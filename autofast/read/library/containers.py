@@ -196,7 +196,7 @@ def dict_method(
     interp: Core, this: Dict, name: str, args: Arguments, node: ast.AST | None
 ) -> Values:
     if name == "update":
-        interp.emit("set_item", node, this, args, NOTHING.union(*(g.values for g in args.every)))
+        interp.emit("set_item", node, this, args, NOTHING.union(*args.each))
         sure = not interp.weak(this.made)
         for given in args.positional:
             for thing in ordered(given.values):

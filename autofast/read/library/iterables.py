@@ -78,7 +78,7 @@ def _ordered(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
 def _each(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
     over = first_of(args)
     if name == "itertools.chain":
-        over = NOTHING.union(*(g.values for g in args.positional))
+        over = NOTHING.union(*args.placed)
     over = over or args.get(0, "iterable")
     if name == "itertools.chain.from_iterable":
         over = iterate(interp, over, node)

@@ -178,7 +178,7 @@ def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST
         if name in ("item", "tolist", "numpy"):
             interp.emit("sync", node, this, args, how=name)
             return values(Num())
-        tensors = tensors_in(*(g.values for g in args.positional))
+        tensors = tensors_in(*args.placed)
         if any(t.batch or t.models for t in tensors):
             return values(
                 mixed(
@@ -263,7 +263,7 @@ def super_method(
         assert isinstance(inst, OBJECTS)
         return module_parts.in_order(interp, inst, args, values(Tensor()))
     if name in ("__call__", "forward") and is_module(inst):
-        return values(mixed(tensors_in(*(g.values for g in args.positional)) or [Tensor()]))
+        return values(mixed(tensors_in(*args.placed) or [Tensor()]))
     return _method(interp, inst, name, args, node)
 
 

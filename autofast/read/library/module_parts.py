@@ -235,7 +235,7 @@ def joined(interp: Core, node: ast.BinOp, both: list[Inst | Ext]) -> Values:
     known = [parts(thing) for thing in both]
     args = Arguments(None, [Given(f, None) for named, _ in known for f in named.values()])
     if rest := NOTHING.union(*(rest for _, rest in known)):
-        every = rest.union(*(g.values for g in args.positional))
+        every = rest.union(*args.placed)
         args = Arguments(None, [Given(every, None)], loose=0)
     made = interp.intern(
         Ext,

@@ -55,7 +55,7 @@ SAME = wordset(
 
 def loss(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> Values:
     """A loss function: ``criterion(output, target)`` or ``F.cross_entropy(output, target)``."""
-    tensors = tensors_in(*(g.values for g in args.every))
+    tensors = tensors_in(*args.each)
     if isinstance(thing, Ref):
         reduction = const(args.get(-1, "reduction"))
     elif isinstance(thing, Ext):
@@ -402,9 +402,7 @@ def module_method(
     if name == "__call__" or name == "forward":
         return forward(interp, this, args, node)
     if this_forward := (
-        isinstance(this, Ext)
-        and this.name not in WRAPPERS
-        and tensors_in(*(g.values for g in args.positional))
+        isinstance(this, Ext) and this.name not in WRAPPERS and tensors_in(*args.placed)
     ):
         return values(mixed(this_forward, models=frozenset({this}), grad=interp.grad_on()))
     return values(Unknown(f"what .{name}() of a module returns"))

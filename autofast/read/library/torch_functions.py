@@ -205,7 +205,7 @@ def _accelerator(interp: Core, name: str, args: Arguments, node: ast.AST | None)
 
 @gives("torch.nn.utils.rnn.**")
 def _packed(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    tensors = tensors_in(*(g.values for g in args.positional))
+    tensors = tensors_in(*args.placed)
     made = mixed(tensors, sure=name.endswith(".pad_sequence"))
     return values(made if tensors else Unknown(f"what {name} returns"))
 

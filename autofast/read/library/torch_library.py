@@ -130,9 +130,7 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
             sure = name == "weight" and "Norm" not in thing.name  # or the layer may have none
             return values(Tensor(param="param", grad=True, rank="" if sure else "?"))
         if thing.name == "torch.utils.data.TensorDataset" and name == "tensors":
-            return values(
-                Seq(None, None, NOTHING.union(*(g.values for g in thing.args.positional)), "tuple")
-            )
+            return values(Seq(None, None, NOTHING.union(*thing.args.placed), "tuple"))
     if is_named(thing, Method, name):
         return values(thing)  # `node = node.next`: of what is not known, once and for all
     if isinstance(thing, Tensor):  # asked for again and again, of many tensors at once
@@ -184,7 +182,7 @@ def call(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> V
         if thing.name in names.CHAINS and not args.named:
             return _chain(interp, thing, args, node)
         if thing.name.startswith("torchvision.") and last_part(thing.name) in TO_TENSORS:
-            tensors = tensors_in(*(g.values for g in args.every)) or [Tensor(device="cpu")]
+            tensors = tensors_in(*args.each) or [Tensor(device="cpu")]
             return values(mixed(tensors, sure=True))
         if thing.name == "torch.utils.data.DataLoader" or thing.name.startswith("torchvision."):
             return values(Unknown(f"{thing.name} objects are not functions"))
@@ -195,7 +193,7 @@ def call(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> V
         return values(Unknown(f"what {thing.name} returns"))
     if isinstance(thing, Unknown):
         interp.emit("call_unknown", node, thing, args)
-        tensors = tensors_in(*(g.values for g in args.every))
+        tensors = tensors_in(*args.each)
         if any(t.batch or t.models for t in tensors):
             return values(
                 mixed(
@@ -241,7 +239,7 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
         or names.is_scheduler(name)
     ):
         return make(interp, name, args, node)
-    tensors = tensors_in(*(g.values for g in args.every))
+    tensors = tensors_in(*args.each)
     if tensors and root.startswith(("torch", "einops", "torchvision", "kornia", "torchmetrics")):
         return values(mixed(tensors))
     return values(Num()) if name.startswith("numpy.") else values(result_of(name))

@@ -77,7 +77,7 @@ def _describe(interp: Core, thing: Thing) -> Dataset:
 def _of_library(interp: Core, thing: Ext) -> Dataset:
     short = last_part(thing.name)
     if thing.name == "torch.utils.data.TensorDataset":
-        held = tensors_in(*(g.values for g in thing.args.positional))
+        held = tensors_in(*thing.args.placed)
         on_device = "its tensors are on the device" if any(t.device == "dev" for t in held) else ""
         mine = (thing, "tensors", thing.node, short)
         return Dataset(*mine, in_memory=True, on_device=on_device)

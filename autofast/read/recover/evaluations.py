@@ -101,7 +101,7 @@ class Sealed:
                 known = isinstance(this, (Ref, Ext)) and first_part(this.name) in KEEP_NOTHING
                 if known and site.kind != "builtins.setattr":
                     continue
-                if any(t.grad for t in tensors_in(*(g.values for g in args.every))):
+                if any(t.grad for t in tensors_in(*args.each)):
                     return True
         return False
 

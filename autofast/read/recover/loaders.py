@@ -79,7 +79,7 @@ def _loader(
 
 def _uses(script: Script, things: list[Thing]) -> list[Use]:
     uses: ByNode[Use] = {}
-    backs = [o.stack for step in script.steps for b in step.backwards for o in b.site]
+    backs = script.backward_stacks
     for site in script.log.of("iterate", "next"):
         for occurrence in site:
             is_next = site.kind == "next"

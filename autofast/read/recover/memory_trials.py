@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 
 from autofast.flow.defuse import Definition
-from autofast.flow.program import Flow
+from autofast.flow.program import definitions_of
 from autofast.model.calls import items_of, targets_of
 from autofast.model.events import Occurrence, TryFrame
 from autofast.model.names import last_part
@@ -78,7 +78,7 @@ def _is_unused(script: Script, target: ast.Name, seen: Nodes) -> bool:
     if target in seen:
         return True
     seen.add(target)
-    uses = script.analysis(Flow).definitions(target).uses(Definition(target.id, target))
+    uses = definitions_of(script, target).uses(Definition(target.id, target))
     return all(isinstance(use.ctx, ast.Del) or _is_dropped(script, use, seen) for use in uses)
 
 

@@ -18,7 +18,7 @@ from autofast.facts.updates.cadence import cut_short
 from autofast.facts.updates.events import Event, Iteration, clears
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.positions import block, index, nodes_of, place_in
-from autofast.flow.program import Flow
+from autofast.flow.program import graph_of
 from autofast.flow.scopes import Variable, loaded_in, mentions, stored_in
 from autofast.model.calls import is_same_code, receiver_of
 from autofast.model.roles import Backward
@@ -381,7 +381,7 @@ class Body:
         """What is only known after an update is asked for nowhere else."""
         inside, graph = (
             nodes_of([u.statement for u in units]),
-            self.script.analysis(Flow).graph(self.loop),
+            graph_of(self.script, self.loop),
         )
         for unit in units:
             scope = function_of(unit.statement)

@@ -164,7 +164,7 @@ def loader_of(script: Script, step: Step, loop: ast.For) -> tuple[ast.expr, list
         )
     _check_users(script, loop, expr)
     for thing in found:
-        loader = next((x for x in script.loaders if thing in x.things), None)
+        loader = script.loader_of(thing)
         if loader is None:
             raise Refusal(f"how many batches the loop on {at(loop)} has is not known")
         check_loader(loader, thing)

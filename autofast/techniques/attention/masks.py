@@ -17,7 +17,7 @@ from autofast.facts.attribute_values import lasting
 from autofast.facts.dimensions import least
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
-from autofast.flow.program import Flow
+from autofast.flow.program import Flow, definitions_at
 from autofast.model.calls import is_same_code, items_of, spread_out
 from autofast.model.script import Script
 from autofast.model.several import is_numeric, surely, wordset
@@ -300,7 +300,7 @@ def _are_floats(script: Script, expr: ast.expr, beside: bool = False, depth: int
         return False
     match expr:
         case ast.Name():
-            graph, reaching = script.analysis(CallGraph), script.analysis(Flow).reaching(expr)
+            graph, reaching = script.analysis(CallGraph), definitions_at(script, expr)
             made = [given for d in reaching for given in graph.gives(d)]
             return surely(m is not None and _are_floats(script, m, beside, depth + 1) for m in made)
         case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult(), right=right):

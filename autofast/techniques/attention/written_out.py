@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from autofast.facts.dimensions import rank
 from autofast.flow.defuse import Definition, DefUse
-from autofast.flow.program import Flow
+from autofast.flow.program import definitions_of
 from autofast.model.calls import is_method, put_into
 from autofast.model.script import Script
 from autofast.model.several import wordset
@@ -167,7 +167,7 @@ def _user(node: ast.expr) -> ast.AST | None:
 class _Reader:
     def __init__(self, script: Script, found: Attention):
         self.script, self.found = script, found
-        self.flow: DefUse = script.analysis(Flow).definitions(found.softmax)
+        self.flow: DefUse = definitions_of(script, found.softmax)
         # reads behind a condition in which the variable is set anew
         self.behind: Nodes = set()
 
@@ -364,6 +364,6 @@ def _drops(script: Script, call: ast.Call) -> bool:
         case ast.Assign(targets=[ast.Tuple(elts=[_, ast.Name() as second])], value=value) if (
             value is call
         ):
-            flow = script.analysis(Flow).definitions(second)
+            flow = definitions_of(script, second)
             return not flow.uses(Definition(second.id, second))
     return False

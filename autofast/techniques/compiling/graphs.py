@@ -22,7 +22,7 @@ from autofast.facts.switches import in_every_iteration
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.holders import Holder, Holders, How
 from autofast.flow.loops import loop_of
-from autofast.flow.program import Flow
+from autofast.flow.program import definitions_at, graph_of
 from autofast.flow.scopes import declared, scope_of, variables_of
 from autofast.model.calls import keyword_of
 from autofast.model.contents import unwrapped
@@ -49,7 +49,7 @@ def _outlives(script: Script, holder: Holder, loop: ast.AST) -> bool:
             in_turns = isinstance(parent_of(name), ast.comprehension)
             return not in_turns and not _is_set_in_every_turn(script, name, loop)
         case How.CONTAINER, ast.Name() as name:
-            return not script.analysis(Flow).reaching(name)  # else its definitions say it
+            return not definitions_at(script, name)  # else its definitions say it
     return True
 
 
@@ -68,7 +68,7 @@ def _is_set_in_every_turn(script: Script, target: ast.Name, loop: ast.AST) -> bo
 
 
 def _is_set_before_each_use(script: Script, target: ast.Name) -> bool:
-    graph, table = script.analysis(Flow).graph(target), variables_of(target)
+    graph, table = graph_of(script, target), variables_of(target)
     variable = table.of(target)
     return variable is not None and all(
         is_same_function(load, target) and graph.dominates(target, load)

@@ -27,7 +27,7 @@ def loaders_of(script: Script) -> list[Loader]:
     for step in script.steps:
         _check_step(step)
         for thing in step.loaders:
-            loader = next((x for x in script.loaders if thing in x.things), None)
+            loader = script.loader_of(thing)
             if loader is None:
                 raise Refusal(
                     f"where the batches of the loop on {at(step.loop)} come from is not known"

@@ -99,7 +99,7 @@ def check_forward(script: Script, module: Thing) -> bool:
             layer = thing.name.removeprefix("torch.nn.")
             if layer in PAIRED or layer.startswith("Transformer"):
                 turned |= const(thing.arg("batch_first")) is not True
-            given = things_in(*(g.values for g in thing.args.every))
+            given = things_in(*thing.args.each)
             todo.extend(t for t in given if is_module(t))
     return turned
 

@@ -17,7 +17,7 @@ from autofast.facts.loaders import Whole, given, plain_text, whole_batches
 from autofast.facts.updates import cadence
 from autofast.flow.loops import loop_of
 from autofast.flow.positions import computed_before, is_always
-from autofast.flow.program import Flow
+from autofast.flow.program import definitions_of
 from autofast.flow.scopes import is_local, stored_in
 from autofast.model.calls import literal_of, short_name
 from autofast.model.events import LoopFrame, Stack
@@ -203,7 +203,7 @@ def _through_dict(
         raise Refusal(f"the dataset of the loader on {where} is not in a variable: put it into one")
     table, edits = spread[0].id, list[Edit]()
     lines: list[str] = []
-    if not is_local(spread[0]) or table in script.analysis(Flow).definitions(call).live_after(
+    if not is_local(spread[0]) or table in definitions_of(script, call).live_after(
         statement_of(call)
     ):
         original, table = table, _name(script, ranks, loader).replace("sampler", "args")

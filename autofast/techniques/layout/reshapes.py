@@ -11,7 +11,7 @@ from autofast.facts.precision.code import Code
 from autofast.facts.shared_memory import is_reshaping, written_through
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
-from autofast.flow.program import Flow
+from autofast.flow.program import Flow, definitions_at
 from autofast.model.calls import call_of, is_method, literal_of
 from autofast.model.script import Script
 from autofast.model.several import only, surely, wordset
@@ -195,7 +195,7 @@ def _is_size_of(script: Script, arg: ast.expr, base: ast.expr, n: int) -> bool:
     """Whether ``arg`` is the size of dimension ``n`` of the tensor that ``base`` is."""
     match arg:
         case ast.Name():
-            made = script.analysis(Flow).reaching(arg)
+            made = definitions_at(script, arg)
             return surely(_is_part_of_size(script, d, base, n) for d in made)
         case (
             ast.Call(func=ast.Attribute(value=of, attr="size"), args=[number])

@@ -20,7 +20,7 @@ from autofast.edit.edits import Edits, Rewrite, literal
 from autofast.facts.dimensions import rank
 from autofast.flow.cfg import Graph
 from autofast.flow.loops import loop_of
-from autofast.flow.program import Flow
+from autofast.flow.program import graph_of
 from autofast.flow.provenance import only_value
 from autofast.flow.scopes import mentions
 from autofast.model.calls import arguments_of, is_name, may_give
@@ -261,7 +261,7 @@ def _inside(script: Script, windows: Windows) -> str:
     ):
         raise unknown
     scope = function_of(call)
-    order = script.analysis(Flow).graph(call)
+    order = graph_of(script, call)
     if any(
         order.may_follow(n, call)
         for name in (row, *windows.length.terms)

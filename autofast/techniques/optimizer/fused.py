@@ -19,7 +19,7 @@ from autofast.facts.gradients import comes_late
 from autofast.facts.optimizers import FUSED, SINCE, has_momentum, sparse
 from autofast.facts.settings import beside, place
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.program import Flow, function_around
+from autofast.flow.program import definitions_at, function_around
 from autofast.flow.scopes import mentions
 from autofast.model import disk
 from autofast.model.calls import arguments_of, literal_of
@@ -189,7 +189,7 @@ def home(script: Script, optimizer: Optimizer, calls: list[ast.Call]) -> Home | 
     name = optimizer.node.func
     if not isinstance(name, ast.Name):
         return _only_those(script, optimizer) or room(script, optimizer.args, "fused", calls)
-    parameter = next((d for d in script.analysis(Flow).reaching(name) if d.is_parameter), None)
+    parameter = next((d for d in definitions_at(script, name) if d.is_parameter), None)
     if parameter is None:
         return _only_those(script, optimizer) or room(script, optimizer.args, "fused", calls)
     function = function_around(parameter.node)

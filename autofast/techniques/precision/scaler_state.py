@@ -14,7 +14,7 @@ from autofast.edit.edits import After, DictItem, Edit
 from autofast.flow.callgraph import Callee, CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.positions import block
-from autofast.flow.program import Flow
+from autofast.flow.program import definitions_at, definitions_of
 from autofast.flow.scopes import parameters
 from autofast.model.calls import call_of, is_method, receiver_of, stands_alone
 from autofast.model.events import Site
@@ -112,7 +112,7 @@ def _is_closed(script: Script, checkpoint: ast.expr) -> bool:
 def _uses(script: Script, place: ast.expr) -> list[ast.expr]:
     """The reads of what a variable or attribute holds at ``place``."""
     if isinstance(place, ast.Name):
-        made = script.analysis(Flow).reaching(place)
+        made = definitions_at(script, place)
         return [use for d in made for use in _reads(script, place, d)]
     assert isinstance(place, ast.Attribute)
     return [n for n in script.each(ast.Attribute) if n.attr == place.attr and is_read(n)]
@@ -206,7 +206,7 @@ def _saves_parameter(script: Script, callee: Callee, name: str, deep: int) -> bo
 
 
 def _reads(script: Script, place: ast.AST, definition: Definition) -> list[ast.expr]:
-    uses = script.analysis(Flow).definitions(place).uses(definition)
+    uses = definitions_of(script, place).uses(definition)
     return [use for use in uses if is_read(use)]
 
 

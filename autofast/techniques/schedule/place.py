@@ -126,7 +126,7 @@ def _loader(script: Script, loop: ast.For, update: Update) -> tuple[ast.expr, li
             raise unknown
         expr = inner
     for thing in loaders.values():
-        loader = next((x for x in script.loaders if thing in x.things), None)
+        loader = script.loader_of(thing)
         if loader is None:
             raise unknown
         check_loader(loader, thing)

@@ -12,7 +12,7 @@ from autofast.edit.edits import Before, Edit, Remove, Rewrite, literal
 from autofast.flow.changes import changed
 from autofast.flow.loops import loop_of
 from autofast.flow.positions import block, index, is_always, position
-from autofast.flow.program import Flow
+from autofast.flow.program import graph_of
 from autofast.flow.scopes import declared, loaded_in, mentions
 from autofast.model.calls import is_path, short_name
 from autofast.model.script import Script
@@ -128,7 +128,7 @@ def may_move(script: Script, sink: Sink, to: ast.stmt, mine: Collection[ast.AST]
                 return False  # a function may look at it, or hold the meter
     if changed(script, between, loaded_in(sink.statement)):
         return False
-    return script.analysis(Flow).graph(to).postdominates(to, sink.statement)
+    return graph_of(script, to).postdominates(to, sink.statement)
 
 
 def _is_of_torch(script: Script, call: ast.Call) -> bool:

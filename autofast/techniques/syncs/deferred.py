@@ -31,7 +31,7 @@ from autofast.facts.parameter_loops import is_norm
 from autofast.flow.filled_lists import is_only_filled
 from autofast.flow.loops import Loop
 from autofast.flow.positions import block, index, place_in
-from autofast.flow.program import Flow
+from autofast.flow.program import definitions_of
 from autofast.model.calls import is_same_code, root_of, short_name
 from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
@@ -137,7 +137,7 @@ def _unread(script: Script, sinks: list[Sink]) -> list[Edit]:
             raise Refusal("nothing reads what it comes to: the statement can go")
         if not all(gives_the_same(script, p) for p in sink.payload):
             raise Refusal("nothing reads what it comes to, but it computes something")
-        flow = script.analysis(Flow).definitions(sink.statement)
+        flow = definitions_of(script, sink.statement)
         gone.append(sink.statement)
         for made in flow.reaching(own[0]):
             match made.statement:
@@ -352,7 +352,7 @@ class Kept:
     def begins(self, around: ast.stmt) -> ast.stmt | None:
         """The 0 in front of the loop that a sum begins as, where nothing else asks for it."""
         own, here = own_uses(self.sinks[0]) if self.is_total else [], block(around)
-        flow = self.script.analysis(Flow).definitions(around)
+        flow = definitions_of(self.script, around)
         made = [
             d for n in own for d in flow.reaching(n) if d.statement is not self.sinks[0].statement
         ]

@@ -16,7 +16,7 @@ from autofast.edit.edits import Before, Edit, Rewrite, Wrap
 from autofast.flow.defuse import Definition
 from autofast.flow.loops import Loop, loop_of
 from autofast.flow.positions import block, follows, index, position
-from autofast.flow.program import Flow
+from autofast.flow.program import Flow, graph_of
 from autofast.flow.reflection import is_spelled
 from autofast.flow.scopes import mentions
 from autofast.model.calls import is_augmented
@@ -162,7 +162,7 @@ def _read_from(
         return [], False
     if variable.outside and any(holds(s, *TURN_ENDS) for s in before):
         return [], False
-    order = script.analysis(Flow).graph(first)
+    order = graph_of(script, first)
     loop = loop_of(variable.statement)
     edits = [
         e for statement, more in away if order.may_follow(first, statement, loop) for e in more

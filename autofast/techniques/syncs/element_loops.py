@@ -15,7 +15,7 @@ from autofast.facts.element_reads import SIZES, LookedAt, Over, runs_here
 from autofast.facts.switches import often
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.positions import position
-from autofast.flow.program import Flow
+from autofast.flow.program import definitions_of
 from autofast.model.calls import is_name
 from autofast.model.script import Script
 from autofast.model.source import (
@@ -73,7 +73,7 @@ def _copied(script: Script, found: LookedAt) -> tuple[list[str], list[Edit]]:
             whole = isinstance(expr, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
             code = "{core}.cpu()" if whole else "({core}).cpu()"
             edits.append(Rewrite(expr, code, {"core": expr}))
-    source, after = source_of(loop), script.analysis(Flow).definitions(loop).live_after(statement)
+    source, after = source_of(loop), definitions_of(script, loop).live_after(statement)
     targets = []
     for name in names:
         uses = [n for n in (*found.uses[name.id], *over) if is_name(n, name.id)]

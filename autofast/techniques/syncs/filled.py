@@ -33,7 +33,7 @@ from autofast.edit.order import Rank
 from autofast.flow.defuse import Definition
 from autofast.flow.filled_lists import is_only_filled
 from autofast.flow.loops import Loop, loop_of, loops_around
-from autofast.flow.program import Flow
+from autofast.flow.program import definitions_of
 from autofast.model.calls import call_of, is_method
 from autofast.model.roles import Sync
 from autofast.model.script import Script
@@ -79,7 +79,7 @@ def filled(script: Script, sink: Sink, loop: Loop, needs: Needs, *, around: ast.
             return []
     if needs.gates or needs.moves or not needs.after:
         return []
-    flow = script.analysis(Flow).definitions(tensor)
+    flow = definitions_of(script, tensor)
     match list(flow.reaching(tensor)):
         case [Definition(value=ast.Call() as made) as definition] if not within(made, loop):
             pass
@@ -194,7 +194,7 @@ def _kept(script: Script, read: Read, kind: str) -> str:
 
 def _uses_of_result(script: Script, sink: Sink) -> list[ast.Name]:
     """Where the sum is used, but for the statement that makes it."""
-    flow, target = script.analysis(Flow).definitions(sink.statement), target_of(sink)
+    flow, target = definitions_of(script, sink.statement), target_of(sink)
     own = set(own_uses(sink))
     assert isinstance(target, ast.Name)
     return [n for n in flow.uses(Definition(target.id, target)) if n not in own]

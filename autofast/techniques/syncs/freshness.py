@@ -10,7 +10,7 @@ from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.loops import Loop, loop_of
 from autofast.flow.memory import Memory
-from autofast.flow.program import Flow
+from autofast.flow.program import Flow, definitions_of
 from autofast.flow.scopes import Expressions
 from autofast.model.calls import call_of, items_of
 from autofast.model.names import first_part
@@ -209,7 +209,7 @@ def _is_stable(script: Script, name: ast.Name, loop: Loop | None, depth: int) ->
     """Whether a variable gets a fresh tensor in each iteration before ``name`` is read, and nothing
     changes that one afterwards.
     """
-    scope, flow = function_of(name), script.analysis(Flow).definitions(name)
+    scope, flow = function_of(name), definitions_of(script, name)
     made = flow.origins(name)
     uses = [u for d in made for u in flow.uses(d)]
     if not made or any(function_of(n) is not scope for n in (*uses, *(d.node for d in made))):

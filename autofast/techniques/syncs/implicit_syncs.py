@@ -13,7 +13,7 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.frequency import Frequency, frequency
 from autofast.flow.loops import loop_of
-from autofast.flow.program import Flow
+from autofast.flow.program import Flow, definitions_at
 from autofast.flow.reflection import is_spelled
 from autofast.model.calls import items_of, receiver_of
 from autofast.model.contents import opened
@@ -255,7 +255,7 @@ def is_mask(script: Script, expr: ast.expr, depth: int) -> bool:
         case ast.Call(func=ast.Attribute(attr=attr)):
             return attr in MASKS and _is_tensor(script, expr)
         case ast.Name() if depth < MOST_NAMES:
-            made = script.analysis(Flow).reaching(expr)
+            made = definitions_at(script, expr)
             return surely(_binds_mask(script, d, depth + 1) for d in made)
     return False
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.loops import Loop, common_loop, loop_of
-from autofast.flow.program import Flow
+from autofast.flow.program import definitions_of, graph_of
 from autofast.flow.reflection import is_glance, showing
 from autofast.flow.scopes import binds, declared, is_parameter, mentions
 from autofast.model.calls import call_of, is_name, variable_name
@@ -118,7 +118,7 @@ def _is_used_after(script: Script, sink: Sink, loop: Loop, outside: Sequence[ast
     """Whether what a sink fills may be looked at after its loop; ``outside`` are all places out of
     it that do.
     """
-    flow, here = script.analysis(Flow).definitions(loop), function_of(loop)
+    flow, here = definitions_of(script, loop), function_of(loop)
     if sink.kind == "number":
         return variable_name(sink.holder) in flow.live_after(loop)
     if not isinstance(sink.holder, ast.Name) or isinstance(here, ast.Module):
@@ -132,7 +132,7 @@ def _is_used_after(script: Script, sink: Sink, loop: Loop, outside: Sequence[ast
             return True
         if loop_of(made.node) is not loop_of(loop) or within(made.node, loop):
             return True
-    graph = script.analysis(Flow).graph(loop)
+    graph = graph_of(script, loop)
     inner = loop_of(loop)
     return any(function_of(n) is not here or graph.may_follow(n, loop, inner) for n in outside)
 
@@ -176,7 +176,7 @@ def _check_end(
     """
     if any(within(n, s) for n in outside for s in loop.orelse):
         raise Refusal("the `else` of the loop uses it")
-    graph, here = script.analysis(Flow).graph(loop), function_of(loop)
+    graph, here = graph_of(script, loop), function_of(loop)
     name = variable_name(sink.holder)
     seen = not name or is_parameter(here, name) or any(function_of(n) is not here for n in outside)
     if sink.kind != "number" and seen:
@@ -197,7 +197,7 @@ def _live_when_caught(
     """The variables whose values may be read after ``attempt`` has seen an exception of its
     block.
     """
-    flow = script.analysis(Flow).definitions(attempt)
+    flow = definitions_of(script, attempt)
     if isinstance(attempt, WITHS):
         return flow.live_after(attempt)
     return frozenset().union(
@@ -243,14 +243,14 @@ def check_own(script: Script, scope: ast.AST, name: str) -> None:
     set_at = [n for n in mentions(scope, name) if is_stored(n)]
     if any(
         not is_glance(show, scope)
-        or any(script.analysis(Flow).graph(show).may_follow(show, n) for n in set_at)
+        or any(graph_of(script, show).may_follow(show, n) for n in set_at)
         for show in showing(scope)
     ):
         raise Refusal(f"`{name}` may be shown by locals() or the like")
 
 
 def _of_variable(script: Script, holder: ast.Name, sink: Sink, loop: Loop) -> Iterator[ast.AST]:
-    scope, graph = function_of(holder), script.analysis(Flow).graph(loop)
+    scope, graph = function_of(holder), graph_of(script, loop)
     name = holder.id
     check_own(script, scope, name)
     if is_parameter(scope, name) and sink.kind != "number":

@@ -20,7 +20,7 @@ from autofast.flow.filled_lists import is_only_filled
 from autofast.flow.frequency import Frequency, frequency, rare_arm, rare_arms_around
 from autofast.flow.loops import Loop, common_loop
 from autofast.flow.positions import is_always
-from autofast.flow.program import Flow, may_swallow
+from autofast.flow.program import Flow, graph_of, may_swallow
 from autofast.flow.scopes import binds
 from autofast.model.calls import is_name
 from autofast.model.events import BranchFrame, CallFrame, Occurrence, loops
@@ -110,7 +110,7 @@ def works_between(script: Script, first: ast.stmt, last: ast.stmt) -> bool:
     """
     scope, graph, loop = (
         function_of(first),
-        script.analysis(Flow).graph(first),
+        graph_of(script, first),
         common_loop(first, last),
     )
     for site in script.log.of("forward", ".backward", ".step"):
@@ -177,7 +177,7 @@ def runs_at_all(script: Script, sink: Sink, loop: Loop) -> bool:
     """Whether a sink has certainly run when ``loop`` has ended and what follows does not raise: it
     runs in every iteration, and without one, ``total / len(loader)`` below would divide by zero.
     """
-    graph = script.analysis(Flow).graph(loop)
+    graph = graph_of(script, loop)
     return (
         isinstance(loop, ast.For)
         and frequency(graph, sink.statement, loop) is Frequency.EVERY

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
-from autofast.flow.program import Flow
+from autofast.flow.program import Flow, definitions_at
 from autofast.model.script import Script
 from autofast.model.several import any_in, only
 from autofast.model.source import nodes_in
@@ -117,7 +117,7 @@ def begins_as(script: Script, sink: Sink) -> frozenset[str]:
     as something else.
     """
     own, uses = target_of(sink), own_uses(sink)
-    made = {d for use in uses for d in script.analysis(Flow).reaching(use) if d.node is not own}
+    made = {d for use in uses for d in definitions_at(script, use) if d.node is not own}
     values = only((d.value for d in made), ast.Constant)
     found = frozenset(type(v.value).__name__ for v in values)
     return found if len(values) == len(made) and found <= {"int", "float"} else frozenset()

@@ -44,7 +44,7 @@ def buffers(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
         func = transfer.node.func
         if isinstance(func, ast.Attribute) and transfer.to_device:
             copied[_root(script, func.value)] = transfer
-    if not copied or script.torch.rules_out(SINCE) or _changes_buffers(script):
+    if not copied or script.torch.rules_out(SINCE) or changes_buffers(script):
         return
     said: set[object] = set()
     for node in script.each(ast.Attribute):
@@ -133,7 +133,7 @@ def _set_by_constructor(
     return places[0]
 
 
-def _changes_buffers(script: Script) -> bool:
+def changes_buffers(script: Script) -> bool:
     """Whether all buffers of a module are cast, averaged or looked through, or its attributes are
     taken from its dict."""
     if script.methods("buffers", "named_buffers", "_apply") or script.calls(*TAKES):

@@ -83,7 +83,7 @@ class Creation:
 def loops_of_steps(script: Script) -> frozenset[ast.AST]:
     """The loops around training steps and evaluations, those over epochs too, and what frameworks
     call for each batch."""
-    stacks = [o.stack for step in script.steps for b in step.backwards for o in b.site]
+    stacks = script.backward_stacks
     stacks += [o.stack for e in script.evaluations for site in e.forwards for o in site]
     loops = {
         f.node for stack in stacks for f in stack if isinstance(f, LoopFrame) and f.is_statement

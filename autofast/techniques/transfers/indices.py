@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.flow.defuse import Definition
-from autofast.flow.program import Flow
+from autofast.flow.program import definitions_at, definitions_of
 from autofast.model.calls import call_of, put_into
 from autofast.model.script import Script
 from autofast.model.several import wordset
@@ -50,7 +50,7 @@ def _indexed(script: Script, call: ast.Call) -> ast.Name | None:
     target = put_into(whole)
     if not isinstance(target, ast.Name):
         return None
-    uses = script.analysis(Flow).definitions(target).uses(Definition(target.id, target))
+    uses = definitions_of(script, target).uses(Definition(target.id, target))
     tensors = [_subscripted(script, use) for use in uses]
     if not uses or None in tensors:
         return None
@@ -85,7 +85,7 @@ def _is_there(script: Script, tensor: ast.Name, index: ast.AST | None) -> bool:
     if not isinstance(index, ast.stmt) or (block := block_of(index)) is None:
         return False
     above = set(block[: block.index(index)])
-    made = [d for d in script.analysis(Flow).reaching(tensor) if not d.is_parameter]
+    made = [d for d in definitions_at(script, tensor) if not d.is_parameter]
     stands = [d.statement for d in made] + [statement_of(tensor)]
     inside = [any(a in above for a in (s, *ancestors(s))) for s in stands if s is not None]
     return len(inside) == len(stands) and all(inside[:-1]) and not inside[-1]

@@ -7,7 +7,7 @@ import ast
 
 from autofast.edit.edits import Rewrite
 from autofast.flow.defuse import Definition
-from autofast.flow.program import Flow
+from autofast.flow.program import Flow, definitions_at
 from autofast.model.calls import arguments_of
 from autofast.model.script import Script
 from autofast.model.several import surely
@@ -92,7 +92,7 @@ def _is_number(script: Script, expr: ast.expr, name: str) -> bool:
         case ast.Attribute():
             return bool(_whole(script, expr))
         case ast.Name():
-            return surely(_is_counter(script, d) for d in script.analysis(Flow).reaching(expr))
+            return surely(_is_counter(script, d) for d in definitions_at(script, expr))
     return False
 
 

@@ -7,7 +7,7 @@ import ast
 from collections.abc import Collection, Iterator
 
 from autofast.facts.switches import in_every_iteration
-from autofast.flow.program import Flow
+from autofast.flow.program import Flow, definitions_at
 from autofast.model.calls import arguments_of, first_argument, taker_of
 from autofast.model.events import Stack, inside, loops
 from autofast.model.kinds import is_module
@@ -115,7 +115,7 @@ def _is_kept(script: Script, whole: ast.Name, loop: ast.AST) -> bool:
     filled = any(_is_filled(script, t) for t in only(script.values(whole), Tensor))
     return not filled and surely(
         is_same_function(d.node, loop) and not within(d.node, loop)
-        for d in script.analysis(Flow).reaching(whole)
+        for d in definitions_at(script, whole)
     )
 
 

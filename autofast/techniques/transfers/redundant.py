@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Edit, Remove, Rewrite
 from autofast.flow.positions import follows
-from autofast.flow.program import Flow
+from autofast.flow.program import graph_of
 from autofast.flow.scopes import mentions
 from autofast.model.calls import is_method, is_name, items_of, pairs_of, put_into
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, TryFrame
@@ -81,7 +81,7 @@ def _prepared(script: Script, accelerator: Ext) -> Iterator[tuple[ast.Name, ast.
 
 def _is_last(script: Script, name: ast.Name, statement: ast.Assign) -> bool:
     """Whether nothing binds the variable after ``statement``, in this function or another one."""
-    graph = script.analysis(Flow).graph(statement)
+    graph = graph_of(script, statement)
     stores = [n for n in mentions(function_of(name), name.id) if n is not name and not is_read(n)]
     return all(is_same_function(n, name) and not graph.may_follow(n, statement) for n in stores)
 

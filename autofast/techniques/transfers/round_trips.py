@@ -20,6 +20,7 @@ from autofast.flow.positions import place_in
 from autofast.flow.program import Flow, holder_of
 from autofast.flow.reflection import showing
 from autofast.flow.scopes import mentions, own_nodes
+from autofast.flow.usage import Act, usage_of
 from autofast.model.calls import is_method, parts_of
 from autofast.model.roles import GPUS, Transfer
 from autofast.model.script import Script
@@ -42,11 +43,17 @@ def round_trips(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
     flow = script.analysis(Flow)
     copies: ByNode[Transfer] = {t.node: t for t in script.transfers}
     for back in script.transfers:
+        same = False  # whether it comes to where the index is
         match back.operand, back.target:
             case ast.expr() as made, Given(expr=ast.Attribute(value=name, attr="device")) if (
                 flow.is_given(name)
             ):
-                whole = _below(script, made)
+                whole, same = _below(script, made), True
+            case ast.Name() as made, _ if back.to_device:  # below `if self.use_gpu:`
+                named = _index_of(script, made)
+                if named is None:
+                    continue
+                whole, name = _below(script, flow.value(made) or made), named
             case _:
                 continue
         where = f"{ast.unparse(name)}.device"
@@ -76,8 +83,25 @@ def round_trips(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
                 there and flow.is_same(_below(script, index), name) and runs_often(back.site, hot)
             ):
                 here = Rewrite(host, "{index}", {"index": index})
-                idle = (Rewrite(back.node, "{made}", {"made": back.operand}),) * back.only_moves
+                idle = (Rewrite(back.node, "{made}", {"made": made}),) * (same and back.only_moves)
                 yield Creation(back.node, back.site, (here, *there, *idle), Effect.EXACT)
+
+
+def _index_of(script: Script, made: ast.Name) -> ast.Name | None:
+    """``y`` of ``made = zeros.scatter_(1, y.unsqueeze(1).cpu(), 1)``, with which it is made, where
+    all else that is done with it is to compute."""
+    flow = script.analysis(Flow)
+    definition = flow.definition(made)
+    match definition and definition.value:
+        case ast.Call(func=ast.Attribute(attr="scatter_"), args=[_, by, _]) if definition:
+            match _below(script, by):
+                case ast.Call(func=ast.Attribute(value=on_device, attr="cpu")):
+                    index = _below(script, on_device)
+                    uses = flow.definitions(made).uses(definition)
+                    computed = (usage_of(n).act is Act.COMPUTED for n in uses if n is not made)
+                    if isinstance(index, ast.Name) and flow.is_given(index) and all(computed):
+                        return index
+    return None
 
 
 def _tables(script: Script, base: ast.expr) -> Iterator[Edit]:
@@ -120,6 +144,8 @@ def _below(script: Script, expr: ast.expr) -> ast.expr:
     """What stands behind shapes and casts, and behind names that are read once."""
     match expr:
         case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in SHAPES:
+            return _below(script, inner)
+        case ast.Attribute(value=inner, attr="data"):
             return _below(script, inner)
         case ast.Name() if made := script.analysis(Flow).value_of_its_own(expr):
             return _below(script, made)

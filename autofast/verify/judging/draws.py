@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
+from itertools import product
 
 from autofast.model.several import surely
 from autofast.verify.estimates import median
@@ -36,7 +37,7 @@ def check(ev: Evidence) -> Check | None:
     """Of models that both have; nothing where ``torch.compile`` is used, which draws by itself."""
     if any(run.record.moments.compiling for run in ev.both):
         return None
-    lost = None if _of_no_effect(ev) else _sizes(ev) or _put_off(ev)
+    lost = None if _of_no_effect(ev) else _sizes(ev) or _put_off(ev) or _another(ev)
     if lost is not None:
         return lost
     found = len({*_models(ev.a), *(int(m) for m in ev.a.record.drawn if m.isdigit())})
@@ -183,3 +184,24 @@ def _put_off(ev: Evidence) -> Check | None:
             text = f"for as many samples model {model} is called without gradients {often}"
             return Check(NAME, False, text)
     return None
+
+
+def _another(ev: Evidence) -> Check | None:
+    """What a model that trains was asked in most steps, one that does not (a target, an average) is
+    asked in its place, or the reverse."""
+    trained = {call.model for call in ev.a.record.calls}
+    both = _models(ev.a) & _models(ev.b)
+    for one, other in product(both & trained, both - trained):
+        moved = [(_more(*pair, one), _more(*pair, other)) for pair in ev.pairs]
+        if surely(sum(x[s] == -y[s] != 0 for s in x) >= max(OFTEN, len(x) / 2) for x, y in moved):
+            lost, got = (one, other) if sum(moved[0][0].values()) < 0 else (other, one)
+            text = f"model {got} is asked without gradients what the original asks of model {lost}"
+            return Check(NAME, False, text)
+    return None
+
+
+def _more(a: Run, b: Run, model: int) -> Counter[int]:
+    """For how many samples more ``model`` is called without gradients in ``b``, by step."""
+    before, after = (Counter({e.step: e.samples for e in _of(run, model)}) for run in (a, b))
+    after.subtract(before)
+    return after

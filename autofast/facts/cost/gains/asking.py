@@ -15,7 +15,7 @@ from autofast.facts.cost.step import Cost
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.frequency import Frequency, frequency, is_rare
 from autofast.flow.loops import loops_around
-from autofast.flow.program import Flow
+from autofast.flow.program import graph_of
 from autofast.model.events import BranchFrame, CallFrame, Stack, below, inside, loops
 from autofast.model.kinds import is_scaler
 from autofast.model.roles import Loader
@@ -219,7 +219,7 @@ def in_every_turn(script: Script, loop: ast.AST, nodes: Sequence[ast.AST]) -> as
     """A place among ``nodes`` that every iteration of the loop comes to while options have their
     defaults, in the loop itself or in a function that it calls.
     """
-    graph, ways = script.analysis(Flow).graph(loop), script.analysis(Cost).ways
+    graph, ways = graph_of(script, loop), script.analysis(Cost).ways
     called = set()
     for node in nodes:
         if next(loops_around(node), None) is not loop:
@@ -263,7 +263,7 @@ def waits_beside(
     for stmt in (s for block in blocks for s in (block[::-1] if back else block)):
         if _always_waits(script, stmt, stay):
             return stmt
-        graph = script.analysis(Flow).graph(stmt)
+        graph = graph_of(script, stmt)
         if any(
             loop is None or frequency(graph, n, loop) is not Frequency.RARE
             for n in begun.intersection(walk(stmt))

@@ -1,0 +1,375 @@
+"""Expressions of a method whose value is the same whenever it runs, for as long as the object
+lives: made of constants and of what the constructor alone has set, by functions that only compute.
+"""
+
+from __future__ import annotations
+
+import ast
+from itertools import takewhile
+
+from autofast.facts.arrays import origins
+from autofast.flow.callgraph import MADE, CallGraph, Function
+from autofast.flow.effects import Effects
+from autofast.flow.memory import Memory
+from autofast.flow.program import holder_of
+from autofast.flow.scopes import mentions, own_nodes, owner, parameters
+from autofast.flow.usage import Act, Usage
+from autofast.flow.valueflow import Answer, ValueFlow, Verdict
+from autofast.model.calls import arguments_of, spreads
+from autofast.model.names import FACTORIES, LEGACY_TENSORS, last_part
+from autofast.model.script import Script
+from autofast.model.several import surely, wordset
+from autofast.model.source import ancestors, function_of, holds, parent_of, walk, within
+from autofast.model.syntax import COMPREHENSIONS, is_attribute, is_read, is_stored
+from autofast.model.tensors import tensors_in
+from autofast.model.values import (
+    Arg,
+    Bound,
+    Cls,
+    Const,
+    Ext,
+    Func,
+    Inst,
+    Method,
+    Module,
+    Num,
+    Ref,
+    Seq,
+    Setting,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    any_of,
+    certainly,
+    is_named,
+    one,
+    only,
+)
+from autofast.ops import autocast, draws, is_in_place, is_view, op
+
+BUILTINS = wordset(
+    "range len list tuple float int bool abs min max sum round sorted zip enumerate reversed pow",
+    "builtins.",
+)
+MADE_OF = wordset("tensor as_tensor from_numpy hann_window hamming_window Tensor", "torch.")
+MADE_OF |= {f"torch.{name}" for name in (*FACTORIES, *LEGACY_TENSORS)}
+COMPUTING = ("math.", "numpy.", "torch.nn.functional.")
+# What draws, reads files or writes among them.
+OTHERS = (
+    *wordset("random load save from copyto put place fill_diagonal seterr errstate", "numpy."),
+    *wordset("gumbel fractional_max rrelu", "torch.nn.functional."),
+)
+SHARED = wordset("torch.from_numpy torch.as_tensor numpy.asarray")
+ARRAYS = wordset(
+    "astype reshape copy ravel flatten T sum mean tolist clip transpose dot float long"
+)
+ASKED = wordset("shape dtype device ndim size dim numel")
+JUMPS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+# What a function that only computes does without; products of matrices have another type under
+# autocast.
+IMPURE = (
+    ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal, ast.With, ast.Try, ast.Import,
+    ast.ImportFrom, ast.MatMult,
+)  # fmt: skip
+DECIDING = (ast.If, ast.Try, ast.While, ast.IfExp, ast.BoolOp, ast.Assert, *COMPREHENSIONS)
+SIMPLE = (Const, Arg, Setting, Ref, Module, Cls, Func, Bound, Method)
+# What decides where, and of which type, new tensors are made.
+DEFAULTS = wordset(
+    "set_default_dtype set_default_device set_default_tensor_type cuda.set_device", "torch."
+)
+DEEPEST = 6  # functions that call one another
+
+
+class Invariants:
+    """``script.analysis(Invariants)``"""
+
+    def __init__(self, script: Script):
+        self.script = script
+        self.effects, self.calls = script.analysis(Effects), script.analysis(CallGraph)
+        self.open = bool(
+            script.unread
+            or script.log.full
+            or script.calls("builtins.vars", "builtins.exec", *DEFAULTS)
+            or any(n.attr == "__dict__" for n in script.each(ast.Attribute))
+        )
+
+    def holds(self, expr: ast.expr, method: ast.FunctionDef) -> bool:
+        """Whether ``expr`` has the same value at each call of the method, which is also what it has
+        at the end of the constructor of its class.
+        """
+        init = constructor(method)
+        return (
+            init is not None
+            and not self.open
+            and method not in self.calls.runs(init)
+            and _is_always_run(expr, method)
+            and self._is_same(expr, method, init)
+        )
+
+    # -------------------------------------------------------------------------- what it is made of
+    def _is_same(self, expr: ast.AST, method: Function, init: ast.FunctionDef) -> bool:
+        found = self.script.values(expr) if isinstance(expr, ast.expr) else frozenset()
+        match expr:
+            case ast.Name(ctx=ast.Load()):
+                return isinstance(owner(expr), COMPREHENSIONS) or self._is_bound_once(expr)
+            case ast.Attribute(value=ast.Name(id=name)) if (
+                isinstance(method, ast.FunctionDef) and name == method.args.args[0].arg
+            ):
+                return self._is_kept(expr, init)
+            case ast.Attribute(value=inner):
+                if certainly(found, Ref, Module):
+                    return True
+                if expr.attr in ASKED | ARRAYS:
+                    return self._is_same(inner, method, init)
+                owners = self.script.values(inner)
+                return (
+                    _is_simple(found)
+                    and (len(found) == 1 or not any_of(owners, Module))
+                    and self._is_same(inner, method, init)
+                    and not self._is_set(expr.attr, owners, None)
+                )
+            case ast.Call():
+                parts = [*arguments_of(expr)]
+                if isinstance(expr.func, ast.Attribute) and not certainly(found, Ref):
+                    if not any_of(self.script.values(expr.func), Ref, Func, Bound):
+                        parts.append(expr.func.value)
+                return self._computes(expr, init) and all(
+                    self._is_same(part, method, init) for part in parts
+                )
+            case ast.Starred() | ast.Lambda() | ast.Await() | ast.Yield() | ast.NamedExpr():
+                return False
+            case ast.BinOp(op=ast.MatMult()):  # of another dtype where autocast is on
+                return False
+            case ast.expr() | ast.comprehension():
+                return all(
+                    self._is_same(part, method, init)
+                    for part in ast.iter_child_nodes(expr)
+                    if not is_stored(part)
+                    and isinstance(part, (ast.expr, ast.comprehension, ast.Slice))
+                )
+        return False
+
+    def _is_bound_once(self, name: ast.Name) -> bool:
+        """Whether a name of the module, or of Python, has one plain value all along."""
+        scope = holder_of(name)
+        stores = [n for n in mentions(scope, name.id) if not is_read(n)]
+        simple = _is_simple(self.script.values(name))
+        return isinstance(scope, ast.Module) and len(stores) < 2 and simple
+
+    def _is_kept(self, attribute: ast.Attribute, init: ast.FunctionDef) -> bool:
+        """``self.x``: set by the constructor alone, a plain value or one that nobody writes to."""
+        found, owners = self.script.values(attribute), self.script.values(attribute.value)
+        if not found or Const(None) in found or self._is_set(attribute.attr, owners, init):
+            return False
+        if _is_simple(found) or all(isinstance(t, Inst) and _is_plain(t) for t in found):
+            return True
+        if any(
+            t.param or t.grad or t.batch or t.models or t.device != "cpu" for t in tensors_in(found)
+        ):
+            return False
+        if any_of(found, Const, Arg) and certainly(found, Const, Arg, Unknown):
+            return True  # a number; what else it may be is not known
+        if not certainly(found, Const, Num, Seq, Tensor):
+            return False
+        if self._is_written(attribute, init):
+            return False
+        return not any(
+            n.attr == attribute.attr
+            and is_read(n)
+            and not within(n, init)
+            and not owners.isdisjoint(self.script.values(n.value) or owners)
+            and ReadOnly(self.script).follow(n, None)
+            for n in self.script.each(ast.Attribute)
+        )
+
+    def _is_written(self, attribute: ast.Attribute, init: ast.FunctionDef) -> bool:
+        """Whether somebody may write to what it holds, under another name."""
+        mine = origins(self.script, attribute)
+        return any(
+            w.base is not None
+            and not within(w.node, init)
+            and not mine.isdisjoint(origins(self.script, w.base))
+            for w in self.effects.writes
+        )
+
+    def _is_set(self, name: str, owners: frozenset[Thing], init: ast.FunctionDef | None) -> bool:
+        """Whether somebody else than the constructor may set the attribute of one of these objects
+        (with no constructor at hand: anybody but their own)."""
+        classes = {t.cls for t in only(owners, Inst)}
+        for write in self.effects.writes:
+            if write.base is None or not (write.name == name or write.computed):
+                continue
+            mine = self.script.values(write.base)
+            if mine and not any(
+                isinstance(t, (Unknown, Arg))
+                or isinstance(t, Inst)
+                and _are_kin(t.cls, classes)
+                or not isinstance(t, Inst)
+                and t in owners
+                for t in mine
+            ):
+                continue
+            home = function_of(write.node)
+            made = isinstance(home, ast.FunctionDef) and home.name in MADE
+            if not (home is init if init is not None else made):
+                return True
+        return False
+
+    # ------------------------------------------------------------------------------ what it calls
+    def _computes(self, call: ast.Call, init: ast.FunctionDef | None, depth: int = 0) -> bool:
+        """Whether a call does nothing but compute, of what it is given."""
+        return not spreads(call) and surely(
+            self._only_computes(callee, call, init, depth) for callee in self.script.called(call)
+        )
+
+    def _only_computes(
+        self, callee: Thing, call: ast.Call, init: ast.FunctionDef | None, depth: int
+    ) -> bool:
+        if any(k.arg in ("out", "generator", "requires_grad") for k in call.keywords):
+            return False
+        match callee:
+            case Ref(name=name):
+                known = name in MADE_OF | BUILTINS or op(name) or name.startswith(COMPUTING)
+                others = name.startswith(OTHERS) or draws(name) or is_in_place(name)
+                return bool(known) and not others and autocast(last_part(name)) != "lower"
+            case Method(name=name):
+                others = draws(name) or is_in_place(name) or autocast(name) == "lower"
+                return name in ARRAYS or (op(f".{name}") is not None and not others)
+            case Func(node=function):
+                return self.is_pure(function, init, depth)
+            case Bound(func=Func(node=function), this=Inst()):
+                return (
+                    init is not None
+                    and parent_of(function) is parent_of(init)
+                    and self.is_pure(function, init, depth)
+                )
+        return isinstance(callee, Unknown) and is_attribute(call.func, *ARRAYS)
+
+    def is_pure(
+        self, function: Function, init: ast.FunctionDef | None = None, depth: int = 0
+    ) -> bool:
+        """Whether a function computes its result of its arguments, constants, and what the
+        constructor has set."""
+        if depth > DEEPEST or self.calls.is_decorated(function):
+            return False
+        mine = init is not None and parent_of(function) is parent_of(init)
+        given = {p.arg for p in parameters(function)}
+        for node in own_nodes(function):
+            if isinstance(node, IMPURE):
+                return False
+            match node:
+                case ast.Call(func=func) if not is_attribute(func, "append", "extend"):
+                    if not self._computes(node, init, depth + 1):
+                        return False
+                case ast.Name(ctx=ast.Load()) if isinstance(holder_of(node), ast.Module):
+                    if not self._is_bound_once(node):
+                        return False
+                case ast.Attribute(value=ast.Name(id=name), ctx=ast.Load()) if (
+                    mine and given and name == next(iter(parameters(function))).arg
+                ):
+                    bound = certainly(self.script.values(node), Func, Bound)
+                    if init is not None and not bound and not self._is_kept(node, init):
+                        return False
+            if any(
+                w.base is not None and self._is_given(w.base, function)
+                for w in self.effects.of(node)
+            ):
+                return False
+        return True
+
+    def _is_given(self, written: ast.expr, function: Function) -> bool:
+        """Whether what is written to may be more than a variable's own."""
+        memory = self.script.analysis(Memory)
+        return any(
+            isinstance(n, (ast.arg, ast.Attribute))
+            or (isinstance(n, ast.Name) and holder_of(n) is not function)
+            for n in memory.sources(written)
+        )
+
+
+class ReadOnly(ValueFlow[None]):
+    """Whether a value may be written to, or come to where nobody follows it."""
+
+    def judge(self, use: Usage, context: None) -> Answer:
+        match use.act:
+            case Act.COMPUTED | Act.COMPARED | Act.INDEXES | Act.TESTED | Act.DROPPED | Act.SHOWN:
+                return Verdict.STOPS
+            case Act.TAKEN | Act.CHOSEN:
+                return Verdict.GOES_ON
+            case Act.BOUND if all(isinstance(t, ast.Name) for t in use.targets):
+                return Verdict.GOES_ON
+            case Act.ADDED if use.node.value is use.expr:  # type: ignore[attr-defined]
+                return Verdict.STOPS
+            case Act.ASKED:
+                attr = use.node.attr  # type: ignore[attr-defined]
+                if attr in ASKED:
+                    return Verdict.STOPS
+                if is_in_place(attr) or attr in ("numpy", "data", "requires_grad"):
+                    return "it is written to"
+                if is_view(attr) or attr in ("copy", "astype", "T"):
+                    return Verdict.GOES_ON
+                return Verdict.STOPS if op(f".{attr}") or attr in ARRAYS else "it is not known"
+        return "it goes elsewhere"
+
+    def given(self, use: Usage, callee: Thing, context: None) -> Answer:
+        call = use.node
+        if isinstance(callee, Func):
+            return Verdict.ENTERS
+        if not isinstance(callee, Ref) or any(k.arg == "out" for k in call.keywords):  # type: ignore[attr-defined]
+            return "it is handed on"
+        name = callee.name
+        if name in SHARED or is_view(name):
+            return Verdict.GOES_ON
+        known = op(name)
+        computes = known is not None and not is_in_place(name) and not known.mutates
+        known_too = name.startswith(COMPUTING) and not name.startswith(OTHERS)
+        reads = computes or known_too or name in MADE_OF | BUILTINS
+        return Verdict.STOPS if reads and not is_in_place(name) else "it is handed on"
+
+    def lost(self, use: Usage) -> str:
+        return "it is handed on"
+
+    def put(self, target: ast.Subscript, context: None) -> str:
+        return ""  # copied: only names are bound to it
+
+    def kept(self, target: ast.Attribute, context: None) -> str:
+        return "it is kept"
+
+
+def constructor(method: ast.FunctionDef) -> ast.FunctionDef | None:
+    """The constructor that the class of a method has itself, which runs to its end."""
+    cls = parent_of(method)
+    if not isinstance(cls, ast.ClassDef) or not method.args.args or method.name in MADE:
+        return None
+    init = one([s for s in only(cls.body, ast.FunctionDef) if s.name == "__init__"])
+    return init if init is not None and not holds(init, ast.Return, ast.Yield) else None
+
+
+def _is_always_run(expr: ast.expr, method: ast.FunctionDef) -> bool:
+    """Whether nothing decides whether the method comes to ``expr``."""
+    above = takewhile(lambda n: n is not method, ancestors(expr))
+    return not any(isinstance(n, DECIDING) for n in above) and not any(
+        isinstance(n, JUMPS) and n is not method.body[-1] for n in walk(method)
+    )
+
+
+def _are_kin(cls: Cls, classes: set[Cls]) -> bool:
+    return any(c is cls or c in cls.ancestors() or cls in c.ancestors() for c in classes)
+
+
+def _is_plain(thing: Inst) -> bool:
+    """An object whose attributes are found where its constructor, or its class, sets them."""
+    return not any(
+        thing.cls.find(name) for name in ("__getattr__", "__getattribute__", "__setattr__")
+    )
+
+
+def _is_simple(found: Values) -> bool:
+    """Numbers, text, devices and code, which nobody can change."""
+    return surely(
+        isinstance(t, SIMPLE)
+        or is_named(t, Ext, "torch.device")
+        or (isinstance(t, Num) and bool(t.pattern or t.scalar))
+        for t in found
+    )

@@ -1,0 +1,232 @@
+"""What a method computes anew at each call, though it comes out the same: the constructor computes
+it once, and keeps it as a buffer of the module, or as an attribute."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from autofast.edit.edits import After, Decorator, Edits, Import, Rewrite, Wrap
+from autofast.edit.order import Rank
+from autofast.facts.invariants import Invariants, ReadOnly, constructor
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.program import Flow
+from autofast.flow.scopes import defaults, mentions
+from autofast.model.calls import arguments_of, keyword_of, only_target, short_name
+from autofast.model.kinds import is_module
+from autofast.model.names import MODULE_BASES
+from autofast.model.script import Script
+from autofast.model.several import surely, wordset
+from autofast.model.source import function_of, holds, nodes_in, parent_of, source_of, statement_of
+from autofast.model.syntax import COMPREHENSIONS, LOOPS
+from autofast.model.values import Arg, Cls, Const, Inst, one
+from autofast.techniques.transfers.buffers import OWN, SINCE, changes_buffers
+from autofast.techniques.transfers.factories import runs_often
+
+STORES = wordset("torch.save pickle.dump pickle.dumps joblib.dump dill.dump")
+WORK = (*LOOPS, *COMPREHENSIONS)
+PLAIN = ("builtins.object", "torch.", "torchvision.")  # bases whose objects take any attribute
+FEW = 3  # calls of a function that is not worth an attribute
+TAKEN = "training forward float double half type dtype device name T".split()  # of every module
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """``node``, in code that runs in every step, or for each item, and what makes it once.
+
+    ``copied``: to the device, each time.
+    """
+
+    node: ast.expr
+    edits: Edits
+    copied: bool = False
+
+
+def constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
+    """One for each expression in a method, and for each function whose result stays the same."""
+    often, names, kept = _run_often(script, hot), set[tuple[ast.AST, str]](), set[ast.AST]()
+    for node, made, copied in (*_copied(script, hot), *_computed(script, often)):
+        method = function_of(node)
+        assert isinstance(method, ast.FunctionDef)
+        init, cls = constructor(method), _class_of(script, method)
+        if (
+            init is None
+            or cls is None
+            or not script.analysis(Invariants).holds(made, method)
+            or _is_stored_whole(script, cls)
+            or ReadOnly(script).follow(node, None)
+        ):
+            continue
+        this, name = init.args.args[0].arg, _name_for(script, node, cls)
+        if name is None or (init, name) in names or this != method.args.args[0].arg:
+            continue
+        code = f"{this}.{name} = {{made}}"
+        moved: Edits | None = ()
+        if copied and cls.external & MODULE_BASES:
+            code = f'{this}.register_buffer("{name}", {{made}}, persistent=False)'
+            moved = _moved_there(script, method, cls)
+        if moved is None:
+            continue
+        names.add((init, name))
+        kept.add(node)
+        once = After(init.body[-1], code, {"made": made}, rank=Rank.MOVED)
+        yield Constant(node, (once, Rewrite(node, f"{this}.{name}"), *moved), copied)
+    for function in often:
+        if isinstance(function, ast.FunctionDef) and _has_one_result(script, function):
+            sites = script.analysis(CallGraph).sites(function)
+            if left := [s for s in sites if s not in kept and function_of(s) in often]:
+                cached = Decorator(function, "functools.lru_cache(maxsize=None)")
+                imported = Import(source_of(function), "import functools")
+                yield Constant(left[0], (cached, imported))
+
+
+def _copied(script: Script, hot: frozenset[ast.AST]) -> Iterator[tuple[ast.expr, ast.expr, bool]]:
+    """Copies to the device: of a module that is moved there what is copied is kept, of other
+    objects the copy."""
+    for transfer in script.transfers:
+        node = transfer.node
+        method = function_of(node)
+        if (
+            transfer.to_device
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("to", "cuda")
+            and isinstance(method, ast.FunctionDef)
+            and runs_often(transfer.site, hot)
+            and (cls := _class_of(script, method)) is not None
+        ):
+            inner, module = node.func.value, cls.external & MODULE_BASES
+            if isinstance(inner, ast.Name) and module:
+                made = script.analysis(Flow).value_of_its_own(inner)
+                if made is not None:
+                    yield made, made, True
+            elif holds(inner, ast.Call):
+                yield node, inner if module else node, True
+
+
+def _run_often(script: Script, hot: frozenset[ast.AST]) -> dict[ast.AST, None]:
+    """The functions that run in every step, or for each item of a data set."""
+    calls = script.analysis(CallGraph)
+    items = [d.getitem for x in script.loaders for d in x.datasets if d.getitem is not None]
+    often = [f for loop in hot for f in calls.run_in(loop, often=True)]  # type: ignore[arg-type]
+    return dict.fromkeys([*often, *(f for item in items for f in calls.runs(item))])
+
+
+def _computed(
+    script: Script, often: Iterable[ast.AST]
+) -> Iterator[tuple[ast.expr, ast.expr, bool]]:
+    """Calls, in methods, of functions of the project that have something to do."""
+    calls = script.analysis(CallGraph)
+    for function in often:
+        if isinstance(function, ast.FunctionDef) and isinstance(parent_of(function), ast.ClassDef):
+            for call in nodes_in(function, ast.Call):
+                run = [c.function for c in calls.callees(call)]
+                if run and all(map(_works, run)):
+                    yield call, call, False
+
+
+def _works(function: ast.AST) -> bool:
+    return holds(function, *WORK) or len([*nodes_in(function, ast.Call)]) > FEW
+
+
+def _has_one_result(script: Script, function: ast.FunctionDef) -> bool:
+    """Whether a function of the module, of some work, computes the same for the same few constants
+    in all its calls, and nobody writes to what it gives."""
+    calls = script.analysis(CallGraph)
+    if (
+        not isinstance(parent_of(function), ast.Module)
+        or not holds(function, *WORK)
+        or calls.complete(function)
+        or not script.analysis(Invariants).is_pure(function)
+    ):
+        return False
+    given = [a for call in calls.sites(function) for a in arguments_of(call)]
+    given += [d for d in defaults(function).values() if d is not None]
+    return all(_is_option(script, a) for a in given) and not any(
+        ReadOnly(script).follow(call, None) for call in calls.sites(function)
+    )
+
+
+def _is_option(script: Script, expr: ast.expr) -> bool:
+    """A constant, or an option of the command line that is one."""
+    return surely(
+        isinstance(t, Const) or (isinstance(t, Arg) and keyword_of(t.node, "nargs") is None)
+        for t in script.values(expr)
+    )
+
+
+def _class_of(script: Script, method: ast.FunctionDef) -> Cls | None:
+    """The class of all objects whose method it is, which may get an attribute; None where there are
+    several."""
+    if not method.args.args:
+        return None
+    this = mentions(method, method.args.args[0].arg)
+    cls = one({t.cls if isinstance(t, Inst) else None for n in this for t in script.values(n)})
+    if cls is None or cls.node is not parent_of(method) or cls.find("__slots__"):
+        return None
+    return cls if all(base.startswith(PLAIN) for base in cls.external) else None
+
+
+def _moved_there(script: Script, method: ast.FunctionDef, cls: Cls) -> Edits | None:
+    """What moves such a module to the device, where nothing does yet; None where it cannot be, or
+    where a buffer would be more than an attribute there."""
+    if (
+        not cls.external <= MODULE_BASES
+        or script.torch.rules_out(SINCE)
+        or any(cls.find(n) is not None for n in OWN)
+        or changes_buffers(script)
+    ):
+        return None
+    moved = [o.this for s in script.methods("to", "cuda") for o in s]
+    if any(m.moves and cls.node in m.classes for m in script.models) or any(
+        isinstance(t, Inst) and t.cls is cls for t in moved
+    ):
+        return ()
+    this = mentions(method, method.args.args[0].arg)
+    made = {t.node for n in this for t in script.values(n) if isinstance(t, Inst)}
+    edits = [_move(script, node) for node in made]
+    return tuple(edits) if all(edits) else None  # type: ignore[arg-type]
+
+
+def _move(script: Script, made: ast.AST | None) -> Wrap | None:
+    """``Loss().to(device)``, with the device that a network is moved to in the same function."""
+    flow = script.analysis(Flow)
+    for site in (site for m in script.models for site in m.moves):
+        match site.node:
+            case ast.Call(func=ast.Attribute(attr="to"), args=[ast.Name() as device]) if (
+                isinstance(made, ast.Call)
+                and function_of(made) is function_of(site.node)
+                and (bound := flow.definition(device)) is not None
+                and flow.graph(made).dominates(statement_of(bound.node), statement_of(made))
+            ):
+                return Wrap(made, f"{{}}.to({device.id})")
+    return None
+
+
+def _is_stored_whole(script: Script, cls: Cls) -> bool:
+    """Whether such objects, or networks with them, are written to files as they are: those of
+    older files have no such attribute."""
+    given = (o.args.get(0, "obj") for s in script.calls(*STORES) for o in s)
+    found = [t for g in given if g for t in g if isinstance(t, Inst)]
+    return any(t.cls is cls or is_module(t) for t in found)
+
+
+def _name_for(script: Script, node: ast.expr, cls: Cls) -> str | None:
+    """A name that no object of the class has: of the variable, or of what it is made from."""
+    target, up = only_target(statement_of(node)), parent_of(node)
+    begin = "constant"
+    if isinstance(target, ast.Name) and getattr(statement_of(node), "value", None) is node:
+        begin = target.id
+    elif isinstance(up, ast.keyword) and up.arg:
+        begin = up.arg
+    elif isinstance(node, ast.Call) and script.analysis(CallGraph).callees(node):
+        begin = short_name(node.func).strip("_")
+    used = {
+        n.attr
+        for n in script.each(ast.Attribute)
+        if not (found := script.values(n.value))
+        or any(not isinstance(t, Inst) or t.cls is cls for t in found)
+    }
+    names = (begin, f"fixed_{begin}")
+    free = (n for n in names if n not in used and n not in TAKEN and cls.find(n) is None)
+    return next(free, None)

@@ -1,0 +1,230 @@
+"""cache-constant: what comes out the same at every call is computed once."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from tests.onerule import Applied, apply, run
+
+HEAD = """
+import functools
+import math
+import numpy as np
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+"""
+LOOP = """
+SHIFT = 1.0
+data = TensorDataset(torch.randn(32, 3), torch.randint(0, 3, (32,)))
+loader = DataLoader(data, batch_size=8)
+model = Net([0.2, 0.3, 0.5]).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+losses = []
+for epoch in range(2):
+    SHIFT += 1
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+"""
+NET = """
+class Net(nn.Module):
+    def __init__(self, mean):
+        super().__init__()
+        self.mean = mean
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x):
+        shift = torch.tensor(self.mean).view(1, 3).to(x.device)
+        return self.layer(x - shift)
+"""
+SPEECH = """
+def filters(bins, bands):
+    bank = torch.zeros(bins, bands)
+    for m in range(bands):
+        for k in range(bins):
+            bank[k, m] = max(0.0, 1 - abs(k - m * bins / bands))
+    return bank
+
+
+class Clips(Dataset):
+    def __init__(self, n, bins=8):
+        self.waves = torch.randn(n, 8)
+        self.bins = bins
+
+    def __len__(self):
+        return len(self.waves)
+
+    def __getitem__(self, i):
+        bank = filters(self.bins, 3)
+        return self.waves[i] @ bank, i % 3
+
+
+class Net(nn.Module):
+    def __init__(self, mean):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.layer(x)
+"""
+CLIPS = LOOP.replace(
+    "data = TensorDataset(torch.randn(32, 3), torch.randint(0, 3, (32,)))", "data = Clips(32)"
+)
+
+
+def changed(*parts: str) -> Applied:
+    return apply("cache-constant", HEAD + "".join(map(textwrap.dedent, parts)))
+
+
+def fitted(*parts: str) -> list[str]:
+    """The new lines, where the losses stay the same."""
+    text = HEAD + "".join(map(textwrap.dedent, parts))
+    found = apply("cache-constant", text)
+    before, after = run(text), run(found.text)
+    assert before["losses"] == after["losses"] and before.get("keys") == after.get("keys")
+    return found.lines
+
+
+def test_a_constant_of_a_network_becomes_a_buffer() -> None:
+    assert fitted(NET, LOOP) == [
+        "self.register_buffer(",
+        '"shift", torch.tensor(self.mean).view(1, 3), persistent=False',
+        ")",
+        "shift = self.shift",
+    ]
+
+
+def test_no_checkpoint_has_it() -> None:
+    keys = "\nkeys = list(model.state_dict())\n"
+    fitted(NET, LOOP, keys)
+
+
+def test_a_loss_is_moved_where_it_is_made() -> None:
+    loss = """
+    class Weighted(nn.Module):
+        def __init__(self, weights):
+            super().__init__()
+            self.weights = weights
+
+        def forward(self, logits, y):
+            return F.cross_entropy(logits, y, weight=torch.tensor(self.weights).to(logits.device))
+
+    class Net(nn.Linear):
+        def __init__(self, mean):
+            super().__init__(3, 3)
+    """
+    loop = LOOP.replace("losses = []", "losses = []\ncriterion = Weighted([0.2, 0.3, 0.5])")
+    assert fitted(loss, loop.replace("F.cross_entropy(", "criterion(")) == [
+        'self.register_buffer("weight", torch.tensor(self.weights), persistent=False)',
+        "return F.cross_entropy(logits, y, weight=self.weight)",
+        "criterion = Weighted([0.2, 0.3, 0.5]).to(device)",
+    ]
+
+
+def test_what_an_item_computes_again_becomes_an_attribute() -> None:
+    assert fitted(SPEECH, CLIPS) == ["self.bank = filters(self.bins, 3)", "bank = self.bank"]
+
+
+def test_a_method_that_computes_from_the_constructor_alone() -> None:
+    text = SPEECH.replace("bank = filters(self.bins, 3)", "bank = self._bank()").replace(
+        "    def __len__(self):",
+        "    def _bank(self):\n        edges = [float(m) for m in range(3)]\n"
+        "        return torch.ones(self.bins, 3) * torch.tensor(edges)\n\n    def __len__(self):",
+    )
+    assert fitted(text, CLIPS) == ["self.bank = self._bank()", "bank = self.bank"]
+
+
+def test_a_function_with_constants_is_cached() -> None:
+    text = SPEECH.replace("filters(self.bins, 3)", "features(8)").replace(
+        "\nclass Clips", "\ndef features(n):\n    return filters(8, 3) * n\n\n\nclass Clips"
+    )
+    assert fitted(text, CLIPS) == ["@functools.lru_cache(maxsize=None)"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("losses = []", "losses = []\nmodel.mean = [1.0, 2.0, 3.0]"),
+        ("losses = []", "losses = []\nsetattr(model, 'me' + 'an', [1.0, 2.0, 3.0])"),
+        ("losses = []", "losses = []\nmodel.mean[0] = 7.0"),
+        ("losses = []", "losses = []\nmodel.mean.append(7.0)\nmodel.mean.pop(0)"),
+        ("losses = []", "losses = []\nmodel.__dict__['mean'] = [1.0, 2.0, 3.0]"),
+        (
+            "model = Net([0.2, 0.3, 0.5])",
+            "means = [0.2, 0.3, 0.5]\nmodel = Net(means)\nmeans[0] = 5.0\nmodel = model",
+        ),
+        ("return self.layer(x - shift)", "shift += 1\n        return self.layer(x - shift)"),
+        ("return self.layer(x - shift)", "shift.add_(1)\n        return self.layer(x - shift)"),
+        (
+            "return self.layer(x - shift)",
+            "row = shift[0]\n        row += 1\n        return self.layer(x - shift)",
+        ),
+        (
+            "return self.layer(x - shift)",
+            "self.last = shift\n        self.last += 1\n        return self.layer(x - shift)",
+        ),
+        (
+            "        shift = torch.tensor(self.mean)",
+            "        if len(x) > 99:\n            return self.layer(x)\n        shift = torch.tensor(self.mean)",
+        ),
+        ("torch.tensor(self.mean)", "(torch.tensor(self.mean) + torch.rand(3))"),
+        ("torch.tensor(self.mean)", "torch.tensor(np.random.randn(3)).float()"),
+        ("losses = []", "losses = []\nmodel.half().float()"),
+        ("losses = []", "losses = []\ntorch.save(model, 'm.pt')"),
+        ("losses = []", "losses = []\ntorch.set_default_dtype(torch.float32)"),
+        ("torch.tensor(self.mean)", "torch.tensor([SHIFT, 0, 0]).float()"),
+        ("class Net(nn.Module):", "class Net(nn.Module):\n    __slots__ = ()\n"),
+        (
+            "self.layer = nn.Linear(3, 3)",
+            "self.layer = nn.Linear(3, 3)\n        self.first = self(torch.zeros(1, 3)).sum().item()"
+            "\n        self.mean = [v + 1 for v in mean]",
+        ),
+    ],
+)
+def test_left_alone(old: str, new: str) -> None:
+    both = NET + LOOP
+    assert old in both
+    text = HEAD + both.replace(old, new)
+    assert not apply("cache-constant", text).fixes
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("bank = torch.zeros(bins, bands)", "bank = torch.rand(bins, bands)"),
+        ("    bank = torch.zeros", "    print(bins)\n    bank = torch.zeros"),
+        ("def filters", "scale = [1.0]\n\n\ndef filters"),
+        (
+            "return self.waves[i] @ bank, i % 3",
+            "bank *= 1\n        return self.waves[i] @ bank, i % 3",
+        ),
+        ("return self.waves[i] @ bank, i % 3", "return bank, i % 3"),
+        ("self.bins = bins", "self.bins = bins + len(self.waves)\n        self.bank = None"),
+    ],
+)
+def test_items_left_alone(old: str, new: str) -> None:
+    assert old in SPEECH
+    text = SPEECH.replace(old, new)
+    if "scale" in new:
+        text = text.replace("    return bank\n", "    scale[0] += 1\n    return bank * scale[0]\n")
+    if "None" in new:
+        text = text.replace("bank = filters", "self.bank = bank = filters")
+    assert not changed(text, CLIPS).fixes
+
+
+def test_a_function_of_other_numbers_is_not_cached() -> None:
+    text = SPEECH.replace("filters(self.bins, 3)", "features(len(self.waves) // 4)").replace(
+        "\nclass Clips", "\ndef features(n):\n    return filters(n, 3) * n\n\n\nclass Clips"
+    )
+    assert not changed(text, CLIPS).fixes
