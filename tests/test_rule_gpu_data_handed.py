@@ -242,6 +242,9 @@ def test_counts_that_may_change(length: str, more: str) -> None:
         ("numpy.zeros(len(x))", False),
         ("numpy.random.randint(0, 2, len(x))", False),
         ("numpy.zeros((len(x) + 9, 2))[:, 0]", True),
+        ("(x[:, 0] + x[:, 1] > 0.5).astype(int)", False),
+        ("(x.mean(1) < .1).astype(numpy.int64)", False),
+        ("numpy.zeros((len(x), 2)) @ numpy.zeros((2, 3))", True),
     ],
 )
 def test_arrays_of_unlike_length(targets: str, cut: bool) -> None:

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from autofast.facts.arrays import held_under, values_of
+from autofast.facts.arrays import REDUCED, array_of, held_under, values_of
 from autofast.facts.loader_uses import uses
 from autofast.facts.loaders import DEVICE_DEFAULTS, again, own_argument
 from autofast.facts.transforms import pipeline, short_name
@@ -25,16 +24,17 @@ from autofast.flow.memory import FACTORIES
 from autofast.flow.program import Flow
 from autofast.flow.provenance import assigned
 from autofast.flow.scopes import Expressions, declared
-from autofast.model.calls import only_target, variable_name
+from autofast.model.calls import arguments_of, only_target, variable_name
 from autofast.model.calls import short_name as called_as
-from autofast.model.events import Occurrence, Site, loops
+from autofast.model.events import Occurrence, loops
 from autofast.model.kinds import ways_made
 from autofast.model.names import LEGACY_TENSORS, last_part
 from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import only, surely, wordset
 from autofast.model.source import (
     ByNode,
+    ancestors,
     at,
     is_generator,
     is_switched,
@@ -43,16 +43,24 @@ from autofast.model.source import (
     parent_of,
     statement_of,
 )
-from autofast.model.syntax import SEQUENCES, is_attribute, is_docstring, is_stored
+from autofast.model.syntax import (
+    LOOPS,
+    SEQUENCES,
+    is_attribute,
+    is_docstring,
+    is_operation,
+    is_stored,
+)
 from autofast.model.values import (
     Arguments,
     Ext,
+    Func,
     Inst,
     Ref,
     Seq,
     Tensor,
-    Thing,
     Values,
+    any_of,
     are_numbers,
     begins,
     certainly,
@@ -90,8 +98,10 @@ TAKEN = wordset("torch.from_numpy torch.as_tensor torch.FloatTensor torch.LongTe
 KEEP_SIZE = KEEP_ORDER - {"repeat"} | wordset(
     "astype copy numpy permute transpose t clone cpu cuda"
 )
-ROW_BY_ROW = EXACT_METHODS | TAKEN | wordset("to numpy astype copy tensor array asarray cpu")
-OF_NUMBERS = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.Slice)
+ROW_BY_ROW = EXACT_METHODS | wordset(
+    "to numpy astype copy tensor array asarray cpu from_numpy as_tensor FloatTensor LongTensor"
+)
+BESIDE_ROWS = REDUCED | wordset("argmax unsqueeze squeeze flatten")  # of other dimensions than rows
 MANY = 10**12  # numbers: as many as there may be
 
 
@@ -282,70 +292,62 @@ def most_numbers(script: Script, expr: ast.expr | None, depth: int = 0) -> int:
             values = _given_to(script, expr)
             return max((most_numbers(script, v, depth + 1) for v in values), default=MANY)
         case ast.BinOp() | ast.Compare() | ast.UnaryOp() | ast.Subscript() | ast.Tuple():
-            parts = [n for n in ast.iter_child_nodes(expr) if isinstance(n, ast.expr)]
+            parts = only(ast.iter_child_nodes(expr), ast.expr)
     return math.prod(most_numbers(script, p, depth + 1) for p in parts) if parts else MANY
 
 
 def row_count(script: Script, expr: ast.expr | None, depth: int = 0) -> object:
-    """What tells how many rows an array, a tensor or a list has: equal for two that have as many;
-    None where nothing does.
+    """What tells how many rows an array, a tensor or a list has: equal for two of one object that
+    have as many; None where nothing does.
     """
-    if expr is None or depth == 9:
-        return None
+    parts: Expressions = []
     match expr:
-        case ast.Name():
-            made = script.analysis(Flow).definition(expr)
-            split = made and _split(script, made.node)
-            if split or made is None:
-                return split
-            return _known(row_count(script, v, depth + 1) for v in values_of(script, made))
-        case ast.Attribute(attr="values", value=inner):
-            return row_count(script, inner, depth + 1)
         case ast.Attribute():
-            return _known(row_count(script, v, depth + 1) for v in _given_to(script, expr))
-        case ast.Compare(left=left, comparators=[right]) | ast.BinOp(left=left, right=right):
-            if are_numbers(script.values(right)):
-                return row_count(script, left, depth + 1)
-        case ast.Subscript(value=inner, slice=index):
-            first = index.elts[0] if isinstance(index, ast.Tuple) else index
-            count = row_count(script, inner, depth + 1)
-            taken = ast.unparse(first) == ":" or _same(script, first)
-            return count if taken is True else _known([count, taken])
-        case ast.Call(func=func, args=args):
-            short = called_as(func)
+            parts = _given_to(script, expr)
+        case ast.Name() if made := script.analysis(Flow).definition(expr):
+            parts = values_of(script, made) if made.is_parameter else [made.value]
+        case ast.Compare(left=left, comparators=[right]) | ast.BinOp(left=left, right=right) if (
+            not is_operation(expr, ast.MatMult)
+        ):
+            parts = [side for side in (left, right) if not are_numbers(script.values(side))]
+        case ast.Subscript(value=inner, slice=ast.Tuple(elts=[ast.Slice(None, None, None), *_])):
+            parts = [inner]
+        case ast.Subscript(slice=index) if array_of(script, index) and (
+            taken := _same(script, index)
+        ):
+            return taken, statement_of(expr)
+        case ast.Call(func=func, args=args) if not any_of(script.called(expr), Func):
+            short, name = called_as(func), script.library_name(func)
             if short in MADE and (sides := _sides(expr, short)):
-                of = measured_by(sides[0])
-                return row_count(script, of, depth + 1) if of else _same(script, sides[0])
-            by_row = [script.constant(a) for a in (*args, *(k.value for k in expr.keywords))] == [1]
-            parts = [func.value] if isinstance(func, ast.Attribute) else []
-            if script.library_name(func):
-                parts = args
-            if short in ROW_BY_ROW or is_pointwise(short) or by_row:
-                return row_count(script, parts[0] if parts else None, depth + 1)
-    return None
+                if (measured := measured_by(sides[0])) is None:
+                    return _same(script, sides[0])
+                parts = [measured]
+            elif name or not isinstance(func, ast.Attribute):
+                parts += args[: len(args) == 1 and _is_by_row(name)]
+            elif _is_by_row(f".{short}"):
+                parts = [func.value]
+            elif short in BESIDE_ROWS:
+                axes = [script.constant(a) for a in arguments_of(expr)]
+                parts = [func.value] * surely(type(a) is int and a > 0 for a in axes)
+    found = one({depth < 9 and row_count(script, part, depth + 1) or None for part in parts})
+    if isinstance(expr, ast.Name) and not script.may_be(expr, Seq):
+        return found or _same(script, expr)
+    return found
 
 
-def _known(counts: Iterable[object]) -> object:
-    every = tuple(counts)
-    return every if every and None not in every else None
+def _is_by_row(name: str) -> bool:
+    return last_part(name) in ROW_BY_ROW or is_pointwise(name)
 
 
-def _split(script: Script, target: Any) -> object:
-    """``x, rest_of_x, y, rest_of_y = train_test_split(x, y)``"""
-    match parent_of(target), statement_of(target):
-        case ast.Tuple(elts=elts), ast.Assign(value=ast.Call(func=func) as call):
-            if script.library_name(func) == "sklearn.model_selection.train_test_split":
-                return call, elts.index(target) % 2
-    return None
-
-
-def _same(script: Script, expr: ast.expr) -> object:
-    """What tells the value of an expression of variables and numbers."""
-    nodes = [n for n in ast.walk(expr) if isinstance(n, ast.expr)]
-    if not all(isinstance(n, (*OF_NUMBERS, ast.Name)) for n in nodes):
-        return None
-    made = [frozenset(script.analysis(Flow).reaching(n)) for n in nodes if isinstance(n, ast.Name)]
-    return ast.unparse(expr), *made
+def _same(script: Script, size: ast.expr) -> object:
+    """What tells the value of a number, an index or an array: the number, or the only definition of
+    a variable; of one that is made in a loop, in a single statement.
+    """
+    known = script.constant(size)
+    made = script.analysis(Flow).definition(size) if isinstance(size, ast.Name) else None
+    if known is not ... or made is None:
+        return None if known is ... else known
+    return made, statement_of(size) if any_of(ancestors(made.node), LOOPS) else None
 
 
 def measured_by(expr: ast.expr | None) -> ast.expr | None:
@@ -431,13 +433,9 @@ def held(
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute):
             if under is not None and node.value.attr not in under:
                 continue
-            sites = [s for s in script.log.of("set_attribute") if _sets(s, thing, node.value.attr)]
+            sites = script.log.setting({thing}, node.value.attr)
             found += [(assigned(s.node), list(s)) for s in sites] or [(None, [])]
     return found
-
-
-def _sets(site: Site, thing: Thing, name: str) -> bool:
-    return any(o.this is thing and o.data["name"] == name for o in site)
 
 
 # ---------------------------------------------------------------------------- images of torchvision

@@ -20,7 +20,7 @@ from autofast.facts.datasets import (
 )
 from autofast.facts.loaders import again
 from autofast.facts.workers.shared_state import changed_ever, changed_since_made
-from autofast.model.calls import is_name
+from autofast.model.calls import is_name, names_in
 from autofast.model.names import last_part
 from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
@@ -94,7 +94,7 @@ def is_longer(script: Script, dataset: Dataset) -> bool:
 def _stays(count: ast.expr, thing: Inst) -> bool:
     """Made of attributes of the data set, which nothing sets later, and their lengths alone."""
     this = function_of(count).args.args[0].arg  # type: ignore[union-attr]
-    names = {n.id for n in nodes_in(count, ast.Name)} - {this, "len", "int", "min", "max"}
+    names = names_in(count) - {this, "len", "int", "min", "max"}
     attributes = {n.attr for n in nodes_in(count, ast.Attribute)} - {"shape", "size"}
     return not names and attributes <= thing.attrs.keys()
 
