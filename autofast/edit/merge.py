@@ -34,6 +34,7 @@ from autofast.edit.edits import (
     Wrap,
 )
 from autofast.flow.imports import parsed
+from autofast.model.calls import keyword_of
 from autofast.model.several import any_in, any_of, first_such
 from autofast.model.source import ByNode, Nodes, Source, ancestors, block_of, source_of
 
@@ -174,7 +175,7 @@ def file_of(edit: Edit) -> Source:
 def spelled_out(call: ast.Call | ast.Dict, name: str) -> ast.expr | None:
     """The value of the keyword or item ``name``, where it is written in so many words."""
     if isinstance(call, ast.Call):
-        return next((k.value for k in call.keywords if k.arg == name), None)
+        return keyword_of(call, name)
     pairs = zip(call.keys, call.values, strict=True)
     return next((v for k, v in pairs if isinstance(k, ast.Constant) and k.value == name), None)
 

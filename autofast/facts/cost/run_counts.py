@@ -26,7 +26,7 @@ from autofast.model.events import (
 )
 from autofast.model.roles import Loader, Step, Use
 from autofast.model.script import Script
-from autofast.model.several import all_known, only, surely
+from autofast.model.several import all_known, any_in, only, surely
 from autofast.model.source import parent_of, statement_of, walk
 from autofast.model.syntax import DEFS
 from autofast.model.values import NOTHING, Ext, Seq, Thing, Values
@@ -141,7 +141,7 @@ class Often:
         here = set(walk(statement_of(node)))
         moved = {t for x in self.script.transfers if x.node in here for t in x.loaders}
         loaders = self.script.loaders
-        return [x for x in loaders if x.node is node or any(t in moved for t in x.things)]
+        return [x for x in loaders if x.node is node or any_in(x.things, moved)]
 
     def _bytes(self, loader: Loader) -> int | None:
         batch = batch_size(loader)

@@ -32,6 +32,7 @@ from autofast.facts.cost.matmul_layers import is_pretrained, takes_words
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
 from autofast.facts.loaders import given, has_no_workers
+from autofast.facts.workers.legality import makes_batches
 from autofast.facts.workers.seeding import seed_of
 from autofast.flow.loops import loops_around
 from autofast.flow.provenance import Trail
@@ -43,7 +44,7 @@ from autofast.model.roles import Dataset, Loader, Transfer
 from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import at, statement_of, within
-from autofast.model.values import Ext, Inst, Tensor
+from autofast.model.values import Ext, Tensor
 from autofast.rule import Finding, Gain, Options, Question
 
 # Where a tensor on the host comes from that stays there: others that are made for the device can be
@@ -369,5 +370,4 @@ def _is_sliced(dataset: Dataset, made: Mapping[ast.AST | None, Images | str]) ->
     node = dataset.thing.node if isinstance(dataset.thing, Ext) else None
     if isinstance(made.get(node), Images):
         return True
-    fetches = isinstance(dataset.thing, Inst) and dataset.thing.cls.find("__getitems__") is not None
-    return dataset.in_memory and fetches
+    return dataset.in_memory and makes_batches(dataset)
