@@ -86,7 +86,7 @@ def _least(name: str) -> float:
 
 def making(script: Script, loader: Loader) -> float:
     """Seconds that workers take to make a batch, as likely as not: of images in memory, of files,
-    one by one, and of what ``__getitem__`` computes.
+    one by one, and of what ``__getitem__`` computes in a time that is worth a worker.
     """
     size, sets = inputs.batch_size(loader) or 0, loader.datasets
     if surely(inputs.library_name_of(d.thing) in inputs.NATIVE for d in sets):
@@ -96,7 +96,8 @@ def making(script: Script, loader: Loader) -> float:
     seconds = min((_of_files(script, d) for d in sets), default=0.0)
     if any(isinstance(n.value, str) and LARGE.search(n.value) for n in script.each(ast.Constant)):
         seconds *= TIMES
-    seconds += LIKELY * min((least(script, d) for d in sets), default=0.0)
+    if worth_a_worker(script, loader):
+        seconds += LIKELY * min(least(script, d) for d in sets)
     return size * seconds / (workers or machine.WORKERS) if workers is not None else 0.0
 
 
