@@ -11,6 +11,7 @@ from autofast.facts.switches import whole_statement, with_every_step
 from autofast.model.events import Site, TryFrame
 from autofast.model.names import CLOCKS
 from autofast.model.script import Script
+from autofast.model.several import any_in
 from autofast.model.source import ancestors, at, line_of, parent_of, source_of
 from autofast.model.syntax import is_constant
 from autofast.model.values import Ref, const
@@ -110,7 +111,7 @@ def _caught(script: Script) -> str:
 
 def _catches(node: ast.Try) -> bool:
     return any(
-        h.type is None or any(n in ast.unparse(h.type) for n in ("RuntimeError", "Exception"))
+        h.type is None or any_in(("RuntimeError", "Exception"), ast.unparse(h.type))
         for h in node.handlers
     )
 

@@ -11,7 +11,7 @@ from autofast.facts.input_shapes import FLAG, varying
 from autofast.facts.parts import not_known, trained_models
 from autofast.facts.sent_by_value import against_backends
 from autofast.flow.positions import index
-from autofast.model.events import BranchFrame, Site, Stack, inside
+from autofast.model.events import BranchFrame, Site, inside
 from autofast.model.names import CONVOLVE
 from autofast.model.script import Script
 from autofast.model.several import only
@@ -134,7 +134,9 @@ def _value(script: Script, place: ast.stmt, torch: str) -> str | None:
     ]:
         if site.node not in script.deterministic:
             continue
-        if any(_certain(o.stack) for o in site) or not _before(script, site, place):
+        if any(
+            (not any((not f.known for f in only(o.stack, BranchFrame)))) for o in site
+        ) or not _before(script, site, place):
             return None
         if site.kind == "set_flag":
             flag = "backends.cudnn.deterministic"
@@ -150,10 +152,6 @@ def _value(script: Script, place: ast.stmt, torch: str) -> str | None:
 
 
 _ASKING = ("set_flag", "torch.use_deterministic_algorithms")
-
-
-def _certain(stack: Stack) -> bool:
-    return not any(not f.known for f in only(stack, BranchFrame))
 
 
 def _before(script: Script, site: Site, place: ast.stmt) -> bool:

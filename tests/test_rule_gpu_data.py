@@ -224,7 +224,7 @@ def test_a_generator_of_its_own() -> None:
         ("a = torch.zeros(10 ** 5 // 3334, 4).repeat(1, 1)\nb = torch.zeros(len(a))", True),
         ("n = int(os.environ.get('ROWS', 30))\na = torch.randn(n, 4)\nb = torch.zeros(n)", True),
         ("a = torch.randn(2, 4)[torch.zeros(30).long()]\nb = torch.zeros(30)", False),
-        ("numpy.random.seed(0)\na = torch.from_numpy(numpy.random.normal(0, 1, 120)).float().view(30, 4)\nb = torch.zeros(30)", True),
+        ("numpy.random.seed(0)\na = torch.from_numpy(numpy.random.normal(0, 1, 120)).float().view(30, 4)\nb = torch.zeros(30)", False),
     ],
 )  # fmt: skip
 def test_room_for_the_data_is_asked_where_their_size_is_not_known(

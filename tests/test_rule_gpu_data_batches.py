@@ -306,8 +306,10 @@ def test_what_is_written() -> None:
     assert "image = torch.where(chosen[:, None, None, None], image.flip(2), image)" in lines
     assert "image = (image.float() / 255 - mean) / std" in lines
     assert "return [image.permute(0, 3, 1, 2).contiguous(), labels]" in lines
-    made = "torch.as_tensor(numpy.ascontiguousarray(t)) for t in (data.images, data.labels)"
-    assert f"tensors = on_device([{made}], device)" in lines
+    made = (
+        "torch.as_tensor(numpy.ascontiguousarray(t)).to(device) for t in (data.images, data.labels)"
+    )
+    assert f"*({made})" in lines
     assert (
         "loader = DataLoader(tensors, batch_size=None, collate_fn=data.batch, sampler=batches)"
         in lines

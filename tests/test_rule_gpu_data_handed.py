@@ -193,26 +193,90 @@ def test_arrays_that_something_else_writes_to(write: str) -> None:
         assert "may write to it" in found.refusals or "of which items are made" in found.refusals
 
 
-@pytest.mark.parametrize(
-    "length",
-    ["len(self.features) - 10", "len(self.features) // 2", "20", "min(len(self.features), 16)", "self.features.shape[1]",
-     "self.n", "len(self.features) if self.features.any() else 3"],
-)  # fmt: skip
+COUNTS = [
+    "len(self.features) - 10", "len(self.features) // 2", "20", "min(len(self.features), 16)", "self.features.shape[1]",
+    "self.n", "len(self.features[:20])", "min(len(self.features), len(self.targets))",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("length", COUNTS)
 def test_fewer_items_than_rows(length: str) -> None:
     text = script(DICT, OF_DICT).replace("self.features.shape[0]", length)
     text = text.replace("self.targets = targets", "self.targets = targets\n        self.n = 20")
     found = apply(RULE, text)
-    assert not found.fixes and "items of Rows are counted by more than" in found.refusals
+    assert "[: len(dataset)]" in found.text, found.refusals
+    same_runs(text, found.text)
+
+
+@pytest.mark.parametrize(
+    ("length", "more"),
+    [
+        ("len(self.features) if self.features.any() else 3", ""),
+        ("COUNT", ""),
+        ("random.randint(3, 9)", ""),
+        ("self.most(3)", ""),
+        ("self.n", "\n        loader.dataset.n += 1"),
+    ],
+)
+def test_counts_that_may_change(length: str, more: str) -> None:
+    """Between epochs, too: the loader asks for it each time."""
+    text = script(DICT, OF_DICT).replace("self.features.shape[0]", length)
+    text = text.replace("self.targets = targets", "self.targets = targets\n        self.n = 20")
+    text = text.replace("optimizer, device)\n\n", f"optimizer, device){more}\n\n").replace(
+        "class Rows", "COUNT = 20\n\n\nclass Rows"
+    )
+    found = apply(RULE, text)
+    assert not found.fixes, found.text
+    assert "may have another number of items later" in found.refusals or more, found.refusals
+
+
+@pytest.mark.parametrize(
+    ("targets", "cut"),
+    [
+        ("numpy.concatenate([targets, targets])", True),
+        ("numpy.zeros(100)", True),
+        ("targets[rest]", True),
+        ("x[:, 0]", False),
+        ("(x.sum(axis=1) > 0).astype(numpy.int64)", False),
+        ("numpy.ones((60, 4))[:50].sum(1)", True),
+        ("numpy.zeros(len(x))", False),
+        ("numpy.random.randint(0, 2, len(x))", False),
+        ("numpy.zeros((len(x) + 9, 2))[:, 0]", True),
+        ("(x[:, 0] + x[:, 1] > 0.5).astype(int)", False),
+        ("(x.mean(1) < .1).astype(numpy.int64)", False),
+        ("numpy.zeros((len(x), 2)) @ numpy.zeros((2, 3))", True),
+    ],
+)
+def test_arrays_of_unlike_length(targets: str, cut: bool) -> None:
+    """A `TensorDataset` takes no array that is longer, as a data set of the project may."""
+    text = script(DICT, OF_DICT, FOLDS.replace(", y)", ", x)" if "x" in targets else ", y)"))
+    text = text.replace("features[rest], targets[rest]", f"x, {targets}").replace(
+        "number, features, targets", "number, x, targets"
+    )
+    text = text.replace("fold(number, features, x)", "fold(number, x, y)").replace(
+        "fold(number, features, y)", "fold(number, x, y)"
+    )
+    text = text.replace(
+        "rest = numpy.arange(len(features)) % 3 != number",
+        "rest = numpy.arange(len(x)).tolist() + [0]",
+    ).replace("Linear(5", "Linear(4")
+    found = apply(RULE, text)
+    assert found.fixes, found.refusals
+    assert ("[: len(" in found.text) == cut, found.lines
+    same_runs(text, found.text)
 
 
 def test_rows_of_tensors_that_are_counted_otherwise() -> None:
     tuple_of = "        return self.features[idx], self.targets[idx]"
-    text = script(tuple_of, "x = batch[0].to(device)").replace(
-        "Rows(features[rest], targets[rest])", "Rows(torch.randn(30, 5), torch.zeros(30))"
-    )
-    assert apply(RULE, text).fixes
-    found = apply(RULE, text.replace("self.features.shape[0]", "len(self.features) - 10"))
-    assert not found.fixes and "items of Rows are counted by more than" in found.refusals
+    text = script(tuple_of, "x = batch[0].to(device)")
+    for made in ("torch.randn(30, 5), torch.zeros(30)", "torch.randn(30, 5), torch.zeros(31)"):
+        one = text.replace("Rows(features[rest], targets[rest])", f"Rows({made})")
+        for length in ("self.features.shape[0]", "len(self.features) - 10"):
+            two = one.replace("self.features.shape[0]", length)
+            found = apply(RULE, two)
+            cut = "- 10" in length or "31" in made
+            assert ("for t in dataset[: len(dataset)]" in found.text) == cut, found.text
+            same_runs(two, found.text)
 
 
 @pytest.mark.parametrize(

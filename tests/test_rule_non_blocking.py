@@ -917,3 +917,52 @@ for (x,) in DataLoader(data, batch_size=4, num_workers=2, pin_memory=True):
     optimizer.step()
 """
     assert bool(apply(RULE, text).lines) is fixed
+
+
+SHIFTED = """
+def shifted(t):
+    out = {made}
+    out[1:] = t[:-1]
+    return out
+"""
+
+
+@pytest.mark.parametrize(
+    ("write", "more"),
+    [
+        ("z = torch.where(x > 0, x, 0 * x)\nz.mul_(2)", ""),
+        ("z = shifted(x)\nz.mul_(2)", SHIFTED.format(made="torch.zeros_like(t)")),
+        ("z = shifted(x)\nz.mul_(2)", SHIFTED.format(made="t.clone()")),
+        ("z = x.mean(0)\nz -= 1", ""),
+        ("z = x.mean(0)\nview = z[1:].view(-1)\nview -= 1", ""),
+        ("z = None\nif epoch == 0:\n    z = x.exp()\n    z[0] = 1", ""),
+        ("total += x.sum()", "total = torch.zeros(1)"),
+        ("sums['x'] += x.sum()", "sums = {'x': 0.0}"),
+        ("kept.append(x.sum())\nkept[-1] += 1", "kept = []"),
+        ("total = nn.functional.mse_loss(x, 2 * x)\ntotal += x.mean()", ""),
+    ],
+)
+def test_writes_to_memory_of_its_own(write: str, more: str) -> None:
+    """What is computed of a batch on the host may be written to while the batch is copied."""
+    done = made(move=f"a, b = x.to(device), y.to(device)\n{write}\nx, y = a, b", more=more)
+    assert done.text.count("non_blocking=True") == 2, done.refusals
+    assert run(done.text)["losses"] == run(done.before)["losses"]
+
+
+@pytest.mark.parametrize(
+    ("write", "more"),
+    [
+        ("z = x.view(-1)\nz.mul_(2)", ""),
+        ("z = x.float()\nz.mul_(2)", ""),
+        ("z = shifted(x)\nz.mul_(2)", SHIFTED.format(made="t")),
+        ("z = shifted(x)\nz.mul_(2)", SHIFTED.format(made="t.contiguous()")),
+        ("z = torch.zeros(8, 4) if epoch else x\nz += 1", ""),
+        ("z = None\nif epoch == 0:\n    z = x\n    z[0] = 1", ""),
+        ("kept.append(x)\nkept[-1] += 1", "kept = []"),
+        ("total = x[0, 0]\ntotal += x.sum()", ""),
+        ("for row in x:\n    row += 1", ""),
+    ],
+)
+def test_writes_to_the_memory_of_the_batch(write: str, more: str) -> None:
+    done = made(move=f"a, b = x.to(device), y.to(device)\n{write}\nx, y = a, b", more=more)
+    assert "changed in place afterwards" in done.refusals, done.text

@@ -17,6 +17,7 @@ from autofast.commands.outcome import Outcome, Unused, unused_by_all
 from autofast.commands.rewriting import Rewritten, rewrite
 from autofast.commands.shared_files import Agreement
 from autofast.depth import deeply
+from autofast.edit.attribution import meets
 from autofast.edit.hunks import changes, lines_of
 from autofast.edit.plan import Plan
 from autofast.model.several import grouped
@@ -196,9 +197,7 @@ def _after(file: FileDiff, text: str) -> FileDiff:
     """The change of a file that ends in another text, with the names of its rules."""
     found = []
     for change in changes(lines_of(file.source.text), lines_of(text)):
-        of = [
-            c.rules for c in file.changes if c.old[0] <= change.old[1] and change.old[0] <= c.old[1]
-        ]
+        of = [c.rules for c in file.changes if meets(c.old, change)]
         found.append(Change(change.old, change.new, sum(of, ()) or ("unused comment",)))
     return FileDiff(file.source, text, found)
 

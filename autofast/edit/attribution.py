@@ -35,9 +35,7 @@ def hunks_of(
     reaches = {edit: reach(edit) for edit in edits}
     hunks = []
     for change, absent in zip(found, by_absence, strict=True):
-        near = {
-            name for edit, who in edits.items() if _meets(reaches[edit], change) for name in who
-        }
+        near = {name for edit, who in edits.items() if meets(reaches[edit], change) for name in who}
         who = absent & near or near or absent
         lines = (*_marked("-", old[slice(*change.old)]), *_marked("+", new[slice(*change.new)]))
         hunks.append(
@@ -96,7 +94,7 @@ def _is_idle(line: str) -> bool:
     return line.lstrip()[:1] in ("", "#")
 
 
-def _meets(span: Span, change: Change) -> bool:
+def meets(span: Span, change: Change) -> bool:
     """Whether ``change`` overlaps or touches ``span``."""
     return span[0] <= change.old[1] and change.old[0] <= span[1]
 
@@ -117,6 +115,6 @@ def _findings_at(
         result += [
             f
             for f in here
-            if any(file_of(e) is source and _meets(reach(e), change) for e in f.edits)
+            if any(file_of(e) is source and meets(reach(e), change) for e in f.edits)
         ] or here
     return tuple(result)

@@ -274,7 +274,11 @@ def _folded(code: tuple[str, ...], limit: int, unit: str) -> list[str]:
     is_head = text.rstrip().endswith(":") or re.search(r":\s*#[^\"']*$", text) is not None
     width = limit - len(prefix.expandtabs(BLACK_UNIT)) - len(opener)
     whole = text[len(opener) :] + ("\n    pass\n" if is_head else "\n")
-    new = None if _has_multiline_string(text) else _black(_with_tuple_in_parentheses(whole), width)
+    new = (
+        None
+        if ("'''" in text or '"""' in text or bool(re.search("\\\\\\n", text)))
+        else _black(_with_tuple_in_parentheses(whole), width)
+    )
     if new is None:
         return list(code)
     new = _with_numbers(text, opener + new)
@@ -359,10 +363,6 @@ def _tokens(text: str) -> list[tokenize.TokenInfo]:
         if t.type
         not in (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
     ]
-
-
-def _has_multiline_string(text: str) -> bool:
-    return "'''" in text or '"""' in text or bool(re.search(r"\\\n", text))
 
 
 def _black(text: str, width: int) -> str | None:

@@ -40,7 +40,11 @@ def changed_interfaces(
     after = _functions(fresh.tree) if fresh is not None else {}
     for name, function in _functions(source.tree).items():
         now = after.get(name)
-        inside = tuple(h for h in hunks if now is not None and _meets(now, h))
+        inside = tuple(
+            h
+            for h in hunks
+            if now is not None and (h.new[0] < (now.end_lineno or 0) and h.new[1] >= now.lineno - 1)
+        )
         if now is None or not inside:
             continue
         what = (
@@ -63,10 +67,6 @@ def _functions(tree: ast.Module) -> dict[str, Def]:
             if isinstance(parent_of(outer), ast.Module):
                 found.setdefault(prefix + node.name, node)
     return found
-
-
-def _meets(function: Def, hunk: Hunk) -> bool:
-    return hunk.new[0] < (function.end_lineno or 0) and hunk.new[1] >= function.lineno - 1
 
 
 def _other_parameters(before: Def, after: Def) -> str:

@@ -126,7 +126,9 @@ class Places:
         wanted = _spelling(node)
         nth = next(
             i
-            for i, n in enumerate(n for n in _preorder(string) if _spelled(n, node, wanted))
+            for i, n in enumerate(
+                n for n in _preorder(string) if (type(n) is type(node) and _spelling(n) == wanted)
+            )
             if n is node
         )
         for other in _descendants(self._at(string)):
@@ -245,10 +247,6 @@ def _preorder(node: ast.AST) -> Iterator[ast.AST]:
 
 def _spelling(node: ast.AST) -> str:
     return ast.dump(node).replace("ctx=Store()", "ctx=Load()")
-
-
-def _spelled(node: ast.AST, like: ast.expr, spelling: str) -> bool:
-    return type(node) is type(like) and _spelling(node) == spelling
 
 
 def _is_word(character: str) -> bool:

@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import takewhile
 
 from autofast.edit.amend import key_of
+from autofast.edit.attribution import meets
 from autofast.edit.hunks import Hunk, changes, lines_of, old_lines
 from autofast.edit.plan import Plan, PostConditionError, Reread
 from autofast.edit.recovery import stand
@@ -87,7 +88,7 @@ class Passes:
             if h.source.path == source.path
         ]
         for change in changes(old, new):
-            mine = [h for n, h in known if _meet(self._origin(source, n, h.old), change.old)]
+            mine = [h for n, h in known if meets(self._origin(source, n, h.old), change)]
             lines = (
                 *(f"-{line.rstrip()}" for line in old[slice(*change.old)]),
                 *(f"+{line.rstrip()}" for line in new[slice(*change.new)]),
@@ -160,10 +161,6 @@ def merged(plans: Sequence[Plan], *more: Mapping[Source, str]) -> dict[Source, s
     sources = {source.path: source for source in plans[0].script.sources}
     texts = [plan.texts() for plan in plans]
     return {sources.get(s.path, s): text for new in (*texts, *more) for s, text in new.items()}
-
-
-def _meet(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    return one[0] <= other[1] and other[0] <= one[1]
 
 
 def _statement_at(source: Source, line: int) -> ast.AST:

@@ -12,11 +12,12 @@ from pathlib import Path
 
 from autofast.edit.edits import Helper, Import
 from autofast.flow.imports import Binding, bindings, parsed
+from autofast.flow.scopes import loaded_in
 from autofast.model import disk
 from autofast.model.names import first_part
 from autofast.model.several import any_of, grouped, only, surely
-from autofast.model.source import Source, block_of, nodes_in, parent_of, source_of
-from autofast.model.syntax import DEFINITIONS, IMPORTS, is_docstring, is_read
+from autofast.model.source import Source, block_of, parent_of, source_of
+from autofast.model.syntax import DEFINITIONS, IMPORTS, is_docstring
 
 BEFORE_ALL = -1
 
@@ -341,15 +342,9 @@ def stand_in(tree: ast.Module, code: str) -> bool:
 
 
 def _assigned(tree: ast.Module) -> set[str]:
-    return {
-        t.id
-        for s in tree.body
-        if isinstance(s, ast.Assign)
-        for t in s.targets
-        if isinstance(t, ast.Name)
-    }
+    return {t.id for s in only(tree.body, ast.Assign) for t in only(s.targets, ast.Name)}
 
 
 def _names(code: str) -> frozenset[str]:
-    loaded = {n.id for n in nodes_in(ast.parse(code), ast.Name) if is_read(n)}
+    loaded = loaded_in(ast.parse(code))
     return frozenset(loaded - set(dir(builtins)))

@@ -46,7 +46,9 @@ class _File:
         self.hunks, self.flow = hunks, new.analysis(Flow)
         self.table = variables_of(fresh.tree)
         self.loads = _reads(fresh.nodes)
-        self.written = {n: h for n in self.loads for h in hunks if _on(n, h.new)}
+        self.written = {
+            n: h for n in self.loads for h in hunks if (h.new[0] <= n.lineno - 1 < h.new[1])
+        }
         # A read that was there before finds a value, or the script fails as it did.
         self.trusted = frozenset(n for n in self.loads if n not in self.written)
 
@@ -146,10 +148,6 @@ class _File:
 
 def _reads(nodes: Iterable[ast.AST]) -> list[ast.Name]:
     return [n for n in nodes if isinstance(n, ast.Name) and is_read(n)]
-
-
-def _on(node: ast.expr, span: Span) -> bool:
-    return span[0] <= node.lineno - 1 < span[1]
 
 
 def _read_at(source: Source, span: Span) -> frozenset[str]:

@@ -264,11 +264,7 @@ def held_under(script: Script, thing: Thing, name: str) -> Expressions:
     """
     if not isinstance(thing, Inst) and not is_named(thing, Ext, "argparse.Namespace"):
         return [None]
-    return [
-        _value(site.node)
-        for site in script.log.of("set_attribute")
-        if any(o.this is thing and o.data["name"] == name for o in site)
-    ]
+    return [_value(site.node) for site in script.log.setting({thing}, name)]
 
 
 def _value(target: ast.AST) -> ast.expr | None:

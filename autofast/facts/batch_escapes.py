@@ -15,7 +15,7 @@ from autofast.model.calls import is_name
 from autofast.model.contents import attributes, each_once, opened
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
-from autofast.model.several import wordset
+from autofast.model.several import any_in, wordset
 from autofast.model.values import (
     Bound,
     Cls,
@@ -120,7 +120,7 @@ class BatchEscapes:
 def is_held(found: Values, loaders: Collection[Thing]) -> bool:
     """Whether these values are, or have in them, a batch in host memory."""
     return any(
-        isinstance(t, Tensor) and t.device != "dev" and any(x in loaders for x in t.batch)
+        isinstance(t, Tensor) and t.device != "dev" and any_in(t.batch, loaders)
         for t in opened(found, attributes)
     )
 

@@ -15,7 +15,7 @@ import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from autofast.facts.arrays import held_under, values_of
+from autofast.facts.arrays import REDUCED, array_of, held_under, values_of
 from autofast.facts.loader_uses import uses
 from autofast.facts.loaders import DEVICE_DEFAULTS, again, own_argument
 from autofast.facts.transforms import pipeline, short_name
@@ -24,33 +24,43 @@ from autofast.flow.memory import FACTORIES
 from autofast.flow.program import Flow
 from autofast.flow.provenance import assigned
 from autofast.flow.scopes import Expressions, declared
-from autofast.model.calls import only_target, variable_name
+from autofast.model.calls import arguments_of, only_target, variable_name
 from autofast.model.calls import short_name as called_as
-from autofast.model.events import Occurrence, Site, loops
+from autofast.model.events import Occurrence, loops
 from autofast.model.kinds import ways_made
 from autofast.model.names import LEGACY_TENSORS, last_part
 from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import only, surely, wordset
 from autofast.model.source import (
     ByNode,
+    ancestors,
     at,
     is_generator,
     is_switched,
     live,
     live_block,
     parent_of,
+    statement_of,
 )
-from autofast.model.syntax import SEQUENCES, is_attribute, is_docstring, is_stored
+from autofast.model.syntax import (
+    LOOPS,
+    SEQUENCES,
+    is_attribute,
+    is_docstring,
+    is_operation,
+    is_stored,
+)
 from autofast.model.values import (
     Arguments,
     Ext,
+    Func,
     Inst,
     Ref,
     Seq,
     Tensor,
-    Thing,
     Values,
+    any_of,
     are_numbers,
     begins,
     certainly,
@@ -88,6 +98,10 @@ TAKEN = wordset("torch.from_numpy torch.as_tensor torch.FloatTensor torch.LongTe
 KEEP_SIZE = KEEP_ORDER - {"repeat"} | wordset(
     "astype copy numpy permute transpose t clone cpu cuda"
 )
+ROW_BY_ROW = EXACT_METHODS | wordset(
+    "to numpy astype copy tensor array asarray cpu from_numpy as_tensor FloatTensor LongTensor"
+)
+BESIDE_ROWS = REDUCED | wordset("argmax unsqueeze squeeze flatten")  # of other dimensions than rows
 MANY = 10**12  # numbers: as many as there may be
 
 
@@ -278,8 +292,88 @@ def most_numbers(script: Script, expr: ast.expr | None, depth: int = 0) -> int:
             values = _given_to(script, expr)
             return max((most_numbers(script, v, depth + 1) for v in values), default=MANY)
         case ast.BinOp() | ast.Compare() | ast.UnaryOp() | ast.Subscript() | ast.Tuple():
-            parts = [n for n in ast.iter_child_nodes(expr) if isinstance(n, ast.expr)]
+            parts = only(ast.iter_child_nodes(expr), ast.expr)
     return math.prod(most_numbers(script, p, depth + 1) for p in parts) if parts else MANY
+
+
+def row_count(script: Script, expr: ast.expr | None, depth: int = 0) -> object:
+    """What tells how many rows an array, a tensor or a list has: equal for two of one object that
+    have as many; None where nothing does.
+    """
+    parts: Expressions = []
+    match expr:
+        case ast.Attribute():
+            parts = _given_to(script, expr)
+        case ast.Name() if made := script.analysis(Flow).definition(expr):
+            parts = values_of(script, made) if made.is_parameter else [made.value]
+        case ast.Compare(left=left, comparators=[right]) | ast.BinOp(left=left, right=right) if (
+            not is_operation(expr, ast.MatMult)
+        ):
+            parts = [side for side in (left, right) if not are_numbers(script.values(side))]
+        case ast.Subscript(value=inner, slice=ast.Tuple(elts=[ast.Slice(None, None, None), *_])):
+            parts = [inner]
+        case ast.Subscript(slice=index) if array_of(script, index) and (
+            taken := _same(script, index)
+        ):
+            return taken, statement_of(expr)
+        case ast.Call(func=func, args=args) if not any_of(script.called(expr), Func):
+            short, name = called_as(func), script.library_name(func)
+            if short in MADE and (sides := _sides(expr, short)):
+                if (measured := measured_by(sides[0])) is None:
+                    return _same(script, sides[0])
+                parts = [measured]
+            elif name or not isinstance(func, ast.Attribute):
+                parts += args[: len(args) == 1 and _is_by_row(name)]
+            elif _is_by_row(f".{short}"):
+                parts = [func.value]
+            elif short in BESIDE_ROWS:
+                axes = [script.constant(a) for a in arguments_of(expr)]
+                parts = [func.value] * surely(type(a) is int and a > 0 for a in axes)
+    found = one({depth < 9 and row_count(script, part, depth + 1) or None for part in parts})
+    if isinstance(expr, ast.Name) and not script.may_be(expr, Seq):
+        return found or _same(script, expr)
+    return found
+
+
+def _is_by_row(name: str) -> bool:
+    return last_part(name) in ROW_BY_ROW or is_pointwise(name)
+
+
+def _same(script: Script, size: ast.expr) -> object:
+    """What tells the value of a number, an index or an array: the number, or the only definition of
+    a variable; of one that is made in a loop, in a single statement.
+    """
+    known = script.constant(size)
+    made = script.analysis(Flow).definition(size) if isinstance(size, ast.Name) else None
+    if known is not ... or made is None:
+        return None if known is ... else known
+    return made, statement_of(size) if any_of(ancestors(made.node), LOOPS) else None
+
+
+def measured_by(expr: ast.expr | None) -> ast.expr | None:
+    """The array of ``len(x)``, ``x.shape[0]`` and ``x.size(0)``."""
+    match expr:
+        case (
+            ast.Call(func=ast.Name(id="len"), args=[measured])
+            | ast.Subscript(
+                value=ast.Attribute(value=measured, attr="shape"), slice=ast.Constant(value=0)
+            )
+            | ast.Call(
+                func=ast.Attribute(value=measured, attr="size"), args=[ast.Constant(value=0)]
+            )
+        ):
+            return measured
+    return None
+
+
+def sets_method(script: Script, *names: str) -> ast.AST | None:
+    """A place that may give a class, or an object, another method of one of these names."""
+    for node in script.nodes:
+        if (is_attribute(node, *names) and is_stored(node)) or (
+            isinstance(node, ast.Constant) and node.value in names
+        ):
+            return node
+    return None
 
 
 def _most(values: Values) -> int:
@@ -292,7 +386,8 @@ def _sides(call: ast.Call, short: str) -> list[ast.expr]:
     named = [k.value for k in call.keywords if k.arg in ("size", "shape")]
     tuples = [a for a in (*named, *call.args) if isinstance(a, SEQUENCES)]
     plain = short in BY_SIDES or len(call.args) == 1
-    return tuples[0].elts if tuples else named or call.args * plain
+    last = [] if short == "arange" else call.args[2:]  # ``integers(0, 2, n)``
+    return tuples[0].elts if tuples else named or (call.args if plain else last)
 
 
 def _keeps_order(script: Script, expr: ast.expr, depth: int) -> bool:
@@ -338,13 +433,9 @@ def held(
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute):
             if under is not None and node.value.attr not in under:
                 continue
-            sites = [s for s in script.log.of("set_attribute") if _sets(s, thing, node.value.attr)]
+            sites = script.log.setting({thing}, node.value.attr)
             found += [(assigned(s.node), list(s)) for s in sites] or [(None, [])]
     return found
-
-
-def _sets(site: Site, thing: Thing, name: str) -> bool:
-    return any(o.this is thing and o.data["name"] == name for o in site)
 
 
 # ---------------------------------------------------------------------------- images of torchvision

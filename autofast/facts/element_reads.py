@@ -147,11 +147,7 @@ class LookedAt:
             case ast.Compare() | ast.BinOp() | ast.UnaryOp():
                 parts = only(ast.iter_child_nodes(node), ast.expr)
                 known = not any(isinstance(t, Unknown) for p in parts for t in script.values(p))
-                signs = [
-                    n
-                    for n in ast.iter_child_nodes(node)
-                    if isinstance(n, (ast.operator, ast.cmpop))
-                ]
+                signs = only(ast.iter_child_nodes(node), (ast.operator, ast.cmpop))
                 return is_identity(node) or (known and all_of(signs, ALIKE))
             case ast.FormattedValue():  # a format is an error for more than one number
                 self._reads |= names

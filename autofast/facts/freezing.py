@@ -8,15 +8,14 @@ from autofast.facts.gradient_accesses import named_in_text
 from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import parent_of
-from autofast.model.values import Const, Tensor
+from autofast.model.values import Const, Tensor, Values
 
 
 def freezes(script: Script) -> bool:
     """Whether the script says somewhere which parameters are trained: it may do so here."""
     for node in script.each(ast.Attribute):
         if node.attr in ("requires_grad", "requires_grad_"):
-            found = script.values(node.value)
-            if not surely(isinstance(t, Tensor) and not t.param for t in found):
+            if not is_data(script.values(node.value)):
                 return True
     return named_in_text(script, "requires_grad") is not None or any(
         keyword.arg == "requires_grad"
@@ -32,4 +31,8 @@ def _makes_tensor(script: Script, keyword: ast.keyword) -> bool:
     """
     call = parent_of(keyword)
     found = script.values(call) if call is not None else frozenset()
-    return surely(isinstance(t, Tensor) and not t.param for t in found)
+    return is_data(found)
+
+
+def is_data(values: Values) -> bool:
+    return surely(isinstance(t, Tensor) and not t.param for t in values)

@@ -81,13 +81,7 @@ def _has_backward(script: Script, node: ast.ClassDef) -> bool:
     that (an old ``Detect``) never is.
     """
     own = {getattr(s, "name", "") for s in node.body}
-    own |= {
-        n.id
-        for s in node.body
-        if isinstance(s, ast.Assign)
-        for n in s.targets
-        if isinstance(n, ast.Name)
-    }
+    own |= {n.id for s in only(node.body, ast.Assign) for n in only(s.targets, ast.Name)}
     if own & {"backward", "vjp", "setup_context"} or node.decorator_list:
         return True
     others = script.each(ast.ClassDef)

@@ -146,11 +146,12 @@ def _sizes_of_batches(loader: Loader) -> list[object]:
     sizes = loader.args.get(1, "batch_size")
     if not sizes and not loader.args.open:
         return [1]
-    return [t.value if isinstance(t, Setting) else _default(t) for t in sizes]
-
-
-def _default(size: Thing) -> object:
-    return const(size.default if isinstance(size, Arg) else frozenset({size}))
+    return [
+        t.value
+        if isinstance(t, Setting)
+        else const(t.default if isinstance(t, Arg) else frozenset({t}))
+        for t in sizes
+    ]
 
 
 def _stacks(loader: Loader, dataset: Dataset) -> bool:

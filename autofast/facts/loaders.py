@@ -67,11 +67,17 @@ def made_elsewhere(script: Script, loader: Loader) -> ast.AST | None:
     if sites := script.calls(*DEVICE_DEFAULTS):
         return sites[0].node
     frames = (f for use in loader.uses for f in use.stack if isinstance(f, WithFrame))
-    return next((f.node for f in frames if any(_elsewhere(v) for _, v in f.contexts)), None)
-
-
-def _elsewhere(context: Values) -> bool:
-    return any(is_device(t) for t in context) and device_kinds(context) != {"cpu"}
+    return next(
+        (
+            f.node
+            for f in frames
+            if any(
+                (any((is_device(t) for t in v)) and device_kinds(v) != {"cpu"})
+                for _, v in f.contexts
+            )
+        ),
+        None,
+    )
 
 
 # of torch, which draw all indices of an epoch at its beginning
@@ -277,7 +283,7 @@ def again(script: Script, loader: Loader) -> bool:
         return hooks(script, loader) <= EPOCH_HOOKS and "lightning" in script.frameworks
     return (
         any(use.repeated and not use.is_next for use in loader.uses)
-        or any(_in_loop(o.stack) for o in _restarts(script, loader))
+        or any(any(f.is_statement for f in loops(o.stack)) for o in _restarts(script, loader))
         or any(const(t.args.get(-1, "max_epochs")) != 1 for _, t in _fitted(script, loader))
     )
 
@@ -326,10 +332,6 @@ def _restarts(script: Script, loader: Loader) -> Iterator[Occurrence]:
         for occurrence in site:
             if any_in(occurrence.args.get(0, "object"), loader.things):
                 yield occurrence
-
-
-def _in_loop(stack: Stack) -> bool:
-    return any(f.is_statement for f in loops(stack))
 
 
 def _is_iter(script: Script, expr: ast.expr) -> bool:

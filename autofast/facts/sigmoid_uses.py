@@ -55,7 +55,9 @@ class Probabilities:
         self.of: ByNode[list[ast.expr]] = defaultdict(list)
         self.holding: ByNode[list[ast.expr]] = defaultdict(list)
         self.held: dict[int, frozenset[ast.AST]] = {}  # container -> the sigmoids in it
-        for node in script.nodes if _any(script) else ():
+        for node in (
+            script.nodes if any("igmoid" in source.text for source in script.sources) else ()
+        ):
             if not isinstance(node, ast.expr):
                 continue
             found = script.values(node)
@@ -73,10 +75,6 @@ class Probabilities:
             inner = only(opened(every), Tensor)
             self.held[id(thing)] = frozenset(t.prob for t in inner if t.prob is not None)
         return self.held[id(thing)]
-
-
-def _any(script: Script) -> bool:
-    return any("igmoid" in source.text for source in script.sources)
 
 
 class Uses:

@@ -242,11 +242,7 @@ def about_hardware(script: Script, test: ast.AST | None) -> bool:
             return surely(_asks_for_gpu(d.value) for d in definitions_at(script, test))
         case ast.Attribute(value=owner, attr=attr):
             things = script.values(owner)
-            sites = [
-                s
-                for s in script.log.of("set_attribute")
-                if any(o.this in things and o.data["name"] == attr for o in s)
-            ]
+            sites = script.log.setting(things, attr)
             return surely(_asks_for_gpu(assigned(s.node)) for s in sites)
     return _asks_for_gpu(test)
 

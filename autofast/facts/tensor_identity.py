@@ -13,7 +13,7 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import bound_to
 from autofast.flow.program import definitions_at, definitions_of
 from autofast.model.calls import is_method, is_name, may_give, parts_of, unstarred
-from autofast.model.names import FACTORIES, LEGACY_TENSORS
+from autofast.model.names import FACTORIES, LEGACY_TENSORS, is_loss
 from autofast.model.roles import Loader
 from autofast.model.script import Script
 from autofast.model.several import only, surely, wordset
@@ -148,7 +148,7 @@ class Plainness:
     def _keeps_nothing(self, called: Thing) -> bool:
         """A function of torch that gives something new, or a loss of torch."""
         if isinstance(called, Ext):
-            return called.name.startswith("torch.nn.") and called.name.endswith("Loss")
+            return is_loss(called.name)
         known = op(called.name) if isinstance(called, Ref) else None
         return known is not None and not may_share(known.name)
 

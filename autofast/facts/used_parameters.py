@@ -153,9 +153,7 @@ class Slice:
         self.attributes: set[str] = set()
         self.needed: set[str] = set()
         body = function.body
-        returns = [
-            n for n in walk(function) if isinstance(n, (ast.Return, ast.Yield, ast.YieldFrom))
-        ]
+        returns = only(walk(function), (ast.Return, ast.Yield, ast.YieldFrom))
         if not isinstance(body[-1], ast.Return) or len(returns) != 1 or body[-1].value is None:
             raise Refusal(f"{function.name}() ({at(function)}) does not end in one place")
         if isinstance(body[-1].value, DISPLAYS):

@@ -20,7 +20,7 @@ from autofast.flow.scopes import parameters
 from autofast.model.calls import call_of
 from autofast.model.contents import opened
 from autofast.model.script import Script
-from autofast.model.several import wordset
+from autofast.model.several import only, wordset
 from autofast.model.source import function_of, parent_of
 from autofast.model.syntax import TARGETS, is_read
 from autofast.model.values import COLLECTIONS, Tensor, all_of, library_names
@@ -216,5 +216,5 @@ class Holders:
     def _is_tensor(self, expr: ast.expr) -> bool:
         """What is put into a tensor is copied."""
         found = self.script.values(expr)
-        held = [t for t in found if isinstance(t, COLLECTIONS)]
+        held = only(found, COLLECTIONS)
         return bool(found) and not held and all_of(found, Tensor)

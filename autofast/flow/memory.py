@@ -169,6 +169,8 @@ class Memory:
                 todo += (node.body, node.orelse)
             elif (inner := view_of(node)) is not None:
                 todo.append(inner)
+            elif isinstance(node, ast.Constant):
+                continue  # nothing is written to what is no array
             elif isinstance(node, ast.Call) and not self.calls.may_run_others(node):
                 todo += [
                     r for c in self.calls.callees(node) for r in self.calls.results(c.function)
@@ -176,6 +178,12 @@ class Memory:
             else:
                 return None
         return frozenset(found)
+
+    def is_apart(self, expr: ast.expr) -> bool:
+        """Whether all that ``expr`` may hold is certainly in memory of its own: to write to it
+        changes nothing that was there before.
+        """
+        return self.begins_as_number(expr) or self.made_by(expr) is not None
 
     # --------------------------------------------------------------------------- what is written to
     def written(self, node: ast.AST) -> list[ast.expr]:

@@ -138,7 +138,7 @@ def happens_in(occurrence: Occurrence, node: ast.AST, inside: Nodes) -> bool:
     return node in inside or any(frame.node in inside for frame in occurrence.stack)
 
 
-def is_sure(occurrence: Occurrence, depth: int) -> bool:
+def is_sure(occurrence: Occurrence, depth: int = 0) -> bool:
     """It happens whenever the block at ``depth`` runs."""
     return not any(
         (is_undecided(f)) or isinstance(f, (LoopFrame, TryFrame)) for f in occurrence.stack[depth:]

@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from autofast.flow.scopes import defaults, variables_of
+from autofast.model.calls import literal_of
 from autofast.model.events import CallFrame, Site, Stack
 from autofast.model.script import Script
-from autofast.model.several import wordset
+from autofast.model.several import only, wordset
 from autofast.model.source import ByNode, function_of, nodes_in, parent_of
 from autofast.model.syntax import VARIABLES, is_read
 from autofast.model.values import (
@@ -213,15 +214,11 @@ class Trail:
             for node in source.nodes if origin.key in source.text else ():
                 if not isinstance(node, (ast.Attribute, ast.Subscript)) or node in self.seen:
                     continue
-                name = node.attr if isinstance(node, ast.Attribute) else _key(node)
+                name = node.attr if isinstance(node, ast.Attribute) else literal_of(node.slice)
                 if name == origin.key and is_read(node):
                     if not isinstance(parent_of(node), (ast.Compare, ast.FormattedValue)):
                         return node
         return None
-
-
-def _key(node: ast.Subscript) -> object:
-    return node.slice.value if isinstance(node.slice, ast.Constant) else None
 
 
 def _in_body(cls: Cls, name: str) -> ast.expr | None:
@@ -241,7 +238,7 @@ def _stores(name: ast.Name) -> list[ast.Name | ast.arg]:
     table = variables_of(name)
     variable = table.of(name)
     if variable is not None:
-        return [n for n in table.stores(variable) if isinstance(n, (ast.Name, ast.arg))]
+        return only(table.stores(variable), (ast.Name, ast.arg))
     return []
 
 

@@ -26,7 +26,7 @@ from autofast.flow.scopes import own_nodes
 from autofast.flow.solve import Problem, solve
 from autofast.model.limits import MOST_STATES
 from autofast.model.script import Script
-from autofast.model.several import any_in, grouped
+from autofast.model.several import any_in, grouped, only
 from autofast.model.source import ByNode, Nodes, ancestors, at, function_of, walk
 from autofast.model.syntax import DEFINITIONS, DEFS, FUNCTIONS, is_read, is_text, is_unary
 from autofast.model.values import any_of
@@ -150,7 +150,7 @@ class _Walk(Generic[S, E]):
             function = function_of(node)
             if function not in self.functions:
                 self.functions.add(function)
-                nodes += [n for n in own_nodes(function) if isinstance(n, (ast.Raise, ast.Assert))]
+                nodes += only(own_nodes(function), (ast.Raise, ast.Assert))
                 todo += self.calls.entries(function)
         self.hot: Nodes = set()
         for node in nodes:
@@ -224,7 +224,7 @@ class _Walk(Generic[S, E]):
         if tree in self.hot:
             if is_try(tree) and not isinstance(tree, ast.Try):
                 self.protocol.wrong("group", tree, "whether {} is finished is not known")
-            if isinstance(tree, (ast.Raise, ast.Assert)):
+            if isinstance(tree, ((ast.Raise, ast.Assert))):
                 for state in states:
                     self.protocol.leave(tree, state.state)
             for expr in [tree] if isinstance(tree, ast.expr) else evaluated(tree, part):
@@ -300,9 +300,7 @@ class _Walk(Generic[S, E]):
         scope = function_of(node.ast)
         return frozenset(
             s._replace(
-                said=frozenset(
-                    t for t in s.said if t[0] != scope or not any(n in t[1] for n in names)
-                )
+                said=frozenset(t for t in s.said if t[0] != scope or not any_in(names, t[1]))
             )
             for s in states
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter, itemgetter
@@ -232,6 +232,14 @@ class Log:
         for site in sites:
             log._keep(site)
         return log
+
+    def setting(self, owners: Collection[Thing], name: str) -> list[Site]:
+        """The sites that set an attribute of one of these objects."""
+        return [
+            s
+            for s in self.of("set_attribute")
+            if any(o.data["name"] == name and o.this in owners for o in s)
+        ]
 
     def at(self, kind: str, node: ast.AST) -> Site | None:
         return self._sites.get((kind, node))

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from autofast.flow.importers import Importers
-from autofast.model.calls import is_method, keyword_of
+from autofast.model.calls import is_method, keyword_of, names_in
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, Site, TryFrame, is_undecided
 from autofast.model.names import first_part, last_part
 from autofast.model.script import Script
@@ -207,15 +207,11 @@ def _gives(args: Arguments, name: str) -> bool:
 def _stft(script: Script) -> Iterator[Newest]:
     """``torch.stft(x, n)`` of real numbers, where no call of it says ``return_complex``."""
     calls = [(site.node, o) for site in script.calls("torch.stft") for o in site]
-    if all(_is_bare(o.args) for _, o in calls):
+    if all((o.args.known and o.args.given(9, "return_complex") is None) for _, o in calls):
         for node, o in calls:
             if _is_certain(o):
                 words = "calls torch.stft without return_complex, which is an error since torch 2.0"
                 yield _at(node, words, Limit((1, 13)))
-
-
-def _is_bare(args: Arguments) -> bool:
-    return args.known and args.given(9, "return_complex") is None
 
 
 def _functions(script: Script) -> Iterator[Newest]:
@@ -288,15 +284,11 @@ def _is_in_turn(frame: BranchFrame, around: tuple[object, ...]) -> bool:
     test = getattr(frame.node, "test", None)
     if not isinstance(loop, ast.For) or test is None:
         return False
-    counted = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+    counted = names_in(loop.target)
     return any(
-        isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) and counted & _names(n.left)
+        isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) and counted & names_in(n.left)
         for n in ast.walk(test)
     )
-
-
-def _names(expr: ast.expr) -> set[str]:
-    return {n.id for n in ast.walk(expr) if isinstance(n, ast.Name)}
 
 
 def catches(frame: TryFrame) -> bool:

@@ -15,6 +15,7 @@ from autofast.model.source import Source, line_of, shown_path, source_of
 from autofast.registry import all_rules
 from autofast.report.record import Record
 from autofast.report.style import count, expected
+from autofast.report.summary import strongest
 from autofast.report.text import not_worth
 from autofast.report.verify_html import trimmed
 from autofast.rule import Effect, Finding
@@ -155,7 +156,7 @@ def _applied(records: Iterable[Record]) -> Iterator[Applied]:
     for name in sorted(by_rule, key=lambda n: (-gained(n), n)):
         found = by_rule[name]
         best = max(found, key=lambda r: r.gain.share if r.gain is not None else -1.0)
-        effect = max(Effect[r.effect.upper()] for r in found).name.lower()
+        effect = strongest(found)
         summary = all_rules()[name].summary
         yield Applied(name, effect, summary, len(found), expected(best.gain))
 

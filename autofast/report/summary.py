@@ -109,10 +109,10 @@ def _headline(name: str, applied: Sequence[Record], alone: bool) -> str:
         return f"{name}: nothing to rewrite{' in this file alone' if alone else ''}"
     rules, places, files = ({r.rule for r in applied}, len(applied), {r.path for r in applied})
     what = f"{count(len(rules), 'rule')}, {count(places, 'place')} in {count(len(files), 'file')}"
-    return f"{name}: {what}; strongest effect: {_strongest(applied)}"
+    return f"{name}: {what}; strongest effect: {strongest(applied)}"
 
 
-def _strongest(records: Iterable[Record]) -> str:
+def strongest(records: Iterable[Record]) -> str:
     return max(Effect[record.effect.upper()] for record in records).name.lower()
 
 
@@ -130,7 +130,7 @@ def _applied(records: Iterable[Record], style: Style) -> Iterator[str]:
         why = "" if rule in told else expected(best[rule])
         told.add(rule)
         yield (
-            f"  {style(rule.ljust(width), 'green')}  {_strongest(places):8}  {_places(places)}"
+            f"  {style(rule.ljust(width), 'green')}  {strongest(places):8}  {_places(places)}"
             + (f"  ({why})" if why else "")
         )
 

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from autofast import __version__, registry
 from autofast.report import tune_words as words
-from autofast.report.verify_diff import parsed
-from autofast.report.verify_html import environment, trimmed
+from autofast.report.verify_html import environment, files_of, trimmed
 from autofast.report.verify_plots import contributions
 from autofast.tune.result import KEPT, Tuned
 from autofast.verify.evidence.record import PHASES
@@ -38,7 +37,7 @@ def page(t: Tuned, *, date: str = "") -> str:
             facts=words.facts(t),
             phases=PHASES,
             factors=words.measured(t),
-            files=[parsed(path, diff) for path, diff in t.diff.items() if diff.strip()],
+            files=files_of(t.diff),
             reasons={
                 row.unit.rule: (
                     rules[row.unit.rule].effect.name.lower(),

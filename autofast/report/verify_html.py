@@ -59,7 +59,7 @@ def page(v: Verification, *, date: str = "") -> str:
             captions=_captions(v, drawn),
             errors=facts.errors(v),
             measured=facts.measured(v),
-            files=[(f, f.length > FOLD) for f in _files(v)],
+            files=[(f, f.length > FOLD) for f in files_of(v.diff)],
             reasons=_reasons(v),
             phases=PHASES,
         )
@@ -182,8 +182,8 @@ def _about_losses(v: Verification) -> str:
     return " ".join(parts)
 
 
-def _files(v: Verification) -> list[File]:
-    return [parsed(path, diff) for path, diff in v.diff.items() if diff.strip()]
+def files_of(diff: Mapping[str, str]) -> list[File]:
+    return [parsed(path, text) for path, text in diff.items() if text.strip()]
 
 
 def _reasons(v: Verification) -> dict[str, tuple[str, str]]:
@@ -192,7 +192,10 @@ def _reasons(v: Verification) -> dict[str, tuple[str, str]]:
 
     rules = registry.all_rules()
     named = dict.fromkeys(
-        [*v.rules, *(name for file in _files(v) for hunk in file.hunks for name in hunk.rules)]
+        [
+            *v.rules,
+            *(name for file in files_of(v.diff) for hunk in file.hunks for name in hunk.rules),
+        ]
     )
     return {
         name: (rules[name].effect.name.lower(), rules[name].summary)

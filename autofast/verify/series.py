@@ -114,7 +114,9 @@ class Series:
             self.begin()
             self._watch()
             self._sameness()
-            if self.parity is not None and not _crashed(self.runs):
+            if self.parity is not None and not any(
+                run.arm == REWRITTEN and (not run.ok) for run in self.runs
+            ):
                 self._speed()
                 if variants:
                     self._by_rule(variants)
@@ -451,10 +453,6 @@ def _no_loader(runs: Sequence[Run]) -> bool:
 def _resumed(run: Run) -> bool:
     """The checkpoint from which it was to go on was read before the first step."""
     return any(record.resumed is not None and record.resumed.read for record in run.records)
-
-
-def _crashed(runs: Sequence[Run]) -> bool:
-    return any(run.arm == REWRITTEN and not run.ok for run in runs)
 
 
 def _ratio(pairs: Sequence[tuple[Run, Run]]) -> Ratio | None:

@@ -16,7 +16,7 @@ from autofast.flow.scopes import (
     parameters,
     variables_of,
 )
-from autofast.model.events import CallFrame, Site, Stack, TryFrame, is_undecided
+from autofast.model.events import CallFrame, Stack, TryFrame, is_undecided
 from autofast.model.roles import Loader, Transfer
 from autofast.model.script import Script
 from autofast.model.several import only
@@ -216,7 +216,7 @@ def _attribute(script: Script, loader: Loader, target: Given, move: Transfer) ->
     expr = target.expr
     assert isinstance(expr, ast.Attribute)
     owners = script.values(expr.value)
-    sites = [s for s in script.log.of("set_attribute") if _sets(s, expr.attr, owners)]
+    sites = script.log.setting(owners, expr.attr)
     made = [o.order for s in script.log.of("new") if s.node is loader.node for o in s]
     late = not made or any(o.order > min(made) for s in sites for o in s if o.this in owners)
     if len(owners) == 1 and not late:
@@ -231,10 +231,6 @@ def _attribute(script: Script, loader: Loader, target: Given, move: Transfer) ->
     raise Refusal(
         f"`{text}` of {at(move)} may be another one, or not be set, where the loader is made"
     )
-
-
-def _sets(site: Site, name: str, owners: Values) -> bool:
-    return any(o.data["name"] == name and o.this in owners for o in site)
 
 
 def _held_by(script: Script, loader: Loader, owner: ast.expr, owners: Values) -> Iterator[str]:

@@ -31,7 +31,7 @@ from autofast.model.events import (
 from autofast.model.names import CONVOLVE, last_part
 from autofast.model.roles import Loader, Step
 from autofast.model.script import Script
-from autofast.model.several import all_known, not_none, wordset
+from autofast.model.several import all_known, any_in, not_none, wordset
 from autofast.model.source import Nodes, Source, at
 from autofast.model.syntax import LOOPS
 from autofast.model.values import Tensor, Thing, only
@@ -111,16 +111,12 @@ class Estimate:
             )
         if self.host >= self.device:
             return (
-                f"bound by launches: about {_rounded(self.kernels)} kernels in {_ms(self.host)}, "
+                f"bound by launches: about {(self.kernels if self.kernels < 20 else round(self.kernels, -1))} kernels in {_ms(self.host)}, "
                 f"{_ms(self.device)} of arithmetic"
             )
         return (
             f"bound by arithmetic: at most {_ms(self.device)} a step, {_ms(self.host)} of launches"
         )
-
-
-def _rounded(n: int) -> int:
-    return n if n < 20 else round(n, -1)
 
 
 def _ms(seconds: float) -> str:
@@ -313,7 +309,7 @@ class Cost(Often):
 
     def _loaders(self, inputs: list[Tensor]) -> list[Loader]:
         things = {t for tensor in inputs for t in tensor.batch}
-        return [x for x in self.script.loaders if any(t in things for t in x.things)]
+        return [x for x in self.script.loaders if any_in(x.things, things)]
 
 
 def _passes(step: Step) -> Iterator[tuple[Site, Occurrence]]:

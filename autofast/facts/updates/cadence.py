@@ -31,7 +31,7 @@ def cut_short(script: Script, node: ast.AST, loop: Loop | None) -> ast.stmt | No
 
 def ends_of(script: Script, loop: Loop) -> list[ast.stmt]:
     """The ``break`` and ``return`` statements that end a loop."""
-    return [s for s in graph_of(script, loop).exits(loop) if isinstance(s, (ast.Break, ast.Return))]
+    return only(graph_of(script, loop).exits(loop), (ast.Break, ast.Return))
 
 
 def inside_bar(found: Values) -> ast.expr | None:

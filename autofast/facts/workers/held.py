@@ -17,7 +17,7 @@ from autofast.model import names
 from autofast.model.calls import is_method
 from autofast.model.contents import opened
 from autofast.model.several import wordset
-from autofast.model.source import Said, nodes_in, within
+from autofast.model.source import Said, nodes_in, within_any
 from autofast.model.values import Ext, Inst, Thing, is_named, only
 
 # fmt: off
@@ -100,7 +100,7 @@ class Held:
     def _is_own(self, node: ast.AST) -> bool:
         """It is made by the code of the items, each time."""
         around = function_around(node)
-        return any(within(around, f) for f in self.code.functions.values())
+        return within_any(around, self.code.functions.values())
 
     # ----------------------------------------------------------------------- where values come from
     @cached_property

@@ -215,7 +215,7 @@ def cheap(script: Script, loader: Loader) -> str:
     worth a worker.
     """
     for dataset in loader.datasets:
-        if isinstance(script.analysis(images).get(dataset.node), Images) or _makes_batches(dataset):
+        if isinstance(script.analysis(images).get(dataset.node), Images) or makes_batches(dataset):
             return f"{dataset.name} can make whole batches at once, which needs no worker: see batched-dataset"
         if dataset.kind in ("tensors", "list") or (
             dataset.in_memory and not dataset.reads & {"compute", "file", "decode"}
@@ -238,7 +238,7 @@ def cheap(script: Script, loader: Loader) -> str:
     return ""
 
 
-def _makes_batches(dataset: Dataset) -> bool:
+def makes_batches(dataset: Dataset) -> bool:
     return isinstance(dataset.thing, Inst) and dataset.thing.cls.find("__getitems__") is not None
 
 

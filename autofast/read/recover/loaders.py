@@ -84,7 +84,7 @@ def _uses(script: Script, things: list[Thing]) -> list[Use]:
         for occurrence in site:
             is_next = site.kind == "next"
             if is_next:
-                if not any(t in occurrence.data.get("loaders", ()) for t in things):
+                if not any_in(things, occurrence.data.get("loaders", ())):
                     continue
                 outer = [f for f in loops(occurrence.stack) if f.is_statement]
                 trains = bool(outer) and any(inside(b, outer[-1].node) for b in backs)

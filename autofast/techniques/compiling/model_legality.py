@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
+from autofast.facts.freezing import is_data
 from autofast.facts.model_objects import own_state
 from autofast.facts.parts import not_known, parts_of
 from autofast.facts.precision.code import Code, applied
@@ -16,7 +17,7 @@ from autofast.model.kinds import is_module
 from autofast.model.names import last_part
 from autofast.model.roles import Model, Step
 from autofast.model.script import Script
-from autofast.model.several import any_in, only, surely, wordset
+from autofast.model.several import any_in, only, wordset
 from autofast.model.source import at, enclosing, nodes_in, parent_of
 from autofast.model.syntax import IDENTITY, PAUSES, TESTS, VARIABLES, is_attribute
 from autofast.model.values import (
@@ -28,7 +29,6 @@ from autofast.model.values import (
     Seq,
     Tensor,
     Unknown,
-    Values,
     any_of,
     begins,
     const,
@@ -241,7 +241,7 @@ def _control(script: Script, model: Model, code: Code) -> str:
     for node in (n for part in code.parts for n in ast.walk(part)):
         tests = [node.test] if isinstance(node, TESTS) else []
         for test in tests:
-            if any(_is_data(script.values(t)) for t in _operands(test)):
+            if any(is_data(script.values(t)) for t in _operands(test)):
                 return f"{at(node)} decides by the values of a tensor, where the graph breaks"
         if isinstance(node, ast.While):
             return f"its forward pass holds a while loop ({at(node)})"
@@ -265,10 +265,6 @@ def _operands(test: ast.expr) -> Iterator[ast.expr]:
                 yield from (left, *others)
         case _:
             yield test
-
-
-def _is_data(values: Values) -> bool:
-    return surely(isinstance(t, Tensor) and not t.param for t in values)
 
 
 def _foreign_code(script: Script, model: Model, code: Code) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import After, Before, Edit, Rewrite
 from autofast.flow.graph import Function
-from autofast.flow.positions import node_in, place_in, shared
+from autofast.flow.positions import is_sure, node_in, place_in, shared
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -230,9 +230,7 @@ def _one_seed(script: Script, ranks: Ranks, extent: Extent) -> list[str]:
         used = module == "torch" or any(
             kind.startswith(f"{module}.") for (kind, _), _ in script.log.each()
         )
-        if used and not any(
-            _certain(o.stack) and _fixed(o) for s in script.calls(*seeds) for o in s
-        ):
+        if used and not any(is_sure(o) and _fixed(o) for s in script.calls(*seeds) for o in s):
             loose.append(module)
     if not loose:
         return []
@@ -263,11 +261,6 @@ def _fixed(occurrence: Occurrence) -> bool:
         Const,
         Arg,
     )
-
-
-def _certain(stack: Stack) -> bool:
-    """Under no condition."""
-    return not any((is_undecided(f)) or isinstance(f, (LoopFrame, TryFrame)) for f in stack)
 
 
 def own_seeds(ranks: Ranks, script: Script, node: ast.AST) -> list[str]:

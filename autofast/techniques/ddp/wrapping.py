@@ -213,16 +213,14 @@ def _block_with(stores: list[ast.stmt]) -> list[ast.stmt]:
     for outer in statements_around(stores[0]):
         here = block_around(outer)
         parent = parent_of(outer)
-        conditional = isinstance(parent, (ast.If, ast.Try, ast.With)) and not _is_guard(parent)
+        conditional = isinstance(parent, (ast.If, ast.Try, ast.With)) and not (
+            isinstance(parent, ast.If) and "__name__" in names_in(parent.test)
+        )
         if here and not conditional and all(place_in(here, s) >= 0 for s in stores):
             return here
         if isinstance(outer, FUNCTIONS):
             break
     raise Refusal(f"the model is made in different places ({at(stores[0])})")
-
-
-def _is_guard(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and "__name__" in names_in(node.test)
 
 
 def _check_after(

@@ -20,6 +20,7 @@ from autofast.facts.loaders import (
 from autofast.facts.workers.legality import on_device
 from autofast.model.roles import Loader
 from autofast.model.script import Script
+from autofast.model.several import any_in
 from autofast.model.source import at
 from autofast.model.values import Ext, Inst, Ref, Tensor, Thing, is_on_device
 from autofast.read.requirements import rules_out
@@ -49,7 +50,7 @@ def place(script: Script, options: Options, things: Sequence[Thing]) -> ast.AST 
     """Where one of these loaders gets its argument, as the key of that fix; True where one has it
     already, False where none can get it.
     """
-    mine = [x for x in script.loaders if any(t in x.things for t in things)]
+    mine = [x for x in script.loaders if any_in(things, x.things)]
     if not mine or any(is_given(x) for x in mine):
         return True
     able = pinnable(script, options) if options.decides(Pinned) else []
@@ -124,7 +125,7 @@ def _reaches_gpu(script: Script, loader: Loader) -> bool:
             found = occurrence.args.get(0, "src")
             on_it = is_on_device(occurrence.this)
             if on_it and any(
-                isinstance(t, Tensor) and any(x in loader.things for x in t.batch) for t in found
+                isinstance(t, Tensor) and any_in(t.batch, loader.things) for t in found
             ):
                 return True
     return False

@@ -60,7 +60,7 @@ from autofast.techniques.loading.resident_items import (
     ROWS,
     all_items,
     augmented,
-    counted_otherwise,
+    is_longer,
     may_vary,
 )
 from autofast.write.device_at import device_at
@@ -99,6 +99,7 @@ class Plan:
     ``items``: an expression for all, or the function that makes all images.
     ``made``: how images are cropped and flipped.
     ``batches``: a method of the dataset makes them at once, how.
+    ``longer``: what it stores may have more rows than it has items.
     """
 
     loader: Loader
@@ -109,6 +110,7 @@ class Plan:
     effect: Effect
     made: Augmentation | None = None
     batches: Batches | None = None
+    longer: bool = False
 
 
 def plans(script: Script, options: Options) -> list[tuple[Loader, Plan | str]]:
@@ -189,19 +191,20 @@ def edits(script: Script, plan: Plan) -> Edits:
     holes = {"data": dataset}
     data, lines = source.segment(dataset), ""
     if not isinstance(dataset, VARIABLES):
-        data = "{data}" if plan.items == ROWS else beside(call, dataset, "dataset")
-        lines = f"{data} = {{data}}\n" * (plan.items != ROWS)
+        once = plan.items == ROWS and not plan.longer
+        data = "{data}" if once else beside(call, dataset, "dataset")
+        lines = f"{data} = {{data}}\n" * (not once)
     found: list[Edit] = [*imports, *plan.imports]
     parts = ["t"]
     if plan.batches is not None:
-        parts, items, collate, more = stored(plan.loader, plan.batches, data)
+        parts, items, collate, more = stored(plan.loader, plan.batches, data, plan.longer)
         found += [*more, *method(plan.batches), Keyword(call, "collate_fn", collate)]
     elif plan.items == ITEMS:
         spelled, more = spelled_beside(call, "default_collate")
         items = ITEMS.format(collate=spelled, data=data)
         found += more
     elif plan.items == ROWS:
-        items = f"{data}[:]"
+        items = f"{data}[: len({data})]" if plan.longer else f"{data}[:]"
         if script.is_call(dataset, "torch.utils.data.TensorDataset"):
             if not any(isinstance(a, ast.Starred) for a in dataset.args):
                 holes |= {f"part_{n}": part for n, part in enumerate(dataset.args)}
@@ -302,16 +305,16 @@ def _plan(script: Script, loader: Loader, drawn: bool) -> Plan:
     else:
         items = all_items(script, loader)
     device, imports = device_at(script, loader)
-    counted = [counted_otherwise(script, d) for d in loader.datasets]
-    for why in (needs_host(script, loader), shared_copies(script, loader), *counted):
+    for why in (needs_host(script, loader), shared_copies(script, loader)):
         if why:
             raise Refusal(why)
+    longer = True in [is_longer(script, d) for d in loader.datasets]
     dataset = _named(loader)
     drawn = made is not None or (batches is not None and batches.form.draws)
     effect = Effect.SAMPLING if drawn else _effect(loader)
     if rounds(script, loader) or (batches is not None and batches.form.computes):
         effect = max(effect, Effect.ROUNDING)
-    return Plan(loader, dataset, items, device, imports, effect, made, batches=batches)
+    return Plan(loader, dataset, items, device, imports, effect, made, batches, longer)
 
 
 def _named(loader: Loader) -> ast.expr:

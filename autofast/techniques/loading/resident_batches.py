@@ -76,9 +76,12 @@ def batches_of(script: Script, loader: Loader) -> Batches:
     return Batches(getitem, form, True in parts)
 
 
-def stored(loader: Loader, batches: Batches, data: str) -> tuple[list[str], str, str, Edits]:
+def stored(
+    loader: Loader, batches: Batches, data: str, longer: bool
+) -> tuple[list[str], str, str, Edits]:
     """What is stored of the dataset ``data``, as tensors: one expression for each, or one of ``t``
-    for all that are given then; the method; and the imports that this needs.
+    for all that are given then; the method; and the imports that this needs. ``longer``: they may
+    have more rows than it has items.
     """
     source = source_of(loader.node)
     torch, imports = torch_in(source)
@@ -87,7 +90,8 @@ def stored(loader: Loader, batches: Batches, data: str) -> tuple[list[str], str,
     if not all(s.array.tensor for s in arrays):
         numpy, more = module_in(source, "numpy")
         imports = (*imports, *more)
-    rows = f"[{data}.indices]" if batches.part else ""
+    cut = f"[: len({data})]" if longer else ""
+    rows = f"[{data}.indices]" if batches.part else cut
     kept = [
         "{}" + rows
         if s.array.tensor

@@ -7,15 +7,25 @@ from collections.abc import Collection
 
 from autofast.facts.aliases import learned, written_after
 from autofast.facts.augmentations import Augmentation, augmentation
-from autofast.facts.datasets import COLOUR, GREY, SPLIT, held, indexed, to_tensor
+from autofast.facts.datasets import (
+    COLOUR,
+    GREY,
+    SPLIT,
+    held,
+    indexed,
+    measured_by,
+    row_count,
+    sets_method,
+    to_tensor,
+)
 from autofast.facts.loaders import again
 from autofast.facts.workers.shared_state import changed_ever, changed_since_made
+from autofast.model.calls import is_name, names_in
 from autofast.model.names import last_part
 from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
-from autofast.model.several import wordset
-from autofast.model.source import at, first_line, nodes_in
-from autofast.model.syntax import is_attribute, is_stored
+from autofast.model.several import only
+from autofast.model.source import at, first_line, function_of, nodes_in
 from autofast.model.values import Ext, Func, Inst, const
 from autofast.rule import Refusal
 from autofast.techniques.loading.batched import reads
@@ -57,45 +67,36 @@ def _of_dataset(script: Script, dataset: Dataset, drawn: bool) -> str:
     return rows_change(script, dataset)
 
 
-METHODS = wordset("__getitem__ __getitems__ __len__")
-
-
-def counted_otherwise(script: Script, dataset: Dataset) -> str:
-    """Why a data set of the project may have another number of items than the arrays have rows."""
-    if not isinstance(dataset.thing, Inst) or dataset.getitem is None:
-        return ""
-    for node in script.nodes:
-        if (isinstance(node, ast.Attribute) and node.attr in METHODS and is_stored(node)) or (
-            isinstance(node, ast.Constant) and node.value in METHODS
-        ):
-            return f"{at(node)} may set a method of {dataset.name} anew"
-    taken = {
-        n.value.attr for n in nodes_in(dataset.getitem, ast.Subscript) if is_attribute(n.value)
-    }
-    for thing in dataset.thing.cls.find("__len__") or ():
-        body = thing.node.body if isinstance(thing, Func) else None
+def is_longer(script: Script, dataset: Dataset) -> bool:
+    """Whether arrays of a data set of the project may have more rows than it has items; raises
+    Refusal where it may have another number of items by and by.
+    """
+    thing, getitem = dataset.thing, dataset.getitem
+    if not isinstance(thing, Inst) or getitem is None:
+        return False
+    if (node := sets_method(script, "__getitem__", "__getitems__", "__len__")) is not None:
+        raise Refusal(f"{at(node)} may set a method of {dataset.name} anew")
+    this = getitem.args.args[0].arg
+    parts = (n.value for n in nodes_in(getitem, ast.Subscript))
+    rows = [e for e in only(parts, ast.Attribute) if is_name(e.value, this)]
+    counts = {row_count(script, r) or ast.unparse(r) for r in rows}
+    for length in thing.cls.find("__len__") or ():
+        body = length.node.body if isinstance(length, Func) else None
         last = body[-1] if isinstance(body, list) and len(body) < 3 else None
-        if not isinstance(last, ast.Return) or not _is_length(last.value, taken):
-            return f"items of {dataset.name} are counted by more than the length of an array (`__len__`)"
-    return ""
+        counted = last.value if isinstance(last, ast.Return) else None
+        if counted is None or not _stays(counted, thing):
+            raise Refusal(f"{dataset.name} may have another number of items later (`__len__`)")
+        measured = measured_by(counted)
+        counts.add(measured and (row_count(script, measured) or ast.unparse(measured)))
+    return len(counts) > 1
 
 
-def _is_length(expr: ast.expr | None, taken: Collection[str]) -> bool:
-    """``len(self.x)``, ``self.x.shape[0]``, ``self.x.size(0)``, of what items are rows of."""
-    match expr:
-        case (
-            ast.Call(func=ast.Name(id="len"), args=[ast.Attribute(attr=attr)])
-            | ast.Subscript(
-                value=ast.Attribute(value=ast.Attribute(attr=attr), attr="shape"),
-                slice=ast.Constant(value=0),
-            )
-            | ast.Call(
-                func=ast.Attribute(value=ast.Attribute(attr=attr), attr="size"),
-                args=[ast.Constant(value=0)],
-            )
-        ):
-            return attr in taken
-    return False
+def _stays(count: ast.expr, thing: Inst) -> bool:
+    """Made of attributes of the data set, which nothing sets later, and their lengths alone."""
+    this = function_of(count).args.args[0].arg  # type: ignore[union-attr]
+    names = names_in(count) - {this, "len", "int", "min", "max"}
+    attributes = {n.attr for n in nodes_in(count, ast.Attribute)} - {"shape", "size"}
+    return not names and attributes <= thing.attrs.keys()
 
 
 def rows_change(script: Script, dataset: Dataset, under: Collection[str] | None = None) -> str:

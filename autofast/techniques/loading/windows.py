@@ -44,7 +44,7 @@ from autofast.model.values import (
     any_of,
     certainly,
     is_const,
-    is_named,
+    surely_named,
 )
 from autofast.ops import reshapes
 from autofast.rule import Refusal
@@ -214,7 +214,7 @@ class Sum:
             case ast.Name() | ast.Attribute() | ast.Call() | ast.Subscript():
                 text = ast.unparse(expr)
                 return Sum(Counter({text: 1}), 0, {text: expr})
-        raise Refusal(f"`{_text(expr)}` is no sum of names and numbers")
+        raise Refusal(f"`{ast.unparse(expr)}` is no sum of names and numbers")
 
     def __add__(self, other: Sum) -> Sum:
         return self._with(other, 1)
@@ -333,9 +333,4 @@ def _library(script: Script, row: ast.Name) -> str:
 
 
 def _is(script: Script, func: ast.expr, name: str) -> bool:
-    found = script.values(func)
-    return surely(is_named(t, Ref, name) for t in found)
-
-
-def _text(node: ast.AST) -> str:
-    return ast.unparse(node)
+    return surely_named(script.values(func), Ref, name)

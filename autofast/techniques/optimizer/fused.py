@@ -242,9 +242,8 @@ def against(script: Script, optimizer: Optimizer, *, without_apex: bool) -> str:
     for framework in ("apex", "deepspeed"):
         if framework in script.frameworks and not (framework == "apex" and without_apex):
             return f"{framework} changes the optimizer ({at(script.frameworks[framework])})"
-    for site in script.log.of("set_attribute"):
-        if any(o.data["name"] == "step" and o.this in optimizer.things for o in site):
-            return f"its step() is replaced on {at(site)}"
+    for site in script.log.setting(optimizer.things, "step"):
+        return f"its step() is replaced on {at(site)}"
     for site in script.methods("register_step_pre_hook", "register_step_post_hook"):
         if any(o.this in optimizer.things for o in site):
             return f"its hooks ({at(site)}) would run in steps that a GradScaler skips, too"

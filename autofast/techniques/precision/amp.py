@@ -134,7 +134,7 @@ def _behind(region: Region) -> Sequence[ast.AST]:
 
 def _holds(part: ast.AST, region: Region) -> bool:
     """Whether a forward pass stands in a statement."""
-    return any(c in nodes_of([part]) for c in region.forwards)
+    return any_in(region.forwards, nodes_of([part]))
 
 
 def _concerns(script: Script, part: ast.AST, region: Region) -> bool:

@@ -107,7 +107,7 @@ def sink_of(
             if _begins_as_unknown(script, target) or any(r.how == "numpy" for r in reads):
                 sink.kind = "object"  # an array, which is added to in place
         case ast.Assign(targets=[ast.Name() as target], value=value) if (
-            _names(value, target.id) or target.id in passed
+            any(is_name(n, target.id) for n in walk(value)) or target.id in passed
         ):
             sink, parts = Sink(statement, reads, target, _kind(script, value)), [value]
         case (
@@ -186,10 +186,6 @@ def _begins_as_unknown(script: Script, target: ast.Name) -> bool:
             ):
                 return True
     return False
-
-
-def _names(node: ast.AST, name: str) -> bool:
-    return any(is_name(n, name) for n in walk(node))
 
 
 def not_a_keeper(script: Script, func: ast.Attribute) -> str:

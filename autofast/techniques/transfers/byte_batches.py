@@ -176,13 +176,11 @@ def _is_own(found: Values) -> bool:
 def _others(script: Script, items: Items) -> None:
     """Raises :class:`Refusal` for a place that may take items out of the dataset itself."""
     handling = _Handling(script, HANDED)
-    if bad := first_bad(script, lambda found: _holds(found, items), handling.judge):
+    if bad := first_bad(
+        script, lambda found: any(items.come_from(t) for t in opened(found, _given)), handling.judge
+    ):
         node, why = bad
         raise Refusal(f"{why}, a dataset", node)
-
-
-def _holds(found: Values, items: Items) -> bool:
-    return any(items.come_from(t) for t in opened(found, _given))
 
 
 def _given(thing: Thing) -> Iterable[Thing]:

@@ -17,7 +17,7 @@ from autofast.model.calls import arguments_of, keyword_of, only_target, short_na
 from autofast.model.kinds import is_module
 from autofast.model.names import MODULE_BASES
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import not_none, surely, wordset
 from autofast.model.source import function_of, holds, nodes_in, parent_of, source_of, statement_of
 from autofast.model.syntax import COMPREHENSIONS, LOOPS
 from autofast.model.values import Arg, Cls, Const, Inst, one
@@ -141,7 +141,7 @@ def _has_one_result(script: Script, function: ast.FunctionDef) -> bool:
     ):
         return False
     given = [a for call in calls.sites(function) for a in arguments_of(call)]
-    given += [d for d in defaults(function).values() if d is not None]
+    given += not_none(defaults(function).values())
     return all(_is_option(script, a) for a in given) and not any(
         ReadOnly(script).follow(call, None) for call in calls.sites(function)
     )

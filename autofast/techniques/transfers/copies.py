@@ -12,12 +12,11 @@ from autofast.facts.batch_escapes import BatchEscapes
 from autofast.facts.loaders import cannot_pin, managed, of_array, stays_unpinned, unpinned
 from autofast.flow import scopes
 from autofast.flow.memory import Memory
-from autofast.flow.program import Flow
 from autofast.model.calls import is_method, literal_of, may_give, short_name
 from autofast.model.events import BranchFrame, Occurrence, Site, below, inside, loops
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
-from autofast.model.several import any_in, surely, wordset
+from autofast.model.several import any_in, wordset
 from autofast.model.source import at, is_same_function, nodes_in, parent_of, source_of
 from autofast.model.syntax import LOOPS, VARIABLES
 from autofast.model.tensors import NOT_CUDA
@@ -31,6 +30,7 @@ from autofast.model.values import (
     Values,
     all_of,
     any_of,
+    is_scalar,
     only,
     why_unknown,
 )
@@ -190,7 +190,7 @@ def _written_after(script: Script, move: Move) -> str:
         apart = handed or not escapes.comes_of(written, move.loaders)
         if not mine and apart and not escapes.escape(move.loaders):
             continue  # nothing that is not followed has got a batch
-        if mine and _own_memory(script, written, move.loaders):
+        if mine and written is not None and memory.is_apart(written):
             continue
         known = [o for s in sites.get(call, ()) for o in s]
         if known and chosen and all(map(_gets_both, known)):
@@ -213,35 +213,15 @@ def _gets_both(occurrence: Occurrence) -> bool:
 
 
 def _is_from(thing: Thing | None, loaders: list[Thing]) -> bool:
-    """A tensor in host memory with values of a batch."""
-    return isinstance(thing, Tensor) and thing.device != "dev" and any_in(thing.batch, loaders)
-
-
-def _own_memory(script: Script, expr: ast.expr | None, loaders: list[Thing]) -> bool:
-    """The result of an operation that allocates, as in ``y = (x + 1) / 2``: changing it does not
-    change the batch."""
-    match expr:
-        case (
-            ast.BinOp()
-            | ast.UnaryOp(op=ast.USub() | ast.Invert() | ast.Not())
-            | ast.Compare()
-            | ast.Call(func=ast.Attribute(attr="clone"))
-        ):
-            return True
-        case ast.Name() | ast.Attribute() if script.analysis(Memory).begins_as_number(expr):
-            return True
-        case ast.Name():
-            origins = script.analysis(Flow).origins(expr)
-            objects = [d for d in origins if not d.is_augmented]
-            made = [
-                d.value
-                for d in objects
-                if d.value is None or any(_is_from(t, loaders) for t in script.values(d.value))
-            ]
-            return surely(
-                not isinstance(v, ast.Name) and _own_memory(script, v, loaders) for v in made
-            )
-    return False
+    """A tensor in host memory with values of a batch, which may be the batch's own memory: the
+    result of a sum or a mean is not.
+    """
+    return (
+        isinstance(thing, Tensor)
+        and thing.device != "dev"
+        and not is_scalar(thing)
+        and any_in(thing.batch, loaders)
+    )
 
 
 def asynchronous(script: Script, move: Move) -> Iterator[Edit]:

@@ -10,7 +10,15 @@ from autofast.edit.edits import Edit, Edits, Keyword, Remove, Rewrite
 from autofast.facts.loaders import DEVICE_DEFAULTS
 from autofast.flow.memory import Memory, root
 from autofast.flow.scopes import mentions, own_nodes
-from autofast.model.calls import call_of, is_name, is_path, keyword_of, names_in, receiver_of
+from autofast.model.calls import (
+    arguments_of,
+    call_of,
+    is_name,
+    is_path,
+    keyword_of,
+    names_in,
+    receiver_of,
+)
 from autofast.model.events import Site
 from autofast.model.names import FACTORIES, last_part
 from autofast.model.roles import Transfer
@@ -368,7 +376,7 @@ def _beside(script: Script, expr: ast.expr) -> ast.expr | None:
 def cast_to(transfer: Transfer) -> ast.expr | None:
     """The dtype of ``.to(device, dtype)``, which does nothing else; None for other copies."""
     node = transfer.node
-    given = [*node.args, *(k.value for k in node.keywords)]
+    given = arguments_of(node)
     dtype = keyword_of(node, "dtype") or (node.args[1] if len(node.args) == 2 else None)
     names = {k.arg for k in node.keywords}
     plain = len(given) == 2 and names <= {"device", "dtype"} and "tensor" not in transfer.kinds

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from autofast.flow.program import definitions_at, definitions_of
 from autofast.model.calls import call_of, put_into
 from autofast.model.script import Script
-from autofast.model.several import wordset
+from autofast.model.several import any_in, wordset
 from autofast.model.source import ancestors, block_of, parent_of, statement_of
 from autofast.model.syntax import is_attribute
 from autofast.model.values import Tensor, only
@@ -86,5 +86,5 @@ def _is_there(script: Script, tensor: ast.Name, index: ast.AST | None) -> bool:
     above = set(block[: block.index(index)])
     made = [d for d in definitions_at(script, tensor) if not d.is_parameter]
     stands = [d.statement for d in made] + [statement_of(tensor)]
-    inside = [any(a in above for a in (s, *ancestors(s))) for s in stands if s is not None]
+    inside = [any_in((s, *ancestors(s)), above) for s in stands if s is not None]
     return len(inside) == len(stands) and all(inside[:-1]) and not inside[-1]

@@ -99,10 +99,6 @@ def _of(runs: Iterable[Run], key: Key) -> list[Items]:
     return [_items(run).get(key, Items()) for run in runs]
 
 
-def _named(key: Key) -> str:
-    return f" (item {key[1] // 3 + 1} of a batch, {NAMES[key[1] % 3]})"
-
-
 def _level(before: Sequence[Items], after: Sequence[Items]) -> str:
     """Paired by item, in runs of the same seed."""
     shifts, errors = [], []
@@ -246,7 +242,9 @@ def drawn(ev: Evidence) -> Check | None:
         looked += 1
         text = _different(key, before, after)
         if text:
-            return Check(name, False, text + _named(key))
+            return Check(
+                name, False, text + f" (item {key[1] // 3 + 1} of a batch, {NAMES[key[1] % 3]})"
+            )
     for leaf in range(together.leaves([run for some in runs for run in some])):
         looked += 1
         found = _correlated(partial(together.together, leaf=leaf), runs[0], runs[1], 3.0)

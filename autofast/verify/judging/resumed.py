@@ -4,6 +4,7 @@ that.
 
 from __future__ import annotations
 
+from autofast.model.several import any_in
 from autofast.report.style import count
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.record import Resumed, Run
@@ -19,7 +20,7 @@ def words(found: Resumed) -> str:
         last = name.rpartition("/")[2]
         if name == "optimizer steps":
             parts.append(count(number, "optimizer step"))
-        elif any(sign in last.lower() for sign in ("epoch", "step", "iter")):
+        elif any_in(("epoch", "step", "iter"), last.lower()):
             parts.append(f"{last.replace('_', ' ')} {number}")
     return ", ".join(parts[:3])
 

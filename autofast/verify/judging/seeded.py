@@ -33,6 +33,7 @@ from autofast.verify.evidence import alike
 from autofast.verify.evidence.alike import low
 from autofast.verify.evidence.gathered import Evidence, curve, norms, taken
 from autofast.verify.evidence.record import NORMS, Run
+from autofast.verify.judging.coverage import truncated
 from autofast.verify.result import Check, Sameness, unclear
 
 EQUIVALENCE, LEARNS, BAND = "loss over seeds", "it learns", "loss curve within seed noise"
@@ -210,7 +211,7 @@ def learns(ev: Evidence) -> tuple[Check | None, int]:
 
 def longer(ev: Evidence) -> str:
     """What goes further than these runs did."""
-    cut = any(record.ending == "steps" for record in ev.a.records) or ev.a.samples
+    cut = truncated(ev) or ev.a.samples
     longer = "a longer training (arguments of the script stand behind --)"
     return "more steps (--steps N, 0 for all)" if cut else longer
 

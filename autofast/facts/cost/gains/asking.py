@@ -20,7 +20,7 @@ from autofast.model.events import BranchFrame, CallFrame, Stack, below, inside, 
 from autofast.model.kinds import is_scaler
 from autofast.model.roles import Loader
 from autofast.model.script import Script
-from autofast.model.several import only, surely
+from autofast.model.several import any_in, only, surely
 from autofast.model.source import Nodes, block_of, function_of, outwards, statement_of, walk
 from autofast.model.syntax import DEFS, IMPORTS, SIMPLE
 from autofast.model.values import Ext
@@ -204,8 +204,11 @@ def of_its_rule(finding: Finding, findings: Sequence[Finding]) -> list[Finding]:
 
 
 def changed_nodes(findings: Sequence[Finding]) -> Nodes:
-    """All that fixes change: not what stands in a block that they put code around."""
-    places = [place for f in findings if f.edits for place in touched(f)]
+    """All that fixes change: not what stands in a block, or in statements, that they put code
+    around.
+    """
+    changing = [f for f in findings if f.edits and not any(hasattr(e, "header") for e in f.edits)]
+    places = [place for f in changing for place in touched(f)]
     return {n for place in places if not hasattr(place, "body") for n in walk(place)}
 
 
@@ -291,7 +294,7 @@ def _always_waits(script: Script, stmt: ast.stmt, stay: Container[ast.AST]) -> b
             return all(any(_always_waits(script, s, stay) for s in arm) for arm in arms)
         case ast.With(body=body):
             return any(_always_waits(script, s, stay) for s in body)
-    return isinstance(stmt, SIMPLE) and any(n in stay for n in walk(stmt))
+    return isinstance(stmt, SIMPLE) and any_in(walk(stmt), stay)
 
 
 def waits_for_data(script: Script, options: Options, beside: Findings) -> Gain | None:

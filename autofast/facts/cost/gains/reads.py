@@ -29,7 +29,7 @@ from autofast.model.calls import is_method
 from autofast.model.events import loops
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import any_in, surely
 from autofast.model.source import at, statement_of, walk
 from autofast.model.syntax import LOOPS
 from autofast.model.values import Ref, Unknown, is_on_device
@@ -115,7 +115,7 @@ def _loop_of(script: Script, node: ast.AST) -> ast.AST | None:
     of all), or the one around the calls of its function where it is one.
     """
     around, begun = list(loops_around(node)), begun_in(script)
-    at_work = (loop for loop in around if any(n in begun for n in walk(loop)))
+    at_work = (loop for loop in around if any_in(walk(loop), begun))
     if (loop := next(at_work, next(iter(around), None))) is not None:
         return loop
     found = [next(reversed(loops(o.stack)), None) for site in script.log.within(node) for o in site]
