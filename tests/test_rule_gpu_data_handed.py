@@ -286,7 +286,7 @@ def test_rows_of_tensors_that_are_counted_otherwise() -> None:
 def test_methods_that_are_set_anew(more: str) -> None:
     text = script(DICT, OF_DICT).replace("\nseen, losses", f"\n{more}\nseen, losses")
     found = apply(RULE, text)
-    assert not found.fixes and "may set a method of Rows anew" in found.refusals
+    assert not found.fixes and "may give Rows another method" in found.refusals
 
 
 @pytest.mark.parametrize(

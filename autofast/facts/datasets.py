@@ -366,12 +366,22 @@ def measured_by(expr: ast.expr | None) -> ast.expr | None:
     return None
 
 
-def sets_method(script: Script, *names: str) -> ast.AST | None:
-    """A place that may give a class, or an object, another method of one of these names."""
+def sets_method(script: Script, thing: Thing, *names: str) -> ast.AST | None:
+    """A place that may give an object, or its class, another method of one of these names, or
+    anything by any name.
+    """
     for node in script.nodes:
-        if (is_attribute(node, *names) and is_stored(node)) or (
-            isinstance(node, ast.Constant) and node.value in names
-        ):
+        match node:
+            case (
+                ast.Attribute(attr="__dict__", value=owner)
+                | ast.Call(func=ast.Name(id="vars"), args=[owner])
+            ):
+                found = thing in script.values(owner)
+            case ast.Attribute(attr=name) | ast.Constant(value=name):
+                found = name in names and not is_read(node)
+            case _:
+                continue
+        if found:
             return node
     return None
 
