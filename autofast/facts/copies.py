@@ -33,7 +33,7 @@ def batch_dtypes(script: Script, expr: ast.expr) -> set[str]:
 
 
 # A loader gives hardly anything in these: what is cast to one is made anew on the host, while
-# `float()` and `long()` may leave a batch as it is.
+# `long()` may leave a batch as it is, and `float()` one that is known to be in fp32.
 RECAST = ("double", "half", "bfloat16")
 
 
@@ -45,14 +45,20 @@ def is_batch_memory(script: Script, source: ast.expr) -> bool:
     while is_method(call) and (found := script.called(call)):
         if all(is_named(t, Ref, OF_ARRAYS) for t in found):
             return False  # pin_memory knows tensors only
-        if call.func.attr in RECAST:
+        if _recasts(script, call):
             return False
         call = call.func.value
     if isinstance(call, ast.Name):
         made = [d.value for d in definitions_at(script, call)]
-        if surely(is_method(m, *RECAST) for m in made):
+        if surely(_recasts(script, m) for m in made):
             return False
     return script.analysis(Memory).made_by(source) is None
+
+
+def _recasts(script: Script, call: ast.AST | None) -> bool:
+    if is_method(call, "float"):
+        return batch_dtypes(script, call.func.value) != {"f32"}
+    return is_method(call, *RECAST)
 
 
 def against_source(script: Script, transfer: Transfer, batch: ast.expr) -> str:

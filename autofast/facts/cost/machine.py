@@ -74,8 +74,6 @@ COSTLY = 3e-3
 PICTURE = 30e-6
 WORKERS = 8
 
-# Photos a second that a training on one GPU takes at the most: sixteen cores decode as many.
-PHOTOS = 5_000
 # Seconds in which a training takes an item, where its network is not known: ResNet-50 takes 2.3 ms
 # for an image of 224 x 224 pixels in fp32 on an A100.
 TAKEN = 4e-3

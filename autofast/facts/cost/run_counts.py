@@ -9,7 +9,7 @@ from itertools import takewhile
 from math import prod
 
 from autofast.facts.by_default import not_by_default
-from autofast.facts.cost.inputs import batch_size, batches, item, library_name_of, number, turns
+from autofast.facts.cost.inputs import batch_size, batches, item, number, turns
 from autofast.facts.loaders import told
 from autofast.flow.frequency import is_first_time, is_rare
 from autofast.model.calls import names_in
@@ -24,7 +24,6 @@ from autofast.model.events import (
     loops,
     way_of,
 )
-from autofast.model.kinds import ways_made
 from autofast.model.roles import Loader, Step, Use
 from autofast.model.script import Script
 from autofast.model.several import all_known, any_in, only, surely
@@ -33,8 +32,6 @@ from autofast.model.syntax import DEFS
 from autofast.model.values import NOTHING, Ext, Seq, Thing, Values
 
 LISTS = ("list", "tuple", "zipped")  # "zipped": by `zip`, of other things than loaders
-# in the training sets of torchvision that are a folder of files
-PHOTOS = {"ImageNet": 1_281_167, "Places365": 1_803_460, "INaturalist": 2_686_843}
 EARLY = 10  # turns of a loop over a few batches, to look at them
 CUT = ("limit_train_batches", "train_subset_num_batches")
 SHORT = 16  # turns of a loop in a step, at the least, where their number is not known
@@ -87,17 +84,6 @@ class Often:
         """Batches in an epoch; None where that is not known."""
         trained = (x for x in self.script.loaders if "training" in self.purposes(x))
         return next((n for x in trained if (n := batches(self.script, x))), None)
-
-    @cached_property
-    def photos(self) -> int:
-        """Photos in one pass over the training data, at the least, of public sets that are known by
-        their class; 0 of others.
-        """
-        trained = [x for x in self.script.loaders if "training" in self.purposes(x)]
-        made = [(d.thing, ways_made(d.thing)) for x in trained for d in x.datasets]
-        usual = [thing for thing, way in made if not not_by_default(self.script, [way])]
-        sets = usual or [thing for thing, _ in made]
-        return min((PHOTOS.get(library_name_of(thing), 0) for thing in sets), default=0)
 
     @cached_property
     def updates(self) -> int | None:

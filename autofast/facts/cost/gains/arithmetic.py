@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import replace
+from math import inf
 
 from autofast.facts.by_default import not_by_default
 from autofast.facts.cost import machine, measured
@@ -36,7 +37,7 @@ from autofast.facts.cost.step import CONVOLUTIONS, Cost, Estimate
 from autofast.facts.optimizers import asks_momentum
 from autofast.facts.parts import parts_of, trained_models
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import all_known
 from autofast.model.source import statement_of
 from autofast.model.values import Ext, only
 from autofast.rule import Finding, Gain, Options
@@ -134,24 +135,25 @@ def _has_few_channels(script: Script) -> bool:
     """Whether all that is trained convolves to a few channels, in front of dense layers: a first
     network for digits.
     """
-    layers = _layers(script)
-    given = [x.args.given(1, "out_channels") for x in layers if CONVOLVES.match(x.name)]
-    sizes = [number(x.values) if x is not None else None for x in given]
-    whole = all(x.name.startswith("torch.nn.") for x in layers)
-    whole = whole and not any(m.unknown for m in trained_models(script))
-    dense = any(x.name == "torch.nn.Linear" for x in layers)
-    few = surely(n is not None and n <= FEW_CHANNELS for n in sizes)
-    return whole and dense and few
+    names = {x.name for x in _layers(script)}
+    whole = all(name.startswith("torch.nn.") for name in names)
+    return whole and "torch.nn.Linear" in names and _channels(script) <= FEW_CHANNELS
 
 
 def _is_thin(script: Script) -> bool:
     """Whether all that is trained convolves to few channels, and its images are of unknown size."""
-    if not isinstance(script.analysis(Cost).estimate(besides=CONVOLUTIONS), str):
-        return False
+    known = not isinstance(script.analysis(Cost).estimate(besides=CONVOLUTIONS), str)
+    return not known and _channels(script) <= NARROW_FP32
+
+
+def _channels(script: Script) -> float:
+    """How many channels the convolutions of what is trained give, at the most; infinity where that
+    is not known.
+    """
     given = [x.args.given(1, "out_channels") for x in _layers(script) if CONVOLVES.match(x.name)]
     sizes = [most(script, x.expr) if x is not None else None for x in given]
     known = not any(m.unknown for m in trained_models(script))
-    return known and surely(n is not None and n <= NARROW_FP32 for n in sizes)
+    return max(all_known(sizes), default=inf) if known else inf
 
 
 def _takes_one_channel(script: Script) -> bool:

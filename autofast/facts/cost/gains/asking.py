@@ -204,8 +204,11 @@ def of_its_rule(finding: Finding, findings: Sequence[Finding]) -> list[Finding]:
 
 
 def changed_nodes(findings: Sequence[Finding]) -> Nodes:
-    """All that fixes change: not what stands in a block that they put code around."""
-    places = [place for f in findings if f.edits for place in touched(f)]
+    """All that fixes change: not what stands in a block, or in statements, that they put code
+    around.
+    """
+    changing = [f for f in findings if f.edits and not any(hasattr(e, "header") for e in f.edits)]
+    places = [place for f in changing for place in touched(f)]
     return {n for place in places if not hasattr(place, "body") for n in walk(place)}
 
 

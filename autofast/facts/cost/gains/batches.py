@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from autofast.facts.copies import is_batch_memory
 from autofast.facts.cost import machine, measured
+from autofast.facts.cost.gains.arithmetic import layout
 from autofast.facts.cost.gains.asking import (
     EVALUATION,
     NOISE,
@@ -42,7 +43,7 @@ from autofast.model.names import FACTORIES
 from autofast.model.roles import Dataset, Loader, Transfer
 from autofast.model.script import Script
 from autofast.model.several import surely
-from autofast.model.source import at, statement_of
+from autofast.model.source import at, statement_of, within
 from autofast.model.values import Ext, Tensor
 from autofast.rule import Finding, Gain, Options, Question
 
@@ -55,6 +56,7 @@ WAITING: set[Question] = set()  # of advice on what waits for the device in each
 FEW_WAITS = 4  # in a step, beside which one more or less counts
 MANY_ROWS = 4096  # of a batch, for each of which a number takes time to copy
 MANY_EPOCHS = 200  # of which each is taken to be short
+ANEW = Gain(0.0, "what is copied is computed from the batches on the host, and not pinned")
 FEW = 4  # batches of a pass over a loader, for which no worker is started
 
 
@@ -159,6 +161,9 @@ def copies(script: Script, options: Options, finding: Finding, beside: Findings)
     cost = script.analysis(Cost)
     if waits := waits_for_data(script, options, beside):
         return waits
+    here = [t.node for t in script.transfers if t.loaders and within(t.node, finding.node)]
+    if not loaders and not _are_of_batches(script, here):
+        return ANEW
     size = cost.batch_bytes(finding.node)
     place = (
         None if loaders or size is not None else waits_beside(script, finding.node, beside, True)
@@ -196,7 +201,8 @@ def _copied_beside(
     loop = next(loops_around(finding.node), None)
     if loop is None:
         return None
-    statement, changed = statement_of(finding.node), changed_nodes(beside)
+    statement = statement_of(finding.node)
+    changed = changed_nodes([f for f in beside if f.asks is not layout])
     moved = [t for t in script.transfers if t.node not in changed]
     others: list[ast.AST] = [t.node for t in moved if waits_there(script, t)]
     if (same := next((n for n in others if statement_of(n) is statement), None)) is not None:
@@ -235,7 +241,7 @@ def pinning(script: Script, options: Options, finding: Finding, beside: Findings
     if mine and not any(gets_workers(script, x, beside) for x in mine):
         return Gain(0.0, "without workers, the process that waits for a batch pins it itself")
     if mine and not any(_copies_memory(script, x) for x in mine):
-        return Gain(0.0, "what is copied is computed from the batches on the host, and not pinned")
+        return ANEW
     moved, own = script.analysis(Cost).copies_at(finding.node), (finding.rule, finding.key)
     same = [f for f in beside if f.node in moved]
     theirs = [f for f in same if own[0] in [n[0] for n in f.needs if isinstance(n, tuple)]]
@@ -247,14 +253,15 @@ def pinning(script: Script, options: Options, finding: Finding, beside: Findings
 
 def _copies_memory(script: Script, loader: Loader) -> bool:
     """Whether the memory of its batches may be copied to the device, by whomever."""
-    there = [t.node.func for t in loader.moved if t.kinds != {"cpu"}]
+    others = bool(loader.framework or script.methods("copy_"))
+    return others or _are_of_batches(script, [t.node for t in loader.moved if t.kinds != {"cpu"}])
+
+
+def _are_of_batches(script: Script, copies: Sequence[ast.AST]) -> bool:
+    """Whether one of some copies may be of the memory of a batch, or nothing is known of them."""
+    there = [getattr(call, "func", None) for call in copies]
     copied = [func.value for func in there if isinstance(func, ast.Attribute)]
-    return (
-        not copied
-        or bool(loader.framework)
-        or bool(script.methods("copy_"))
-        or any(is_batch_memory(script, source) for source in copied)
-    )
+    return not copied or any(is_batch_memory(script, source) for source in copied)
 
 
 def gets_workers(script: Script, loader: Loader, beside: Sequence[Finding]) -> bool:
@@ -313,9 +320,6 @@ def keeping(script: Script, options: Options, finding: Finding, beside: Findings
     mine = loaders_of(script, finding.node)
     if surely(_has_one_epoch(script, x) for x in mine):
         return Gain(0.0, "gone through once: the training has one epoch")
-    if photos := script.analysis(Cost).photos:
-        share = machine.START * machine.PHOTOS / photos
-        return Gain(share, f"workers start at once beside an epoch of {photos:,} images")
     if mine and not any(gets_workers(script, x, beside) for x in mine):
         return Gain(0.0, "without workers, there are none that could stay")
     words = "workers start once, not in every epoch"
