@@ -243,6 +243,8 @@ def _written(
             if _by_another(script, node, names):
                 yield frozenset({HANDED}), None
             for name in names:
+                if name == "numpy.nan_to_num" and keyword_of(node, "copy"):
+                    targets += args
                 if name.startswith("numpy."):
                     targets += args[OPERANDS.get(name.removeprefix("numpy."), 9) :]
             if not names and isinstance(func, ast.Attribute):  # a method, of the first operand

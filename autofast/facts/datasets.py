@@ -49,6 +49,7 @@ from autofast.model.syntax import (
     is_attribute,
     is_docstring,
     is_operation,
+    is_read,
     is_stored,
 )
 from autofast.model.values import (
@@ -59,6 +60,7 @@ from autofast.model.values import (
     Ref,
     Seq,
     Tensor,
+    Thing,
     Values,
     any_of,
     are_numbers,
