@@ -39,6 +39,52 @@ for epoch in range(100):
         loss.backward()
         optimizer.step()
 """
+CLOUDS = """
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+class args:
+    points = 1024
+    workers = WORKERS
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+if device.type == "cpu":
+    args.points = 96
+
+
+def farthest(cloud, points):
+    taken, distance, last = np.zeros(points, int), np.full(len(cloud), 1e10), 0
+    for i in range(points):
+        taken[i] = last
+        distance = np.minimum(distance, np.sum((cloud - cloud[last]) ** 2, -1))
+        last = np.argmax(distance)
+    return cloud[taken]
+
+
+class Clouds(Dataset):
+    def __init__(self):
+        self.clouds = np.random.rand(4000, 4096, 3)
+
+    def __len__(self):
+        return 4000
+
+    def __getitem__(self, i):
+        return farthest(self.clouds[i], args.points).astype(np.float32)
+
+
+loader = DataLoader(Clouds(), batch_size=32, shuffle=True, num_workers=args.workers)
+model = nn.Sequential(nn.Conv1d(1024, 512, 1), nn.ReLU(), nn.Conv1d(512, 3, 1)).to(device)
+optimizer = torch.optim.Adam(model.parameters())
+for epoch in range(100):
+    for x in loader:
+        x = x.to(device)
+        loss = (model(x) @ model(x).transpose(1, 2)).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
 RESIZED = 'transform.resize(io.imread(self.names[i]), (320, 320), mode="constant")'
 GPU = "cudnn-benchmark channels-last autocast fused-optimizer tf32 pin-memory non-blocking"
 
@@ -94,6 +140,14 @@ for epoch in range(9):
         loss.backward()
         optimizer.step()
 """
+
+
+@pytest.mark.parametrize(("workers", "worth"), [("2", False), ("16", True)])
+def test_what_few_workers_compute_is_not_waited_for_less(workers: str, worth: bool) -> None:
+    """A thousand turns of a loop in NumPy for each item, fewer where a script is tried out."""
+    text = CLOUDS.replace("WORKERS", workers)
+    for rule in ("fused-optimizer", "pin-memory"):
+        assert bool(apply(rule, text, min_gain=0.01).fixes) is worth, rule
 
 
 @pytest.mark.parametrize(

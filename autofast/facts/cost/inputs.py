@@ -230,4 +230,4 @@ def _bound(script: Script, expr: ast.expr) -> int | None:
         case ast.BinOp(left=left, op=ast.Add(), right=ast.Constant(value=int(more))):
             before = _bound(script, left)
             return None if before is None else before + more
-    return number(script.values(expr))
+    return _largest(script.values(expr))

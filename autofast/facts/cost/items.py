@@ -64,6 +64,7 @@ TURNS = {"Resize": 2e-3, "RandomResizedCrop": 2e-3, "ColorJitter": 4e-3, "Random
          "RandomAffine": 2e-3, "ToTensor": 0.5e-3, "Normalize": 0.3e-3}  # fmt: skip
 LARGE = re.compile(r"DIV2K|Flickr2K|cityscapes|mapillary", re.IGNORECASE)  # PNG, 3 MB each
 TIMES = 10  # as long as a photo
+LIKELY = 3  # as long as the least
 Figure = Callable[[str], float]  # seconds of a call, by its name
 
 
@@ -84,8 +85,8 @@ def _least(name: str) -> float:
 
 
 def making(script: Script, loader: Loader) -> float:
-    """Seconds that workers take to make a batch of images in memory, or of files, one by one; 0 of
-    other data.
+    """Seconds that workers take to make a batch, as likely as not: of images in memory, of files,
+    one by one, and of what ``__getitem__`` computes in a time that is worth a worker.
     """
     size, sets = inputs.batch_size(loader) or 0, loader.datasets
     if surely(inputs.library_name_of(d.thing) in inputs.NATIVE for d in sets):
@@ -95,6 +96,8 @@ def making(script: Script, loader: Loader) -> float:
     seconds = min((_of_files(script, d) for d in sets), default=0.0)
     if any(isinstance(n.value, str) and LARGE.search(n.value) for n in script.each(ast.Constant)):
         seconds *= TIMES
+    if worth_a_worker(script, loader):
+        seconds += LIKELY * min(least(script, d) for d in sets)
     return size * seconds / (workers or machine.WORKERS) if workers is not None else 0.0
 
 
