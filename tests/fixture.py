@@ -25,6 +25,7 @@ precise_args    arguments without mixed precision, for a script that has it: wit
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -42,6 +43,8 @@ else:
     import tomli as tomllib
 
 FOLDER = Path(__file__).resolve().parent.parent / "fixtures"
+# Also what mostly shows the same once more: by hand, as the long tables of docs/verify-evidence.md.
+EVERYTHING = os.environ.get("AUTOFAST_TESTS") == "all"
 
 
 @dataclass(frozen=True)

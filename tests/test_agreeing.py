@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.test_cli import autofast, files, findings, project  # noqa: F401
+from tests.zygote import PROGRAM, QUIET, ZYGOTE
 
 ENGINE = """\
 import torch
@@ -75,10 +74,10 @@ def shared(project: Path) -> Path:  # noqa: F811
 
 
 def printed(folder: Path, script: str) -> str:
-    done = subprocess.run(
-        [sys.executable, script], cwd=folder, capture_output=True, text=True, check=True
-    )
-    return done.stdout
+    outputs = {name: folder.parent / name for name in ("stdout", "stderr")}
+    code = ZYGOTE.run(PROGRAM, [script], limit=600, cwd=folder, environment=QUIET, **outputs)
+    assert code == 0, outputs["stderr"].read_text()
+    return outputs["stdout"].read_text()
 
 
 def rules(text: str) -> set[str]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import ast
 import difflib
-import os
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -24,10 +23,9 @@ from autofast.registry import ALL as EVERY_RULE
 from autofast.registry import all_rules, select
 from autofast.rule import Effect, Finding, Options
 from tests import metamorphic
-from tests.fixture import ALL, EFFECTS, KEYS, Fixture, Label, strongest, written
+from tests.fixture import ALL, EFFECTS, EVERYTHING, KEYS, Fixture, Label, strongest, written
 from tests.harness import HALF, HARNESS, HAVE_TORCH, ROUNDING, SAMPLING, Job, Tolerance, compare
 
-EVERYTHING = os.environ.get("AUTOFAST_TESTS") == "all"  # also what mostly shows the same once more
 SUBSETS = 4 if EVERYTHING else 2  # random sets of rules for each fixture
 SPELLINGS = 5 if EVERYTHING else 3  # changes of each fixture's spelling, in turns
 TARGETS = ("cuda", "cpu")

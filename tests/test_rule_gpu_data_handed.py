@@ -11,9 +11,9 @@ import pytest
 
 from autofast.commands.rewriting import rewrite
 from autofast.config import Config
-from tests.onerule import apply, same_runs
+from tests.onerule import apply, run, same_runs
 from tests.test_names import notebook
-from tests.test_rule_gpu_data import HEAD, RULE
+from tests.test_rule_gpu_data import HEAD, PLAIN, RULE, text_of
 
 torch = pytest.importorskip("torch")
 
@@ -164,9 +164,13 @@ WRITES = [
     "kept = [features]; kept[0] *= 2", "kept = dict(a=features); kept['a'] -= 1",
     "for row in features: row *= 2", "list(map(jitter, [features]))", "train.rows = features; train.rows *= 2",
     "numpy.clip(features, 0, 1, features)", "numpy.negative(features, features)", "exec('features *= 2')",
-    "features.setfield(3, numpy.float64)", "features.flat[3] = 1", "torch.from_numpy(features).mul_(2)",
+    "features.clip(0, 1, features)", "features.cumsum(0, None, features)", "features.round(1, features)",
+    "numpy.cumsum(features, 0, None, features)", "numpy.tanh(features, features)", "numpy.nan_to_num(features, copy=False)",
+    "numpy.ndarray.__setitem__(features, 0, 1)", "numpy.ndarray.__imul__(features, 2)", "numpy.ndarray.sort(features)",
+    "features.take([0, 1], 0, features[:2])", "features.setfield(3, numpy.float64)", "features.flat[3] = 1", "torch.from_numpy(features).mul_(2)",
 ]  # fmt: skip
-OTHERS = ["total = 0; total += 1", "found = numpy.zeros(4); found[0] += 1", "seen = {'a': 0}; seen['a'] += 3"]  # fmt: skip
+OTHERS = ["other = numpy.empty_like(features); features.clip(0, 1, other)",
+    "total = 0; total += 1", "found = numpy.zeros(4); found[0] += 1", "seen = {'a': 0}; seen['a'] += 3"]  # fmt: skip
 JITTER = """
 def jitter(rows):
     rows += 1
@@ -191,6 +195,74 @@ def test_arrays_that_something_else_writes_to(write: str) -> None:
     else:
         assert not found.fixes
         assert "may write to it" in found.refusals or "of which items are made" in found.refusals
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "dataset.__dict__.update(features=dataset.features * 2)",
+        "dataset.__dict__['features'] = dataset.features * 2",
+        "vars(dataset).update(features=dataset.features * 2)",
+        "dataset.__dict__ = dict(dataset.__dict__, features=2 * dataset.features)",
+        "setattr(dataset, 'features', dataset.features * 2)",
+        "object.__setattr__(dataset, 'features', dataset.features * 2)",
+    ],
+)
+def test_a_data_set_that_gets_other_arrays(change: str) -> None:
+    """Each epoch takes other items than the one before."""
+    text = script(DICT, OF_DICT).replace("Rows(features[rest], targets[rest])", "dataset")
+    text = text.replace(
+        "    loader =", "    dataset = Rows(features[rest], targets[rest])\n    loader ="
+    )
+    assert apply(RULE, text).fixes
+    text = text.replace("\n        train(model", f"\n        {change}\n        train(model")
+    run(text)
+    found = apply(RULE, text)
+    assert not found.fixes, found.text
+
+
+OWN = """
+class Own(Dataset):
+    def __init__(self):
+        self.a = numpy.random.randn(30, 4)
+        self.b = numpy.zeros(30)
+
+    def __len__(self):
+        return len(self.a)
+
+    def __getitem__(self, idx):
+        return torch.from_numpy(self.a[idx]), torch.tensor(self.b[idx])
+
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("hand", "writes"),
+    [
+        ("row = data[0][0]; row[0] = 1", True),
+        ("row, _ = data[3]; row.mul_(2)", True),
+        ("data[0][0].mul_(2)", True),
+        ("for row, _ in data: row.mul_(2)", True),
+        ("row = next(iter(data))[0]; row += 1", True),
+        ("[row.zero_() for row, _ in data]", True),
+        ("print(data[0][0].shape, len(data))", False),
+        ("row = data[0][0].clone(); row += 1", False),
+        ("row = 2 * data[0][0]; row += 1", False),
+    ],
+)
+def test_items_that_are_taken_by_hand(hand: str, writes: bool) -> None:
+    """They may be views of the arrays, which are written to through them."""
+    text = text_of(f"data = Own()\n{PLAIN}", OWN)
+    text = text.replace("torch.manual_seed(0)", "torch.manual_seed(0)\n    numpy.random.seed(0)")
+    text = text.replace("            seen", f"            {hand}\n            seen")
+    found = apply(RULE, text)
+    if writes:
+        run(text)
+        assert not found.fixes and "may write to it" in found.refusals, found.text
+    else:
+        assert found.fixes, found.refusals
+        same_runs(text, found.text)
 
 
 COUNTS = [
@@ -286,7 +358,7 @@ def test_rows_of_tensors_that_are_counted_otherwise() -> None:
 def test_methods_that_are_set_anew(more: str) -> None:
     text = script(DICT, OF_DICT).replace("\nseen, losses", f"\n{more}\nseen, losses")
     found = apply(RULE, text)
-    assert not found.fixes and "may set a method of Rows anew" in found.refusals
+    assert not found.fixes and "may give Rows another method" in found.refusals
 
 
 @pytest.mark.parametrize(

@@ -65,14 +65,23 @@ PLAIN = frozenset(Ref(f"builtins.{name}") for name in ("int", "float", "str", "b
 NUMPY_WRITES = wordset("sort fill put partition resize itemset setfield byteswap ctypes")
 WRITING = tuple(  # how functions begin that write to their arguments, or to what these hold
     """numpy.copyto numpy.put numpy.place numpy.random.shuffle random.shuffle torch.distributed.
-    torch._foreach_ torch.ops. torch.utils.swap_tensors operator.setitem operator.iadd operator.iand
+    numpy.ndarray. numpy.nditer torch._foreach_ torch.ops. torch.utils.swap_tensors operator.setitem operator.iadd operator.iand
     operator.iconcat operator.ifloordiv operator.ilshift operator.imatmul operator.imod operator.imul
     operator.ior operator.ipow operator.irshift operator.isub operator.itruediv operator.ixor""".split()
 )
 # Functions of NumPy with the number of their operands; what follows is written to.
-OPERANDS = dict.fromkeys("negative abs absolute exp log sqrt square".split(), 1)
-OPERANDS |= dict.fromkeys("add subtract multiply divide power maximum minimum mod".split(), 2)
-OPERANDS |= {"clip": 3}
+OPERANDS = dict.fromkeys(
+    """negative positive abs absolute fabs exp exp2 expm1 log log2 log10 log1p sqrt cbrt square sign
+    reciprocal floor ceil trunc rint invert logical_not sin cos tan sinh cosh tanh""".split(),
+    1,
+)
+OPERANDS |= dict.fromkeys(
+    """add subtract multiply divide true_divide floor_divide power float_power maximum minimum fmax
+    fmin mod fmod remainder arctan2 hypot logical_and logical_or logical_xor bitwise_and bitwise_or
+    bitwise_xor matmul dot round around max min argmax argmin any all""".split(),
+    2,
+)
+OPERANDS |= dict.fromkeys("clip sum prod mean std var cumsum cumprod take compress".split(), 3)
 MEMORY = wordset("data_ptr untyped_storage storage")  # by which anybody may write
 KEEPING = wordset("Parameter Buffer register_buffer from_pretrained")
 HANDED = Unknown("what another function calls, at any time")
@@ -234,8 +243,12 @@ def _written(
             if _by_another(script, node, names):
                 yield frozenset({HANDED}), None
             for name in names:
+                if name == "numpy.nan_to_num" and keyword_of(node, "copy"):
+                    targets += args
                 if name.startswith("numpy."):
                     targets += args[OPERANDS.get(name.removeprefix("numpy."), 9) :]
+            if not names and isinstance(func, ast.Attribute):  # a method, of the first operand
+                targets += args[OPERANDS.get(func.attr, 9) - 1 :]
     for target in targets:
         found = script.values(unstarred(target))
         if not found and any_of(ancestors(target), ast.Lambda):

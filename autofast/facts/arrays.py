@@ -23,7 +23,7 @@ from autofast.model.roles import Dataset
 from autofast.model.script import Script
 from autofast.model.several import all_known, is_numeric, only, surely, wordset
 from autofast.model.source import ByNode, function_of, is_generator, parent_of, statement_of
-from autofast.model.syntax import SEQUENCES, VARIABLES
+from autofast.model.syntax import SEQUENCES, TAKERS, VARIABLES
 from autofast.model.values import (
     Const,
     Ext,
@@ -66,6 +66,7 @@ ALIKE = wordset("copy clip transpose round")
 REDUCED = wordset("mean sum max min std")  # along some dimensions
 JOINED = wordset("numpy.concatenate numpy.vstack numpy.hstack numpy.stack")
 LOADED = wordset("numpy.load numpy.fromfile numpy.loadtxt numpy.genfromtxt")
+TAKING = wordset("iter next enumerate zip list tuple map", "builtins.")
 GRIDS = wordset("numpy.mgrid numpy.ogrid numpy.r_ numpy.c_")
 
 
@@ -232,10 +233,17 @@ def arrays_change(script: Script, dataset: Dataset, under: Collection[str]) -> s
         if not made or expr is None:
             continue
         every, home = origins(script, expr), {function_of(site.node)}
-        if any({function_of(n), holder_of(n)} != home for n in only(every, ast.Name)):
+        elsewhere = any({function_of(n), holder_of(n)} != home for n in only(every, ast.Name))
+        if elsewhere or _is_taken_by_hand(script, dataset):
             if why := array_written_after(script, every, expr, made):
                 return why
     return ""
+
+
+def _is_taken_by_hand(script: Script, dataset: Dataset) -> bool:
+    """Whether the script takes items itself, which may be views of the arrays."""
+    uses = (parent_of(n) for n in script.nodes if dataset.thing in script.values(n))
+    return any(isinstance(u, (ast.Subscript, *TAKERS)) or script.is_call(u, *TAKING) for u in uses)
 
 
 def _taken_apart(script: Script, name: ast.Name) -> Expressions:

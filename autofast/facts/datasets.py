@@ -49,6 +49,7 @@ from autofast.model.syntax import (
     is_attribute,
     is_docstring,
     is_operation,
+    is_read,
     is_stored,
 )
 from autofast.model.values import (
@@ -59,6 +60,7 @@ from autofast.model.values import (
     Ref,
     Seq,
     Tensor,
+    Thing,
     Values,
     any_of,
     are_numbers,
@@ -366,12 +368,22 @@ def measured_by(expr: ast.expr | None) -> ast.expr | None:
     return None
 
 
-def sets_method(script: Script, *names: str) -> ast.AST | None:
-    """A place that may give a class, or an object, another method of one of these names."""
+def sets_method(script: Script, thing: Thing, *names: str) -> ast.AST | None:
+    """A place that may give an object, or its class, another method of one of these names, or
+    anything by any name.
+    """
     for node in script.nodes:
-        if (is_attribute(node, *names) and is_stored(node)) or (
-            isinstance(node, ast.Constant) and node.value in names
-        ):
+        match node:
+            case (
+                ast.Attribute(attr="__dict__", value=owner)
+                | ast.Call(func=ast.Name(id="vars"), args=[owner])
+            ):
+                found = thing in script.values(owner)
+            case ast.Attribute(attr=name) | ast.Constant(value=name):
+                found = name in names and not is_read(node)
+            case _:
+                continue
+        if found:
             return node
     return None
 

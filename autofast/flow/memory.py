@@ -169,12 +169,12 @@ class Memory:
                 todo += (node.body, node.orelse)
             elif (inner := view_of(node)) is not None:
                 todo.append(inner)
-            elif isinstance(node, ast.Constant):
-                continue  # nothing is written to what is no array
             elif isinstance(node, ast.Call) and not self.calls.may_run_others(node):
-                todo += [
-                    r for c in self.calls.callees(node) for r in self.calls.results(c.function)
-                ]
+                callees = self.calls.callees(node)
+                results = [r for c in callees for r in self.calls.results(c.function)]
+                if not results:  # an object, whose items may be anything
+                    return None
+                todo += results
             else:
                 return None
         return frozenset(found)

@@ -74,8 +74,8 @@ def is_longer(script: Script, dataset: Dataset) -> bool:
     thing, getitem = dataset.thing, dataset.getitem
     if not isinstance(thing, Inst) or getitem is None:
         return False
-    if (node := sets_method(script, "__getitem__", "__getitems__", "__len__")) is not None:
-        raise Refusal(f"{at(node)} may set a method of {dataset.name} anew")
+    if (node := sets_method(script, thing, "__getitem__", "__getitems__", "__len__")) is not None:
+        raise Refusal(f"{at(node)} may give {dataset.name} another method or attribute")
     this = getitem.args.args[0].arg
     parts = (n.value for n in nodes_in(getitem, ast.Subscript))
     rows = [e for e in only(parts, ast.Attribute) if is_name(e.value, this)]

@@ -137,7 +137,7 @@ def redrawn(ev: Evidence) -> bool:
         for run in ev.both
     ]
     alike = drawn_alike(ev.a, ev.b) and counted[0] == counted[1]
-    return alike and not _workers(ev) and not throughout(ev)
+    return alike and not workers(ev) and not throughout(ev)
 
 
 def given_otherwise(ev: Evidence) -> list[int]:
@@ -146,10 +146,10 @@ def given_otherwise(ev: Evidence) -> list[int]:
     place = other_data(ev)
     first = [course.together(a.record, b.record) for a, b in ev.pairs]
     same = place and place in first[:1] and drawn_alike(ev.a, ev.b, place + 1)
-    return first if same and not _workers(ev) else []
+    return first if same and not workers(ev) else []
 
 
-def _workers(ev: Evidence) -> bool:
+def workers(ev: Evidence) -> bool:
     return any(p.workers for run in ev.both for r in run.records for p in r.passes)
 
 

@@ -154,8 +154,7 @@ def _common_wishes(ev: Evidence) -> list[Wish]:
 
 def _in_workers(ev: Evidence, told: Parity) -> bool:
     """Then how they draw is still asked of both under their own seeds; what is trained is known."""
-    workers = any(p.workers for run in ev.both for r in run.records for p in r.passes)
-    return workers and told.verdict is Sameness.EQUIVALENT
+    return alike.workers(ev) and told.verdict is Sameness.EQUIVALENT
 
 
 def _together(both: Evidence) -> bool:
