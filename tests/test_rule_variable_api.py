@@ -550,3 +550,23 @@ def test_a_remark_that_speaks_of_wrapping_goes_with_it() -> None:
     assert "Variable" not in done.text.replace("torch.autograd", "")
     kept = text.replace("# wrap them in Variable", "# what the variable step takes")
     assert "# what the variable step takes" in apply("variable-api", kept).text
+
+
+def test_a_file_that_keeps_a_variable_keeps_all() -> None:
+    """A reviewer does the whole file or none: one of five saves nothing, and the import stays."""
+    text = """
+import torch
+from torch.autograd import Variable
+
+make = Variable
+
+
+def step(x):
+    return Variable(x) * 2
+
+
+print(step(torch.ones(2)), make(torch.ones(2)))
+"""
+    found = apply("variable-api", text, min_gain=0.01)
+    reasons = {f.gain.reason for f in found.findings if f.gain}
+    assert reasons == {"other Variables of the same file stay"}

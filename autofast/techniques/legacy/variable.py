@@ -21,7 +21,6 @@ from autofast.edit.edits import (
 from autofast.edit.ignores import is_spared
 from autofast.edit.order import Rank
 from autofast.facts.cost import gains
-from autofast.facts.cost.gains import unit_of
 from autofast.facts.tensor_identity import VARIABLE, Plainness
 from autofast.flow.scopes import is_parameter
 from autofast.model.calls import call_of, is_name, keyword_of, may_give, pairs_of, variable_name
@@ -39,7 +38,7 @@ from autofast.write.spelling import torch_name
 NAME = "variable-api"
 
 DETACHED = gains.nothing("`.detach()` does what the Variable does, in as many words")
-HALF = gains.nothing("other Variables of the same function stay")
+HALF = gains.nothing("other Variables of the same file stay")
 TODAY = gains.nothing("another name for the same reduction")
 SINCE = {"bool": (1, 2)}  # of what is written anew, where an older torch does not have it
 MODULES = ("torch.autograd", "torch.autograd.variable")
@@ -86,16 +85,15 @@ def variables(script: Script, source: Source, plain: Plainness) -> Iterator[Find
         gone = unimported(script, source, MODULES, "Variable")
     else:
         gone = ()
-    half = {unit_of(u.node) for u in uses if u.reached and (u.stays or u.asks is DETACHED)}
+    half = any(u.reached and (u.stays or u.asks is DETACHED) for u in uses)
     for use in uses:
         if use.edits:
-            alone = use.asks is DETACHED or unit_of(use.node) not in half
             yield Finding(
                 use.node,
                 use.message,
                 edits=use.edits,
                 key=use.node,
-                asks=use.asks if alone else HALF,
+                asks=HALF if half and use.asks is not DETACHED else use.asks,
             )
             if use.advice:
                 yield Finding(
