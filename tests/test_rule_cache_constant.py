@@ -105,6 +105,27 @@ def test_a_constant_of_a_network_becomes_a_buffer() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("losses = []", "losses = []\nsettings = dict(vars(model), **vars(model))"),
+        (
+            "        return self.layer(x - shift)",
+            "        if len(x) > 99:\n            return self.layer(x)\n        return self.layer(x - shift)",
+        ),
+        (
+            "        return self.layer(x - shift)",
+            "        for k in range(3):\n            if k == 1:\n                continue\n            x = x + k\n"
+            "        return self.layer(x - shift)",
+        ),
+    ],
+    ids=["attributes are read", "it may end later", "a loop below"],
+)
+def test_what_comes_after_does_not_matter(old: str, new: str) -> None:
+    text = (NET + LOOP).replace(old, new)
+    assert "shift = self.shift" in fitted(text)
+
+
 def test_no_checkpoint_has_it() -> None:
     keys = "\nkeys = list(model.state_dict())\n"
     fitted(NET, LOOP, keys)
@@ -160,6 +181,8 @@ def test_a_function_with_constants_is_cached() -> None:
         ("losses = []", "losses = []\nmodel.mean[0] = 7.0"),
         ("losses = []", "losses = []\nmodel.mean.append(7.0)\nmodel.mean.pop(0)"),
         ("losses = []", "losses = []\nmodel.__dict__['mean'] = [1.0, 2.0, 3.0]"),
+        ("losses = []", "losses = []\nvars(model).update(mean=[1.0, 2.0, 3.0])"),
+        ("losses = []", "losses = []\nheld = vars(model)\nheld['mean'] = [1.0, 2.0, 3.0]"),
         (
             "model = Net([0.2, 0.3, 0.5])",
             "means = [0.2, 0.3, 0.5]\nmodel = Net(means)\nmeans[0] = 5.0\nmodel = model",

@@ -23,6 +23,7 @@ from autofast.facts.workers.shared_state import changed_ever
 from autofast.flow.memory import FACTORIES
 from autofast.flow.program import Flow
 from autofast.flow.provenance import assigned
+from autofast.flow.reflection import whose_attributes
 from autofast.flow.scopes import Expressions, declared
 from autofast.model.calls import arguments_of, only_target, variable_name
 from autofast.model.calls import short_name as called_as
@@ -373,18 +374,13 @@ def sets_method(script: Script, thing: Thing, *names: str) -> ast.AST | None:
     anything by any name.
     """
     for node in script.nodes:
-        match node:
-            case (
-                ast.Attribute(attr="__dict__", value=owner)
-                | ast.Call(func=ast.Name(id="vars"), args=[owner])
-            ):
-                found = thing in script.values(owner)
-            case ast.Attribute(attr=name) | ast.Constant(value=name):
-                found = name in names and not is_read(node)
-            case _:
-                continue
-        if found:
+        owner = whose_attributes(node)
+        if owner is not None and thing in script.values(owner):
             return node
+        match node:
+            case ast.Attribute(attr=name) | ast.Constant(value=name) if name in names:
+                if not is_read(node):
+                    return node
     return None
 
 

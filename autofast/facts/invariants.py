@@ -11,7 +11,8 @@ from autofast.facts.arrays import origins
 from autofast.flow.callgraph import MADE, CallGraph, Function
 from autofast.flow.effects import Effects
 from autofast.flow.memory import Memory
-from autofast.flow.program import holder_of
+from autofast.flow.program import graph_of, holder_of
+from autofast.flow.reflection import whose_attributes
 from autofast.flow.scopes import mentions, own_nodes, owner, parameters
 from autofast.flow.usage import Act, Usage
 from autofast.flow.valueflow import Answer, ValueFlow, Verdict
@@ -19,7 +20,7 @@ from autofast.model.calls import arguments_of, spreads
 from autofast.model.names import FACTORIES, LEGACY_TENSORS, last_part
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import ancestors, function_of, holds, parent_of, walk, within
+from autofast.model.source import ancestors, function_of, holds, parent_of, within
 from autofast.model.syntax import COMPREHENSIONS, is_attribute, is_read, is_stored
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
@@ -65,7 +66,6 @@ ARRAYS = wordset(
     "astype reshape copy ravel flatten T sum mean tolist clip transpose dot float long"
 )
 ASKED = wordset("shape dtype device ndim size dim numel")
-JUMPS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 # What a function that only computes does without; products of matrices have another type under
 # autocast.
 IMPURE = (
@@ -90,8 +90,8 @@ class Invariants:
         self.open = bool(
             script.unread
             or script.log.full
-            or script.calls("builtins.vars", "builtins.exec", *DEFAULTS)
-            or any(n.attr == "__dict__" for n in script.each(ast.Attribute))
+            or script.calls("builtins.exec", *DEFAULTS)
+            or any(whose_attributes(n) is not None for n in script.nodes)
         )
 
     def holds(self, expr: ast.expr, method: ast.FunctionDef) -> bool:
@@ -103,7 +103,7 @@ class Invariants:
             init is not None
             and not self.open
             and method not in self.calls.runs(init)
-            and _is_always_run(expr, method)
+            and _is_always_run(self.script, expr, method)
             and self._is_same(expr, method, init)
         )
 
@@ -203,10 +203,7 @@ class Invariants:
             mine = self.script.values(write.base)
             if mine and not any(
                 isinstance(t, (Unknown, Arg))
-                or isinstance(t, Inst)
-                and _are_kin(t.cls, classes)
-                or not isinstance(t, Inst)
-                and t in owners
+                or (_are_kin(t.cls, classes) if isinstance(t, Inst) else t in owners)
                 for t in mine
             ):
                 continue
@@ -346,11 +343,11 @@ def constructor(method: ast.FunctionDef) -> ast.FunctionDef | None:
     return init if init is not None and not holds(init, ast.Return, ast.Yield) else None
 
 
-def _is_always_run(expr: ast.expr, method: ast.FunctionDef) -> bool:
+def _is_always_run(script: Script, expr: ast.expr, method: ast.FunctionDef) -> bool:
     """Whether nothing decides whether the method comes to ``expr``."""
-    above = takewhile(lambda n: n is not method, ancestors(expr))
-    return not any(isinstance(n, DECIDING) for n in above) and not any(
-        isinstance(n, JUMPS) and n is not method.body[-1] for n in walk(method)
+    above = [*takewhile(lambda n: n is not method, ancestors(expr))]
+    return not any(isinstance(n, DECIDING) for n in above) and graph_of(script, expr).one_dominates(
+        above[-1:], None
     )
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from autofast.model.calls import is_augmented, is_name
+from autofast.flow.reflection import whose_attributes
+from autofast.model.calls import is_augmented
 from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import wordset
@@ -79,10 +80,9 @@ class Effects:
         if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(
             node.ctx, (ast.Store, ast.Del)
         ):
-            base = node.value  # `vars(data)[name] = ...`
-            shown = isinstance(base, ast.Call) and is_name(base.func, "vars") and base.args
+            owner = whose_attributes(node.value)  # `vars(data)[name] = ...`
             name = node.attr if isinstance(node, ast.Attribute) else ""
-            yield Write(node, shown[0] if shown else base, name, computed=bool(shown))
+            yield Write(node, owner or node.value, name, computed=owner is not None)
         elif isinstance(node, ast.Name) and is_stored(node):
             yield Write(node, None, bound=node.id)
             if is_augmented(node) and not is_number(self.script.values(node)):

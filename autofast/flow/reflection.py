@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from autofast.model.calls import call_of, is_name, is_same_code
 from autofast.model.several import wordset
 from autofast.model.source import ancestors, function_of, nodes_in, parent_of, source_of
+from autofast.model.syntax import is_attribute
 
 if TYPE_CHECKING:
     import libcst as cst
 
 BY_TEXT = wordset("eval exec")
+READING = wordset("items keys values get copy dict list len str print sorted")
 
 
 def showing(scope: ast.AST) -> list[ast.Call]:
@@ -102,3 +104,19 @@ def _fields(node: cst.CSTNode) -> list[cst.FormattedStringExpression]:
 
 def _same(code: str, value: ast.expr) -> bool:
     return is_same_code(ast.parse(f"({code.strip()})", mode="eval").body, value)
+
+
+def whose_attributes(node: ast.AST) -> ast.expr | None:
+    """The object whose attributes ``vars(x)`` or ``x.__dict__`` gives to somebody who may set them,
+    by any name; None where they are only read: ``**vars(args)``, ``vars(args).items()``.
+    """
+    match node:
+        case (
+            ast.Attribute(attr="__dict__", value=owner)
+            | ast.Call(func=ast.Name(id="vars"), args=[owner])
+        ):
+            up = parent_of(node)
+            call = isinstance(up, ast.Call) and is_name(up.func, *READING)
+            spread = isinstance(up, ast.keyword) and up.arg is None
+            return None if call or spread or is_attribute(up, *READING) else owner
+    return None

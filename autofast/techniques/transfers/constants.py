@@ -20,7 +20,7 @@ from autofast.model.script import Script
 from autofast.model.several import not_none, surely, wordset
 from autofast.model.source import function_of, holds, nodes_in, parent_of, source_of, statement_of
 from autofast.model.syntax import COMPREHENSIONS, LOOPS
-from autofast.model.values import Arg, Cls, Const, Inst, one
+from autofast.model.values import Arg, Cls, Const, Inst, one, only
 from autofast.techniques.transfers.buffers import OWN, SINCE, changes_buffers
 from autofast.techniques.transfers.factories import runs_often
 
@@ -179,11 +179,11 @@ def _moved_there(script: Script, method: ast.FunctionDef, cls: Cls) -> Edits | N
         return None
     moved = [o.this for s in script.methods("to", "cuda") for o in s]
     if any(m.moves and cls.node in m.classes for m in script.models) or any(
-        isinstance(t, Inst) and t.cls is cls for t in moved
+        t.cls is cls for t in only(moved, Inst)
     ):
         return ()
     this = mentions(method, method.args.args[0].arg)
-    made = {t.node for n in this for t in script.values(n) if isinstance(t, Inst)}
+    made = {t.node for n in this for t in only(script.values(n), Inst)}
     edits = [_move(script, node) for node in made]
     return tuple(edits) if all(edits) else None  # type: ignore[arg-type]
 
@@ -207,8 +207,7 @@ def _is_stored_whole(script: Script, cls: Cls) -> bool:
     """Whether such objects, or networks with them, are written to files as they are: those of
     older files have no such attribute."""
     given = (o.args.get(0, "obj") for s in script.calls(*STORES) for o in s)
-    found = [t for g in given if g for t in g if isinstance(t, Inst)]
-    return any(t.cls is cls or is_module(t) for t in found)
+    return any(t.cls is cls or is_module(t) for g in given for t in only(g or (), Inst))
 
 
 def _name_for(script: Script, node: ast.expr, cls: Cls) -> str | None:
