@@ -87,7 +87,7 @@ class Invariants:
     def __init__(self, script: Script):
         self.script = script
         self.effects, self.calls = script.analysis(Effects), script.analysis(CallGraph)
-        self.open = bool(
+        self.open = (
             script.unread
             or script.log.full
             or script.calls("builtins.exec", *DEFAULTS)
