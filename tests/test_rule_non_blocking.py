@@ -940,6 +940,10 @@ def shifted(t):
         ("sums['x'] += x.sum()", "sums = {'x': 0.0}"),
         ("kept.append(x.sum())\nkept[-1] += 1", "kept = []"),
         ("total = nn.functional.mse_loss(x, 2 * x)\ntotal += x.mean()", ""),
+        (
+            "box.put(y)\ntorch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: math.cos(0.5 * n))",
+            "import math, queue\nbox = queue.Queue()",
+        ),
     ],
 )
 def test_writes_to_memory_of_its_own(write: str, more: str) -> None:

@@ -247,8 +247,9 @@ def _written(
                     targets += args
                 if name.startswith("numpy."):
                     targets += args[OPERANDS.get(name.removeprefix("numpy."), 9) :]
-            if not names and isinstance(func, ast.Attribute):  # a method, of the first operand
-                targets += args[OPERANDS.get(func.attr, 9) - 1 :]
+            if not names and isinstance(func, ast.Attribute):
+                # A method of the first operand; those of one, `cos`, are functions alone.
+                targets += args[OPERANDS.get(func.attr, 9) - 1 or 9 :]
     for target in targets:
         found = script.values(unstarred(target))
         if not found and any_of(ancestors(target), ast.Lambda):

@@ -77,8 +77,7 @@ def constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
             sites = script.analysis(CallGraph).sites(function)
             if left := [s for s in sites if s not in kept and function_of(s) in often]:
                 cached = Decorator(function, "functools.lru_cache(maxsize=None)")
-                imported = Import(source_of(function), "import functools")
-                yield Constant(left[0], (cached, imported))
+                yield Constant(left[0], (cached, Import(source_of(function), "import functools")))
 
 
 def _copied(script: Script, hot: frozenset[ast.AST]) -> Iterator[tuple[ast.expr, ast.expr, bool]]:
