@@ -9,6 +9,7 @@ import pytest
 from tests.onerule import Applied, apply, run
 
 HEAD = """
+import argparse
 import functools
 import math
 import numpy as np
@@ -108,7 +109,10 @@ def test_a_constant_of_a_network_becomes_a_buffer() -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("losses = []", "losses = []\nsettings = dict(vars(model), **vars(model))"),
+        (
+            "losses = []",
+            "losses = []\nparser = argparse.ArgumentParser()\nsettings = dict(vars(parser.parse_args([])))",
+        ),
         (
             "        return self.layer(x - shift)",
             "        if len(x) > 99:\n            return self.layer(x)\n        return self.layer(x - shift)",
@@ -119,7 +123,7 @@ def test_a_constant_of_a_network_becomes_a_buffer() -> None:
             "        return self.layer(x - shift)",
         ),
     ],
-    ids=["attributes are read", "it may end later", "a loop below"],
+    ids=["options as a dict", "it may end later", "a loop below"],
 )
 def test_what_comes_after_does_not_matter(old: str, new: str) -> None:
     text = (NET + LOOP).replace(old, new)
@@ -182,6 +186,7 @@ def test_a_function_with_constants_is_cached() -> None:
         ("losses = []", "losses = []\nmodel.mean.append(7.0)\nmodel.mean.pop(0)"),
         ("losses = []", "losses = []\nmodel.__dict__['mean'] = [1.0, 2.0, 3.0]"),
         ("losses = []", "losses = []\nvars(model).update(mean=[1.0, 2.0, 3.0])"),
+        ("losses = []", "losses = []\ndict(vars(model))['mean'][0] = 7.0"),
         ("losses = []", "losses = []\nheld = vars(model)\nheld['mean'] = [1.0, 2.0, 3.0]"),
         (
             "model = Net([0.2, 0.3, 0.5])",

@@ -91,8 +91,13 @@ class Invariants:
             script.unread
             or script.log.full
             or script.calls("builtins.exec", *DEFAULTS)
-            or any(whose_attributes(n) is not None for n in script.nodes)
+            or any(map(self._shows_attributes, script.nodes))
         )
+
+    def _shows_attributes(self, node: ast.AST) -> bool:
+        """Of anything but what a library gives, such as ``vars(parser.parse_args())``."""
+        owner = whose_attributes(node)
+        return owner is not None and not certainly(self.script.values(owner), Ext)
 
     def holds(self, expr: ast.expr, method: ast.FunctionDef) -> bool:
         """Whether ``expr`` has the same value at each call of the method, which is also what it has

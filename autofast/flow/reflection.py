@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 from autofast.model.calls import call_of, is_name, is_same_code
 from autofast.model.several import wordset
 from autofast.model.source import ancestors, function_of, nodes_in, parent_of, source_of
-from autofast.model.syntax import is_attribute
 
 if TYPE_CHECKING:
     import libcst as cst
 
 BY_TEXT = wordset("eval exec")
-READING = wordset("items keys values get copy dict list len str print sorted")
 
 
 def showing(scope: ast.AST) -> list[ast.Call]:
@@ -107,16 +105,11 @@ def _same(code: str, value: ast.expr) -> bool:
 
 
 def whose_attributes(node: ast.AST) -> ast.expr | None:
-    """The object whose attributes ``vars(x)`` or ``x.__dict__`` gives to somebody who may set them,
-    by any name; None where they are only read: ``**vars(args)``, ``vars(args).items()``.
-    """
+    """The object whose attributes ``vars(x)`` or ``x.__dict__`` gives, to be set by any name."""
     match node:
         case (
             ast.Attribute(attr="__dict__", value=owner)
             | ast.Call(func=ast.Name(id="vars"), args=[owner])
         ):
-            up = parent_of(node)
-            call = isinstance(up, ast.Call) and is_name(up.func, *READING)
-            spread = isinstance(up, ast.keyword) and up.arg is None
-            return None if call or spread or is_attribute(up, *READING) else owner
+            return owner
     return None
