@@ -2544,3 +2544,32 @@ def test_a_name_that_also_holds_something_else(end: str) -> None:
 )
 def test_a_place_that_either_value_may_come_to(rest: str) -> None:
     refused(HEAD + training("value = loss.item()\n" + rest), "gets other values too")
+
+
+ROWS = """\
+class Rows:
+    def __init__(self):
+        self.kept = []
+
+
+rows, log, total = Rows(), [], 0.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "line"),
+    [
+        ("row = {'loss': loss.item(), 'n': len(log)}\nlog.append(row)", ""),
+        ("row = (loss.item(), len(rows.kept))\nrows.kept.append(row)", ""),
+        ("rows.kept.append((loss.item(), len(rows.kept)))", ""),
+        ("new = loss.item() * 2\ntotal += new\nlog.append((new, round(total)))", ""),
+        ("log.append((loss.item(), len(log)))", "log.append((value.item(), len(log)))"),
+        ("row = (loss.item(), len(x))\nlog.append(row)", "row = (value.item(), count)"),
+    ],
+)
+def test_what_is_put_off_may_be_counted_in_the_loop(step: str, line: str) -> None:
+    text = HEAD + ROWS + training(step, "", "print(log, rows.kept, total)")
+    if line:
+        same(text, line)
+    else:
+        untouched(text)

@@ -78,9 +78,9 @@ class Needs:
         return self.after, frozenset(self.gates)
 
 
-def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[ast.stmt] = ()) -> Needs:
-    """Where the results of a sink are needed, besides the statements that are put off together with
-    it.
+def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[Sink] = ()) -> Needs:
+    """Where the results of a sink are needed, besides what is put off together with it; what these
+    statements keep is computed in its turn.
 
     Raises :class:`Refusal` where that is in each turn, or not known.
     """
@@ -92,8 +92,10 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[ast.stmt
     for attempt in catchers(script, sink.statement, loop):
         raise Refusal(f"it is tried ({at(attempt)}): an error would show later")
     outside: list[ast.AST] = []
+    away = (sink, *together)
+    kept = [p for s in away for p in s.payload]
     for node in _lookers(script, sink, loop):
-        if within_any(node, (sink.statement, *together)):
+        if within_any(node, [s.statement for s in away]) and not within_any(node, kept):
             continue
         if not within(node, loop):
             outside.append(node)

@@ -219,19 +219,13 @@ def in_loop(script: Script, loop: Loop | None, found: list[Read]) -> Iterator[Fo
 
 def sinks_at(script: Script, statement: ast.stmt, mine: list[Read], loop: Loop) -> list[Part]:
     """The sink at a statement; with those that follow it, where they take over what it computes."""
-    passed = passed_on(statement, mine, loop)
-    if passed is None:
-        sink = sink_of(script, statement, mine, loop)
-        return [(sink, needs_of(script, sink, loop))]
-    name, followers = passed
-    together = [statement, *followers]
+    name, followers = passed_on(statement, mine, loop) or ("", [])
     live = frozenset({name})
-    found = []
-    for s in together:
-        sink = sink_of(script, s, mine if s is statement else [], loop, live)
-        sink.kind = "passed" if s is statement else sink.kind
-        found.append((sink, needs_of(script, sink, loop, together)))
-    return found
+    first = sink_of(script, statement, mine, loop, live)
+    if followers:
+        first.kind = "passed"
+    together = [first, *(sink_of(script, s, [], loop, live) for s in followers)]
+    return [(s, needs_of(script, s, loop, together)) for s in together]
 
 
 def passed_on(
