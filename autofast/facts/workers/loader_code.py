@@ -65,7 +65,14 @@ class Side:
     and the objects it reads.
     """
 
-    def __init__(self, script: Script, roots: Iterable[Thing], beside: Iterable[Thing] = ()):
+    def __init__(
+        self,
+        script: Script,
+        roots: Iterable[Thing],
+        beside: Iterable[Thing] = (),
+        more: tuple[str, ...] = (),
+    ):
+        """``more``: methods of ``roots`` that are asked about as well."""
         self.script = script
         self.graph, self.flow, self.effects = (
             script.analysis(CallGraph),
@@ -86,7 +93,7 @@ class Side:
         self.calls: list[ast.Call] = []
         self.beside = {f for thing in beside for f in run_by(thing, CALLED)}
         for thing in self.roots:
-            self.enter(thing, GETTERS + CALLED)
+            self.enter(thing, GETTERS + CALLED + more)
         found = 0
         for _ in range(PASSES):
             known, found = found, self.collect()

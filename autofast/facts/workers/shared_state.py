@@ -26,7 +26,6 @@ from autofast.model.source import Nodes, ancestors, at, function_of, holds, live
 from autofast.model.syntax import COMPREHENSIONS, VARIABLES, is_attribute, is_read
 from autofast.model.values import (
     Cls,
-    Inst,
     Module,
     Ref,
     Unknown,
@@ -151,9 +150,7 @@ def changed_since_made(script: Script, loader: Loader) -> str:
     """What items, or the number of them, read and is changed once the loader has been made: all
     items that it took at once would be others.
     """
-    datasets = only((d.thing for d in loader.datasets), Inst)
-    lengths = (f for d in datasets for f in d.cls.methods("__len__"))
-    side = Side(script, [*items(script, loader).roots, *lengths])
+    side = Side(script, items(script, loader).roots, more=("__len__",))
     time = Time.since_made(script, loader, _skip(side))
     return _changed(script, side, time.after, time)
 
