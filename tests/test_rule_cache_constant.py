@@ -192,6 +192,14 @@ def test_a_function_with_constants_is_cached() -> None:
             "model = Net([0.2, 0.3, 0.5])",
             "means = [0.2, 0.3, 0.5]\nmodel = Net(means)\nmeans[0] = 5.0\nmodel = model",
         ),
+        (
+            "model = Net([0.2, 0.3, 0.5])",
+            "settings = {'mean': [0.2, 0.3, 0.5]}\nmodel = Net(**settings)\nsettings['mean'][0] = 5.0\nmodel = model",
+        ),
+        (
+            "model = Net([0.2, 0.3, 0.5])",
+            "kept = []\nmodel = Net([0.2, 0.3, 0.5])\nkept.append(model.mean)\nkept[0][0] += 1\nmodel = model",
+        ),
         ("return self.layer(x - shift)", "shift += 1\n        return self.layer(x - shift)"),
         ("return self.layer(x - shift)", "shift.add_(1)\n        return self.layer(x - shift)"),
         (

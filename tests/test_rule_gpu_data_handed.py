@@ -303,6 +303,57 @@ def test_counts_that_may_change(length: str, more: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "wrapped", ["dataset", "Subset(dataset, range(20))", "random_split(dataset, [20, len(dataset) - 20])[0]"]
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    ["dataset.features = 2 * dataset.features", "dataset.rescale()", "for d in [dataset]: d.targets = 1 - d.targets"],
+)  # fmt: skip
+def test_data_sets_below_a_part_that_change(wrapped: str, change: str) -> None:
+    """The loader has a part of the data set, which gets other arrays in each epoch."""
+    text = script(DICT, OF_DICT).replace("Rows(features[rest], targets[rest])", wrapped)
+    text = text.replace(
+        "    loader =", "    dataset = Rows(features[rest], targets[rest])\n    loader ="
+    )
+    text = text.replace(
+        "class Rows", "from torch.utils.data import Subset, random_split\n\n\nclass Rows"
+    )
+    found = apply(RULE, text)
+    assert found.fixes, found.refusals
+    text = text.replace("\n        train(model", f"\n        {change}\n        train(model")
+    method = "    def rescale(self):\n        self.features = 2 * self.features\n\n    def __len__"
+    text = text.replace("    def __len__", method) if "rescale" in change else text
+    run(text)
+    found = apply(RULE, text)
+    assert not found.fixes and "of which items are made" in found.refusals, found.text
+
+
+@pytest.mark.parametrize(
+    ("length", "change"),
+    [
+        ("self.n", "dataset.n = 12"),
+        ("self.n", "dataset.n = min(26, dataset.n + 3)"),
+        ("self.n", "for d in [dataset]: d.n = 12"),
+        ("self.n if self.small else len(self.features)", "dataset.small = False"),
+    ],
+)
+def test_counts_that_are_set_later(length: str, change: str) -> None:
+    """What `__len__` alone reads makes other batches, too."""
+    text = script(DICT, OF_DICT).replace("self.features.shape[0]", length)
+    fields = "self.targets = targets\n        self.n = 20\n        self.small = True"
+    text = text.replace("self.targets = targets", fields)
+    text = text.replace("Rows(features[rest], targets[rest])", "dataset")
+    text = text.replace(
+        "    loader =", "    dataset = Rows(features[rest], targets[rest])\n    loader ="
+    )
+    assert apply(RULE, text).fixes
+    text = text.replace("\n        train(model", f"\n        {change}\n        train(model")
+    run(text)
+    found = apply(RULE, text)
+    assert not found.fixes and "of which items are made" in found.refusals, found.text
+
+
+@pytest.mark.parametrize(
     ("targets", "cut"),
     [
         ("numpy.concatenate([targets, targets])", True),

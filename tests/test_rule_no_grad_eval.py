@@ -2611,6 +2611,9 @@ ALL = "[*model.parameters(), *teacher.parameters()]"
         guided().replace("wanted = teacher(x)", "wanted = teacher(x)\n        wanted.register_hook(print)"),
         guided(after="losses.append(torch.autograd.grad(F.mse_loss(teacher(x), wanted), wanted)[0].sum().item())"),
         guided().replace("wanted = teacher(x)", "wanted = teacher(x) + model(x)"),
+        guided("nn.ReLU.forward = lambda _, x: F.relu(x) * (2 if torch.is_grad_enabled() else 1)"),
+        guided("nn.ReLU.forward = lambda _, x: F.relu(x) * (2 if x.requires_grad else 1)"),
+        guided("optimizer.add_param_group({'params': [teacher.state_dict(keep_vars=True)['0.weight']]})"),
     ],
 )  # fmt: skip
 def test_a_network_that_something_trains_or_whose_gradients_are_seen(text: str) -> None:

@@ -19,7 +19,7 @@ from autofast.flow.valueflow import Answer, ValueFlow, Verdict
 from autofast.model.calls import arguments_of, spreads
 from autofast.model.names import FACTORIES, LEGACY_TENSORS, last_part
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import any_in, surely, wordset
 from autofast.model.source import ancestors, function_of, holds, parent_of, within
 from autofast.model.syntax import COMPREHENSIONS, is_attribute, is_read, is_stored
 from autofast.model.tensors import tensors_in
@@ -190,11 +190,14 @@ class Invariants:
 
     def _is_written(self, attribute: ast.Attribute, init: ast.FunctionDef) -> bool:
         """Whether somebody may write to what it holds, under another name."""
-        mine = origins(self.script, attribute)
+        mine, lists = origins(self.script, attribute), only(self.script.values(attribute), Seq)
         return any(
             w.base is not None
             and not within(w.node, init)
-            and not mine.isdisjoint(origins(self.script, w.base))
+            and (
+                not mine.isdisjoint(origins(self.script, w.base))
+                or any_in(lists, self.script.values(w.base))
+            )
             for w in self.effects.writes
         )
 

@@ -45,8 +45,9 @@ PARAMETERS = ("parameters", "named_parameters")
 SHOWING = HOOKS | wordset("""parameters named_parameters modules named_modules children named_children apply
     get_parameter get_submodule requires_grad_ grad _parameters _modules __dict__""")
 MODES = wordset("to cuda cpu float half eval train training forward state_dict load_state_dict")
-# What needs a gradient of inputs, or of what networks give.
-NEEDING = HOOKS | frozenset({"requires_grad_", "retain_grad"})
+# What needs a gradient of inputs, or of what networks give; what asks whether there will be one, or
+# gives parameters under another name.
+NEEDING = HOOKS | wordset("requires_grad_ retain_grad requires_grad is_grad_enabled keep_vars")
 TAKING = wordset(
     "copy.deepcopy builtins.isinstance builtins.len builtins.hasattr builtins.print builtins.type "
     "builtins.id torch.nn.DataParallel torch.nn.parallel.DistributedDataParallel torch.compile "
@@ -98,7 +99,7 @@ def _asks_for_gradients(script: Script) -> bool:
         if any(is_attribute(n, *PARAMETERS) for n in nodes_in(loop.iter, ast.Attribute))
         for n in nodes_in(loop.target, ast.Name)
     }
-    if any(k.arg == "requires_grad" for k in script.each(ast.keyword)) or any(
+    if any(k.arg in NEEDING for k in script.each(ast.keyword)) or any(
         n.attr in NEEDING
         or (n.attr == "grad" and not is_name(n.value, *over) and not script.may_be(n, Ref))
         for n in script.each(ast.Attribute)

@@ -65,7 +65,14 @@ class Side:
     and the objects it reads.
     """
 
-    def __init__(self, script: Script, roots: Iterable[Thing], beside: Iterable[Thing] = ()):
+    def __init__(
+        self,
+        script: Script,
+        roots: Iterable[Thing],
+        beside: Iterable[Thing] = (),
+        more: tuple[str, ...] = (),
+    ):
+        """``more``: methods of ``roots`` that are asked about as well."""
         self.script = script
         self.graph, self.flow, self.effects = (
             script.analysis(CallGraph),
@@ -86,11 +93,11 @@ class Side:
         self.calls: list[ast.Call] = []
         self.beside = {f for thing in beside for f in run_by(thing, CALLED)}
         for thing in self.roots:
-            self.enter(thing, GETTERS + CALLED)
+            self.enter(thing, GETTERS + CALLED + more)
+        found = 0
         for _ in range(PASSES):
-            known = len(self.functions), len(self.loads), len(self.objects)
-            self.collect()
-            if known == (len(self.functions), len(self.loads), len(self.objects)):
+            known, found = found, self.collect()
+            if known == found:
                 break
         self.aliases, self.fields = self.given_names()
 
@@ -177,9 +184,9 @@ class Side:
                 )
 
     # ---------------------------------------------------------------- objects
-    def collect(self) -> None:
+    def collect(self) -> int:
         """Everything that this code may read, beginning with what the loader has and the names
-        around.
+        around; how much is known then.
         """
         todo = [*self.roots]
         for name in self.free.values():
@@ -195,6 +202,7 @@ class Side:
             seen.add(thing)
             self.objects[id(thing)] = thing
             todo += [t for values in self.parts(thing) for t in values]
+        return len(self.functions) + len(self.loads) + len(self.objects)
 
     def parts(self, thing: Thing) -> Iterator[Iterable[Thing]]:
         if isinstance(thing, Inst):
@@ -203,7 +211,7 @@ class Side:
             )
             yield from (found for name, found in thing.attrs.items() if whole or name in self.loads)
             yield [thing.cls]
-            self.enter_held(thing)
+            self.enter(thing)  # a library may call it (in ``Compose([...])``)
         elif isinstance(thing, Cls):
             self.classes[id(thing)] = thing
             yield from (f for n, f in thing.members.items() if n in self.loads)
@@ -212,7 +220,10 @@ class Side:
             if last_part(thing.name) in SETTLED:
                 return
             yield from thing.attrs.values()
-            yield from thing.args.all()
+            for values in thing.args.all():
+                for held in values:
+                    self.enter(held, GETTERS)  # as Subset does with a dataset
+                yield values
         elif isinstance(thing, COLLECTIONS):
             yield thing.any()
         elif isinstance(thing, (Func, Bound, Partial)):
@@ -227,13 +238,6 @@ class Side:
             yield [thing.this]
         elif isinstance(thing, Module):
             yield from (f for n, f in thing.env.vars.items() if n in self.loads)
-
-    def enter_held(self, thing: Inst) -> None:
-        """Something with ``__call__`` that a library holds (in ``Compose([...])``), or that is not
-        seen to be called here.
-        """
-        if thing not in self.roots:
-            self.enter(thing)
 
     def given_names(self) -> tuple[set[tuple[ast.AST, str]], set[tuple[int, str]]]:
         """The variables, and attributes of objects, that hold what was given to these objects when

@@ -147,10 +147,10 @@ def changed_between(script: Script, loader: Loader) -> str:
 
 
 def changed_since_made(script: Script, loader: Loader) -> str:
-    """What items read and is changed once the loader has been made: all items that it took at once
-    would be others.
+    """What items, or the number of them, read and is changed once the loader has been made: all
+    items that it took at once would be others.
     """
-    side = items(script, loader)
+    side = Side(script, items(script, loader).roots, more=("__len__",))
     time = Time.since_made(script, loader, _skip(side))
     return _changed(script, side, time.after, time)
 
