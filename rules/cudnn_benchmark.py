@@ -134,9 +134,9 @@ def _value(script: Script, place: ast.stmt, torch: str) -> str | None:
     ]:
         if site.node not in script.deterministic:
             continue
-        if any(
-            (not any((not f.known for f in only(o.stack, BranchFrame)))) for o in site
-        ) or not _before(script, site, place):
+        if any(all(f.known for f in only(o.stack, BranchFrame)) for o in site) or not _before(
+            script, site, place
+        ):
             return None
         if site.kind == "set_flag":
             flag = "backends.cudnn.deterministic"

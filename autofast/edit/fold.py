@@ -274,11 +274,8 @@ def _folded(code: tuple[str, ...], limit: int, unit: str) -> list[str]:
     is_head = text.rstrip().endswith(":") or re.search(r":\s*#[^\"']*$", text) is not None
     width = limit - len(prefix.expandtabs(BLACK_UNIT)) - len(opener)
     whole = text[len(opener) :] + ("\n    pass\n" if is_head else "\n")
-    new = (
-        None
-        if ("'''" in text or '"""' in text or bool(re.search("\\\\\\n", text)))
-        else _black(_with_tuple_in_parentheses(whole), width)
-    )
+    spans_lines = "'''" in text or '"""' in text or re.search(r"\\\n", text)
+    new = None if spans_lines else _black(_with_tuple_in_parentheses(whole), width)
     if new is None:
         return list(code)
     new = _with_numbers(text, opener + new)

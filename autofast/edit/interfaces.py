@@ -40,11 +40,8 @@ def changed_interfaces(
     after = _functions(fresh.tree) if fresh is not None else {}
     for name, function in _functions(source.tree).items():
         now = after.get(name)
-        inside = tuple(
-            h
-            for h in hunks
-            if now is not None and (h.new[0] < (now.end_lineno or 0) and h.new[1] >= now.lineno - 1)
-        )
+        first, last = (now.lineno - 1, now.end_lineno or 0) if now is not None else (0, 0)
+        inside = tuple(h for h in hunks if h.new[0] < last and h.new[1] >= first)
         if now is None or not inside:
             continue
         what = (

@@ -127,7 +127,7 @@ class Places:
         nth = next(
             i
             for i, n in enumerate(
-                n for n in _preorder(string) if (type(n) is type(node) and _spelling(n) == wanted)
+                n for n in _preorder(string) if type(n) is type(node) and _spelling(n) == wanted
             )
             if n is node
         )

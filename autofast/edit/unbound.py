@@ -47,7 +47,7 @@ class _File:
         self.table = variables_of(fresh.tree)
         self.loads = _reads(fresh.nodes)
         self.written = {
-            n: h for n in self.loads for h in hunks if (h.new[0] <= n.lineno - 1 < h.new[1])
+            n: h for n in self.loads for h in hunks if h.new[0] <= n.lineno - 1 < h.new[1]
         }
         # A read that was there before finds a value, or the script fails as it did.
         self.trusted = frozenset(n for n in self.loads if n not in self.written)

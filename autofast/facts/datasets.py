@@ -326,12 +326,14 @@ def row_count(script: Script, expr: ast.expr | None, depth: int = 0) -> object:
                     return _same(script, sides[0])
                 parts = [measured]
             elif name or not isinstance(func, ast.Attribute):
-                parts += args[: len(args) == 1 and _is_by_row(name)]
+                if len(args) == 1 and _is_by_row(name):
+                    parts = [*args]
             elif _is_by_row(f".{short}"):
                 parts = [func.value]
             elif short in BESIDE_ROWS:
-                axes = [script.constant(a) for a in arguments_of(expr)]
-                parts = [func.value] * surely(type(a) is int and a > 0 for a in axes)
+                axes = map(script.constant, arguments_of(expr))
+                if surely(type(axis) is int and axis > 0 for axis in axes):
+                    parts = [func.value]
     found = one({depth < 9 and row_count(script, part, depth + 1) or None for part in parts})
     if isinstance(expr, ast.Name) and not script.may_be(expr, Seq):
         return found or _same(script, expr)

@@ -29,9 +29,7 @@ def _makes_tensor(script: Script, keyword: ast.keyword) -> bool:
     """``Variable(zeros, requires_grad=False)``, ``torch.ones(3, requires_grad=False)``: no
     parameter of a model.
     """
-    call = parent_of(keyword)
-    found = script.values(call) if call is not None else frozenset()
-    return is_data(found)
+    return is_data(script.values(parent_of(keyword)))  # type: ignore[arg-type]
 
 
 def is_data(values: Values) -> bool:

@@ -67,16 +67,9 @@ def made_elsewhere(script: Script, loader: Loader) -> ast.AST | None:
     if sites := script.calls(*DEVICE_DEFAULTS):
         return sites[0].node
     frames = (f for use in loader.uses for f in use.stack if isinstance(f, WithFrame))
+    contexts = ((f.node, found) for f in frames for _, found in f.contexts)
     return next(
-        (
-            f.node
-            for f in frames
-            if any(
-                (any((is_device(t) for t in v)) and device_kinds(v) != {"cpu"})
-                for _, v in f.contexts
-            )
-        ),
-        None,
+        (n for n, v in contexts if any(map(is_device, v)) and device_kinds(v) != {"cpu"}), None
     )
 
 
@@ -283,7 +276,7 @@ def again(script: Script, loader: Loader) -> bool:
         return hooks(script, loader) <= EPOCH_HOOKS and "lightning" in script.frameworks
     return (
         any(use.repeated and not use.is_next for use in loader.uses)
-        or any(any(f.is_statement for f in loops(o.stack)) for o in _restarts(script, loader))
+        or any(f.is_statement for o in _restarts(script, loader) for f in loops(o.stack))
         or any(const(t.args.get(-1, "max_epochs")) != 1 for _, t in _fitted(script, loader))
     )
 

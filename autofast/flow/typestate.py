@@ -224,7 +224,7 @@ class _Walk(Generic[S, E]):
         if tree in self.hot:
             if is_try(tree) and not isinstance(tree, ast.Try):
                 self.protocol.wrong("group", tree, "whether {} is finished is not known")
-            if isinstance(tree, ((ast.Raise, ast.Assert))):
+            if isinstance(tree, (ast.Raise, ast.Assert)):
                 for state in states:
                     self.protocol.leave(tree, state.state)
             for expr in [tree] if isinstance(tree, ast.expr) else evaluated(tree, part):

@@ -114,9 +114,7 @@ class Series:
             self.begin()
             self._watch()
             self._sameness()
-            if self.parity is not None and not any(
-                run.arm == REWRITTEN and (not run.ok) for run in self.runs
-            ):
+            if self.parity is not None and all(run.ok for run in self.runs if run.arm == REWRITTEN):
                 self._speed()
                 if variants:
                     self._by_rule(variants)

@@ -110,8 +110,9 @@ class Estimate:
                 f"{_ms(self.device)} of arithmetic"
             )
         if self.host >= self.device:
+            kernels = self.kernels if self.kernels < 20 else round(self.kernels, -1)
             return (
-                f"bound by launches: about {(self.kernels if self.kernels < 20 else round(self.kernels, -1))} kernels in {_ms(self.host)}, "
+                f"bound by launches: about {kernels} kernels in {_ms(self.host)}, "
                 f"{_ms(self.device)} of arithmetic"
             )
         return (

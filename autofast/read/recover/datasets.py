@@ -136,7 +136,7 @@ def _of_project(interp: Core, thing: Inst) -> Dataset:
     iterable = "torch.utils.data.IterableDataset" in cls.external
     walk = Walk(interp, getters)
     walk.follow_attributes(thing)
-    tensors = [*only(attributes(thing), Tensor)]
+    tensors = only(attributes(thing), Tensor)
     on_device = next(
         (
             f"its attribute `{n}` is on the device"

@@ -107,7 +107,7 @@ def sink_of(
             if _begins_as_unknown(script, target) or any(r.how == "numpy" for r in reads):
                 sink.kind = "object"  # an array, which is added to in place
         case ast.Assign(targets=[ast.Name() as target], value=value) if (
-            any(is_name(n, target.id) for n in walk(value)) or target.id in passed
+            target.id in names_in(value) or target.id in passed
         ):
             sink, parts = Sink(statement, reads, target, _kind(script, value)), [value]
         case (

@@ -202,6 +202,7 @@ def _copied_beside(
     if loop is None:
         return None
     statement = statement_of(finding.node)
+    # A copy that gets another memory format waits as before.
     changed = changed_nodes([f for f in beside if f.asks is not layout])
     moved = [t for t in script.transfers if t.node not in changed]
     others: list[ast.AST] = [t.node for t in moved if waits_there(script, t)]
@@ -257,10 +258,9 @@ def _copies_memory(script: Script, loader: Loader) -> bool:
     return others or _are_of_batches(script, [t.node for t in loader.moved if t.kinds != {"cpu"}])
 
 
-def _are_of_batches(script: Script, copies: Sequence[ast.AST]) -> bool:
+def _are_of_batches(script: Script, copies: Sequence[ast.Call]) -> bool:
     """Whether one of some copies may be of the memory of a batch, or nothing is known of them."""
-    there = [getattr(call, "func", None) for call in copies]
-    copied = [func.value for func in there if isinstance(func, ast.Attribute)]
+    copied = [call.func.value for call in copies if isinstance(call.func, ast.Attribute)]
     return not copied or any(is_batch_memory(script, source) for source in copied)
 
 
