@@ -514,7 +514,7 @@ MOVED = "x = x.to(device)\n        y = torch.from_numpy(y.numpy() * 2).to(device
 def test_batches_are_not_pinned_for_copies_that_stay(tmp_path: Path) -> None:
     parts = ROWS.replace("data = TensorDataset(torch.randn(256, 64), torch.randn(256, 1))", FILES)
     made = [
-        f"{n} = DataLoader(data, batch_size=32, num_workers=2)" for n in ("loader", "val", "test")
+        f"{n} = DataLoader(data, batch_size=32, num_workers=16)" for n in ("loader", "val", "test")
     ]
     text = parts.replace("loader = DataLoader(data, batch_size=32, shuffle=True)", "\n".join(made))
     text = text.replace(

@@ -1348,7 +1348,7 @@ def test_a_tiny_network_waits_for_its_images(wide: int, worth: bool) -> None:
     found = apply("channels-last", text, min_gain=0.01)
     assert bool(found.fixes) is worth
     said = [f.gain.reason for f in found.findings if f.gain is not None]
-    assert worth or any(reason.startswith("waits for images") for reason in said)
+    assert worth or any(reason.startswith("waits for data") for reason in said)
     together = apply("batched-dataset channels-last", text, min_gain=0.01)
     assert "memory_format" in "".join(together.lines)
 

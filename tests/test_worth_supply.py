@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from autofast.facts.cost.inputs import batch_size
 from tests.onerule import apply
+from tests.reading import read
 
 SLOW = """
 import numpy as np
@@ -142,12 +146,20 @@ for epoch in range(9):
 """
 
 
+ELEMENTS = """        for k in range(len(x)):
+            total += x[k, 0, 0].item()
+"""
+
+
 @pytest.mark.parametrize(("workers", "worth"), [("2", False), ("16", True)])
 def test_what_few_workers_compute_is_not_waited_for_less(workers: str, worth: bool) -> None:
     """A thousand turns of a loop in NumPy for each item, fewer where a script is tried out."""
     text = CLOUDS.replace("WORKERS", workers)
-    for rule in ("fused-optimizer", "pin-memory"):
+    text = text.replace("        x = x.to(device)\n", "        x = x.to(device)\n" + ELEMENTS)
+    text = text.replace("for epoch", "total = 0.0\nfor epoch")
+    for rule in ("pin-memory", "loss-item-sync"):
         assert bool(apply(rule, text, min_gain=0.01).fixes) is worth, rule
+    assert not apply("fused-optimizer", text, min_gain=0.01).fixes  # 0.1 of 80 ms and more
 
 
 @pytest.mark.parametrize(
@@ -346,3 +358,55 @@ def test_batches_of_an_evaluation_alone_are_collated_as_they_were() -> None:
     both = text.replace('Arrays("train.h5")', rows).replace("for x in train", "for (x,) in train")
     assert len(apply("batched-dataset", both, min_gain=0.01).fixes) == 2
     assert len(apply("batched-dataset", text).fixes) == 1
+
+
+SAMPLED = """
+import json
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+with open("config.json") as f:
+    config = json.load(f)
+
+
+class Lines(torch.utils.data.Dataset):
+    def __len__(self):
+        return 99
+
+    def __getitem__(self, i):
+        found = torch.zeros(64)
+        for k in range(64):
+            for m in range(64):
+                found[k] = max(found[k], k * m)
+        return found
+
+
+class Sampler(torch.utils.data.Sampler):
+    def __iter__(self):
+        yield [0, 1]
+
+
+device = torch.device("cuda")
+lines = DataLoader(Lines(), LOADED, num_workers=2)
+model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1)).to(device)
+optimizer = torch.optim.Adam(model.parameters())
+for epoch in range(9000):
+    for x in lines:
+        loss = model(x.to(device)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("loaded", "size"),
+    [("batch_size=config['rows']", 48), ("batch_sampler=Sampler([])", None), ("shuffle=True", 1)],
+)
+def test_how_many_items_a_batch_has(loaded: str, size: int | None, tmp_path: Path) -> None:
+    """What the file of the project says; nothing of a sampler of batches of the project's own."""
+    (tmp_path / "config.json").write_text('{"rows": 48}')
+    script = read(tmp_path, SAMPLED.replace("LOADED", loaded))
+    assert [batch_size(loader) for loader in script.loaders] == [size]

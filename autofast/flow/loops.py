@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from autofast.flow.build import catches_all, is_try
 from autofast.flow.graph import is_body
-from autofast.model.source import outwards, statement_of
+from autofast.model.source import function_of, outwards, statement_of
 from autofast.model.syntax import CALL_ENDS, FUNCTIONS, LOOPS, TURN_ENDS
 
 Loop = ast.For | ast.AsyncFor | ast.While
@@ -20,6 +20,11 @@ def loops_around(node: ast.AST) -> Iterator[Loop]:
             return
         if isinstance(outer, LOOPS) and is_repeated(here, outer):
             yield outer
+
+
+def unit_of(node: ast.AST) -> ast.AST:
+    """The innermost loop or function around: what a reader takes in at one look."""
+    return next(loops_around(node), None) or function_of(node)
 
 
 def loop_of(node: ast.AST) -> Loop | None:

@@ -21,6 +21,7 @@ from autofast.model.values import (
     Inst,
     Ref,
     Seq,
+    Setting,
     Tensor,
     Thing,
     Values,
@@ -49,9 +50,10 @@ SAME_SIZE = wordset("""ToTensor PILToTensor ToImage ToDtype ConvertImageDtype No
 
 
 def number(values: Values) -> int | None:
-    """A whole number; of an option, its default."""
+    """A whole number; of an option, its default; of a setting, what the project's file says."""
     thing = one(values)
     found = const(thing.default) if isinstance(thing, Arg) else const(values)
+    found = thing.value if isinstance(thing, Setting) else found
     return found if type(found) is int else None
 
 
@@ -64,7 +66,8 @@ def batch_size(loader: Loader) -> int | None:
             written = sampler.args.given(1, "batch_size")
     if (most := _most(written)) is not None:
         return most
-    return _largest(given) if given or loader.args.open else 1
+    own = loader.args.get(4, "batch_sampler") - {Const(None)}
+    return _largest(given) if given or own or loader.args.open else 1
 
 
 def _largest(values: Values) -> int | None:

@@ -12,20 +12,20 @@ import ast
 import math
 import re
 from collections.abc import Callable, Iterator
-from itertools import takewhile
 
 from autofast.facts.cost import inputs, machine
-from autofast.facts.cost.bounds import most
-from autofast.facts.loaders import given, has_no_workers
+from autofast.facts.cost.run_counts import SHORT
 from autofast.facts.transforms import short_name as kind_of
 from autofast.facts.transforms import steps_of
+from autofast.flow.loops import is_repeated
 from autofast.model import names
 from autofast.model.calls import short_name
 from autofast.model.names import first_part
 from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import ancestors, live, nodes_in
+from autofast.model.source import live, nodes_in, outwards
+from autofast.model.syntax import COMPREHENSIONS, LOOPS
 from autofast.model.values import (
     Bound,
     Ext,
@@ -85,20 +85,17 @@ def _least(name: str) -> float:
 
 
 def making(script: Script, loader: Loader) -> float:
-    """Seconds that workers take to make a batch, as likely as not: of images in memory, of files,
-    one by one, and of what ``__getitem__`` computes in a time that is worth a worker.
+    """Seconds that one process takes to make a batch, as likely as not: of images in memory, of
+    files, of what ``__getitem__`` computes; 0 of other data.
     """
     size, sets = inputs.batch_size(loader) or 0, loader.datasets
     if surely(inputs.library_name_of(d.thing) in inputs.NATIVE for d in sets):
-        return size * machine.PICTURE / machine.WORKERS
-    asked = given(loader, "num_workers")
-    workers = 0 if asked is None or has_no_workers(loader) else most(script, asked.expr)
+        return size * machine.PICTURE
     seconds = min((_of_files(script, d) for d in sets), default=0.0)
     if any(isinstance(n.value, str) and LARGE.search(n.value) for n in script.each(ast.Constant)):
         seconds *= TIMES
-    if worth_a_worker(script, loader):
-        seconds += LIKELY * min(least(script, d) for d in sets)
-    return size * seconds / (workers or machine.WORKERS) if workers is not None else 0.0
+    made = [_time(script, d.getitem, _likely) if d.getitem else 0.0 for d in sets]
+    return size * (seconds + LIKELY * min(made, default=0.0))
 
 
 def _of_files(script: Script, dataset: Dataset) -> float:
@@ -110,6 +107,10 @@ def _of_files(script: Script, dataset: Dataset) -> float:
     if dataset.getitem is None or "file" not in dataset.reads:
         return 0.0
     return _time(script, dataset.getitem, _of_file)
+
+
+def _likely(name: str) -> float:
+    return _least(name)
 
 
 def _of_file(name: str) -> float:
@@ -128,7 +129,7 @@ def _time(script: Script, function: ast.AST, figure: Figure) -> float:
     if key not in known:
         known[key] = 0.0
         times = ((_once(script, n, figure), n) for n in live(function) if isinstance(n, COMPUTES))
-        known[key] = sum(time * _turns(script, n, function) for time, n in times if time)
+        known[key] = sum(time * _turns(script, n, function, figure) for time, n in times if time)
     return known[key]
 
 
@@ -136,12 +137,12 @@ def _once(script: Script, node: ast.AST, figure: Figure) -> float:
     match node:
         case ast.Call(func=func):
             found = [_of(script, t, figure) for t in script.values(func)]
-            length = (figure is _least) * WORD * _cut_to(script, node)
-            more = length + (figure is _least) * DRAWN * _drawn(script, node)
+            length = (figure is not _of_file) * WORD * _cut_to(script, node)
+            more = length + (figure is not _of_file) * DRAWN * _drawn(script, node)
             return min(found, default=0.0) + more
         case ast.Subscript(value=held) if script.must_be(held, Tensor):
-            return METHOD if figure is _least else 0.0
-    return OPERATION if figure is _least else 0.0
+            return METHOD if figure is not _of_file else 0.0
+    return OPERATION if figure is not _of_file else 0.0
 
 
 def _drawn(script: Script, call: ast.Call) -> int:
@@ -171,11 +172,17 @@ def _owner(callee: Thing) -> str:
     return thing.name if isinstance(thing, Ext) else ""
 
 
-def _turns(script: Script, node: ast.AST, function: ast.AST) -> int:
-    """How often it runs in a function, by the loops over ranges there."""
+def _turns(script: Script, node: ast.AST, function: ast.AST, figure: Figure) -> int:
+    """How often it runs in a function, by the loops over ranges there; likely: over anything."""
     found = 1
-    for outer in takewhile(lambda n: n is not function, ancestors(node)):
+    for here, outer in outwards(node):
+        if outer is function:
+            break
+        again = isinstance(outer, COMPREHENSIONS) and not isinstance(here, ast.comprehension)
+        again = is_repeated(here, outer) if isinstance(outer, LOOPS) else again
         turns = inputs.turns(script, outer)
+        if turns is None and again and figure is _likely:
+            turns = SHORT
         if turns and not any(nodes_in(outer, ast.Break, ast.Return)):
             found *= turns
     return found

@@ -100,6 +100,9 @@ TURN = 30
 SGD_UPDATE = 2
 ACCESSES, SGD_ACCESSES = 11, 3
 
+# The share of a step that a keyword without risk has to save, where that is known no better.
+KEYWORD = 0.006
+
 # Seconds of a whole training that a flag has to save to be worth a line.
 NOTICED = 5.0
 

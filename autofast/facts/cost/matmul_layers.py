@@ -11,6 +11,7 @@ from math import prod
 from autofast.facts.by_default import not_by_default
 from autofast.facts.cost.bounds import most
 from autofast.facts.cost.inputs import turns
+from autofast.facts.cost.run_counts import SHORT
 from autofast.facts.parts import moved_models, parts_of, trained_models
 from autofast.model.calls import is_method, receiver_of
 from autofast.model.contents import elements, members, opened
@@ -25,11 +26,13 @@ from autofast.model.values import OBJECTS, Ext, Inst, const, is_named, only
 from autofast.ops.families import RECURRENT
 from autofast.read.recover.models import layers_of
 
-# Layers that multiply no matrices, and containers of others.
-PLAIN = re.compile(
-    r"Conv|\w*Norm|\w*Pool|\w*Dropout|\w*ReLU|\w*ELU|Sigmoid|Tanh|Soft|Hard|SiLU|Mish|Upsample|Identity|Sequential|Module|"
-    r"\w*Pad|PixelShuffle|Flatten|Unflatten|Embedding|\w*Loss|DataParallel"
+WEIGHTLESS = re.compile(
+    r"\w*Pool|\w*Dropout|\w*ReLU|\w*ELU|Sigmoid|Tanh|Soft|Hard|SiLU|Mish|Upsample|Identity|Sequential|Module|"
+    r"\w*Pad|PixelShuffle|Flatten|Unflatten|\w*Loss|DataParallel"
 )
+# Layers that multiply no matrices, and containers of others.
+PLAIN = re.compile(rf"Conv|\w*Norm|Embedding|{WEIGHTLESS.pattern}")
+NETWORK = 200  # tensors that the parameters of a network are in
 # Of torchvision, with one layer of classes behind dozens of convolutions (unlike VGG and AlexNet).
 DEEP = re.compile(
     r"torchvision\.models\.(?:\w+\.)*"
@@ -203,6 +206,23 @@ def _loops(model: Model, layer: Ext) -> Nodes:
     """The loops that a layer is made in, and the model is not."""
     around = {f.node for f in loops(model.thing.made)}
     return {f.node for f in loops(layer.made)} - around
+
+
+def tensors(script: Script) -> int:
+    """How many tensors the parameters of the models that are trained by default are in, at the
+    most: two of a layer, hundreds of a network of a library.
+    """
+    layers = [
+        (m, t)
+        for m in _usual_models(script)
+        for t in only(parts_of(m.thing).values(), Ext)
+        if not WEIGHTLESS.match(last_part(t.name))
+    ]
+    return sum(
+        (2 if t.name.startswith("torch.nn.") else NETWORK)
+        * prod(turns(script, loop) or SHORT for loop in _loops(m, t))
+        for m, t in layers
+    )
 
 
 def is_light(script: Script) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from autofast.facts.cost import machine
 from autofast.facts.cost.machine import Machine
+from autofast.facts.cost.step import Estimate
 from autofast.model.measured import Facts, Fetches, at
 from autofast.model.roles import Loader
 from autofast.model.script import Script
@@ -147,35 +148,16 @@ def varies(script: Script, nodes: Iterable[ast.AST]) -> str:
 
 
 # ------------------------------------------------------------------------------------------- a step
-@dataclass(frozen=True)
-class Measured:
-    """One step without the wait for data. Seconds of the ``host`` to begin its operations, at
-    least, and of the ``device``.
+def step(script: Script, target: str, on: Machine) -> tuple[Estimate, str] | None:
+    """A step as it was measured, without the wait for data, and that in words; None where too
+    little of it was.
     """
-
-    host: float
-    device: float
-    overlaps: bool
-    words: str
-
-    def saved(self, factor: float, more: float = 0.0) -> float:
-        """The share of it that is saved, at most, where the device takes this part of its time and
-        the host ``more`` seconds.
-        """
-        after = self._whole(self.host + more, self.device * factor)
-        return max(0.0, 1 - after / self._whole(self.host, self.device))
-
-    def _whole(self, host: float, device: float) -> float:
-        return max(host, device) if self.overlaps else host + device
-
-
-def step(script: Script, target: str, on: Machine) -> Measured | None:
-    """A step as it was measured; None where too little of it was."""
     facts = for_target(script, target)
     if facts is None or facts.operations is None or not facts.step:
         return None
     apart = ("data", "evaluation", "transfer", "communication")
     rest = facts.step * (1 - sum(facts.phases.get(name, 0.0) for name in apart))
+    kernels = max(1, round(facts.operations))
     launches = facts.operations * on.launch
     if rest <= 0:
         return None
@@ -183,7 +165,7 @@ def step(script: Script, target: str, on: Machine) -> Measured | None:
     if not on.overlaps:
         host = min(rest, launches)
         told = f"{count} take {seconds(rest)} of a step"
-        return Measured(host, rest - host, False, told)
+        return Estimate(kernels, host, 0, rest - host, 0, 0, 0, False), told
     if facts.idle is None:
         return None
     device = min(rest, facts.step * (1 - facts.idle))
@@ -192,4 +174,4 @@ def step(script: Script, target: str, on: Machine) -> Measured | None:
     bound = 1 - device / rest >= MOST_IDLE and waits < 0.05 * rest
     host = rest if bound else min(rest, launches + on.step)
     told = f"{count} in {seconds(rest)} of a step, of which the GPU is at work {seconds(device)}"
-    return Measured(host, device, True, f"{'bound by launches: ' * bound}{told}")
+    return Estimate(kernels, host, 0, device, 0, 0, 0), f"{'bound by launches: ' * bound}{told}"

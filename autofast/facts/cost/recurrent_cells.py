@@ -10,16 +10,27 @@ from functools import cached_property
 from math import prod
 
 from autofast.facts.cost import machine
-from autofast.facts.cost.inputs import turns
 from autofast.facts.cost.matmul_layers import is_light
-from autofast.facts.cost.run_counts import SHORT, is_each_turn
-from autofast.facts.parts import trained_models
+from autofast.facts.cost.run_counts import is_each_turn, over_layers
+from autofast.facts.cost.step import Cost
+from autofast.facts.parts import parts_of, trained_models
+from autofast.flow.loops import unit_of
 from autofast.model.calls import names_in
-from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack, below, inside
-from autofast.model.names import CONVOLVE, TIMM, VISION
+from autofast.model.events import (
+    CallFrame,
+    LoopFrame,
+    Occurrence,
+    Site,
+    below,
+    inside,
+    loops,
+)
+from autofast.model.names import CONTAINERS, CONVOLVE, TIMM, VISION, last_part
+from autofast.model.roles import Step
 from autofast.model.script import Script
-from autofast.model.source import at, function_of, nodes_in, statement_of
-from autofast.model.values import Ext, Tensor, any_of
+from autofast.model.several import only
+from autofast.model.source import at, nodes_in, statement_of
+from autofast.model.values import Ext, Inst, Tensor, any_of
 from autofast.ops import op
 from autofast.ops.families import CELLS, RECURRENT
 
@@ -58,40 +69,50 @@ class Cells:
                 found, carried = at(site), any(self._carrying(site, occurrence))
                 beside = beside or (short in RECURRENT and not carried)
                 by_cell = found if short in CELLS and carried else by_cell
-        small = not beside or is_light(self.script) or self.kernels[0] >= MANY
+        small = not beside or is_light(self.script) or self.along >= MANY
         return (by_cell if beside else found) if small else ""
 
     @cached_property
-    def kernels(self) -> tuple[int, str]:
-        """How many kernels a step launches while it goes along sequences, one element after the
-        other, forwards and backwards, at the least, and where; 0 where it does not.
-        """
-        found = (0, "")
-        for step in self.script.steps:
-            passes, operations, place = 0, 0, ""
-            signs: dict[tuple[ast.AST, Stack], int] = {}  # a + b, of which there are no events
-            for _, site in self.script.log.each():
-                layer = site.kind == "forward"
-                if not layer and not _computes(site):
-                    continue
-                for occurrence in (o for o in site if is_each_turn(o.stack, step.loop)):
-                    loops = list(self._carrying(site, occurrence))
-                    if not loops:
-                        continue
-                    times = prod(turns(self.script, loop.node) or SHORT for loop in loops)
-                    function = function_of(site.node)
-                    signs[function, occurrence.stack] = times * self._signs(function)
-                    operations += times
-                    passes, place = (max(passes, times), at(site)) if layer else (passes, place)
-            operations += sum(signs.values())
-            found = max(found, (max(BOTH_WAYS * operations, passes * machine.TURN), place))
-        # More than any step launches: bounds of loops that are not what they seem.
-        return found if found[1] and found[0] < TOO_MANY else (0, "")
+    def kernels(self) -> int:
+        """How many kernels each step launches, at the least."""
+        steps = self.script.analysis(Cost).training
+        return min((self._launched(step, along=False) for step in steps), default=0)
 
-    def _signs(self, function: ast.AST) -> int:
-        """How often a function computes with tensors by the signs of Python."""
-        found = (self.script.values(n) for n in nodes_in(function, ast.BinOp))
-        return sum(any_of(values, Tensor) for values in found)
+    @cached_property
+    def along(self) -> int:
+        """How many a step launches while it goes along sequences, one element after the other; 0
+        where it does not.
+        """
+        return max((self._launched(step, along=True) for step in self.script.steps), default=0)
+
+    def _launched(self, step: Step, along: bool) -> int:
+        cost, found = self.script.analysis(Cost), 0
+        signs: dict[tuple[ast.AST, ...], int] = {}  # a + b, of which there are no events
+        for _, site in self.script.log.each():
+            if site.kind != "forward" and not _computes(site):
+                continue
+            for occurrence in (o for o in site if is_each_turn(o.stack, step.loop)):
+                carrying = list(self._carrying(site, occurrence))
+                if along and not carrying:
+                    continue
+                within = carrying if along else loops(below(occurrence.stack, step.loop))
+                times = prod(map(cost.turns_of, within))
+                home = unit_of(site.node)
+                calls = (f.node for f in occurrence.stack if isinstance(f, CallFrame))
+                key = (home, *calls)
+                signs[key] = times * self._signs(home)
+                found += times * _layers(occurrence)
+        updates = max((cost.times(u.node, step.loop, ()) for u in step.updates), default=1)
+        found = BOTH_WAYS * (found + sum(signs.values())) // max(1, updates)
+        # More than any step launches: bounds of loops that are not what they seem.
+        return found if found < TOO_MANY else 0
+
+    def _signs(self, home: ast.AST) -> int:
+        """How often a loop or function computes with tensors by the signs of Python, beside the
+        loops in it.
+        """
+        made = (n for n in nodes_in(home, ast.BinOp, ast.Compare) if unit_of(n) is home)
+        return sum(any_of(self.script.values(n), Tensor) for n in made)
 
     def _trains(self, occurrence: Occurrence) -> bool:
         return any(inside(occurrence.stack, step.loop) for step in self.script.steps)
@@ -105,7 +126,7 @@ class Cells:
                 if (
                     isinstance(frame, LoopFrame)
                     and not frame.unrolled
-                    and not _over_layers(frame.node)
+                    and not over_layers(frame.node)
                 ):
                     calls = (f.node for f in frames[n + 1 :] if isinstance(f, CallFrame))
                     if _keeps_state(site.node) or _hands_on(next(calls, site.node), frame.node):
@@ -120,17 +141,15 @@ def _computes(site: Site) -> bool:
     return not known.view and site.kind not in (".size", ".dim", ".numel")
 
 
-def _over_layers(loop: ast.AST) -> bool:
-    """Whether a loop calls what it goes over, ``layer(x)``, ``self.layers[n](x)``: layers, each of
-    which takes what the last one gave.
+def _layers(occurrence: Occurrence) -> int:
+    """How many layers run at once there: those of a Sequential; none of a class of the project,
+    whose forward has events of its own.
     """
-    known: bool | None = getattr(loop, "_af_over_layers", None)  # asked for each event within
-    if known is None:
-        targets = names_in(loop.target) if isinstance(loop, ast.For) else frozenset()
-        called = (call.func for call in nodes_in(loop, ast.Call))
-        known = any(names_in(f) & targets for f in called if not isinstance(f, ast.Attribute))
-        loop._af_over_layers = known  # type: ignore[attr-defined]
-    return known
+    if isinstance(occurrence.this, Inst):
+        return 0
+    parts = only(parts_of(occurrence.this).values(), Ext) if occurrence.this else []
+    turns = [machine.TURN // BOTH_WAYS for t in parts if last_part(t.name) in CELLS]
+    return max(1, *turns, sum(t.name not in CONTAINERS for t in parts))
 
 
 def _keeps_state(call: ast.AST) -> bool:

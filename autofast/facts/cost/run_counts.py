@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Container, Sequence
 from functools import cached_property
 from itertools import takewhile
@@ -24,17 +25,20 @@ from autofast.model.events import (
     loops,
     way_of,
 )
+from autofast.model.kinds import ways_made
 from autofast.model.roles import Loader, Step, Use
 from autofast.model.script import Script
 from autofast.model.several import all_known, any_in, only, surely
-from autofast.model.source import parent_of, statement_of, walk
+from autofast.model.source import nodes_in, parent_of, statement_of, walk
 from autofast.model.syntax import DEFS
 from autofast.model.values import NOTHING, Ext, Seq, Thing, Values
 
+BATCHES = re.compile(r"(train_?|mini_?)?batch_?size|bs|n_?batch")
 LISTS = ("list", "tuple", "zipped")  # "zipped": by `zip`, of other things than loaders
 EARLY = 10  # turns of a loop over a few batches, to look at them
 CUT = ("limit_train_batches", "train_subset_num_batches")
 SHORT = 16  # turns of a loop in a step, at the least, where their number is not known
+ROWS = 128  # turns of such a loop over rows, at the most
 SELDOM = 50  # steps of which one comes to a place
 
 
@@ -164,15 +168,34 @@ class Often:
         some.
         """
         found = {
-            tuple(f.turn for f in rest if f.unrolled): prod(self._each(f) for f in rest)
+            tuple(f.turn for f in rest if f.unrolled): prod(self.turns_of(f) for f in rest)
             for way in self.ways(node)
             if is_each_turn(way, loop)
             for rest in [[f for f in loops(below(way, loop)) if f.node not in besides]]
         }
         return sum(found.values())
 
-    def _each(self, loop: LoopFrame) -> int:
-        return 1 if loop.unrolled else turns(self.script, loop.node) or SHORT
+    @cached_property
+    def named(self) -> int:
+        """The largest number that the script calls the size of a batch (``args.batch_size``); 0
+        where it has none.
+        """
+        said = [n for n in self.script.each(ast.Name) if BATCHES.fullmatch(n.id.lower())]
+        held = [n for n in self.script.each(ast.Attribute) if BATCHES.fullmatch(n.attr.lower())]
+        return max((number(self.script.values(n)) or 0 for n in (*said, *held)), default=0)
+
+    def turns_of(self, loop: LoopFrame) -> int:
+        """How often a loop turns each time, at the least: few times where that is not known."""
+        counted = 1 if loop.unrolled else turns(self.script, loop.node)
+        if counted is not None:
+            return counted
+        lists = only(loop.over, Seq)
+        if surely(t.exact is not None for t in lists):
+            return max(len(t.exact or ()) for t in lists)
+        if not over_layers(loop.node):
+            return SHORT if isinstance(loop.node, ast.While) else max(SHORT, min(self.named, ROWS))
+        made = [f.node for t in lists for held in t.elem for f in loops(ways_made(held))]
+        return max((turns(self.script, node) or 1 for node in made), default=1)
 
     def updates_of(self, loader: Loader) -> int:
         """Updates for each batch of a loader, where its turns have a loop of these."""
@@ -287,6 +310,19 @@ class Often:
         around = {f.node for s in self.training for f in loops(s.stack) if f.node is not s.loop}
         inner = {step.loop for step in self.training}
         return bool(around) and (around | inner).isdisjoint(f.node for f in way)
+
+
+def over_layers(loop: ast.AST) -> bool:
+    """Whether a loop calls what it goes over, ``layer(x)``, ``self.layers[n](x)``: layers, each of
+    which takes what the last one gave.
+    """
+    known: bool | None = getattr(loop, "_af_over_layers", None)  # asked for each event within
+    if known is None:
+        targets = names_in(loop.target) if isinstance(loop, ast.For) else frozenset()
+        called = (call.func for call in nodes_in(loop, ast.Call))
+        known = any(names_in(f) & targets for f in called if not isinstance(f, ast.Attribute))
+        loop._af_over_layers = known  # type: ignore[attr-defined]
+    return known
 
 
 def _parts(one: Stack, other: Stack) -> bool:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from autofast.facts.by_default import not_by_default
 from autofast.facts.cost import machine
-from autofast.facts.cost.inputs import batch_size, item, number
-from autofast.facts.cost.items import making
+from autofast.facts.cost.inputs import batch_size, item
 from autofast.facts.cost.machine import Machine
 from autofast.facts.cost.network import Network
 from autofast.facts.cost.run_counts import Often
@@ -43,7 +41,6 @@ LARGEST = 512  # side of images that a network is tried with
 # Work that is not in the layers of a model.
 HEAVY = wordset("""matmul mm bmm einsum baddbmm addmm cdist tensordot linear bilinear conv1d conv2d conv3d unfold interpolate
     scaled_dot_product_attention multi_head_attention_forward grid_sample fft svd cholesky solve""")
-BATCHES = re.compile(r"(train_?|mini_?)?batch_?size|bs|n_?batch")
 CONVOLUTIONS = wordset("conv1d conv2d conv3d")
 UPDATE = 5  # kernels of an optimizer's step over all its parameters, in groups
 
@@ -58,7 +55,10 @@ class Estimate:
         host: seconds to issue them.
         convolutions, products, memory: seconds on the device.
         parameters: numbers of them; ``tensors`` that they are in.
-        data: seconds in which workers make a batch.
+        data: seconds until a batch is made; ``apart``: by the process that trains, which does
+            nothing else meanwhile; else by workers, beside the step.
+        at_most: seconds on the device, at the most.
+        why: why the work on the device is not known; empty where it is.
     """
 
     kernels: int
@@ -70,6 +70,15 @@ class Estimate:
     tensors: int
     overlaps: bool = True
     data: float = 0.0
+    apart: bool = False
+    at_most: float = 0.0
+    why: str = ""
+
+    @classmethod
+    def unknown(cls, why: str, kernels: int) -> Estimate:
+        """A step of which the host's time is known, at the least."""
+        on = machine.GPU
+        return cls(kernels, kernels * on.launch + on.step, 0.0, 0.0, 0.0, 0, 0, why=why)
 
     @property
     def device(self) -> float:
@@ -97,7 +106,18 @@ class Estimate:
         return self._with(self.host, self.device)
 
     def _with(self, host: float, device: float) -> float:
-        return max(host, device, self.data) if self.overlaps else host + device
+        busy = max(host, device) if self.overlaps else host + device
+        return busy + self.data if self.apart else max(busy, self.data)
+
+    @property
+    def likely(self) -> float:
+        """The same, or what is usual, where the device may take longer than is known."""
+        return max(self.seconds, machine.USUAL) if self.why else self.seconds
+
+    @property
+    def waits(self) -> bool:
+        """For data, whatever the device takes, and a host that is slower by half."""
+        return not self.apart and self.data > max(1.5 * self.host, self.at_most)
 
     @property
     def words(self) -> str:
@@ -105,10 +125,9 @@ class Estimate:
         if not self.overlaps:
             return f"about {_ms(self.device)} of arithmetic a step, beside {_ms(self.host)} that begin operations"
         if self.data > max(self.host, self.device):
-            return (
-                f"waits for images, which take workers {_ms(self.data)} a batch, "
-                f"{_ms(self.device)} of arithmetic"
-            )
+            return f"waits for data, which takes {_ms(self.data)} a batch"
+        if self.why:
+            return f"the host takes {_ms(self.seconds)} at least"
         if self.host >= self.device:
             kernels = self.kernels if self.kernels < 20 else round(self.kernels, -1)
             return (
@@ -141,14 +160,6 @@ class Cost(Often):
     def least(self) -> Estimate | str:
         """The same on a CPU, with arithmetic too short rather than too long."""
         return self._estimate(machine.FAST_CPU, 1)
-
-    @cached_property
-    def fetched(self) -> float:
-        """Seconds in which an item of the training data comes, where the script has so few workers
-        that read files; 0 where nothing is known of that.
-        """
-        mine = [x for x in self.script.loaders if "training" in self.purposes(x)]
-        return min((making(self.script, x) / (batch_size(x) or 1) for x in mine), default=0.0)
 
     def _estimate(self, on: Machine, rows: int, besides: frozenset[str] = HEAVY) -> Estimate | str:
         key = on, besides
@@ -193,10 +204,6 @@ class Cost(Often):
             total.parameters,
             total.tensors,
             on.overlaps,
-            max(
-                (making(self.script, x) for _, o in passes for x in self._loaders(_inputs(o))),
-                default=0.0,
-            ),
         )
 
     def _is_in(self, node: ast.AST, step: Step) -> bool:
@@ -276,15 +283,6 @@ class Cost(Often):
         else:
             return work, batch or BATCH
         return self._through(thing, Shape(None, self._square(thing))), batch
-
-    @cached_property
-    def named(self) -> int:
-        """The largest number that the script calls the size of a batch (``args.batch_size``); 0
-        where it has none.
-        """
-        said = [n for n in self.script.each(ast.Name) if BATCHES.fullmatch(n.id.lower())]
-        held = [n for n in self.script.each(ast.Attribute) if BATCHES.fullmatch(n.attr.lower())]
-        return max((number(self.script.values(n)) or 0 for n in (*said, *held)), default=0)
 
     def _through(self, thing: Thing, shape: Shape) -> Work:
         network = Network(self.script)

@@ -16,7 +16,7 @@ from autofast.facts.cost.gains.arithmetic import (
     layout,
     tensor_cores,
 )
-from autofast.facts.cost.gains.asking import nothing, one_pass, renaming, unit_of, usual
+from autofast.facts.cost.gains.asking import nothing, one_pass, renaming, usual
 from autofast.facts.cost.gains.batches import (
     copies,
     fetching,
@@ -42,5 +42,5 @@ __all__ = [
     "algorithms", "copies", "counting", "elements", "fetching", "for_others", "half",
     "in_steps", "keeping", "launches", "layout", "more_workers", "nothing", "one_pass",
     "pinning", "read_again", "read_at_once", "read_late", "read_once", "read_twice", "reads",
-    "renaming", "tensor_cores", "together", "unit_of", "usual", "waits"
+    "renaming", "tensor_cores", "together", "usual", "waits"
 ]  # fmt: skip

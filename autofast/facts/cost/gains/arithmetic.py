@@ -17,12 +17,11 @@ from autofast.facts.cost.gains.asking import (
     Answer,
     Findings,
     code_once,
-    is_remade,
     of_device,
     of_its_rule,
     touched,
-    waits_for_data,
 )
+from autofast.facts.cost.gains.budget import step_of
 from autofast.facts.cost.inputs import number
 from autofast.facts.cost.matmul_layers import (
     convolves,
@@ -31,6 +30,7 @@ from autofast.facts.cost.matmul_layers import (
     multiplies,
     only_embeds,
     only_looks_up,
+    tensors,
 )
 from autofast.facts.cost.recurrent_cells import Cells
 from autofast.facts.cost.step import CONVOLUTIONS, Cost, Estimate
@@ -189,10 +189,6 @@ def algorithms(script: Script, options: Options, finding: Finding, beside: Findi
 @of_device
 def launches(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of an update in a few kernels: next to nothing beside hundreds of passes through cells."""
-    beside_it, place = script.analysis(Cells).kernels
-    share = machine.UPDATE / beside_it if beside_it else 1.0
-    if share < 0.03:
-        return Gain(share, f"one update, and {beside_it:,} kernels of {place}, a step")
     optimizer = next((o for o in script.optimizers if o.node is finding.node), None)
     fewer, accesses = machine.UPDATE, machine.ACCESSES
     if test := _past_it(script, finding):
@@ -203,18 +199,22 @@ def launches(script: Script, options: Options, finding: Finding, beside: Finding
         if not asks_momentum(optimizer):
             return Gain(0.0, "without momentum, one operation takes all parameters already")
         fewer, accesses = machine.SGD_UPDATE, machine.SGD_ACCESSES
-    found = script.analysis(Cost).estimate(options.target)
-    if waits := waits_for_data(script, options, beside):
-        return waits
-    if isinstance(found, str) or not found.tensors or options.target == "cpu":
+    step = step_of(script, options, beside)
+    if step.waits:
+        return Gain(0.0, step.words)
+    if step.why or not step.tensors or options.target == "cpu":
         if fewer == machine.SGD_UPDATE:
             return Gain(0.0, "of SGD with momentum, two operations take all parameters already")
-        return Gain(0.03, "kernels of the update, for each parameter", known=False)
-    found = _beside(script, found, beside)
-    moved = 4 * accesses * found.parameters / machine.GPU.memory
-    share = found.fused(fewer * machine.GPU.launch, moved)
-    words = f"the update of {found.tensors} parameters in one kernel"
-    return _in_all(script, share, found) or Gain(share, words)
+        words = "kernels of the update, for each parameter"
+        saved = (fewer + tensors(script) / 2) * machine.GPU.launch
+        share = saved / (step.seconds + saved)
+        if share >= min(options.min_gain, machine.KEYWORD):
+            return Gain(0.03, words, known=False)
+        return Gain(share, f"{words}, in a step of which {step.words}")
+    moved = 4 * accesses * step.parameters / machine.GPU.memory
+    share = step.fused(fewer * machine.GPU.launch, moved)
+    words = f"the update of {step.tensors} parameters in one kernel"
+    return _in_all(script, share, step) or Gain(share, words)
 
 
 def _past_it(script: Script, finding: Finding) -> str:
@@ -251,28 +251,20 @@ def _of_arithmetic(
     """
     if seen := _measured(script, options, convolutions, products, memory, casts):
         return seen
-    cost = script.analysis(Cost)
-    if waits := waits_for_data(script, options, beside):
-        return waits
-    found = cost.least() if casts and options.target == "cpu" else cost.estimate(options.target)
-    if isinstance(found, str) and products == memory == 1:
-        known = cost.estimate(options.target, CONVOLUTIONS)
-        if isinstance(known, str):
-            return Gain(usual, f"usual where arithmetic takes the time; here {found}", known=False)
-        known = _beside(script, known, beside)
-        share = known.saved(convolutions)
-        gain = _in_all(script, share, known) or Gain(share, known.words)
-        return replace(gain, known=gain.share < options.min_gain)
-    if isinstance(found, str):
-        return Gain(usual, f"usual where arithmetic takes the time; here {found}", known=False)
-    found = _beside(script, found, beside)
-    more = casts * found.tensors
-    share = found.saved(convolutions, products, memory, more)
-    return _in_all(script, share, found) or Gain(share, found.words)
-
-
-def _beside(script: Script, step: Estimate, beside: Findings) -> Estimate:
-    return replace(step, data=0.0) if is_remade(script, beside) else step
+    step = step_of(script, options, beside)
+    why = step.why
+    if why and products == memory == 1:
+        step = step_of(script, options, beside, CONVOLUTIONS)
+    if casts and options.target == "cpu":
+        least = script.analysis(Cost).least()
+        step = Estimate.unknown(least, 0) if isinstance(least, str) else least
+    if step.waits:
+        return Gain(0.0, step.words)
+    if step.why:
+        return Gain(usual, f"usual where arithmetic takes the time; here {why}", known=False)
+    share = step.saved(convolutions, products, memory, casts * step.tensors)
+    gain = _in_all(script, share, step) or Gain(share, step.words)
+    return replace(gain, known=gain.share < options.min_gain) if why else gain
 
 
 def _in_all(script: Script, share: float, step: Estimate) -> Gain | None:
@@ -281,9 +273,8 @@ def _in_all(script: Script, share: float, step: Estimate) -> Gain | None:
     saved = share * step.seconds * updates if updates is not None and step.overlaps else None
     if saved is None or saved >= machine.NOTICED or share < NOISE:
         return None
-    most = 1e3 * step.seconds
-    words = f"a training of {updates:,} steps, {most:.1f} ms each, saves less than {machine.NOTICED:.0f} s"
-    return Gain(0.0, words)
+    words = f"a training of {updates:,} steps, {1e3 * step.seconds:.1f} ms each, saves less than"
+    return Gain(0.0, f"{words} {machine.NOTICED:.0f} s")
 
 
 def _measured(
@@ -302,12 +293,13 @@ def _measured(
     if casts and options.target == "cpu":
         return None
     on = machine.CPU if options.target == "cpu" else machine.GPU
-    step = measured.step(script, options.target, on)
-    if step is None:
+    seen = measured.step(script, options.target, on)
+    if seen is None:
         return None
+    step, words = seen
     found = script.analysis(Cost).estimate(options.target)
     if isinstance(found, str):
-        return measured.gain(step.saved(min(convolutions, products, memory)), step.words)
+        return measured.gain(step.saved(products=min(convolutions, products, memory)), words)
     parts = (found.convolutions, convolutions), (found.products, products), (found.memory, memory)
     left = sum(part * factor for part, factor in parts) / found.device if found.device else 1.0
-    return measured.gain(step.saved(left, casts * found.tensors * on.launch), step.words)
+    return measured.gain(step.saved(products=left, more=casts * found.tensors), words)

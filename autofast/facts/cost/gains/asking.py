@@ -7,23 +7,21 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import fields
 
 from autofast.facts.by_default import is_taken, truth
-from autofast.facts.cost import machine
 from autofast.facts.cost.host import kept_on_host
 from autofast.facts.cost.inputs import turns
 from autofast.facts.cost.run_counts import SHORT
 from autofast.facts.cost.step import Cost
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.frequency import Frequency, frequency, is_rare
-from autofast.flow.loops import loops_around
+from autofast.flow.loops import loops_around, unit_of
 from autofast.flow.program import graph_of
 from autofast.model.events import BranchFrame, CallFrame, Stack, below, inside, loops
 from autofast.model.kinds import is_scaler
 from autofast.model.roles import Loader
 from autofast.model.script import Script
 from autofast.model.several import any_in, only, surely
-from autofast.model.source import Nodes, block_of, function_of, outwards, statement_of, walk
+from autofast.model.source import Nodes, block_of, outwards, statement_of, walk
 from autofast.model.syntax import DEFS, IMPORTS, SIMPLE
-from autofast.model.values import Ext
 from autofast.rule import Finding, Gain, Options, Question
 
 Findings = Sequence[Finding]
@@ -80,11 +78,6 @@ def renaming(script: Script, options: Options, finding: Finding, beside: Finding
     if any(unit_of(n) in theirs for n in mine):
         return None
     return Gain(0.0, "another name for the same, in loops and functions that nothing else changes")
-
-
-def unit_of(node: ast.AST) -> ast.AST:
-    """The innermost loop or function around: what a reader takes in at one look."""
-    return next(loops_around(node), None) or function_of(node)
 
 
 def loader_once(script: Script, finding: Finding, rarely: bool = True) -> Gain | None:
@@ -295,20 +288,3 @@ def _always_waits(script: Script, stmt: ast.stmt, stay: Container[ast.AST]) -> b
         case ast.With(body=body):
             return any(_always_waits(script, s, stay) for s in body)
     return isinstance(stmt, SIMPLE) and any_in(walk(stmt), stay)
-
-
-def waits_for_data(script: Script, options: Options, beside: Findings) -> Gain | None:
-    """Nothing, where files come more slowly than a network of usual size takes them."""
-    cost = script.analysis(Cost)
-    if options.target == "cpu" or cost.fetched < machine.TAKEN:
-        return None
-    if not isinstance(cost.estimate(options.target), str) or is_remade(script, beside):
-        return None
-    return Gain(0.0, f"waits for data: its workers take {1e3 * cost.fetched:.1f} ms for an item")
-
-
-def is_remade(script: Script, beside: Findings) -> bool:
-    """Whether a fix has images made at once, for which no step waits."""
-    sets = [d.thing for x in script.loaders for d in x.datasets]
-    made = {t.node for t in sets if isinstance(t, Ext)}
-    return any(n in made for f in beside if f.edits for n in touched(f))

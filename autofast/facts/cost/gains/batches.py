@@ -15,7 +15,6 @@ from autofast.facts.cost.gains.asking import (
     Findings,
     changed_nodes,
     code_once,
-    feeds,
     in_every_turn,
     loader_once,
     loaders_of,
@@ -25,20 +24,18 @@ from autofast.facts.cost.gains.asking import (
     trains,
     usual,
     waits_beside,
-    waits_for_data,
 )
+from autofast.facts.cost.gains.budget import AT_ONCE, TO_DEVICE, step_of, workers_of
 from autofast.facts.cost.inputs import batches, number, turns
 from autofast.facts.cost.matmul_layers import is_pretrained, takes_words
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, images
-from autofast.facts.loaders import given, has_no_workers, made_in
+from autofast.facts.loaders import has_no_workers, made_in
 from autofast.facts.workers.legality import makes_batches
 from autofast.facts.workers.seeding import seed_of
 from autofast.flow.loops import loops_around
-from autofast.flow.provenance import Trail
 from autofast.model.calls import may_give
 from autofast.model.events import loops
-from autofast.model.kinds import ways_made
 from autofast.model.names import FACTORIES
 from autofast.model.roles import Dataset, Loader, Transfer
 from autofast.model.script import Script
@@ -50,7 +47,6 @@ from autofast.rule import Finding, Gain, Options, Question
 # Where a tensor on the host comes from that stays there: others that are made for the device can be
 # made on it.
 ARRAYS = ("", "from_numpy", "as_tensor")
-TO_DEVICE: set[Question] = set()  # of fixes that put all data of a loader on the device
 DRAWS = tuple(f"torch.{name}" for name, draws in FACTORIES.items() if draws)
 WAITING: set[Question] = set()  # of advice on what waits for the device in each step
 FEW_WAITS = 4  # in a step, beside which one more or less counts
@@ -84,6 +80,7 @@ def together(share: float, reason: str, copied: bool = False) -> Question:
         more = facts.phases.get("transfer", 0.0) if facts is not None and copied else 0.0
         return measured.gain(waiting.share + more, waiting.words, known=facts is not None)
 
+    AT_ONCE.add(ask)
     if copied:
         TO_DEVICE.add(ask)
     return ask
@@ -159,8 +156,9 @@ def copies(script: Script, options: Options, finding: Finding, beside: Findings)
     if not loaders and (place := waits_beside(script, finding.node, beside)) is not None:
         return Gain(0.0, f"{at(place)} waits for the device directly behind the copy")
     cost = script.analysis(Cost)
-    if waits := waits_for_data(script, options, beside):
-        return waits
+    step = step_of(script, options, beside)
+    if step.waits:
+        return Gain(0.0, step.words)
     here = [t.node for t in script.transfers if t.loaders and within(t.node, finding.node)]
     if not loaders and not _are_of_batches(script, here):
         return ANEW
@@ -170,7 +168,7 @@ def copies(script: Script, options: Options, finding: Finding, beside: Findings)
     )
     if place is not None:
         mine = cost.moved_at(finding.node)
-        pins = finding.needs and any(gets_workers(script, x, beside) for x in mine)
+        pins = finding.needs and any(workers_of(script, x, beside) for x in mine)
         if not pins or not cost.decodes(finding.node):
             return Gain(0.002, f"{at(place)} waits for the device at the end of each step")
     if gain := measured.copying(script, options.target, cost.copies_at(finding.node)):
@@ -179,14 +177,13 @@ def copies(script: Script, options: Options, finding: Finding, beside: Findings)
         others = [f.node for f in of_its_rule(finding, beside) if f.edits]
         if not any(map(cost.trains, others)):
             return Gain(EVALUATION * NOISE, "batches of an evaluation alone")
-    step = cost.estimate(options.target)
     if size is None and not cost.decodes(finding.node) and takes_words(script):
         return Gain(0.001, "numbers of words, some hundred kB a batch at most")
     if size is None:
         found = Gain(0.02, "one copy a step that the host waits for", known=False)
     else:
         words = f"{size / 1000:,.0f} kB" if size >= 1000 else f"{size} bytes"
-        share = size / machine.COPY / (machine.USUAL if isinstance(step, str) else step.seconds)
+        share = size / machine.COPY / step.likely
         found = Gain(min(0.5, share), f"copies of {words} a batch")
     if loaders or not cost.moves_batches(finding.node) or cost.trains(finding.node):
         return found
@@ -239,7 +236,7 @@ def pinning(script: Script, options: Options, finding: Finding, beside: Findings
     process that waits for it pins itself.
     """
     mine = loaders_of(script, finding.node)
-    if mine and not any(gets_workers(script, x, beside) for x in mine):
+    if mine and not any(workers_of(script, x, beside) for x in mine):
         return Gain(0.0, "without workers, the process that waits for a batch pins it itself")
     if mine and not any(_copies_memory(script, x) for x in mine):
         return ANEW
@@ -262,25 +259,6 @@ def _are_of_batches(script: Script, copies: Sequence[ast.Call]) -> bool:
     """Whether one of some copies may be of the memory of a batch, or nothing is known of them."""
     copied = [call.func.value for call in copies if isinstance(call.func, ast.Attribute)]
     return not copied or any(is_batch_memory(script, source) for source in copied)
-
-
-def gets_workers(script: Script, loader: Loader, beside: Sequence[Finding]) -> bool:
-    """Whether batches come out of other processes, by an option's default or by what is written."""
-    there = [f.node for f in beside if f.edits and f.asks in TO_DEVICE]
-    if any(loader in loaders_of(script, node) for node in there):
-        return False
-    if not has_no_workers(loader):
-        return True
-    edits = [edit for f in beside for edit in f.edits]
-    for edit in (e for e in edits if getattr(e, "name", "") == "num_workers"):
-        place = getattr(edit, "call", None) or getattr(edit, "display", loader.node)
-        if isinstance(place, ast.AST) and (loader.node is place or feeds(loader, place)):
-            return True
-    number = given(loader, "num_workers")
-    ways = [ways_made(t) for t in loader.things]
-    origins = Trail(script).of(number, ways) if number is not None else ""
-    changed = {place for f in beside if f.edits for place in touched(f)}
-    return not isinstance(origins, str) and any(o.expr in changed for o in origins)
 
 
 def fetching(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
@@ -320,13 +298,13 @@ def keeping(script: Script, options: Options, finding: Finding, beside: Findings
     mine = loaders_of(script, finding.node)
     if surely(_has_one_epoch(script, x) for x in mine):
         return Gain(0.0, "gone through once: the training has one epoch")
-    if mine and not any(gets_workers(script, x, beside) for x in mine):
+    if mine and not any(workers_of(script, x, beside) for x in mine):
         return Gain(0.0, "without workers, there are none that could stay")
     words = "workers start once, not in every epoch"
     found = loader_once(script, finding) or Gain(0.02, words, known=False)
     seed = seed_of(script) if not found.known else None
-    cost, step = script.analysis(Cost), script.analysis(Cost).estimate(options.target)
-    epoch = (cost.steps or 0) * (machine.USUAL if isinstance(step, str) else step.seconds)
+    cost, step = script.analysis(Cost), step_of(script, options, beside)
+    epoch = (cost.steps or 0) * step.likely
     files = any("file" in d.reads for x in mine for d in x.datasets)
     many = (cost.epochs or 0) >= MANY_EPOCHS
     if many and not files and seed is None or 0 < epoch < machine.START / found.share:

@@ -21,7 +21,8 @@ from autofast.facts.cost.gains.asking import (
     usual,
     waits_beside,
 )
-from autofast.facts.cost.gains.batches import WAITING, gets_workers, is_begun, waits_there
+from autofast.facts.cost.gains.batches import WAITING, is_begun, waits_there
+from autofast.facts.cost.gains.budget import step_of, workers_of
 from autofast.facts.cost.step import Cost
 from autofast.flow.frequency import rare_arms_around
 from autofast.flow.loops import loops_around
@@ -44,8 +45,23 @@ read_at_once = nothing("one read stays, and the others find the device at rest")
 read_twice = nothing("what it does would have to stand at two places besides")
 read_again = nothing("what is kept of each step would be read behind the loop, one by one")
 read_late = nothing("it would be read in every step all the same, further down")
-elements = of_device(usual(READ, "a wait for each element", code=True))
+each = usual(READ, "a wait for each element", code=True)
 HOST = re.compile(r"torch\.[A-Z][a-z0-9]+Tensor")  # types of tensors of the host
+
+
+@of_device
+def elements(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of one copy in the place of a read for each element."""
+    return _beside_data(script, options, finding, beside) or each(script, options, finding, beside)
+
+
+def _beside_data(
+    script: Script, options: Options, finding: Finding, beside: Findings
+) -> Gain | None:
+    """Nothing, in a step that waits for data longer than for the device."""
+    step = step_of(script, options, beside)
+    trains = script.analysis(Cost).is_in_training(finding.node)
+    return Gain(0.0, step.words) if step.waits and trains else None
 
 
 @of_device
@@ -65,7 +81,7 @@ def reads(script: Script, options: Options, finding: Finding, beside: Findings) 
     changed = changed_nodes(beside)
     # Whether the next batch is there when a step ends, and its copy waits for the device; what was
     # measured says of each read, and each copy, what it waits for.
-    ready = not over or any(gets_workers(script, x, beside) for x in over)
+    ready = not over or any(workers_of(script, x, beside) for x in over)
     ready = ready and measured.for_target(script, options.target) is None
     small = {statement_of(f.node) for f in beside if f.gain and f.gain.share and not f.worth}
     moved = [t for t in script.transfers if _waits(t) or (ready and waits_there(script, t))]
@@ -84,6 +100,8 @@ def reads(script: Script, options: Options, finding: Finding, beside: Findings) 
     if gain := code_once(script, finding):
         return gain
     if gain := measured.reading(script, options.target, touched(finding)):
+        return gain
+    if gain := _beside_data(script, options, finding, beside):
         return gain
     if script.analysis(Cost).is_beside_training(finding.node):
         put_off = [f for f in of_its_rule(finding, beside) if f.edits and f.asks not in kept]

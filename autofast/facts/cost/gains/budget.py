@@ -1,0 +1,84 @@
+"""The time of a step, with what the fixes beside make of it: what any of them saves is held against
+the slowest part of that.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Container, Sequence
+from dataclasses import replace
+
+from autofast.facts.cost import machine
+from autofast.facts.cost.bounds import most
+from autofast.facts.cost.gains.asking import feeds, loaders_of, touched
+from autofast.facts.cost.inputs import batch_size
+from autofast.facts.cost.items import LIKELY, making
+from autofast.facts.cost.recurrent_cells import Cells
+from autofast.facts.cost.step import HEAVY, Cost, Estimate
+from autofast.facts.loaders import given, has_no_workers
+from autofast.flow.provenance import Trail
+from autofast.model.kinds import ways_made
+from autofast.model.roles import Loader
+from autofast.model.script import Script
+from autofast.rule import Finding, Options, Question
+
+AT_ONCE: set[Question] = set()  # of fixes that make a batch at once
+TO_DEVICE: set[Question] = set()  # of those among them that put all data on the device
+
+
+def step_of(
+    script: Script,
+    options: Options,
+    beside: Sequence[Finding],
+    besides: frozenset[str] = HEAVY,
+) -> Estimate:
+    """A step of the training, and the batch that it waits for. Where the work of the device is not
+    known, what the host takes, at the least, and as much of the device as it takes at the most.
+    """
+    cost = script.analysis(Cost)
+    step = cost.estimate(options.target, besides)
+    if isinstance(step, str):
+        step = Estimate.unknown(step, script.analysis(Cells).kernels)
+    if options.target == "cpu":
+        return step
+    trained = [x for x in script.loaders if "training" in cost.purposes(x)]
+    supplies = [_supply(script, x, beside) for x in trained]
+    data, workers, batch = min(supplies, default=(0.0, 0, 0))
+    at_most = machine.TAKEN * batch if step.why else step.device
+    return replace(step, data=data, apart=not workers, at_most=at_most)
+
+
+def _supply(script: Script, loader: Loader, beside: Sequence[Finding]) -> tuple[float, int, int]:
+    """Seconds until a batch of a loader is there, at the least where the process that trains makes
+    it; the workers that do, and its items.
+    """
+    workers = workers_of(script, loader, beside)
+    made = making(script, loader) if not _is_written(script, loader, beside, AT_ONCE) else 0.0
+    return made / (workers or LIKELY), workers, batch_size(loader) or 0
+
+
+def _is_written(
+    script: Script, loader: Loader, beside: Sequence[Finding], asks: Container[object]
+) -> bool:
+    """Whether a fix that asks one of these questions is written for a loader."""
+    there = (f.node for f in beside if f.edits and f.asks in asks)
+    return any(loader in loaders_of(script, node) for node in there)
+
+
+def workers_of(script: Script, loader: Loader, beside: Sequence[Finding]) -> int:
+    """The processes that batches come out of, by an option's default or by what is written."""
+    if _is_written(script, loader, beside, TO_DEVICE):
+        return 0
+    asked = given(loader, "num_workers")
+    if not has_no_workers(loader):
+        return (most(script, asked.expr) if asked is not None else None) or machine.WORKERS
+    edits = [edit for f in beside for edit in f.edits]
+    for edit in (e for e in edits if getattr(e, "name", "") == "num_workers"):
+        place = getattr(edit, "call", None) or getattr(edit, "display", loader.node)
+        if isinstance(place, ast.AST) and (loader.node is place or feeds(loader, place)):
+            return machine.WORKERS
+    ways = [ways_made(t) for t in loader.things]
+    origins = Trail(script).of(asked, ways) if asked is not None else ""
+    changed = {place for f in beside if f.edits for place in touched(f)}
+    given_so = not isinstance(origins, str) and any(o.expr in changed for o in origins)
+    return machine.WORKERS if given_so else 0
