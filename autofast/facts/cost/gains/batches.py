@@ -156,9 +156,6 @@ def copies(script: Script, options: Options, finding: Finding, beside: Findings)
     if not loaders and (place := waits_beside(script, finding.node, beside)) is not None:
         return Gain(0.0, f"{at(place)} waits for the device directly behind the copy")
     cost = script.analysis(Cost)
-    step = step_of(script, options, beside)
-    if step.waits:
-        return Gain(0.0, step.words)
     here = [t.node for t in script.transfers if t.loaders and within(t.node, finding.node)]
     if not loaders and not _are_of_batches(script, here):
         return ANEW
@@ -173,6 +170,8 @@ def copies(script: Script, options: Options, finding: Finding, beside: Findings)
             return Gain(0.002, f"{at(place)} waits for the device at the end of each step")
     if gain := measured.copying(script, options.target, cost.copies_at(finding.node)):
         return gain
+    if (step := step_of(script, options, beside)).waits:
+        return Gain(0.0, step.words)
     if cost.moves_batches(finding.node) and not cost.trains(finding.node):
         others = [f.node for f in of_its_rule(finding, beside) if f.edits]
         if not any(map(cost.trains, others)):
