@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import Around, Decorator, Edit, Rewrite, Written
+from autofast.edit.edits import Around, Decorator, Edit, Rewrite
 from autofast.edit.order import Rank
 from autofast.facts.cost import gains
+from autofast.facts.cost.matmul_layers import convolves
 from autofast.facts.forwards import is_measured, is_worth
 from autofast.facts.running_sums import keeps_graphs
 from autofast.facts.untrained import untrained
@@ -17,8 +18,8 @@ from autofast.model.names import OWNERS
 from autofast.model.roles import Evaluation
 from autofast.model.script import Script
 from autofast.model.several import surely
-from autofast.model.source import at, nodes_in, source_of
-from autofast.model.syntax import DEFS, VARIABLES, is_attribute
+from autofast.model.source import at, nodes_in, parent_of, source_of
+from autofast.model.syntax import DEFS, VARIABLES
 from autofast.model.tensors import is_unknown_in, tensors_in
 from autofast.model.values import Ext, Inst, Ref, Tensor
 from autofast.read.recover.evaluations import HOOKS
@@ -29,7 +30,7 @@ from autofast.techniques.evaluation.places import (
     joined,
     trained_replicas,
 )
-from autofast.write.spelling import torch_in
+from autofast.write.spelling import inference_mode, torch_in
 
 SINCE = (1, 9)  # inference_mode
 DECORATOR = (1, 0)  # no_grad: since 0.4.1
@@ -37,6 +38,7 @@ DECORATOR = (1, 0)  # no_grad: since 0.4.1
 # inference_mode; without any mode it may not even fit in memory.
 ASKS = gains.counting
 ONE_PASS = gains.nothing("one pass, outside of all loops")
+DETACHED = gains.nothing("what it records is gone at once, and the GPU has images to convolve")
 
 USUAL = 0.02, "no records for a backward"
 UNLESS_ONCE = gains.usual(*USUAL, code=True)
@@ -149,6 +151,9 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
         asks = ONE_PASS if _is_one_pass(evaluation, not measured) else UNLESS_BESIDE
     elif evaluation.kind == "function" and _is_one_pass(evaluation, True):
         asks = ONE_PASS
+    detached = (getattr(parent_of(s.node), "attr", "") == "detach" for s in evaluation.forwards)
+    if surely(detached) and convolves(script):
+        asks = DETACHED
     whole, told = decorated(script, evaluation)
     torch, imports = torch_in(source_of(whole or node))
     only = bool(script.torch.rules_out(SINCE) or script.calls(*GIVES_DATA))
@@ -187,11 +192,3 @@ def _records(script: Script, evaluation: Evaluation) -> bool:
     own = [f.node for cls in made for f in cls.methods("forward")]
     modes = [any(script.is_call(n, "torch.no_grad") for n in nodes_in(f, ast.Call)) for f in own]
     return not own or not all(modes)
-
-
-def inference_mode(script: Script, called: ast.Name | ast.Attribute) -> Written:
-    """``torch.inference_mode()``, spelled like ``torch.no_grad`` was."""
-    if is_attribute(called) and script.values(called.value) == {Ref("torch")}:
-        return f"{source_of(called).segment(called.value)}.inference_mode()", ()
-    torch, imports = torch_in(source_of(called))
-    return f"{torch}.inference_mode()", imports

@@ -2698,3 +2698,29 @@ def test_a_pass_of_a_function_that_runs_once() -> None:
     text = HEAD + shown + TRAIN + "print(show(torch.zeros(2, 4)), show(torch.ones(2, 4)))\n"
     assert apply("no-grad-eval", text).fixes
     assert not apply("no-grad-eval", text, min_gain=0.01).fixes
+
+
+CRITIC = """
+import torch
+from torch import nn
+
+device = torch.device("cuda")
+generator = nn.Sequential(LAYERS).to(device)
+critic = nn.Sequential(LAYERS).to(device)
+optimizer = torch.optim.Adam(critic.parameters())
+for step in range(9000):
+    fake = generator(torch.randn(8, 3, 16, 16, device=device)).detach()
+    loss = critic(fake).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("layers", "worth"), [("nn.Conv2d(3, 3, 3)", False), ("nn.Linear(16, 16), nn.ReLU()", True)]
+)
+def test_what_is_detached_at_once(layers: str, worth: bool) -> None:
+    """Nothing of it is kept: launches alone are saved, for which a GPU with images does not wait."""
+    text = CRITIC.replace("LAYERS", layers)
+    assert bool(apply("no-grad-eval", text, min_gain=0.01).fixes) is worth

@@ -29,13 +29,14 @@ from autofast.model.source import (
     source_of,
     statement_of,
 )
-from autofast.model.syntax import is_read, is_stored
+from autofast.model.syntax import is_attribute, is_read, is_stored
 from autofast.model.tensors import NOT_CUDA, device_kinds, target_of
 from autofast.model.values import (
     Ext,
     Given,
     Method,
     Num,
+    Ref,
     Tensor,
     Thing,
     Values,
@@ -73,6 +74,14 @@ def torch_in(source: Source) -> Spelled:
         return "torch", () if used else (Import(source, "import torch"),)
     name = source.fresh("torch")
     return name, (Import(source, "import torch" if name == "torch" else f"import torch as {name}"),)
+
+
+def inference_mode(script: Script, called: ast.Name | ast.Attribute) -> Spelled:
+    """``torch.inference_mode()``, spelled like ``torch.no_grad`` was."""
+    if is_attribute(called) and script.values(called.value) == {Ref("torch")}:
+        return f"{source_of(called).segment(called.value)}.inference_mode()", ()
+    torch, imports = torch_in(source_of(called))
+    return f"{torch}.inference_mode()", imports
 
 
 def _is_starred(source: Source) -> bool:
