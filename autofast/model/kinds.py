@@ -29,8 +29,8 @@ from autofast.model.values import (
     any_of,
     const,
     is_named,
+    things as values,
 )
-from autofast.model.values import things as values
 
 
 def is_module(thing: Thing | None) -> bool:

@@ -40,8 +40,8 @@ from autofast.model.values import (
     is_const,
     is_named,
     ordered,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.ops import is_new
 from autofast.read.interpreter.lookup import Lookup
 from autofast.read.library import module_parts, protocols

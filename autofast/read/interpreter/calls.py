@@ -42,13 +42,12 @@ from autofast.model.values import (
     one,
     only,
     ordered,
+    things as values,
     unbound,
 )
-from autofast.model.values import things as values
 from autofast.read.interpreter.entering import Entering, completed
 from autofast.read.interpreter.named import evaluated, is_namespace
-from autofast.read.library import dict_objects, module_parts
-from autofast.read.library import torch_library as torchlib
+from autofast.read.library import dict_objects, module_parts, torch_library as torchlib
 from autofast.read.library.chosen import networks_in, one_of
 from autofast.read.library.containers import as_table
 from autofast.read.library.iteration import element, fields_of

@@ -30,8 +30,8 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.interpreter.binding import Binding
 from autofast.read.library.containers import dict_of
 from autofast.read.library.hydra import of_main

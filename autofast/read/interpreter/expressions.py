@@ -39,8 +39,8 @@ from autofast.model.values import (
     one,
     only,
     ordered,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.model.values.thing import Row
 from autofast.read.interpreter.comprehensions import Comprehensions
 from autofast.read.interpreter.named import by_key, is_namespace

@@ -32,8 +32,8 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.interpreter.calls import Calls
 from autofast.read.interpreter.expressions import Expressions
 from autofast.read.interpreter.loops import Loops

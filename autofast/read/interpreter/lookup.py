@@ -52,11 +52,17 @@ from autofast.model.values import (
     const,
     is_named,
     ordered,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.model.values.thing import Row
-from autofast.read.library import hugging_face_data, module_parts, options, pretrained, protocols
-from autofast.read.library import torch_library as torchlib
+from autofast.read.library import (
+    hugging_face_data,
+    module_parts,
+    options,
+    pretrained,
+    protocols,
+    torch_library as torchlib,
+)
 from autofast.read.library.iteration import element
 from autofast.read.state.core import Core, NoValue, join
 

@@ -31,8 +31,8 @@ from autofast.model.values import (
     any_of,
     const,
     one,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.model.values.thing import Row
 from autofast.read.interpreter.statements import Statements
 from autofast.read.library.iteration import iterate, loaders_in

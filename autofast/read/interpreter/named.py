@@ -24,8 +24,8 @@ from autofast.model.values import (
     is_const,
     one,
     ordered,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.library import chosen
 from autofast.read.library.module_parts import by_prefix
 from autofast.read.state.core import Core

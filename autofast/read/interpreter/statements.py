@@ -33,8 +33,8 @@ from autofast.model.values import (
     const,
     is_named,
     ordered,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.interpreter.definitions import Definitions
 from autofast.read.library import loaded_settings
 from autofast.read.library.containers import extend, shuffle

@@ -19,8 +19,8 @@ from autofast.model.values import (
     is_named,
     one,
     only,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.library.table import gives
 from autofast.read.state.core import Core
 

@@ -43,8 +43,8 @@ from autofast.model.values import (
     one,
     only,
     ordered,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.library.table import first_of, gives
 from autofast.read.library.unfollowed import changes_others
 from autofast.read.state.core import Core, join

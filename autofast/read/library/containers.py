@@ -32,8 +32,8 @@ from autofast.model.values import (
     is_named,
     one,
     ordered,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.library.iteration import element
 from autofast.read.library.module_parts import pairs_in
 from autofast.read.state.core import Core, join

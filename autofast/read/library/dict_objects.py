@@ -9,8 +9,18 @@ import ast
 from dataclasses import replace
 
 from autofast.model.contents import ITEMS, dict_items
-from autofast.model.values import NOTHING, Arguments, Const, Dict, Inst, Method, Ref, Thing, Values
-from autofast.model.values import things as values
+from autofast.model.values import (
+    NOTHING,
+    Arguments,
+    Const,
+    Dict,
+    Inst,
+    Method,
+    Ref,
+    Thing,
+    Values,
+    things as values,
+)
 from autofast.read.library.containers import dict_method, dict_of
 from autofast.read.state.core import Core
 

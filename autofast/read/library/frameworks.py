@@ -28,8 +28,8 @@ from autofast.model.values import (
     only,
     ordered,
     result_of,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.library.iteration import batch_of, sample_of
 from autofast.read.library.options import COMMAND_LINE
 from autofast.read.state.core import Core, TooDeep

@@ -7,8 +7,7 @@ from __future__ import annotations
 import ast
 
 from autofast.model.several import wordset
-from autofast.model.values import Arguments, Const, Ext, Thing, Unknown, Values
-from autofast.model.values import things as values
+from autofast.model.values import Arguments, Const, Ext, Thing, Unknown, Values, things as values
 from autofast.read.library.table import gives, make
 from autofast.read.state.core import Core
 

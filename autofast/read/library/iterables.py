@@ -30,8 +30,8 @@ from autofast.model.values import (
     one,
     only,
     result_of,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.model.values.thing import Row
 from autofast.read.library import protocols
 from autofast.read.library.containers import copied, row_of, seq_method, shuffle

@@ -38,8 +38,8 @@ from autofast.model.values import (
     is_const,
     only,
     ordered,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.library import module_parts
 from autofast.read.state.core import Core, TooDeep
 

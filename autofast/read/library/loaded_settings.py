@@ -36,8 +36,8 @@ from autofast.model.values import (
     is_const,
     one,
     result_of,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.library.containers import SETTINGS, dict_of, row_of
 from autofast.read.library.table import first_of, gives
 from autofast.read.setting_files import JSON, SUFFIXES, TOML, YAML, candidates, text_of

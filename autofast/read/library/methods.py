@@ -39,8 +39,8 @@ from autofast.model.values import (
     is_named,
     one,
     result_of,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.ops import is_in_place, op
 from autofast.read.library import (
     chosen,

@@ -19,8 +19,8 @@ from autofast.model.values import (
     any_of,
     const,
     ordered,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.library.table import gives, make
 from autofast.read.state.core import Core
 

@@ -34,8 +34,8 @@ from autofast.model.values import (
     is_named,
     one,
     ordered,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.state.core import Core
 
 MORE = "__parts__"  # the attribute for those whose names are not known

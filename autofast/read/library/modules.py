@@ -41,8 +41,8 @@ from autofast.model.values import (
     begins,
     const,
     is_named,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.ops.families import PAIRED
 from autofast.read.library import module_parts
 from autofast.read.library.iteration import submodules

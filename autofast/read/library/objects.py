@@ -34,8 +34,8 @@ from autofast.model.values import (
     joined,
     ordered,
     result_of,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.library import chosen, loaded_settings, module_parts, protocols  # noqa: F401
 from autofast.read.library.containers import copied, deep_copied, dict_of
 from autofast.read.library.table import first_of, gives, plain

@@ -39,8 +39,8 @@ from autofast.model.values import (
     is_named,
     only,
     ordered,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.library.iteration import iterate
 from autofast.read.library.table import gives, make
 from autofast.read.state.core import Core

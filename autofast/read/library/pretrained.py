@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from autofast.model import names
 from autofast.model.several import wordset
-from autofast.model.values import Arguments, Cls, Func, Given, Unknown, Values
-from autofast.model.values import things as values
+from autofast.model.values import Arguments, Cls, Func, Given, Unknown, Values, things as values
 from autofast.read.state.core import Core
 
 NAME = "from_pretrained"

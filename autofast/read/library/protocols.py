@@ -27,8 +27,8 @@ from autofast.model.values import (
     Unknown,
     Values,
     is_named,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.library import dict_objects
 from autofast.read.library.iteration import iterate
 from autofast.read.state.core import Core

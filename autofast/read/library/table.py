@@ -14,8 +14,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TypeAlias
 
-from autofast.model.values import NOTHING, Arguments, Ext, Values, joined
-from autofast.model.values import things as values
+from autofast.model.values import NOTHING, Arguments, Ext, Values, joined, things as values
 from autofast.read.state.core import Core
 
 Function: TypeAlias = Callable[[Core, str, Arguments, "ast.AST | None"], "Values | None"]

@@ -16,8 +16,8 @@ from autofast.model.values import (
     Thing,
     Values,
     const,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.ops import is_view, op
 from autofast.read.state.core import Core
 

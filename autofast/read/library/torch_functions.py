@@ -28,8 +28,8 @@ from autofast.model.values import (
     const,
     is_const,
     result_of,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.ops import is_in_place, op
 from autofast.read.library.modules import loss
 from autofast.read.library.table import gives, make

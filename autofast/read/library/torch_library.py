@@ -36,8 +36,8 @@ from autofast.model.values import (
     is_named,
     one,
     result_of,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.library import (  # noqa: F401 (some only register what they know)
     apex,
     dict_objects,
