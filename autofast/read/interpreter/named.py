@@ -11,6 +11,7 @@ from autofast.model.calls import is_name
 from autofast.model.several import wordset
 from autofast.model.values import (
     NOTHING,
+    NUMBER,
     Arg,
     Const,
     Env,
@@ -120,7 +121,7 @@ def _parts(interp: Core, source: ast.expr) -> list[Part] | None:
             made = one(interp.at.get(source, NOTHING))
             pattern = made.pattern if isinstance(made, Num) else ""
             before, hole, after = pattern.partition("*")
-            return [before, values(Num()), after] if hole else None
+            return [before, NUMBER, after] if hole else None
     return None
 
 

@@ -24,6 +24,7 @@ from autofast.model.values import (
     Tensor,
     Thing,
     Values,
+    Where,
     is_named,
     only,
     ordered,
@@ -173,9 +174,7 @@ def fed(interp: Core, func: Func, param: ast.arg) -> Values:
 
 
 # --------------------------------------------------------------------------- options in dataclasses
-def method(
-    interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None
-) -> Values | None:
+def method(interp: Core, this: Thing, name: str, args: Arguments, node: Where) -> Values | None:
     """What a parser of dataclasses returns: one object of each of its classes, in their order."""
     if not (is_named(this, Ext, PARSERS) and name.startswith("parse_")):
         return None
