@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator
 
 from autofast.facts.cost import inputs, machine
 from autofast.facts.cost.run_counts import SHORT
-from autofast.facts.transforms import short_name as kind_of
-from autofast.facts.transforms import steps_of
+from autofast.facts.transforms import short_name as kind_of, steps_of
 from autofast.flow.loops import is_repeated
 from autofast.model import names
 from autofast.model.calls import short_name
@@ -28,6 +27,7 @@ from autofast.model.source import live, nodes_in, outwards
 from autofast.model.syntax import COMPREHENSIONS, LOOPS
 from autofast.model.values import (
     Bound,
+    Dict as DictValue,
     Ext,
     Func,
     Inst,
@@ -38,7 +38,6 @@ from autofast.model.values import (
     Thing,
     Unknown,
 )
-from autofast.model.values import Dict as DictValue
 
 SECONDS = {
     "numpy": 1.5e-6, "torch": 4e-6, "PIL": 8e-6, "cv2": 4e-6, "torchvision": 15e-6,
