@@ -2729,7 +2729,7 @@ for step in range(9000):
     ("layers", "worth"), [("nn.Conv2d(3, 3, 3)", False), ("nn.Linear(16, 16), nn.ReLU()", True)]
 )
 def test_what_is_detached_at_once(layers: str, worth: bool) -> None:
-    """Nothing of it is kept: launches alone are saved, for which a GPU with images does not wait."""
+    """Nothing of it is kept: launches are saved, which a GPU with images does not wait for."""
     text = CRITIC.replace("LAYERS", layers)
     assert bool(apply("no-grad-eval", text, min_gain=0.01).fixes) is worth
 

@@ -1316,23 +1316,14 @@ class Net(nn.Module):
         return F.max_pool2d(F.relu(self.second(F.relu(self.first(x)))), 2).flatten(1)
 
 
-class Margin(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.centres = nn.Parameter(torch.randn(10, 9216))
-
-    def forward(self, x, y):
-        return sum((row - self.centres).square().mean() for row in x) + torch.mm(x, x.t()).mean()
-
-
 device = torch.device("cuda")
 pictures = datasets.MNIST("data", train=True, transform=transforms.{transform})
 loader = DataLoader(pictures, batch_size=256, shuffle=True, num_workers=4, pin_memory=True)
-model, loss_of = Net().to(device), Margin().to(device)
+model = Net().to(device)
 optimizer = torch.optim.Adam(model.parameters())
 for epoch in range(900):
     for x, y in loader:
-        loss = loss_of(model(x.to(device)), y.to(device))
+        loss = F.cross_entropy(model(x.to(device)), y.to(device))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -1341,8 +1332,8 @@ for epoch in range(900):
 
 @pytest.mark.parametrize(("wide", "worth"), [(64, False), (512, True)])
 def test_a_tiny_network_waits_for_its_images(wide: int, worth: bool) -> None:
-    """Made one by one by PIL: workers are the gain. What a loss of its own class computes is not
-    known, but convolves nothing; images that a fix has made at once are not waited for.
+    """Made one by one by PIL: workers are the gain. Images that a fix has made at once are not
+    waited for.
     """
     text = PICTURES.format(wide=wide, transform="ToTensor()")
     found = apply("channels-last", text, min_gain=0.01)

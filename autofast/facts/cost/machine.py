@@ -110,3 +110,10 @@ NOTICED = 5.0
 # convolutions, 5 % in small dense layers, 16 % in the many views of a transformer (torch 2.13, a
 # CPU, tensors so small that operations are all that takes time). On a busy device it is nothing.
 COUNTING = 0.1
+
+
+def seconds(time: float) -> str:
+    """``4.9 ms``."""
+    if time >= 1:
+        return f"{time:.1f} s"
+    return f"{time * 1e3:.1f} ms" if time >= 1e-3 else f"{max(1, round(time * 1e6))} µs"

@@ -22,7 +22,7 @@ from autofast.model.roles import Model
 from autofast.model.script import Script
 from autofast.model.several import not_none, wordset
 from autofast.model.source import ByNode, Nodes, function_of, parent_of
-from autofast.model.values import OBJECTS, Ext, Inst, const, is_named, only
+from autofast.model.values import OBJECTS, Ext, Inst, const, only
 from autofast.ops.families import RECURRENT
 from autofast.read.recover.models import layers_of
 
@@ -223,16 +223,6 @@ def tensors(script: Script) -> int:
         * prod(turns(script, loop) or SHORT for loop in _loops(m, t))
         for m, t in layers
     )
-
-
-def is_light(script: Script) -> bool:
-    """Whether no dense layer of the models that are trained may be larger than those of a light
-    head.
-    """
-    parts = [t for m in trained_models(script) for t in parts_of(m.thing).values()]
-    dense = [t for t in parts if is_named(t, Ext, "torch.nn.Linear")]
-    sizes = [_sizes(script, t) for t in dense]
-    return all(len(s) == 2 and s[0] * s[1] <= LIGHT for s in sizes)
 
 
 def is_narrow(script: Script) -> bool:

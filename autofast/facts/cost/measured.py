@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from autofast.facts.cost import machine
-from autofast.facts.cost.machine import Machine
+from autofast.facts.cost.machine import Machine, seconds
 from autofast.facts.cost.step import Estimate
 from autofast.model.measured import Facts, Fetches, at
 from autofast.model.roles import Loader
@@ -47,13 +47,6 @@ class Waiting:
 def percent(share: float) -> str:
     """``38 %``."""
     return f"{100 * share:.0f} %" if share >= 0.01 else "less than 1 %"
-
-
-def seconds(time: float) -> str:
-    """``4.9 ms``."""
-    if time >= 1:
-        return f"{time:.1f} s"
-    return f"{time * 1e3:.1f} ms" if time >= 1e-3 else f"{max(1, round(time * 1e6))} µs"
 
 
 def gain(share: float, reason: str, known: bool = True) -> Gain:

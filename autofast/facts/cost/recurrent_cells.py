@@ -10,11 +10,12 @@ from functools import cached_property
 from math import prod
 
 from autofast.facts.cost import machine
-from autofast.facts.cost.matmul_layers import is_light
+from autofast.facts.cost.matmul_layers import multiplies
 from autofast.facts.cost.run_counts import is_each_turn, over_layers
 from autofast.facts.cost.step import Cost
 from autofast.facts.parts import parts_of, trained_models
 from autofast.flow.loops import unit_of
+from autofast.flow.positions import position
 from autofast.model.calls import names_in
 from autofast.model.events import (
     CallFrame,
@@ -29,7 +30,7 @@ from autofast.model.names import CONTAINERS, CONVOLVE, TIMM, VISION, last_part
 from autofast.model.roles import Step
 from autofast.model.script import Script
 from autofast.model.several import only
-from autofast.model.source import at, nodes_in, statement_of
+from autofast.model.source import Nodes, at, nodes_in, statement_of
 from autofast.model.values import Ext, Inst, Tensor, any_of
 from autofast.ops import op
 from autofast.ops.families import CELLS, RECURRENT
@@ -51,26 +52,26 @@ class Cells:
     def place(self) -> str:
         """Where a sequence is gone through, in words, if that is what the training takes its time
         for: all its recurrent layers go so, or others and convolutions along sequences stand beside
-        a cell, and nothing larger is trained, be it that all are light or that a step launches
-        many kernels along its sequences; else empty.
+        a loop that launches many kernels along its sequences, and nothing larger is trained; else
+        empty.
         """
         models = trained_models(self.script)
         layers = {layer for m in models for layer in m.layers}
         if any(m.unknown for m in models) or any(layer.startswith(LARGE) for layer in layers):
             return ""
-        found, beside = "", any(layer.startswith(CONVOLVE) for layer in layers)
-        by_cell = ""
-        for site in self.script.log.of("forward"):
-            for occurrence in site:
-                name = occurrence.this.name if isinstance(occurrence.this, Ext) else ""
-                short = name.removeprefix("torch.nn.")
-                if short not in CELLS.union(RECURRENT) or not self._trains(occurrence):
-                    continue
-                found, carried = at(site), any(self._carrying(site, occurrence))
-                beside = beside or (short in RECURRENT and not carried)
-                by_cell = found if short in CELLS and carried else by_cell
-        small = not beside or is_light(self.script) or self.along >= MANY
-        return (by_cell if beside else found) if small else ""
+        passes = [
+            (at(site), name in CELLS or any(self._carrying(site, occurrence)))
+            for site in self.script.log.of("forward")
+            for occurrence in site
+            for name in [getattr(occurrence.this, "name", "").removeprefix("torch.nn.")]
+            if name in CELLS.union(RECURRENT) and self._trains(occurrence)
+        ]
+        if all(carried for _, carried in passes) and not any(
+            x.startswith(CONVOLVE) for x in layers
+        ):
+            return passes[-1][0] if passes else ""
+        light = any(carried for _, carried in passes) and not multiplies(self.script)
+        return at(min(self._carried, key=position)) if light or self.along >= MANY else ""
 
     @cached_property
     def kernels(self) -> int:
@@ -92,10 +93,9 @@ class Cells:
             if site.kind != "forward" and not _computes(site):
                 continue
             for occurrence in (o for o in site if is_each_turn(o.stack, step.loop)):
-                carrying = list(self._carrying(site, occurrence))
-                if along and not carrying:
+                within = loops(below(occurrence.stack, step.loop))
+                if along and not any(f.node in self._carried for f in within):
                     continue
-                within = carrying if along else loops(below(occurrence.stack, step.loop))
                 times = prod(map(cost.turns_of, within))
                 home = unit_of(site.node)
                 calls = (f.node for f in occurrence.stack if isinstance(f, CallFrame))
@@ -106,6 +106,17 @@ class Cells:
         found = BOTH_WAYS * (found + sum(signs.values())) // max(1, updates)
         # More than any step launches: bounds of loops that are not what they seem.
         return found if found < TOO_MANY else 0
+
+    @cached_property
+    def _carried(self) -> Nodes:
+        """The loops that carry a state from turn to turn."""
+        return {
+            frame.node
+            for _, site in self.script.log.each()
+            if site.kind == "forward" or _computes(site)
+            for occurrence in site
+            for frame in self._carrying(site, occurrence)
+        }
 
     def _signs(self, home: ast.AST) -> int:
         """How often a loop or function computes with tensors by the signs of Python, beside the
@@ -162,13 +173,18 @@ def _keeps_state(call: ast.AST) -> bool:
 
 
 def _hands_on(call: ast.AST, loop: ast.AST) -> bool:
-    """``out, state = net(x, state)``; not ``x = layer(x)`` of one layer after the other."""
+    """``out, state = net(x, state)``; not ``x = layer(x)`` of one layer after the other, nor
+    ``total = total + net(x)``.
+    """
     stmt = statement_of(call)
     if not isinstance(stmt, ast.Assign):
         return False
     stored = {n.id for t in stmt.targets for n in nodes_in(t, ast.Name)}
     if isinstance(loop, ast.For):
         stored -= names_in(loop.target)
+    match stmt.value:
+        case ast.BinOp(left=ast.Name(id=name), right=rest) if name in stored:
+            return bool(stored & names_in(rest))
     return bool(stored & names_in(stmt.value))
 
 

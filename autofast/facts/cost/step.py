@@ -10,7 +10,7 @@ from functools import cached_property
 from autofast.facts.by_default import not_by_default
 from autofast.facts.cost import machine
 from autofast.facts.cost.inputs import batch_size, item
-from autofast.facts.cost.machine import Machine
+from autofast.facts.cost.machine import Machine, seconds
 from autofast.facts.cost.network import Network
 from autofast.facts.cost.run_counts import Often
 from autofast.facts.cost.shapes import Shape, Unsized, Work
@@ -26,14 +26,13 @@ from autofast.model.events import (
     below,
     loops,
 )
-from autofast.model.names import CONVOLVE, last_part
+from autofast.model.names import last_part
 from autofast.model.roles import Loader, Step
 from autofast.model.script import Script
 from autofast.model.several import all_known, any_in, not_none, wordset
 from autofast.model.source import Nodes, Source, at
 from autofast.model.syntax import LOOPS
 from autofast.model.values import Tensor, Thing, only
-from autofast.read.recover.models import layers_of
 
 ROWS = 64  # of an item whose shape is not known, for a network of nothing but dense layers
 BATCH = 4096  # rows that are given to such a network, where that is not known either
@@ -41,7 +40,6 @@ LARGEST = 512  # side of images that a network is tried with
 # Work that is not in the layers of a model.
 HEAVY = wordset("""matmul mm bmm einsum baddbmm addmm cdist tensordot linear bilinear conv1d conv2d conv3d unfold interpolate
     scaled_dot_product_attention multi_head_attention_forward grid_sample fft svd cholesky solve""")
-CONVOLUTIONS = wordset("conv1d conv2d conv3d")
 UPDATE = 5  # kernels of an optimizer's step over all its parameters, in groups
 
 
@@ -122,25 +120,11 @@ class Estimate:
     @property
     def words(self) -> str:
         """What a step is made of."""
-        if not self.overlaps:
-            return f"about {_ms(self.device)} of arithmetic a step, beside {_ms(self.host)} that begin operations"
-        if self.data > max(self.host, self.device):
-            return f"waits for data, which takes {_ms(self.data)} a batch"
-        if self.why:
-            return f"the host takes {_ms(self.seconds)} at least"
-        if self.host >= self.device:
-            kernels = self.kernels if self.kernels < 20 else round(self.kernels, -1)
-            return (
-                f"bound by launches: about {kernels} kernels in {_ms(self.host)}, "
-                f"{_ms(self.device)} of arithmetic"
-            )
-        return (
-            f"bound by arithmetic: at most {_ms(self.device)} a step, {_ms(self.host)} of launches"
-        )
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.1f} ms" if seconds >= 5e-5 else "less than 0.1 ms"
+        if self.overlaps and self.data > max(self.host, self.device):
+            return f"waits for data, which takes {seconds(self.data)} a batch"
+        bound = "launches" if self.host >= self.device else "arithmetic"
+        most = "" if self.why else f", {seconds(self.device)} of arithmetic at most"
+        return f"bound by {bound}: {seconds(self.host)} of launches{most}"
 
 
 class Cost(Often):
@@ -148,42 +132,36 @@ class Cost(Often):
 
     def __init__(self, script: Script):
         super().__init__(script)
-        self._estimates: dict[tuple[Machine, frozenset[str]], Estimate | str] = {}
+        self._estimates: dict[Machine, Estimate | str] = {}
 
-    def estimate(self, target: str = "cuda", besides: frozenset[str] = HEAVY) -> Estimate | str:
-        """The step that costs most on the device; why it is not known where one is not.
-
-        ``besides``: functions that may do such work elsewhere, where nothing is known of that.
-        """
-        return self._estimate(machine.CPU if target == "cpu" else machine.GPU, ROWS, besides)
+    def estimate(self, target: str = "cuda") -> Estimate | str:
+        """The step that costs most on the device; why it is not known where one is not."""
+        return self._estimate(machine.CPU if target == "cpu" else machine.GPU, ROWS)
 
     def least(self) -> Estimate | str:
         """The same on a CPU, with arithmetic too short rather than too long."""
         return self._estimate(machine.FAST_CPU, 1)
 
-    def _estimate(self, on: Machine, rows: int, besides: frozenset[str] = HEAVY) -> Estimate | str:
-        key = on, besides
-        if key not in self._estimates:
-            why = self._computes(besides) if self.script.steps else ""
-            self._estimates[key] = why or self._longest(on, rows, besides)
-        return self._estimates[key]
+    def _estimate(self, on: Machine, rows: int) -> Estimate | str:
+        if on not in self._estimates:
+            why = self._computes() if self.script.steps else ""
+            self._estimates[on] = why or self._longest(on, rows)
+        return self._estimates[on]
 
-    def _longest(self, on: Machine, rows: int, besides: frozenset[str]) -> Estimate | str:
+    def _longest(self, on: Machine, rows: int) -> Estimate | str:
         found: list[Estimate] = []
         if not self.script.steps:
             return "the training loop is not in the script"
         for step in self.training:
             try:
-                found.append(self._step(step, on, rows, besides is CONVOLUTIONS))
+                found.append(self._step(step, on, rows))
             except Unsized as why:
                 return str(why)
         return max(found, key=lambda e: e.device / e.host)
 
-    def _step(self, step: Step, on: Machine, rows: int, convolving: bool) -> Estimate:
-        """``convolving``: what convolves alone, as a loss of its own class does not."""
+    def _step(self, step: Step, on: Machine, rows: int) -> Estimate:
         total = Work()
         passes = [(s, o) for s, o in _passes(step) if self._is_in(s.node, step)]
-        passes = [(s, o) for s, o in passes if not convolving or _may_convolve(o.this)]
         if not passes:
             raise Unsized("what runs in a step is not known")
         if len({id(s) for s, _ in passes}) > 1 and any(
@@ -219,13 +197,13 @@ class Cost(Often):
         )
         return here is bool(updates and all(updates))
 
-    def _computes(self, functions: frozenset[str]) -> str:
+    def _computes(self) -> str:
         for (kind, _), site in self.script.log.each():
-            if last_part(kind) not in functions and kind != "call_object":
+            if last_part(kind) not in HEAVY and kind != "call_object":
                 continue
             if not all(self._makes_items(o.stack) or self._is_beside(o.stack) for o in site):
                 return f"what {at(site)} computes is not known"
-        for source in self.script.sources if "matmul" in functions else ():
+        for source in self.script.sources:
             for node in _products(source):
                 if self.script.may_be(node, Tensor):
                     return f"what {at(node)} computes is not known"
@@ -331,13 +309,6 @@ def _passes(step: Step) -> Iterator[tuple[Site, Occurrence]]:
 
 def _inputs(occurrence: Occurrence) -> list[Tensor]:
     return only(occurrence.data.get("inputs", ()), Tensor)
-
-
-def _may_convolve(thing: Thing | None) -> bool:
-    if thing is None:
-        return False
-    layers, unknown, _ = layers_of(thing)
-    return bool(unknown) or any(layer.startswith(CONVOLVE) for layer in layers)
 
 
 def _products(source: Source) -> Iterator[ast.BinOp]:
