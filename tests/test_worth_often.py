@@ -733,7 +733,7 @@ class Tagger(nn.Module):
             for tag in range(20):
                 scores = alpha + self.transitions[tag] + feats[:, t, tag, None]
                 found.append(torch.logsumexp(scores, 1))
-            alpha = torch.stack(found, 1)
+            alpha = torch.where(tags[:, t, None] >= 0, torch.stack(found, 1), alpha)
         return torch.logsumexp(alpha, 1).mean()
 
 
