@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from contextlib import suppress
 
 from autofast.edit.edits import Around, Decorator, Edit, Rewrite, Written
 from autofast.edit.order import Rank
 from autofast.facts.cost import gains
-from autofast.facts.forwards import is_measured, is_worth
+from autofast.facts.forwards import is_measured, is_worth, may_record
 from autofast.facts.running_sums import keeps_graphs
 from autofast.facts.untrained import untrained
-from autofast.facts.used_parameters import parameters_of
 from autofast.flow.scopes import own_nodes
 from autofast.model.events import Site, loops
 from autofast.model.names import OWNERS
@@ -24,7 +22,7 @@ from autofast.model.syntax import DEFS, VARIABLES, is_attribute
 from autofast.model.tensors import is_unknown_in, tensors_in
 from autofast.model.values import Ext, Inst, Ref, Tensor
 from autofast.read.recover.evaluations import HOOKS
-from autofast.rule import Effect, Finding, Options, Refusal, rule
+from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.evaluation.places import (
     decorated,
     evaluating_turns,
@@ -70,7 +68,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     for evaluation in script.evaluations:
         if evaluation.context is not None:
             yield from tightened(script, evaluation)
-        elif evaluation.mode == "on" and not all(map(_is_free, evaluation.forwards)):
+        elif evaluation.mode == "on" and any(map(may_record, evaluation.forwards)):
             new += added(script, evaluation)
     yield from joined(new, NAME)
     for stmt in untrained(script):
@@ -189,15 +187,6 @@ def _records(script: Script, evaluation: Evaluation) -> bool:
     own = [f.node for cls in made for f in cls.methods("forward")]
     modes = [any(script.is_call(n, "torch.no_grad") for n in nodes_in(f, ast.Call)) for f in own]
     return not own or not all(modes)
-
-
-def _is_free(forward: Site) -> bool:
-    """A loss or a metric, without parameters, of what carries no gradient: nothing is recorded."""
-    if any(t.grad for o in forward for t in tensors_in(*o.args.each)):
-        return False
-    with suppress(Refusal):
-        return all(o.this is not None and not any(parameters_of(o.this)) for o in forward)
-    return False
 
 
 def inference_mode(script: Script, called: ast.Name | ast.Attribute) -> Written:
