@@ -26,13 +26,14 @@ from autofast.model.events import (
     below,
     loops,
 )
-from autofast.model.names import last_part
+from autofast.model.names import CONVOLVE, last_part
 from autofast.model.roles import Loader, Step
 from autofast.model.script import Script
 from autofast.model.several import all_known, any_in, not_none, wordset
 from autofast.model.source import Nodes, Source, at
 from autofast.model.syntax import LOOPS
 from autofast.model.values import Tensor, Thing, only
+from autofast.read.recover.models import layers_of
 
 ROWS = 64  # of an item whose shape is not known, for a network of nothing but dense layers
 BATCH = 4096  # rows that are given to such a network, where that is not known either
@@ -40,6 +41,7 @@ LARGEST = 512  # side of images that a network is tried with
 # Work that is not in the layers of a model.
 HEAVY = wordset("""matmul mm bmm einsum baddbmm addmm cdist tensordot linear bilinear conv1d conv2d conv3d unfold interpolate
     scaled_dot_product_attention multi_head_attention_forward grid_sample fft svd cholesky solve""")
+CONVOLUTIONS = wordset("conv1d conv2d conv3d")
 UPDATE = 5  # kernels of an optimizer's step over all its parameters, in groups
 
 
@@ -132,36 +134,42 @@ class Cost(Often):
 
     def __init__(self, script: Script):
         super().__init__(script)
-        self._estimates: dict[Machine, Estimate | str] = {}
+        self._estimates: dict[tuple[Machine, frozenset[str]], Estimate | str] = {}
 
-    def estimate(self, target: str = "cuda") -> Estimate | str:
-        """The step that costs most on the device; why it is not known where one is not."""
-        return self._estimate(machine.CPU if target == "cpu" else machine.GPU, ROWS)
+    def estimate(self, target: str = "cuda", besides: frozenset[str] = HEAVY) -> Estimate | str:
+        """The step that costs most on the device; why it is not known where one is not.
+
+        ``besides``: functions that may do such work elsewhere, where nothing is known of that.
+        """
+        return self._estimate(machine.CPU if target == "cpu" else machine.GPU, ROWS, besides)
 
     def least(self) -> Estimate | str:
         """The same on a CPU, with arithmetic too short rather than too long."""
         return self._estimate(machine.FAST_CPU, 1)
 
-    def _estimate(self, on: Machine, rows: int) -> Estimate | str:
-        if on not in self._estimates:
-            why = self._computes() if self.script.steps else ""
-            self._estimates[on] = why or self._longest(on, rows)
-        return self._estimates[on]
+    def _estimate(self, on: Machine, rows: int, besides: frozenset[str] = HEAVY) -> Estimate | str:
+        key = on, besides
+        if key not in self._estimates:
+            why = self._computes(besides) if self.script.steps else ""
+            self._estimates[key] = why or self._longest(on, rows, besides)
+        return self._estimates[key]
 
-    def _longest(self, on: Machine, rows: int) -> Estimate | str:
+    def _longest(self, on: Machine, rows: int, besides: frozenset[str]) -> Estimate | str:
         found: list[Estimate] = []
         if not self.script.steps:
             return "the training loop is not in the script"
         for step in self.training:
             try:
-                found.append(self._step(step, on, rows))
+                found.append(self._step(step, on, rows, besides is CONVOLUTIONS))
             except Unsized as why:
                 return str(why)
         return max(found, key=lambda e: e.device / e.host)
 
-    def _step(self, step: Step, on: Machine, rows: int) -> Estimate:
+    def _step(self, step: Step, on: Machine, rows: int, convolving: bool) -> Estimate:
+        """``convolving``: what convolves alone, as a loss of its own class does not."""
         total = Work()
         passes = [(s, o) for s, o in _passes(step) if self._is_in(s.node, step)]
+        passes = [(s, o) for s, o in passes if not convolving or _may_convolve(o.this)]
         if not passes:
             raise Unsized("what runs in a step is not known")
         if len({id(s) for s, _ in passes}) > 1 and any(
@@ -197,13 +205,13 @@ class Cost(Often):
         )
         return here is bool(updates and all(updates))
 
-    def _computes(self) -> str:
+    def _computes(self, functions: frozenset[str]) -> str:
         for (kind, _), site in self.script.log.each():
-            if last_part(kind) not in HEAVY and kind != "call_object":
+            if last_part(kind) not in functions and kind != "call_object":
                 continue
             if not all(self._makes_items(o.stack) or self._is_beside(o.stack) for o in site):
                 return f"what {at(site)} computes is not known"
-        for source in self.script.sources:
+        for source in self.script.sources if "matmul" in functions else ():
             for node in _products(source):
                 if self.script.may_be(node, Tensor):
                     return f"what {at(node)} computes is not known"
@@ -309,6 +317,13 @@ def _passes(step: Step) -> Iterator[tuple[Site, Occurrence]]:
 
 def _inputs(occurrence: Occurrence) -> list[Tensor]:
     return only(occurrence.data.get("inputs", ()), Tensor)
+
+
+def _may_convolve(thing: Thing | None) -> bool:
+    if thing is None:
+        return False
+    layers, unknown, _ = layers_of(thing)
+    return bool(unknown) or any(layer.startswith(CONVOLVE) for layer in layers)
 
 
 def _products(source: Source) -> Iterator[ast.BinOp]:
