@@ -141,6 +141,9 @@ def written_after(
     found = script.values(expr)
     if not found or not all_of(found, Tensor):
         return "it is not known what is copied"
+    for node, handed in script.analysis(Memory).handed:
+        if may_be(script, script.values(handed), expr, arrays=True):
+            return f"{at(node)} gives its memory to another tensor"
     shared, every = script.analysis(writes)
     for node, target, written in every:
         if (
@@ -330,21 +333,12 @@ def _is_wrapped(name: ast.Name) -> bool:
 # ------------------------------------------------------------------------------------- which tensor
 def may_be(script: Script, target: Values, expr: ast.expr, arrays: bool = False) -> bool:
     """Whether ``target`` may share memory with what ``expr`` holds."""
-    made = {t.made if isinstance(t, Tensor) else None for t in script.values(expr)}
-    if None in made and not script.analysis(_hands_memory_on):
-        if (own := script.analysis(Memory).made_by(expr)) is not None:
-            made = made - {None} | own  # computed, and so in memory that no factory made
+    memory = script.analysis(Memory)
+    tensors = (t.made if isinstance(t, Tensor) else None for t in script.values(expr))
+    made = {node for t in tensors for node in memory.memory_of(t)}
+    if None in made and (own := memory.made_by(expr)) is not None:
+        made = made - {None} | own  # computed, and so in memory that no factory made
     return any(_may_share(script, t, made, arrays) for t in target)
-
-
-def _hands_memory_on(script: Script) -> bool:
-    """Whether some tensor gets the memory of another: ``x.data = y``, ``x.set_(y)``."""
-    return any(
-        isinstance(n, ast.Attribute)
-        and (n.attr == "set_" or (n.attr == "data" and is_stored(n)))
-        and not all(isinstance(t, Tensor) and t.param for t in script.values(n.value))
-        for n in script.nodes
-    )
 
 
 def _may_share(script: Script, thing: Thing, made: set[ast.AST | None], arrays: bool) -> bool:
@@ -355,7 +349,8 @@ def _may_share(script: Script, thing: Thing, made: set[ast.AST | None], arrays: 
             return False
         if surely(_copies(script, t) for t in thing.batch):
             return False
-        return None in made or thing.made is None or thing.made in made
+        mine = script.analysis(Memory).memory_of(thing.made)
+        return None in made or None in mine or not mine.isdisjoint(made)
     if isinstance(thing, Num) and thing.synced is not None:
         return arrays and _may_share(script, thing.synced, made, arrays)
     if isinstance(thing, Method) and isinstance(thing.this, Unknown):
