@@ -141,9 +141,6 @@ def written_after(
     found = script.values(expr)
     if not found or not all_of(found, Tensor):
         return "it is not known what is copied"
-    for node, handed in script.analysis(Memory).handed:
-        if may_be(script, script.values(handed), expr, arrays=True):
-            return f"{at(node)} gives its memory to another tensor"
     shared, every = script.analysis(writes)
     for node, target, written in every:
         if (
@@ -153,6 +150,9 @@ def written_after(
             and not _is_own(script, node, written, expr, made)
         ):
             return f"{at(node)} may write to it"
+    for node, handed in script.analysis(Memory).handed:
+        if may_be(script, script.values(handed), expr, arrays=True):
+            return f"{at(node)} gives its memory to another tensor"
     return ""
 
 
