@@ -16,7 +16,7 @@ from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.defuse import bound_to
 from autofast.flow.program import Flow
 from autofast.flow.scopes import own_nodes
-from autofast.model.calls import arguments_of, is_augmented, is_name
+from autofast.model.calls import arguments_of, is_augmented, is_method, is_name
 from autofast.model.contents import each_once, opened
 from autofast.model.names import LEGACY_TENSORS, last_part
 from autofast.model.script import Script
@@ -31,6 +31,7 @@ from autofast.model.values import (
     Ref,
     Seq,
     Tensor,
+    Thing,
     Values,
     all_of,
     certainly,
@@ -103,7 +104,7 @@ class Memory:
     def _viewed(self, node: ast.expr) -> Iterator[ast.expr]:
         """What a view is one of: ``h`` of ``h.view(-1)``, ``torch.movedim(h, 0, 1)``."""
         functions = self.script.library_functions(node)
-        if isinstance(node, ast.Call) and any(is_view(n) or n in RENAMING for n in functions):
+        if isinstance(node, ast.Call) and any(map(_renames, functions)):
             yield from (a for a in node.args if not isinstance(a, ast.Constant))
             yield from (k.value for k in node.keywords if k.arg in ("input", "self", "tensor"))
         elif (inner := view_of(node)) is not None:
@@ -182,12 +183,8 @@ class Memory:
                 todo += (node.body, node.orelse)
             elif (inner := view_of(node)) is not None:
                 todo.append(inner)
-            elif (name := self.script.library_function(node)) and (
-                is_view(name) or name in RENAMING
-            ):
-                todo += (shared := [*self._viewed(node)])
-                if not shared:
-                    return None
+            elif _renames(self.script.library_function(node)) and any(self._viewed(node)):
+                todo += self._viewed(node)
             elif isinstance(node, ast.Call) and not self.calls.may_run_others(node):
                 callees = self.calls.callees(node)
                 results = [r for c in callees for r in self.calls.results(c.function)]
@@ -208,21 +205,16 @@ class Memory:
         """The nodes that made the memory of a tensor which ``made`` made: those of the array in
         ``torch.from_numpy(array)``; None for any, :data:`ARRAY` for any array's.
         """
-        if not isinstance(made, ast.Call) or self.is_fresh(made):
-            return frozenset({made})
-        given = [*self._viewed(made)]
-        if not given:
-            return frozenset({made})
         found: set[ast.AST | None] = set()
-        for expr in given:
-            if (own := self.made_by(expr)) is not None:
-                found |= own
-                continue
-            for thing in self.script.values(expr) or (None,):
-                tensor = thing.synced if isinstance(thing, Num) else thing
-                apart = made if isinstance(thing, (Const, Seq)) else ARRAY  # numbers are copied
-                found.add(tensor.made if isinstance(tensor, Tensor) else apart)
-        return frozenset(found)
+        if isinstance(made, ast.Call) and not self.is_fresh(made):
+            for expr in self._viewed(made):
+                things = self.script.values(expr) or (None,)
+                found |= self.made_by(expr) or {self._maker(t) for t in things}
+        return frozenset(found or {made})
+
+    def _maker(self, thing: Thing | None) -> ast.AST | None:
+        tensor = thing.synced if isinstance(thing, Num) else thing
+        return tensor.made if isinstance(tensor, Tensor) else ARRAY
 
     @cached_property
     def handed(self) -> list[tuple[ast.AST, ast.expr]]:
@@ -232,19 +224,19 @@ class Memory:
         found: list[tuple[ast.AST, ast.expr]] = []
         for node in self.script.nodes:
             match node:
-                case ast.Assign(targets=[ast.Attribute(value=x, attr="data")], value=y):
-                    found += ((node, e) for e in (x, y))
-                case ast.Call(func=ast.Attribute(value=x, attr="set_"), args=[y, *_]):
-                    found += ((node, e) for e in (x, y))
+                case (
+                    ast.Assign(targets=[ast.Attribute(value=x, attr="data")], value=y)
+                    | ast.Call(func=ast.Attribute(value=x, attr="set_"), args=[y, *_])
+                ):
+                    found += [(node, x), (node, y)]
                 case ast.Call(args=[y, *_]) if self.script.library_functions(node) & PARAMETERS:
                     found.append((node, y))
         return [(node, e) for node, e in found if not self._is_computed(e)]
 
     def _is_computed(self, expr: ast.expr) -> bool:
         """New memory, if ``expr`` is a tensor, of which nothing else may be known."""
-        if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute):
-            return self.is_fresh(expr) or _computes(f"torch.{expr.func.attr}")
-        return self.is_fresh(expr) or isinstance(expr, ast.BinOp)
+        computes = is_method(expr) and _computes(f"torch.{expr.func.attr}")
+        return computes or isinstance(expr, ast.BinOp) or self.is_fresh(expr)
 
     # --------------------------------------------------------------------------- what is written to
     def written(self, node: ast.AST) -> list[ast.expr]:
@@ -380,6 +372,11 @@ def is_false(expr: ast.expr) -> bool:
 
 
 CLIPS = wordset("clip_grad_norm_ clip_grad_value_ clip_grads_with_norm_")
+
+
+def _renames(name: str) -> bool:
+    """Whether what a function gives may be the memory of what it is given."""
+    return is_view(name) or name in RENAMING
 
 
 def _computes(name: str) -> bool:
