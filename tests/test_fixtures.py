@@ -19,8 +19,7 @@ from autofast.edit.plan import Hunk, Plan
 from autofast.model.script import Script
 from autofast.model.source import Source, source_of
 from autofast.read import read_script
-from autofast.registry import ALL as EVERY_RULE
-from autofast.registry import all_rules, select
+from autofast.registry import ALL as EVERY_RULE, all_rules, select
 from autofast.rule import Effect, Finding, Options
 from tests import metamorphic
 from tests.fixture import ALL, EFFECTS, EVERYTHING, KEYS, Fixture, Label, strongest, written

@@ -28,6 +28,7 @@ USES = {
 ELSE = {
     "no import": "engine = step = 1\nprint(engine, step)\n",
     "another module": "from engines import step\nfrom motor import engine\nstep()\n",
+    "of another folder": "import motor.engine\nfrom torch.engine import step\nstep()\n",
     "prose": '"""An engine makes a step."""\nimport os\n',
 }
 
@@ -72,6 +73,15 @@ def test_a_notebook(project: Path) -> None:
     cells = [{"cell_type": "code", "source": ["from engine import step\n", "step()"]}]
     (project / "other.ipynb").write_text(json.dumps({"cells": cells}))
     assert "other.ipynb" in str(user(project, "engine.py"))
+
+
+def test_a_folder_by_another_name(project: Path) -> None:
+    (project / "motor").mkdir()
+    (project / "engine.py").rename(project / "motor/engine.py")
+    (project / "train.py").write_text("from motor.engine import step\n\nstep()\n")
+    (project / "drive").symlink_to("motor")
+    (project / "other.py").write_text("from drive.engine import step\n\nstep()\n")
+    assert "other.py:3" in str(user(project, "motor/engine.py"))
 
 
 def test_by_another_name(project: Path) -> None:

@@ -14,8 +14,7 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from autofast.edit.attribution import reach
 from autofast.edit.edits import After, Around, Before, Edit, Helper, Import, Keyword, Remove, Wrap

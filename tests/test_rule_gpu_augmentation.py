@@ -15,8 +15,14 @@ from autofast.config import Config
 from autofast.rule import Effect
 from tests.onerule import Applied, apply, run, same
 from tests.pretend.torchvision import CIFAR10
-from tests.test_rule_gpu_data import COLOUR, GREY, IMPORTS, PLAIN, torchvision
-from tests.test_rule_gpu_data import text_of as plain_text
+from tests.test_rule_gpu_data import (
+    COLOUR,
+    GREY,
+    IMPORTS,
+    PLAIN,
+    text_of as plain_text,
+    torchvision,
+)
 
 torch = pytest.importorskip("torch")
 __all__ = ["torchvision"]  # a fixture

@@ -22,8 +22,7 @@ from autofast.config import Config
 from autofast.facts.cost import items
 from autofast.model.script import Script
 from autofast.rule import Effect
-from tests.loaders import FILES
-from tests.loaders import script as bare
+from tests.loaders import FILES, script as bare
 from tests.onerule import apply
 
 RULE = "num-workers"

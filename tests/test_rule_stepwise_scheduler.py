@@ -16,8 +16,14 @@ from tests import metamorphic
 from tests.fixture import ALL, Fixture
 from tests.onerule import Applied, apply
 from tests.schedules import difference, rates_in, rates_of
-from tests.test_fixtures import _with_needs, contents, planned, reread, script_of
-from tests.test_fixtures import difference as text_difference
+from tests.test_fixtures import (
+    _with_needs,
+    contents,
+    difference as text_difference,
+    planned,
+    reread,
+    script_of,
+)
 
 torch = pytest.importorskip("torch")
 

@@ -12,16 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import settings as tried
-from hypothesis import strategies as st
+from hypothesis import given, settings as tried, strategies as st
 
 from autofast.verify import judging
 from autofast.verify.evidence import alike, figures
 from autofast.verify.evidence.gathered import gather
 from autofast.verify.evidence.record import FULL, NORMS, Checkpoint, Pass, Run, TensorPrint
 from autofast.verify.judging import invariants, parity, printed, samples, settings, table, tensors
-from autofast.verify.result import Check, Sameness
+from autofast.verify.result import Check, Sameness, differs, holds, unclear
 from tests.verify_runs import record, run, step
 from tests.verify_training import Script, faulty, train, verification
 
@@ -422,7 +420,8 @@ def test_checkpoints(saved: dict[str, str], passed: bool) -> None:
         is passed
     )
     gone = check(samples.checkpoints(two(a, simple())))
-    assert gone.passed is False and gone.verdict is Sameness.BROKEN
+    assert gone.passed is False
+    assert row_of("checkpoints").named(gone).verdict is Sameness.BROKEN
     broken = simple(checkpoints=(replace(a.record.checkpoints[0], loads=False, error="EOF"),))
     assert check(samples.checkpoints(two(a, broken))).passed is False
 
@@ -637,12 +636,12 @@ def row_of(name: str) -> table.Row:
     return next(row for row in table.STRUCTURE if row.name == name)
 
 
-SAYING = {"Check": 0, "unclear": 0, "_of_loaders": 1}  # the place of the name
+SAYING = {"Check": 0, "unclear": 1}  # the place of the name
 
 
 def names_of_checks() -> Iterator[str]:
-    """What the modules of judging call their checks: the first argument of ``Check`` and
-    ``unclear``, as a text, a constant of the module, or a variable that has one."""
+    """What the modules of judging call checks that their rows do not name: an argument of
+    ``Check`` and ``unclear``, as a text, a constant of the module, or a variable that has one."""
     for file in Path(judging.__file__).parent.glob("*.py"):
         tree = ast.parse(file.read_text(encoding="utf-8"))
         for function in ast.walk(tree):
@@ -655,8 +654,8 @@ def names_of_checks() -> Iterator[str]:
                 if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "name":
                     known["name"] = node.value
             for node in ast.walk(function):
-                place = isinstance(node, ast.Call) and SAYING.get(ast.unparse(node.func))
-                if isinstance(node, ast.Call) and place is not None and place is not False:
+                place = isinstance(node, ast.Call) and SAYING.get(ast.unparse(node.func), 99)
+                if isinstance(node, ast.Call) and len(node.args) > place:
                     said = known.get(ast.unparse(node.args[place]), node.args[place])
                     for one in (said.body, said.orelse) if isinstance(said, ast.IfExp) else (said,):
                         if isinstance(one, ast.Constant):
@@ -668,13 +667,24 @@ def names_of_checks() -> Iterator[str]:
 
 def test_every_check_has_a_row() -> None:
     rows = [*table.STRUCTURE, *table.NUMBERS]
-    names = [row.name for row in rows]
-    assert len(names) == len(set(names))
-    beside = {parity.COMMON, "data"}  # what common random numbers say, and an order that is lost
-    made = {*names_of_checks()} - beside
-    assert made <= {*names}, made - {*names}
-    unknown = {*names} - made - {f"{words} over seeds" for words in NORMS.values()}
-    assert not unknown
+    names = {row.name for row in rows}
+    assert len(names) == len(rows)
+    asks = [row.ask for row in table.STRUCTURE]
+    several = {row.name for row in table.STRUCTURE if asks.count(row.ask) > 1}
+    made = {*names_of_checks()} - {parity.COMMON, "data"}  # beside: an order that is lost
+    assert made <= names, made - names
+    told = several | {row.name for row in table.NUMBERS}
+    assert told - made == {f"{words} over seeds" for words in NORMS.values()}
+
+
+@pytest.mark.parametrize("says", [table.DIFFERENT, table.BROKEN, table.UNCLEAR])
+def test_a_check_has_the_name_of_its_row_and_says_what_that_says(says: Sameness) -> None:
+    row = table.Row(samples.order, "order", "batches", says=says)
+    assert row.named(differs("other")) == Check("order", False, "other", verdict=says)
+    assert row.named(holds("equal")) == Check("order", True, "equal")
+    assert row.named(unclear("unseen")) == unclear("unseen", "order")
+    own = Check("its own", False, "other")
+    assert row.named(own) is own
 
 
 def test_many_optimizers_are_counted() -> None:

@@ -7,8 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler
-from torch.utils.data import dataloader as library
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, dataloader as library
 
 from autofast.verify.probe.loaders import Loaders
 

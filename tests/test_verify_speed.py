@@ -7,8 +7,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from autofast.verify import speed
 from autofast.verify.estimates import difference, hodges_lehmann, signed_rank_cut, t_quantile

@@ -22,8 +22,7 @@ from autofast.facts.cost.inputs import batches
 from autofast.facts.cost.step import Cost, Estimate
 from autofast.model.script import Script
 from autofast.read import read_script
-from autofast.report import json as as_json
-from autofast.report import text as as_text
+from autofast.report import json as as_json, text as as_text
 from autofast.report.style import Style
 from autofast.report.summary import summary
 from autofast.rule import Effect, Finding, Gain, Options, Question, Rule

@@ -23,8 +23,7 @@ from autofast.cli.project import STDIN, ProjectCommand, configured, entry_of, ro
 from autofast.model.source import BadInput
 
 if TYPE_CHECKING:
-    from autofast.commands.checking import Checked
-    from autofast.commands.checking import Request as CheckRequest
+    from autofast.commands.checking import Checked, Request as CheckRequest
 
 FORMATS = ("text", "concise", "json", "sarif", "github", "gitlab", "markdown")
 
@@ -94,8 +93,7 @@ def requested(paths: tuple[str, ...], given: Given) -> CheckRequest:
 
 def watch(paths: tuple[str, ...], given: Given) -> None:
     """Check again and again. What cannot be read now may be mended by the next change."""
-    from autofast.commands.watching import watch as again
-    from autofast.commands.watching import watched
+    from autofast.commands.watching import watch as again, watched
 
     if given["fix"] or STDIN in paths:
         other = "--fix" if given["fix"] else "standard input"

@@ -15,8 +15,7 @@ from autofast.config import Config
 from autofast.depth import deeply
 from autofast.explain.often import how_often, is_reached
 from autofast.explain.roles import roles
-from autofast.explain.words import place as place_of
-from autofast.explain.words import values
+from autofast.explain.words import place as place_of, values
 from autofast.flow.program import Flow
 from autofast.model.script import Script
 from autofast.model.source import BadInput, Source, line_of, shown_path

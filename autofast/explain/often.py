@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from autofast.explain.words import place
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.frequency import Frequency, frequency
-from autofast.flow.loops import Loop
-from autofast.flow.loops import loops_around as around
+from autofast.flow.loops import Loop, loops_around as around
 from autofast.flow.program import graph_of
 from autofast.model.events import CallFrame, LoopFrame, Stack, loops
 from autofast.model.script import Script

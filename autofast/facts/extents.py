@@ -12,8 +12,7 @@ from autofast.facts.arrays import REDUCED, array_of, held_under, values_of
 from autofast.flow.memory import FACTORIES
 from autofast.flow.program import Flow
 from autofast.flow.scopes import Expressions
-from autofast.model.calls import arguments_of, first_argument
-from autofast.model.calls import short_name as called_as
+from autofast.model.calls import arguments_of, first_argument, short_name as called_as
 from autofast.model.names import LEGACY_TENSORS, last_part
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset

@@ -39,6 +39,7 @@ from autofast.model.values import (
     Partial,
     Thing,
     Unknown,
+    Where,
     all_of,
     ordered,
 )
@@ -310,7 +311,7 @@ class CallGraph:
             return f"{at(unknown)} may call {name}()"
         return "" if self.sites(function) else f"nothing in this project calls {name}()"
 
-    def handed(self, function: Function) -> ast.AST | None:
+    def handed(self, function: Function) -> Where:
         """A place that uses a function as a value, after which anything may call it."""
         return self._handed.get(function)
 

@@ -20,7 +20,7 @@ from autofast.model.contents import each_once
 from autofast.model.several import only
 from autofast.model.source import ByNode, Nodes, parent_of, statement_of, walk
 from autofast.model.syntax import COMPREHENSIONS, SEQUENCES, TAKERS, has_star
-from autofast.model.values import InOrder
+from autofast.model.values import InOrder, Where
 
 
 @dataclass(frozen=True)
@@ -445,7 +445,7 @@ class DefUse:
 
 
 # ------------------------------------------------------------------------------------------- values
-def taken_by(target: ast.AST) -> tuple[ast.AST | None, list[int]]:
+def taken_by(target: ast.AST) -> tuple[Where, list[int]]:
     """What gives a target its value (an assignment, a loop, an item of ``with``, ``:=``), and the
     way to its part of that: ``[1]`` for ``b`` in ``a, b = pair``, with -1 where ``*rest`` leaves a
     place open.

@@ -117,20 +117,23 @@ class Importers:
                 yield source
 
     def _imports(self, module: Path) -> re.Pattern[bytes]:
-        """What stands in each file that imports ``module``: a file that only has the same words
-        need not be parsed.
+        """What stands in each file that imports ``module``: a file that only has the same words, or
+        those of a module in another folder, need not be parsed.
 
         Notebooks are otherwise: their lines are JSON's.
         """
-        called = {path.stem for path in self._links if path.resolve() == module}
         whole = module.stem == "__init__"
-        called.add(module.parent.name if whole else module.stem)
-        words = "|".join(sorted(re.escape(name) for name in called))
-        if not words.isascii():  # one identifier may be spelled in many ways
+        home = module.parent if whole else module
+        called = {home.name if whole else home.stem}
+        called |= {path.stem for path in self._links if path.resolve() == module}
+        folders = {home.parent.name, *(path.name for path in disk.links_below(self.root))}
+        words, packages = ("|".join(sorted(map(re.escape, names))) for names in (called, folders))
+        if not (words + packages).isascii():  # one identifier may be spelled in many ways
             return re.compile(b"")
+        name = rf"(?:(?<!\w\.)|\b(?:{packages})\.)\b(?:{words})\b"
         dots = r"|\bfrom[ \t\f\\]*\.[ \t\f.\\]*import\b" if whole else ""
-        lines = rf"\b(?:from|import)\b(?:[^#\n]|\\\r?\n)*?\b(?:{words})\b"
-        in_parentheses = rf"\bimport\s*\((?:[^()#]|#[^\n]*\n)*?\b(?:{words})\b"
+        lines = rf"\b(?:from|import)\b(?:[^#\n]|\\\r?\n)*?{name}"
+        in_parentheses = rf"\bimport\s*\((?:[^()#]|#[^\n]*\n)*?{name}"
         return re.compile(f"{lines}|{in_parentheses}{dots}".encode())
 
     @cached_property

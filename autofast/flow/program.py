@@ -19,7 +19,7 @@ from autofast.model.script import Script
 from autofast.model.several import all_known, surely, wordset
 from autofast.model.source import ByNode, source_of
 from autofast.model.syntax import IMPORTS, WITHS
-from autofast.model.values import Ext, Func, Inst, Thing, Unknown, any_of, is_named
+from autofast.model.values import Ext, Func, Inst, Thing, Unknown, Where, any_of, is_named
 
 SWALLOWING = wordset("contextlib.suppress contextlib.ExitStack contextlib.AsyncExitStack")
 
@@ -48,14 +48,14 @@ class Flow:
             )
         return self._definitions[graph.function]
 
-    def reaching(self, load: ast.AST | None) -> frozenset[Definition]:
+    def reaching(self, load: Where) -> frozenset[Definition]:
         """The definitions that may have given a variable the value it has at ``load``; none for
         other nodes.
         """
         known = isinstance(load, ast.Name)
         return self.definitions(load).reaching(load) if known else frozenset()  # type: ignore[arg-type]
 
-    def definition(self, load: ast.AST | None) -> Definition | None:
+    def definition(self, load: Where) -> Definition | None:
         """The only definition that may have given a variable its value; None for other nodes."""
         found = self.reaching(load)
         return next(iter(found)) if len(found) == 1 else None
@@ -64,12 +64,12 @@ class Flow:
         """Those that first gave a variable the object that it is here."""
         return self.definitions(load).origins(load)
 
-    def value(self, load: ast.AST | None) -> ast.expr | None:
+    def value(self, load: Where) -> ast.expr | None:
         """What the only definition of a variable gives it; None where that is not written down."""
         made = self.definition(load)
         return None if made is None else made.value
 
-    def values(self, load: ast.AST | None) -> list[ast.expr]:
+    def values(self, load: Where) -> list[ast.expr]:
         """What all definitions of a variable give it; none where one does not write that down."""
         return all_known(made.value for made in self.reaching(load))
 
@@ -86,12 +86,12 @@ class Flow:
         alone = made is not None and len(self.definitions(load).uses(made)) == 1
         return made.value if made is not None and alone else None
 
-    def is_same(self, one: ast.AST | None, other: ast.AST | None) -> bool:
+    def is_same(self, one: Where, other: Where) -> bool:
         """Whether both read one variable, with the same value."""
         names = isinstance(one, ast.Name) and isinstance(other, ast.Name) and one.id == other.id
         return names and self.reaching(one) == self.reaching(other)
 
-    def is_given(self, load: ast.AST | None) -> bool:
+    def is_given(self, load: Where) -> bool:
         """Whether a variable is a parameter, whose value the callers alone decide."""
         return surely(made.is_parameter for made in self.reaching(load))
 

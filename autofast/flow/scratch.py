@@ -13,7 +13,7 @@ from autofast.model.calls import is_same_code
 from autofast.model.several import first_such, surely
 from autofast.model.source import Source, ancestors, function_of, parent_of, statement_of
 from autofast.model.syntax import SEQUENCES, is_stored
-from autofast.model.values import Cls, Ref, Values, is_named
+from autofast.model.values import Cls, Ref, Values, Where, is_named
 
 PLAIN = frozenset({  # classes of libraries that read no attribute which they do not know
     "builtins.object", "abc.ABC", "torch.nn.Module", "torch.utils.data.Dataset", "torch.utils.data.IterableDataset",
@@ -50,7 +50,7 @@ def is_scratch(
 
 def _is_assigned(node: ast.Attribute) -> bool:
     """It gets a new value, whatever it had: not by ``+=``."""
-    outer: ast.AST | None = parent_of(node)
+    outer: Where = parent_of(node)
     while isinstance(outer, SEQUENCES):
         outer = parent_of(outer)
     return is_stored(node) and isinstance(outer, ast.Assign)

@@ -14,8 +14,7 @@ import ast
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
-from typing import Protocol as Interface
+from typing import Any, Generic, NamedTuple, Protocol as Interface, TypeVar
 
 from autofast.flow.accesses import Kind, accesses, evaluated
 from autofast.flow.build import Builder, Ways, is_try

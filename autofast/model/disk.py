@@ -52,6 +52,8 @@ def answer(question: Question) -> str:
             matching(Path(path), *pattern)
         elif kind == "below":
             python_below(Path(path))
+        elif kind == "links":
+            links_below(Path(path))
     except OSError:
         pass  # that is an answer, too
     finally:
@@ -118,6 +120,14 @@ def python_below(folder: Path) -> list[Path]:
             break
     _note("below", folder, _of_all(found))
     return found
+
+
+def links_below(folder: Path) -> list[Path]:
+    """The folders of a project that are links, by whose names its modules are imported, too."""
+    found = [Path(here, name) for here, below, _ in os.walk(folder) for name in below]
+    links = [path for path in found if path.is_symlink()]
+    _note("links", folder, _of_all(links))
+    return links
 
 
 def _of_all(paths: Iterable[Path]) -> str:

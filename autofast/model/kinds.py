@@ -11,6 +11,7 @@ from autofast.model.events import Frame, Stack, WithFrame
 from autofast.model.names import AUTOCAST, LOADER, NO_GRAD, WRAPPERS, canonical, first_part
 from autofast.model.values import (
     NOTHING,
+    NUMBER,
     OBJECTS,
     Arguments,
     Cls,
@@ -29,8 +30,8 @@ from autofast.model.values import (
     any_of,
     const,
     is_named,
+    things as values,
 )
-from autofast.model.values import things as values
 
 
 def is_module(thing: Thing | None) -> bool:
@@ -123,7 +124,7 @@ def of_type(name: str) -> Values:
     if name == "torch.Tensor":
         return values(Tensor())
     if name in ("builtins.int", "builtins.float", "builtins.str", "builtins.bool"):
-        return values(Num())
+        return NUMBER
     if (
         name in names.MODULE_BASES
         or names.makes_module(name)

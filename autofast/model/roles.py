@@ -22,6 +22,7 @@ from autofast.model.values import (
     Tensor,
     Thing,
     Values,
+    Where,
 )
 
 # Kinds of device (``Transfer.kinds``) that are, or may be, no host; what else a copy may be.
@@ -55,7 +56,7 @@ class Dataset:
 
     thing: Thing
     kind: str
-    node: ast.AST | None
+    node: Where
     name: str
     iterable: bool = False
     sharded: bool = False
@@ -95,9 +96,7 @@ class Loader:
     datasets: list[Dataset]
     uses: list[Use]
     moved: list[Transfer] = field(default_factory=list)  # where its batches go to a device
-    loop: ast.AST | None = (
-        None  # a loop around the place where it is made (not the epoch-free set-up)
-    )
+    loop: Where = None  # a loop around the place where it is made (not the epoch-free set-up)
     guarded: bool = True  # runs only below ``if __name__ == "__main__"``
     framework: str = ""  # made for Lightning, Accelerate, ...: who moves its batches
     batch: Values = NOTHING  # what a batch is made of; empty where nothing iterates the loader
@@ -285,7 +284,7 @@ class Sync:
 
     node: ast.Call
     how: str
-    loop: ast.AST | None
+    loop: Where
     gated: bool
     training: bool
     tensors: list[Tensor]
@@ -367,7 +366,7 @@ class Model:
     """
 
     thing: Ext | Inst
-    node: ast.AST | None
+    node: Where
     name: str
     forwards: list[Site]
     moves: list[Site]

@@ -42,6 +42,7 @@ from autofast.model.values import (
     Seq,
     Thing,
     Values,
+    Where,
     any_of,
     certainly,
     const,
@@ -177,11 +178,11 @@ class Script:
         """The canonical name of the library's object that an expression must be, or empty."""
         return library_name(self.values(expr))
 
-    def called(self, node: ast.AST | None) -> Values:
+    def called(self, node: Where) -> Values:
         """What a call calls; nothing for what is no call."""
         return self.values(node.func) if isinstance(node, ast.Call) else NOTHING
 
-    def library_function(self, node: ast.AST | None) -> str:
+    def library_function(self, node: Where) -> str:
         """The canonical name of the one function of a library that a call calls; empty where that
         is not certain, or no call.
         """
@@ -191,7 +192,7 @@ class Script:
         """Whether a node is a call of one of these functions of libraries, for certain."""
         return isinstance(node, ast.Call) and self.library_function(node) in names
 
-    def library_functions(self, node: ast.AST | None) -> set[str]:
+    def library_functions(self, node: Where) -> set[str]:
         """The canonical names of all functions of libraries that a call may call."""
         return library_names(self.called(node))
 

@@ -29,8 +29,8 @@ from autofast.model.values import (
     is_const,
     is_named,
     only,
+    things as values,
 )
-from autofast.model.values import things as values
 
 # Kinds of device that may be another accelerator; some of these hold no double precision.
 NOT_CUDA = wordset("mps xpu hpu accel option ?")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-from autofast.report import tune_words as words
-from autofast.report import verify_json
+from autofast.report import tune_words as words, verify_json
 from autofast.report.json import Json
 from autofast.tune.result import KEPT, Decision, Tuned
 from autofast.tune.setting import Setting

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from autofast.commands.files import Output, write_all
-from autofast.commands.output import STDOUT, Destination
-from autofast.commands.output import deliver as deliver_rewritten
+from autofast.commands.output import STDOUT, Destination, deliver as deliver_rewritten
 from autofast.commands.rewriting import Rewritten
 from autofast.model.source import BadInput
 from autofast.report import diff, tune_json, tune_text, tune_words

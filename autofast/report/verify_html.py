@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from autofast import __version__
-from autofast.report import verify_facts as facts
-from autofast.report import verify_words as words
+from autofast.report import verify_facts as facts, verify_words as words
 from autofast.report.verify_diff import File, parsed
 from autofast.verify.evidence.record import PHASES
 from autofast.verify.result import Verification

@@ -8,8 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
-from autofast.report import verify_facts as facts
-from autofast.report import verify_words as words
+from autofast.report import verify_facts as facts, verify_words as words
 from autofast.verify.result import Verification
 
 LIMIT = 60_000  # characters; GitHub takes 65,536

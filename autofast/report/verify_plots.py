@@ -14,8 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from autofast.report import verify_facts as facts
-from autofast.report import verify_words as words
+from autofast.report import verify_facts as facts, verify_words as words
 from autofast.report.verify_curves import Curves, curves
 from autofast.report.verify_svg import INK, STYLE, inline
 from autofast.report.verify_words import ORIGINAL

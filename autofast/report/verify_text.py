@@ -6,8 +6,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Sequence
 
-from autofast.report import verify_facts as facts
-from autofast.report import verify_words as words
+from autofast.report import verify_facts as facts, verify_words as words
 from autofast.report.style import Style, short
 from autofast.report.verify_words import sentence
 from autofast.verify.result import Verification

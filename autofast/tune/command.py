@@ -31,8 +31,7 @@ from autofast.verify.command import (
 from autofast.verify.request import Request
 from autofast.verify.result import Verification
 from autofast.verify.running.runs import Program, Runner, ask
-from autofast.verify.series import ORIGINAL as OF_ORIGINAL
-from autofast.verify.series import REWRITTEN, Series, Wanted
+from autofast.verify.series import ORIGINAL as OF_ORIGINAL, REWRITTEN, Series, Wanted
 
 STEPS = 0.004  # of the budget, for the steps of one run: a search makes many
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")

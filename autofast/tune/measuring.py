@@ -23,8 +23,14 @@ from autofast.verify.evidence.record import Detail, Run
 from autofast.verify.judging import parity
 from autofast.verify.result import Ratio, Sameness, SpeedVerdict, Verification
 from autofast.verify.running.runs import OutOfTime, Program, Runner, last_line
-from autofast.verify.series import BY_USER, LIGHT, REWRITTEN, Series, Wanted
-from autofast.verify.series import ORIGINAL as OF_ORIGINAL
+from autofast.verify.series import (
+    BY_USER,
+    LIGHT,
+    ORIGINAL as OF_ORIGINAL,
+    REWRITTEN,
+    Series,
+    Wanted,
+)
 
 RESERVED = 0.25  # of the budget, for the confirmation
 CONFIRMING = 2 * speed.FIRST + 2  # runs that it takes at the least, and some more

@@ -94,7 +94,27 @@ class Check:
     verdict: Sameness = Sameness.DIFFERENT
 
 
-def unclear(name: str, text: str) -> Check:
+# What a check of ``judging/table.py`` says; its row there has the name, and what a difference is.
+def answer(passed: bool | None, text: str) -> Check:
+    return Check("", passed, text)
+
+
+def holds(text: str) -> Check:
+    """What was compared is as it should be."""
+    return answer(True, text)
+
+
+def differs(text: str) -> Check:
+    """It is not."""
+    return answer(False, text)
+
+
+def untold(text: str) -> Check:
+    """It could not be said, which is shown and held against nobody."""
+    return answer(None, text)
+
+
+def unclear(text: str, name: str = "") -> Check:
     """It could not be said, and without it nothing is."""
     return Check(name, None, text, verdict=Sameness.UNCLEAR)
 

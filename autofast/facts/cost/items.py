@@ -17,8 +17,7 @@ from itertools import takewhile
 from autofast.facts.cost import inputs, machine
 from autofast.facts.cost.bounds import most
 from autofast.facts.loaders import given, has_no_workers
-from autofast.facts.transforms import short_name as kind_of
-from autofast.facts.transforms import steps_of
+from autofast.facts.transforms import short_name as kind_of, steps_of
 from autofast.model import names
 from autofast.model.calls import short_name
 from autofast.model.names import first_part
@@ -28,6 +27,7 @@ from autofast.model.several import surely, wordset
 from autofast.model.source import ancestors, live, nodes_in
 from autofast.model.values import (
     Bound,
+    Dict as DictValue,
     Ext,
     Func,
     Inst,
@@ -38,7 +38,6 @@ from autofast.model.values import (
     Thing,
     Unknown,
 )
-from autofast.model.values import Dict as DictValue
 
 SECONDS = {
     "numpy": 1.5e-6, "torch": 4e-6, "PIL": 8e-6, "cv2": 4e-6, "torchvision": 15e-6,

@@ -40,6 +40,8 @@ from autofast.model.values.questions import (
     why_unknown,
 )
 from autofast.model.values.simple import (
+    NONE,
+    NUMBER,
     STATE_DICT,
     Arg,
     Const,
@@ -53,4 +55,13 @@ from autofast.model.values.simple import (
     result_of,
 )
 from autofast.model.values.tensor import Tensor, is_on_device, is_scalar, is_weight
-from autofast.model.values.thing import NOTHING, SOMEWHERE, ByName, InOrder, Row, Thing, Values
+from autofast.model.values.thing import (
+    NOTHING,
+    SOMEWHERE,
+    ByName,
+    InOrder,
+    Row,
+    Thing,
+    Values,
+    Where,
+)

@@ -167,3 +167,7 @@ class Arg(Thing):
 def result_of(name: str) -> Unknown:
     """What a function of a library returns, of which nothing else is known."""
     return Unknown(f"what {name}() returns", Reason.RESULT, name)
+
+
+NUMBER: Values = frozenset({Num()})  # any number
+NONE: Values = frozenset({Const(None)})

@@ -36,5 +36,8 @@ class InOrder(frozenset[T_co]):
 Values: TypeAlias = frozenset[Thing]
 Row: TypeAlias = tuple[Values, ...]  # of what stands at each place
 ByName: TypeAlias = dict[str, Values]  # of variables, attributes, keywords
+Where: TypeAlias = (
+    ast.AST | None
+)  # what makes a thing, or where something happens, if that is known
 NOTHING: Values = frozenset()
 SOMEWHERE = ast.Pass()  # the place of a call that stands nowhere in the text

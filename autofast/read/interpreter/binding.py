@@ -13,7 +13,9 @@ from autofast.model.kinds import is_module
 from autofast.model.names import canonical
 from autofast.model.syntax import SEQUENCES, is_attribute
 from autofast.model.values import (
+    NONE,
     NOTHING,
+    NUMBER,
     OBJECTS,
     Bound,
     Cls,
@@ -34,14 +36,15 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    Where,
     all_of,
     any_of,
     const,
     is_const,
     is_named,
     ordered,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.ops import is_new
 from autofast.read.interpreter.lookup import Lookup
 from autofast.read.library import module_parts, protocols
@@ -133,7 +136,7 @@ class Binding(Lookup):
         again = any_of(thing.made, LoopFrame) and thing not in self.building
         old = thing.attrs.get(name)
         # a table or a state that is made at the first batch, and that nothing sets back to None
-        first = old == values(Const(None)) and not any_of(found, Const, Num)
+        first = old == NONE and not any_of(found, Const, Num)
         if not sure or again or self.weak(thing.made, once=first):
             if old is None and isinstance(thing, Inst):
                 old = frozenset(
@@ -248,7 +251,7 @@ class Binding(Lookup):
             kind = "grad_write" if name == "grad" else "tensor_write"
             self.emit(kind, target, thing, result=found, name=name)
 
-    def set_in_library(self, thing: Ref, name: str, found: Values, node: ast.AST | None) -> None:
+    def set_in_library(self, thing: Ref, name: str, found: Values, node: Where) -> None:
         """``thing.name = found`` where ``thing`` is a module or class of a library."""
         kind = "set_elsewhere" if is_new(f"{thing.name}.{name}") else "set_flag"
         self.emit(kind, node, thing, result=found, name=f"{thing.name}.{name}")
@@ -299,7 +302,7 @@ class Binding(Lookup):
             module_parts.put(self, thing, key, found)
         elif isinstance(thing, Inst):
             if thing.cls.find("__setitem__") is not None:
-                self.call_method_of(thing, "__setitem__", [values(Num()), found], target)
+                self.call_method_of(thing, "__setitem__", [NUMBER, found], target)
             elif module_parts.is_container(thing):
                 module_parts.put(self, thing, key, found)
             else:

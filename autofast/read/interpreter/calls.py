@@ -35,6 +35,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    Where,
     any_named,
     is_const,
     is_named,
@@ -42,13 +43,12 @@ from autofast.model.values import (
     one,
     only,
     ordered,
+    things as values,
     unbound,
 )
-from autofast.model.values import things as values
 from autofast.read.interpreter.entering import Entering, completed
 from autofast.read.interpreter.named import evaluated, is_namespace
-from autofast.read.library import dict_objects, module_parts
-from autofast.read.library import torch_library as torchlib
+from autofast.read.library import dict_objects, module_parts, torch_library as torchlib
 from autofast.read.library.chosen import networks_in, one_of
 from autofast.read.library.containers import as_table
 from autofast.read.library.iteration import element, fields_of
@@ -162,7 +162,7 @@ class Calls(Entering):
                 given.expr = entry.expr
             given.sure = any(e.sure for e in entries) and not several
 
-    def call_values(self, callee: Values, args: Arguments, node: ast.AST | None) -> Values:
+    def call_values(self, callee: Values, args: Arguments, node: Where) -> Values:
         if TOO_MANY in callee:  # following some of a thousand tells nothing of what this calls
             for func in (f for t in ordered(callee) if is_one(t) for f in bodies(t)):
                 if changes_others(func):
@@ -184,7 +184,7 @@ class Calls(Entering):
         finally:
             self.limits.pop()
 
-    def call_each(self, callee: Values, args: Arguments, node: ast.AST | None) -> Values:
+    def call_each(self, callee: Values, args: Arguments, node: Where) -> Values:
         found: Values = NOTHING
         for thing in self.choices(
             frozenset(t for t in callee if self.takes(t, args)) or callee
@@ -214,7 +214,7 @@ class Calls(Entering):
                 return False
         return True
 
-    def call_thing(self, thing: Thing, args: Arguments, node: ast.AST | None) -> Values:
+    def call_thing(self, thing: Thing, args: Arguments, node: Where) -> Values:
         if isinstance(thing, Func):
             found = self.call_function(thing, args, node, None)
             run_commands(self, thing, node)
@@ -232,7 +232,7 @@ class Calls(Entering):
         run_commands(self, thing, node)
         return torchlib.call(self, thing, args, node)
 
-    def apply_function(self, cls: Cls, args: Arguments, node: ast.AST | None) -> None:
+    def apply_function(self, cls: Cls, args: Arguments, node: Where) -> None:
         """What ``Clip.apply(x)`` runs: ``forward``, whose result is given another graph."""
         context = self.intern(
             Ext, ("context", cls), lambda: Ext(CONTEXT, cls.node, Arguments(None))
@@ -243,7 +243,7 @@ class Calls(Entering):
             if isinstance(func, Func) and len(func.decorators) < 2:  # `staticmethod`
                 self.call_function(func, args, node, None)
 
-    def call_instance(self, thing: Inst, args: Arguments, node: ast.AST | None) -> Values:
+    def call_instance(self, thing: Inst, args: Arguments, node: Where) -> Values:
         own = thing.cls.find("__call__")
         if own:
             return self.call_values(self.bind_members(own, thing, node), args, node)
@@ -251,9 +251,7 @@ class Calls(Entering):
             return forward(self, thing, args, node)
         return values(Unknown(f"{thing.cls.node.name} objects are not functions"))
 
-    def call_method_of(
-        self, thing: Inst, name: str, args: list[Values], node: ast.AST | None
-    ) -> Values:
+    def call_method_of(self, thing: Inst, name: str, args: list[Values], node: Where) -> Values:
         method = thing.cls.find(name)
         if not method:
             return NOTHING
@@ -263,7 +261,7 @@ class Calls(Entering):
             node,
         )
 
-    def instantiate(self, cls: Cls, args: Arguments, node: ast.AST | None) -> Values:
+    def instantiate(self, cls: Cls, args: Arguments, node: Where) -> Values:
 
         def make() -> Inst:
             inst = Inst(cls, node, {}, tuple(self.stack))
@@ -295,7 +293,7 @@ class Calls(Entering):
             return values(inst, Unknown(f"{cls.node.name} has its own __new__"))
         return values(inst)
 
-    def fields(self, inst: Inst, cls: Cls, args: Arguments, node: ast.AST | None) -> None:
+    def fields(self, inst: Inst, cls: Cls, args: Arguments, node: Where) -> None:
         """Annotated attributes of a class (a dataclass, a NamedTuple, ...) as the arguments of its
         constructor.
         """

@@ -22,8 +22,8 @@ from autofast.model.values import (
     const,
     is_const,
     one,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.model.values.thing import Row
 from autofast.read.interpreter.binding import Binding
 from autofast.read.library.containers import begun, revive

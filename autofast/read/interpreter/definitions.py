@@ -39,9 +39,9 @@ from autofast.model.values import (
     is_named,
     only,
     ordered,
+    things as values,
     unbound,
 )
-from autofast.model.values import things as values
 from autofast.model.values.thing import Row
 from autofast.read.interpreter.binding import Binding
 from autofast.read.library import model_zoo

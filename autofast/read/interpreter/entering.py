@@ -14,6 +14,7 @@ from autofast.model.source import nodes_in
 from autofast.model.syntax import positional_parameters
 from autofast.model.values import (
     COLLECTIONS,
+    NONE,
     NOTHING,
     Arguments,
     ByName,
@@ -30,8 +31,9 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    Where,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.interpreter.binding import Binding
 from autofast.read.library.containers import dict_of
 from autofast.read.library.hydra import of_main
@@ -50,9 +52,7 @@ class Entering(Binding):
         entered = [f for f in self.entered if f.node is func.node]
         return func.env.kind == "function" and len(entered) < MOST_WRAPPERS and func not in entered
 
-    def call_function(
-        self, func: Func, args: Arguments, node: ast.AST | None, this: Thing | None
-    ) -> Values:
+    def call_function(self, func: Func, args: Arguments, node: Where, this: Thing | None) -> Values:
         self.called.add(func.node)
         again = func.node in self.active and not self.is_another_wrapper(func)
         around = self.again.get(func.node)
@@ -134,7 +134,7 @@ class Entering(Binding):
         self.summaries.recursions.append(func.node)
         results = nodes_in(func.node, ast.Return, ast.Yield, ast.YieldFrom, ast.Lambda)
         if all(isinstance(n, ast.Return) and n.value is None for n in results):
-            return values(Const(None))
+            return NONE
         unknown = values(Unknown(f"{func.name}() calls itself"))
         got = next((got for got in alike if _holds(got, env.vars, None)), None)
         if got is None:
@@ -152,7 +152,7 @@ class Entering(Binding):
         self,
         func: Func,
         args: Arguments,
-        node: ast.AST | None,
+        node: Where,
         this: Thing | None,
         env: Env,
         frames: list[Frame],
@@ -178,7 +178,7 @@ class Entering(Binding):
                 with suppress(NotYet):
                     record.returns = self.expr(func.node.body, env)
             elif not self.block(func.node.body, env):
-                record.returns = join(record.returns, values(Const(None)))
+                record.returns = join(record.returns, NONE)
         except TooDeep:
             self.unwind(inside)
             if top:

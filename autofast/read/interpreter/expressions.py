@@ -16,6 +16,7 @@ from autofast.model.syntax import IDENTITY, MEMBERSHIP, is_read
 from autofast.model.tensors import binary
 from autofast.model.values import (
     NOTHING,
+    NUMBER,
     Arguments,
     Cls,
     Const,
@@ -39,8 +40,8 @@ from autofast.model.values import (
     one,
     only,
     ordered,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.model.values.thing import Row
 from autofast.read.interpreter.comprehensions import Comprehensions
 from autofast.read.interpreter.named import by_key, is_namespace
@@ -77,7 +78,7 @@ class Expressions(Comprehensions):
         for child in children(node):
             if isinstance(child, ast.expr):
                 self.expr(child, env)
-        return values(Num())
+        return NUMBER
 
     def expr_Constant(self, node: ast.Constant, env: Env) -> Values:
         found = self.constants.get(node)
@@ -203,7 +204,7 @@ class Expressions(Comprehensions):
 
     def expr_Slice(self, node: ast.Slice, env: Env) -> Values:
         self.generic(node, env)
-        return values(Num())
+        return NUMBER
 
     def expr_IfExp(self, node: ast.IfExp, env: Env) -> Values:
         test = self.truth(self.expr(node.test, env), node.test, env)
@@ -245,7 +246,7 @@ class Expressions(Comprehensions):
         found = self.expr(node.operand, env)
         value = const(found)
         if isinstance(node.op, ast.Not):
-            return values(Num()) if value is ... else values(Const(not value))
+            return NUMBER if value is ... else values(Const(not value))
         if is_numeric(value) and not isinstance(node.op, ast.Invert):
             return values(Const(-value if isinstance(node.op, ast.USub) else value))
         return binary(found, NOTHING, "USub")
@@ -272,7 +273,7 @@ class Expressions(Comprehensions):
             try:
                 return values(Const(_FOLD[type(node.op)](a, b)))
             except (KeyError, ArithmeticError, ValueError):
-                return values(Num())
+                return NUMBER
         both = [t for t in (one(left), one(right)) if module_parts.is_container(t)]
         if isinstance(node.op, ast.Add) and len(both) == 2:
             return module_parts.joined(self, node, both)
@@ -333,7 +334,7 @@ class Expressions(Comprehensions):
             try:
                 return values(Const(bool(_COMPARE[type(node.ops[0])](a, b))))
             except (KeyError, TypeError):
-                return values(Num())
+                return NUMBER
         if len(rights) == 1 and isinstance(node.ops[0], MEMBERSHIP):
             given = _is_given(a, one(rights[0]))
             if given is not None:
@@ -349,7 +350,7 @@ class Expressions(Comprehensions):
             node.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn)
         ):
             return binary(left, join(*rights), "Compare")
-        return values(Num())
+        return NUMBER
 
     def expr_Await(self, node: ast.Await, env: Env) -> Values:
         return self.expr(node.value, env)

@@ -18,6 +18,7 @@ from autofast.model.source import Source, source_of
 from autofast.model.syntax import is_text, positional_parameters
 from autofast.model.values import (
     NOTHING,
+    NUMBER,
     Arguments,
     Bound,
     Cls,
@@ -27,13 +28,12 @@ from autofast.model.values import (
     Given,
     Inst,
     Module,
-    Num,
     Ref,
     Thing,
     Unknown,
     Values,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.interpreter.calls import Calls
 from autofast.read.interpreter.expressions import Expressions
 from autofast.read.interpreter.loops import Loops
@@ -57,9 +57,7 @@ class Interpreter(Loops, Expressions, Calls):
         if source in self.modules:
             return self.modules[source]
         name = "__main__" if main else source.path.stem
-        env = Env(
-            "module", {"__name__": values(Const(name)), "__file__": values(Num())}, None, source
-        )
+        env = Env("module", {"__name__": values(Const(name)), "__file__": NUMBER}, None, source)
         module = self.modules[source] = Module(source, env)
         stack, self.stack = self.stack, [] if main else self.stack
         kept, self.tries, self.left = (self.tries, self.left), [], [] if main else self.left

@@ -47,16 +47,23 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    Where,
     any_of,
     certainly,
     const,
     is_named,
     ordered,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.model.values.thing import Row
-from autofast.read.library import hugging_face_data, module_parts, options, pretrained, protocols
-from autofast.read.library import torch_library as torchlib
+from autofast.read.library import (
+    hugging_face_data,
+    module_parts,
+    options,
+    pretrained,
+    protocols,
+    torch_library as torchlib,
+)
 from autofast.read.library.iteration import element
 from autofast.read.state.core import Core, NoValue, join
 
@@ -135,7 +142,7 @@ class Lookup(Core):
             return found | values(Unknown(scope.opaque))
         return found
 
-    def attribute(self, thing: Thing, name: str, node: ast.AST | None) -> Values:
+    def attribute(self, thing: Thing, name: str, node: Where) -> Values:
         if isinstance(thing, Module) and name == "__dict__":
             table = {
                 key: [Entry(found, None, None, True)]
@@ -214,7 +221,7 @@ class Lookup(Core):
             return values(self.run_module(source, False))
         return values(Const(math.pi) if full in PI else Ref(full))
 
-    def of_instance(self, thing: Inst, name: str, node: ast.AST | None) -> Values:
+    def of_instance(self, thing: Inst, name: str, node: Where) -> Values:
         """``thing.name`` of an object of the project."""
         if not name.startswith("__") and protocols.own_getter(self, thing):
             return self.call_method_of(thing, "__getattribute__", [values(Const(name))], node)
@@ -249,7 +256,7 @@ class Lookup(Core):
             Unknown(f"`.{name}` is never set on {thing.cls.node.name}", Reason.UNSET, name)
         )
 
-    def bind_members(self, found: Values, this: Inst, node: ast.AST | None) -> Values:
+    def bind_members(self, found: Values, this: Inst, node: Where) -> Values:
         out: Values = NOTHING
         for member in found:
             if not isinstance(member, Func):
@@ -262,7 +269,7 @@ class Lookup(Core):
                 out |= values(Bound(member, this.cls if is_classmethod(member) else this))
         return out
 
-    def subscript(self, thing: Thing, index: Values, node: ast.AST | None) -> Values:
+    def subscript(self, thing: Thing, index: Values, node: Where) -> Values:
         key = const(index)
         if isinstance(thing, Inst) and thing.cls.find("__getitem__") is None:
             thing = dict_items(thing) or thing

@@ -15,6 +15,7 @@ from autofast.model.names import canonical, first_part
 from autofast.model.source import walk
 from autofast.model.values import (
     NOTHING,
+    NUMBER,
     OBJECTS,
     ByName,
     Const,
@@ -22,7 +23,6 @@ from autofast.model.values import (
     Ext,
     Inst,
     Module,
-    Num,
     Reason,
     Ref,
     Seq,
@@ -31,8 +31,8 @@ from autofast.model.values import (
     any_of,
     const,
     one,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.model.values.thing import Row
 from autofast.read.interpreter.statements import Statements
 from autofast.read.library.iteration import iterate, loaders_in
@@ -198,14 +198,14 @@ class Loops(Statements):
         for part in _augmented(node):
             match part:
                 case ast.Name(id=name) if _is_number(env.vars.get(name)):
-                    env.vars[name] = values(Num())
+                    env.vars[name] = NUMBER
                 case ast.Name(id=name) if _is_number(env.module.vars.get(name)):
                     CLOCK.tick(env.module.vars, name)
-                    env.module.vars[name] = values(Num())
+                    env.module.vars[name] = NUMBER
                 case ast.Attribute(value=owner, attr=name):
                     for thing in self.expr(owner, env):
                         if isinstance(thing, OBJECTS) and _is_number(thing.attrs.get(name)):
-                            thing.attrs[name] = values(Num())
+                            thing.attrs[name] = NUMBER
 
     def collect(self) -> None:
         """A loop's record ends: what it returned belongs to the function around it."""

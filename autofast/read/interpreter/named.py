@@ -11,6 +11,7 @@ from autofast.model.calls import is_name
 from autofast.model.several import wordset
 from autofast.model.values import (
     NOTHING,
+    NUMBER,
     Arg,
     Const,
     Env,
@@ -24,8 +25,8 @@ from autofast.model.values import (
     is_const,
     one,
     ordered,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.library import chosen
 from autofast.read.library.module_parts import by_prefix
 from autofast.read.state.core import Core
@@ -120,7 +121,7 @@ def _parts(interp: Core, source: ast.expr) -> list[Part] | None:
             made = one(interp.at.get(source, NOTHING))
             pattern = made.pattern if isinstance(made, Num) else ""
             before, hole, after = pattern.partition("*")
-            return [before, values(Num()), after] if hole else None
+            return [before, NUMBER, after] if hole else None
     return None
 
 

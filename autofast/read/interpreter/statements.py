@@ -13,7 +13,9 @@ from autofast.model.source import children, walk
 from autofast.model.syntax import LOOPS, TURN_ENDS, is_unary
 from autofast.model.tensors import binary
 from autofast.model.values import (
+    NONE,
     NOTHING,
+    NUMBER,
     Arguments,
     Cls,
     Const,
@@ -33,8 +35,8 @@ from autofast.model.values import (
     const,
     is_named,
     ordered,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.interpreter.definitions import Definitions
 from autofast.read.library import loaded_settings
 from autofast.read.library.containers import extend, shuffle
@@ -141,7 +143,7 @@ class Statements(Definitions):
                     elif isinstance(thing, Seq):
                         shuffle(self, thing)
                     elif isinstance(thing, Inst) and thing.cls.find("__delitem__"):
-                        self.call_method_of(thing, "__delitem__", [values(Num())], target)
+                        self.call_method_of(thing, "__delitem__", [NUMBER], target)
                     elif is_container(thing):
                         displaced(self, thing)
 
@@ -152,7 +154,7 @@ class Statements(Definitions):
         env.nonlocals.update(node.names)
 
     def stmt_Return(self, node: ast.Return, env: Env) -> bool:
-        found = self.expr(node.value, env) if node.value is not None else values(Const(None))
+        found = self.expr(node.value, env) if node.value is not None else NONE
         self.records[-1].returns = join(self.records[-1].returns, found)
         self.emit("return", node, result=found)
         return True

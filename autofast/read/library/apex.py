@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import ast
-
 from autofast.model.events import Stack, WithFrame
 from autofast.model.values import (
+    NONE,
     Arg,
     Arguments,
-    Const,
     Ext,
     Seq,
     Tensor,
     Unknown,
     Values,
+    Where,
     any_of,
     const,
     is_named,
     one,
     only,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.library.table import gives
 from autofast.read.state.core import Core
 
@@ -28,20 +27,20 @@ SCALE_LOSS = "apex.amp.scale_loss"
 
 
 @gives(SCALE_LOSS)
-def _scaled(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _scaled(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     made = interp.intern(Ext, (node, name), lambda: Ext(name, node, args))
     made.args = args
     return values(made)
 
 
 @gives("apex.amp.master_params")
-def _parameters(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _parameters(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     elem = values(Tensor(param="param", grad=True))
     return values(interp.intern(Seq, (node, name), lambda: Seq(node, None, elem, "parameters")))
 
 
 @gives("apex.amp.initialize")
-def _initialize(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+def _initialize(interp: Core, name: str, args: Arguments, node: Where) -> Values | None:
     """The models and optimizers that it is given, where they stay what they are: O1 changes the
     functions of torch instead.
     """
@@ -49,7 +48,7 @@ def _initialize(interp: Core, name: str, args: Arguments, node: ast.AST | None) 
     models, optimizers = args.get(0, "models"), args.get(1, "optimizers")
     if level != "O1" or not args.known or not models or any_of(models, Unknown):
         return None
-    if not optimizers or optimizers == values(Const(None)):
+    if not optimizers or optimizers == NONE:
         return models
     return interp.tuple_of(node, (models, optimizers), "apex")
 

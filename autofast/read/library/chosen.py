@@ -7,7 +7,6 @@ What the default names is read, and all else that the name may mean as well; whe
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -36,6 +35,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    Where,
     all_of,
     any_of,
     const,
@@ -43,8 +43,8 @@ from autofast.model.values import (
     one,
     only,
     ordered,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.library.table import first_of, gives
 from autofast.read.library.unfollowed import changes_others
 from autofast.read.state.core import Core, join
@@ -66,7 +66,7 @@ def text_of(name: Thing) -> str:
 
 
 # -------------------------------------------------------------------------------------- of a module
-def member(interp: Core, module: Module, name: Setting | Arg, node: ast.AST | None) -> Values:
+def member(interp: Core, module: Module, name: Setting | Arg, node: Where) -> Values:
     """``getattr(module, settings["type"])``: what the default names, and all else of its kind in
     the module, which other settings may name.
     """
@@ -142,7 +142,7 @@ def _is_of(module: Module, thing: Thing) -> bool:
 
 # -------------------------------------------------------------------------------- by a dotted name
 def parts_of_name(
-    interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None
+    interp: Core, this: Thing, name: str, args: Arguments, node: Where
 ) -> Values | None:
     """``"models.nets.Small".rsplit(".", 1)``, and ``".".join(...)`` of what that gives; None for
     other texts than such names.
@@ -165,7 +165,7 @@ def parts_of_name(
 
 
 @gives("importlib.import_module", "builtins.__import__")
-def _imported(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _imported(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     """``importlib.import_module("models." + name)``: every module of the project that it may be."""
     found: Values = NOTHING
     for thing in ordered(args.get(0, "name")):
@@ -193,11 +193,11 @@ def module_of(interp: Core, name: str) -> Values:
     "pydoc.locate",
     *(f"hydra.utils.get_{what}" for what in ("class", "object", "method", "static_method")),
 )
-def _located(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _located(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return NOTHING.union(*(_of_path(interp, t, node) for t in ordered(first_of(args))))
 
 
-def _of_path(interp: Core, path: Thing, node: ast.AST | None) -> Values:
+def _of_path(interp: Core, path: Thing, node: Where) -> Values:
     """What a dotted name means: ``models.nets.Small``."""
     module, _, last = text_of(path).rpartition(".")
     found: Values = NOTHING if module and "*" not in last else values(COMPUTED)
@@ -207,7 +207,7 @@ def _of_path(interp: Core, path: Thing, node: ast.AST | None) -> Values:
 
 
 @gives("hydra.utils.instantiate", "hydra.utils.call")
-def _instantiated(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _instantiated(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     """What a table of settings with a ``_target_`` describes, and the tables in it."""
     found: Values = NOTHING
     for table in ordered(args.get(0, "config")):
@@ -229,7 +229,7 @@ def _instantiated(interp: Core, name: str, args: Arguments, node: ast.AST | None
     return found
 
 
-def _part(interp: Core, thing: Thing, node: ast.AST | None) -> Values:
+def _part(interp: Core, thing: Thing, node: Where) -> Values:
     if isinstance(thing, Dict) and "_target_" in thing.entries:
         given = Arguments(node, [Given(values(thing), None)])
         return _instantiated(interp, "", given, node) or NOTHING

@@ -12,7 +12,9 @@ from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_module
 from autofast.model.limits import MOST_COPIES, MOST_ITEMS
 from autofast.model.values import (
+    NONE,
     NOTHING,
+    NUMBER,
     OBJECTS,
     Arguments,
     Const,
@@ -26,14 +28,15 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    Where,
     all_of,
     any_of,
     const,
     is_named,
     one,
     ordered,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.library.iteration import element
 from autofast.read.library.module_parts import pairs_in
 from autofast.read.state.core import Core, join
@@ -44,7 +47,7 @@ OVER = LoopFrame(ast.Pass(), NOTHING)
 
 
 def begun(
-    interp: Core, node: ast.AST | None, of: Thing | None = None
+    interp: Core, node: Where, of: Thing | None = None
 ) -> tuple[Dict, dict[Any, list[Entry]] | None]:
     """The dict that is made at a place, without entries, and those of the dicts made there before
     (None: it is the first).
@@ -56,7 +59,7 @@ def begun(
     return made, past
 
 
-def dict_of(interp: Core, node: ast.AST | None, args: Arguments, of: Thing | None = None) -> Dict:
+def dict_of(interp: Core, node: Where, args: Arguments, of: Thing | None = None) -> Dict:
     """``dict(...)``, or the ``**kwargs`` of a call, or a copy of the dict ``of``."""
     made, past = begun(interp, node, of)
     for given in args.positional:
@@ -90,7 +93,7 @@ def _rows(thing: Thing) -> list[tuple[Values, Values]]:
     return pairs if len(pairs) == len(rows) else []
 
 
-def _may_hold(interp: Core, made: Dict, row: tuple[Values, Values], node: ast.AST | None) -> None:
+def _may_hold(interp: Core, made: Dict, row: tuple[Values, Values], node: Where) -> None:
     """A dict may get this pair."""
     key, found = const(row[0]), row[1]
     if isinstance(key, (str, int)):
@@ -134,9 +137,7 @@ def revive(made: Dict, past: dict[Any, list[Entry]] | None) -> None:
     made.entries = filled
 
 
-def namespace_method(
-    interp: Core, this: Ext, name: str, args: Arguments, node: ast.AST | None
-) -> Values:
+def namespace_method(interp: Core, this: Ext, name: str, args: Arguments, node: Where) -> Values:
     """``vars(x).update(...)``, ``x.__dict__.get(...)``, ``vars(x).items()``."""
     if name in ("update", "setdefault", "pop", "clear", "__setitem__", "popitem"):
         for key, given in args.named.items() if name == "update" else ():
@@ -145,7 +146,7 @@ def namespace_method(
         if name == "update" and isinstance(table, Dict) and is_settings(table):
             for owner in ordered(this.attrs["of"]):
                 for key in _constants(owner):  # which other settings may replace
-                    interp.set_in_namespace(this, key, values(Num()))
+                    interp.set_in_namespace(this, key, NUMBER)
             for key in table.entries:
                 interp.set_in_namespace(this, key, table.get(key))
         elif args.positional or args.open:
@@ -192,9 +193,7 @@ def _constants(owner: Thing) -> list[str]:
     return [key for key, found in attrs.items() if any_of(found, Const)]
 
 
-def dict_method(
-    interp: Core, this: Dict, name: str, args: Arguments, node: ast.AST | None
-) -> Values:
+def dict_method(interp: Core, this: Dict, name: str, args: Arguments, node: Where) -> Values:
     if name == "update":
         interp.emit("set_item", node, this, args, NOTHING.union(*args.each))
         sure = not interp.weak(this.made)
@@ -206,7 +205,7 @@ def dict_method(
             interp.set_entry(this, key, Entry(given.values, given.expr, home, given.sure))
         if args.open:
             this.widen(args.open)
-        return values(Const(None))
+        return NONE
     if name in ("get", "pop", "setdefault", "__getitem__"):
         return _looked_up(interp, this, name, args, node)
     if name in ("__setitem__", "__delitem__"):
@@ -216,18 +215,16 @@ def dict_method(
         else:
             interp.emit("set_item", node, this, args, args.get(1, "value"))
             interp.set_entry(this, key, Entry(args.get(1, "value"), None, node, True))
-        return values(Const(None))
+        return NONE
     if name in ("clear", "popitem"):
         interp.drop_entry(this, ...)
         if name == "popitem":
             return this.any() or values(Unknown("the dict is empty here"))
-        return values(Const(None))
+        return NONE
     return _view(interp, this, name, node)
 
 
-def _looked_up(
-    interp: Core, this: Dict, name: str, args: Arguments, node: ast.AST | None
-) -> Values:
+def _looked_up(interp: Core, this: Dict, name: str, args: Arguments, node: Where) -> Values:
     """``d.get(key, default)`` and its kin."""
     key = const(args.get(0, "key"))
     default = args.get(1, "default")
@@ -244,12 +241,12 @@ def _looked_up(
         interp.drop_entry(this, key)
     if sure:
         return found
-    return found | (
-        default or (values(Const(None)) if name in ("get", "setdefault") else NOTHING)
-    ) or values(Unknown("the key is never set"))
+    return found | (default or (NONE if name in ("get", "setdefault") else NOTHING)) or values(
+        Unknown("the key is never set")
+    )
 
 
-def _view(interp: Core, this: Dict, name: str, node: ast.AST | None) -> Values:
+def _view(interp: Core, this: Dict, name: str, node: Where) -> Values:
     keys = values(*(Const(k) for k in this.entries)) | (
         values(Num(), *([Unknown(this.open)])) if this.open or this.rest else NOTHING
     )
@@ -264,7 +261,7 @@ def _view(interp: Core, this: Dict, name: str, node: ast.AST | None) -> Values:
             pairs.append(pair)
         if this.rest or this.open:
             rest = interp.intern(
-                Seq, (node, this), lambda: Seq(node, (values(Num()), NOTHING), NOTHING, "tuple")
+                Seq, (node, this), lambda: Seq(node, (NUMBER, NOTHING), NOTHING, "tuple")
             )
             rest.items = (keys, this.any() or values(Unknown(this.open)))
             pairs.append(rest)
@@ -274,18 +271,18 @@ def _view(interp: Core, this: Dict, name: str, node: ast.AST | None) -> Values:
         return values(row_of(interp, (node, this, name), node, found, "view"))
     if name == "copy":
         return values(copied(interp, this, node))
-    return values(Num())
+    return NUMBER
 
 
 def row_of(
-    interp: Core, key: tuple[Any, ...], node: ast.AST | None, elem: Values, kind: str = "list"
+    interp: Core, key: tuple[Any, ...], node: Where, elem: Values, kind: str = "list"
 ) -> Seq:
     seq = interp.intern(Seq, (*key, kind), lambda: Seq(node, None, NOTHING, kind))
     seq.elem |= elem
     return seq
 
 
-def seq_method(interp: Core, this: Seq, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def seq_method(interp: Core, this: Seq, name: str, args: Arguments, node: Where) -> Values:
     if name in ("append", "add", "insert", "appendleft"):
         given = args.positional[-1].values if args.positional else NOTHING
         if name == "append":
@@ -295,24 +292,24 @@ def seq_method(interp: Core, this: Seq, name: str, args: Arguments, node: ast.AS
             this.elem |= given
             shuffle(interp, this)
         interp.emit("append", node, this, args, given)
-        return values(Const(None))
+        return NONE
     if name in ("extend", "update"):
         for more in args.positional:
             interp.emit("append", node, this, args, more.values)
             extend(interp, this, more.values)
-        return values(Const(None))
+        return NONE
     if name in ("pop", "popleft", "popitem"):
         found = this.any() or values(Unknown("the list is empty here"))
         shuffle(interp, this)
         return found
     if name in ("remove", "clear", "reverse", "sort", "discard"):
         shuffle(interp, this)
-        return values(Const(None))
+        return NONE
     if name in ("send", "__next__", "next"):
         return this.any() or values(Unknown("it yields nothing"))
     if name == "copy":
         return values(copied(interp, this, node))
-    return values(Num())
+    return NUMBER
 
 
 def extend(interp: Core, seq: Seq, found: Values) -> None:
@@ -347,7 +344,7 @@ def shuffle(interp: Core, seq: Seq) -> None:
 
 
 def deep_copied(
-    interp: Core, thing: Thing, node: ast.AST | None, done: dict[int, Thing] | None = None
+    interp: Core, thing: Thing, node: Where, done: dict[int, Thing] | None = None
 ) -> Thing:
     """A copy with copies of the lists, dicts and plain objects in it; layers are not told from
     their copies.
@@ -392,7 +389,7 @@ def deep_copied(
     return made
 
 
-def copied(interp: Core, thing: Thing, node: ast.AST | None, kind: str = "") -> Thing:
+def copied(interp: Core, thing: Thing, node: Where, kind: str = "") -> Thing:
     """A shallow copy of what a program changes; ``kind`` is what a sequence becomes, if another."""
     if isinstance(thing, Dict):
         return dict_of(interp, node, Arguments(node, [Given(values(thing), None)]), thing)
@@ -441,7 +438,7 @@ def field_names(interp: Core, kind: Ext) -> tuple[str, ...]:
     return plain if (isinstance(plain, tuple) and all_of(plain, str)) else ()
 
 
-def named_tuple(interp: Core, kind: Ext, args: Arguments, node: ast.AST | None) -> Values:
+def named_tuple(interp: Core, kind: Ext, args: Arguments, node: Where) -> Values:
     """A new tuple of a class that ``namedtuple`` has made."""
     names = field_names(interp, kind)
     if not names:

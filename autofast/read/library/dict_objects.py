@@ -5,12 +5,23 @@ What such an object holds as a dict is a :class:`Dict` beside its attributes.
 
 from __future__ import annotations
 
-import ast
 from dataclasses import replace
 
 from autofast.model.contents import ITEMS, dict_items
-from autofast.model.values import NOTHING, Arguments, Const, Dict, Inst, Method, Ref, Thing, Values
-from autofast.model.values import things as values
+from autofast.model.values import (
+    NONE,
+    NOTHING,
+    Arguments,
+    Const,
+    Dict,
+    Inst,
+    Method,
+    Ref,
+    Thing,
+    Values,
+    Where,
+    things as values,
+)
 from autofast.read.library.containers import dict_method, dict_of
 from autofast.read.state.core import Core
 
@@ -28,9 +39,7 @@ def begin(this: Inst) -> None:
     this.attrs[ITEMS] = values(held)
 
 
-def method(
-    interp: Core, this: Inst, held: Dict, name: str, args: Arguments, node: ast.AST | None
-) -> Values:
+def method(interp: Core, this: Inst, held: Dict, name: str, args: Arguments, node: Where) -> Values:
     """A method that the object has of ``dict``."""
     if name in ("__init__", "update"):
         given = dict_of(interp, node, args, this)
@@ -43,7 +52,7 @@ def method(
             held.open, held.rest = held.open or given.open, held.rest | given.rest
         else:
             interp.spread(held, given, not interp.weak(held.made))
-        return values(Const(None))
+        return NONE
     return dict_method(interp, held, name, args, node)
 
 
@@ -53,7 +62,7 @@ def unbound(member: Thing) -> str:
     return name if base in BASES and name != "fromkeys" else ""  # which belongs to the class
 
 
-def of_class(interp: Core, member: Ref, args: Arguments, node: ast.AST | None) -> Values:
+def of_class(interp: Core, member: Ref, args: Arguments, node: Where) -> Values:
     """``dict.update(table, key=1)``, which is not what the object makes of it."""
     found = NOTHING
     rest = replace(args, positional=args.positional[1:])

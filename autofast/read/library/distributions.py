@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from autofast.model.several import wordset
 from autofast.model.tensors import is_unknown_in, mixed, tensors_in
-from autofast.model.values import Arguments, Ext, Thing, Values
-from autofast.model.values import things as values
+from autofast.model.values import Arguments, Ext, Thing, Values, things as values
 
 MODULE = "torch.distributions."
 DRAWN = wordset("sample sample_n")  # without gradients, whatever the parameters carry

@@ -24,12 +24,13 @@ from autofast.model.values import (
     Tensor,
     Thing,
     Values,
+    Where,
     is_named,
     only,
     ordered,
     result_of,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.library.iteration import batch_of, sample_of
 from autofast.read.library.options import COMMAND_LINE
 from autofast.read.state.core import Core, TooDeep
@@ -173,9 +174,7 @@ def fed(interp: Core, func: Func, param: ast.arg) -> Values:
 
 
 # --------------------------------------------------------------------------- options in dataclasses
-def method(
-    interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None
-) -> Values | None:
+def method(interp: Core, this: Thing, name: str, args: Arguments, node: Where) -> Values | None:
     """What a parser of dataclasses returns: one object of each of its classes, in their order."""
     if not (is_named(this, Ext, PARSERS) and name.startswith("parse_")):
         return None

@@ -4,11 +4,17 @@ methods make of it.
 
 from __future__ import annotations
 
-import ast
-
 from autofast.model.several import wordset
-from autofast.model.values import Arguments, Const, Ext, Thing, Unknown, Values
-from autofast.model.values import things as values
+from autofast.model.values import (
+    NONE,
+    Arguments,
+    Ext,
+    Thing,
+    Unknown,
+    Values,
+    Where,
+    things as values,
+)
 from autofast.read.library.table import gives, make
 from autofast.read.state.core import Core
 
@@ -23,7 +29,7 @@ SPLITS = tuple("train valid test dev eval unsupervised".split())
 
 
 @gives("datasets.*", "datasets.Dataset.*")
-def _made(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+def _made(interp: Core, name: str, args: Arguments, node: Where) -> Values | None:
     return make(interp, name, args, node) if is_made(name) else None
 
 
@@ -43,7 +49,7 @@ def method(interp: Core, this: Thing, name: str, args: Arguments) -> Values | No
     if name in ("with_transform", "set_transform"):
         this.attrs["transform"] = args.get(0, "transform")
     if name in IN_PLACE:
-        return values(Const(None))
+        return NONE
     return values(this) if name in SAME or name == "with_transform" else None
 
 

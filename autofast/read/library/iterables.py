@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-import ast
-
 from autofast.model.names import COLLATES, last_part
 from autofast.model.several import all_known
 from autofast.model.tensors import mixed, tensors_in
 from autofast.model.values import (
+    NONE,
     NOTHING,
+    NUMBER,
     Arg,
     Arguments,
     Cls,
@@ -25,13 +25,14 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    Where,
     all_of,
     any_of,
     one,
     only,
     result_of,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.model.values.thing import Row
 from autofast.read.library import protocols
 from autofast.read.library.containers import copied, row_of, seq_method, shuffle
@@ -51,13 +52,13 @@ itertools.combinations_with_replacement""".split()
 
 
 @gives(*COLLATES)
-def _collated(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _collated(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     rows = iterate(interp, first_of(args) or args.get(0, "batch"), node)
     return Collation(interp, frozenset(), "batch", node).every(rows)
 
 
 @gives(*KEYED)
-def _key(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> None:
+def _key(interp: Core, name: str, args: Arguments, node: Where) -> None:
     """``key=f`` is called for all elements, whatever is made of them."""
     if "key" in args.named:
         by = Arguments(node, [Given(iterate(interp, _compared(name, args), node), None)])
@@ -69,13 +70,13 @@ def _compared(name: str, args: Arguments) -> Values:
 
 
 @gives(*ORDERED)
-def _ordered(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _ordered(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     each = iterate(interp, _compared(name, args), node)
     return values(row_of(interp, (node, name), node, each))
 
 
 @gives(*EACH)
-def _each(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _each(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     over = first_of(args)
     if name == "itertools.chain":
         over = NOTHING.union(*args.placed)
@@ -89,7 +90,7 @@ def _each(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Val
     )
 
 
-def _within(thing: Thing, name: str, node: ast.AST | None) -> Values:
+def _within(thing: Thing, name: str, node: Where) -> Values:
     """What ``thing`` goes through where this very call made it: ``rows[i] = sorted(rows[i])`` in a
     loop does not nest without end.
     """
@@ -99,7 +100,7 @@ def _within(thing: Thing, name: str, node: ast.AST | None) -> Values:
 
 
 @gives("builtins.zip")
-def _zip(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _zip(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     if args.loose == 0 and len(args.positional) == 1:
         return _transposed(interp, args.positional[0].values, node)
     parts = tuple(iterate(interp, g.values, node) for g in args.positional)
@@ -115,7 +116,7 @@ def _zip(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
     )
 
 
-def _transposed(interp: Core, rows: Values, node: ast.AST | None) -> Values:
+def _transposed(interp: Core, rows: Values, node: Where) -> Values:
     """``zip(*samples)``: all that stands first in them, all that stands second, ..."""
     exact = all_known(t.exact if isinstance(t, Seq) else None for t in rows)
     lengths = {len(items) for items in exact}
@@ -141,7 +142,7 @@ def _transposed(interp: Core, rows: Values, node: ast.AST | None) -> Values:
 
 
 @gives("builtins.next")
-def _next(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _next(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     first = first_of(args)
     if loaders := loaders_in(first):
         interp.emit("next", node, None, args, first, loaders=loaders)
@@ -151,7 +152,7 @@ def _next(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Val
 
 
 @gives(*COPIES)
-def _copy(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _copy(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     first, kind = first_of(args), last_part(name)
     single = one(first)
     if isinstance(single, Seq) and single.exact is not None:
@@ -164,7 +165,7 @@ def _copy(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Val
 
 
 @gives("builtins.map")
-def _map(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+def _map(interp: Core, name: str, args: Arguments, node: Where) -> Values | None:
     if len(args.positional) < 2:
         return None
     first = first_of(args)
@@ -181,7 +182,7 @@ def _map(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Valu
 
 
 @gives(*SOME)
-def _filter(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+def _filter(interp: Core, name: str, args: Arguments, node: Where) -> Values | None:
     if len(args.positional) != 2:
         return None
     over = args.positional[1].values
@@ -193,7 +194,7 @@ def _filter(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
 
 
 @gives(*FOLDS)
-def _folded(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _folded(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     """``sum(...)``, ``max(...)``, ``min(...)``: a tensor, a number, or one of the things that are
     compared.
     """
@@ -209,15 +210,13 @@ def _folded(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
         return values(whole, *only(things, Unknown))
     if name in ("builtins.max", "builtins.min"):
         return (
-            things
-            | args.get(-1, "default")
-            | (values(Num()) if things != parts or not parts else NOTHING)
+            things | args.get(-1, "default") | (NUMBER if things != parts or not parts else NOTHING)
         )
     return values(Num(), *only(things, Unknown))
 
 
 @gives("functools.reduce")
-def _reduced(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _reduced(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     """``reduce(f, items[, first])``: f gets what it gave before, and the next item."""
     each = iterate(interp, args.get(1, "iterable"), node)
     found = args.get(2, "initial") or each
@@ -228,7 +227,7 @@ def _reduced(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
 
 
 @gives("builtins.len")
-def _length(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _length(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     """The lengths of tuples that are known one by one; a number where there may be something
     else.
     """
@@ -238,14 +237,12 @@ def _length(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> V
 
 
 @gives("builtins.range")
-def _range(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    return values(
-        interp.intern(Seq, (node, "range"), lambda: Seq(node, None, values(Num()), "range"))
-    )
+def _range(interp: Core, name: str, args: Arguments, node: Where) -> Values:
+    return values(interp.intern(Seq, (node, "range"), lambda: Seq(node, None, NUMBER, "range")))
 
 
 @gives(*COMBINES)
-def _combined(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _combined(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     parts = tuple(iterate(interp, g.values, node) for g in args.positional)
     plain = name == "itertools.product" and not args.named and args.loose is None
     made_of: tuple[Row | None, Values] = (
@@ -259,7 +256,7 @@ def _combined(interp: Core, name: str, args: Arguments, node: ast.AST | None) ->
 
 @gives("random.choice", "random.choices", "random.sample")
 @gives("numpy.random.choice", "numpy.random.permutation")
-def _drawn(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+def _drawn(interp: Core, name: str, args: Arguments, node: Where) -> Values | None:
     """Of objects, as they are; what NumPy draws of numbers is said with its functions."""
     drawn = iterate(interp, first_of(args) or args.get(0, "population"), node)
     if name.startswith("numpy.") and not any_of(drawn, Inst, Func, Cls):
@@ -271,26 +268,26 @@ def _drawn(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Va
 
 @gives("heapq.heappush", "heapq.heappushpop", "heapq.heapreplace", "bisect.insort")
 @gives("bisect.insort_left", "bisect.insort_right")
-def _put(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _put(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     for thing in only(first_of(args), Seq):
         seq_method(interp, thing, "insert", Arguments(node, args.positional[1:2]), node)
     gives_one = name in ("heapq.heappushpop", "heapq.heapreplace")
-    return iterate(interp, first_of(args), node) if gives_one else values(Const(None))
+    return iterate(interp, first_of(args), node) if gives_one else NONE
 
 
 @gives("heapq.heappop")
-def _taken(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _taken(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     found = [seq_method(interp, t, "pop", args, node) for t in only(first_of(args), Seq)]
     return NOTHING.union(*found) or values(result_of(name))
 
 
 @gives("random.shuffle", "numpy.random.shuffle")
-def _shuffled(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _shuffled(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     for thing in only(first_of(args), Seq):
         shuffle(interp, thing)
-    return values(Const(None))
+    return NONE
 
 
 @gives("os.listdir")
-def _files(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    return values(row_of(interp, (node, "files"), node, values(Num())))
+def _files(interp: Core, name: str, args: Arguments, node: Where) -> Values:
+    return values(row_of(interp, (node, "files"), node, NUMBER))

@@ -16,6 +16,7 @@ from autofast.model.tensors import SHAPE, tensors_in
 from autofast.model.values import (
     COLLECTIONS,
     NOTHING,
+    NUMBER,
     OBJECTS,
     Arg,
     Arguments,
@@ -33,13 +34,14 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    Where,
     any_named,
     const,
     is_const,
     only,
     ordered,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.library import module_parts
 from autofast.read.state.core import Core, TooDeep
 
@@ -55,7 +57,7 @@ def loaders_in(over: Values) -> frozenset[Any]:
     return frozenset(found)
 
 
-def iterate(interp: Core, over: Values, node: ast.AST | None) -> Values:
+def iterate(interp: Core, over: Values, node: Where) -> Values:
     """What the loop variable of ``for x in over`` may be."""
     found: Values = NOTHING
     node = node or ast.Pass()
@@ -95,7 +97,7 @@ def _iterate(interp: Core, thing: Thing, node: ast.AST) -> Values:
     if isinstance(thing, Ext) and "over" in thing.attrs:
         inner = iterate(interp, thing.attrs["over"], node)
         if thing.name == "builtins.enumerate":
-            return interp.tuple_of(node, (values(Num()), inner), thing)
+            return interp.tuple_of(node, (NUMBER, inner), thing)
         return inner
     if isinstance(thing, Seq):
         return thing.any() or values(Unknown("the list is empty here"))
@@ -112,7 +114,7 @@ def _iterate(interp: Core, thing: Thing, node: ast.AST) -> Values:
         if (held := dict_items(thing)) is not None:
             return _iterate(interp, held, node)
         if thing.cls.find("__getitem__") is not None:
-            return interp.call_method_of(thing, "__getitem__", [values(Num())], node)
+            return interp.call_method_of(thing, "__getitem__", [NUMBER], node)
     if isinstance(thing, OBJECTS) and is_module(thing):
         if module_parts.is_container(thing, module_parts.DICTS):
             return iterate(interp, module_parts.table(interp, thing), node)
@@ -121,7 +123,7 @@ def _iterate(interp: Core, thing: Thing, node: ast.AST) -> Values:
     return element(interp, thing, None)
 
 
-def following(interp: Core, over: Values, node: ast.AST | None) -> Values:
+def following(interp: Core, over: Values, node: Where) -> Values:
     """What ``next(over)`` may be: an object with ``__next__`` is asked for it, whatever its
     ``__iter__`` gives.
     """
@@ -184,7 +186,7 @@ def element(interp: Core, thing: Thing, index: int | None) -> Values:
             and -len(thing.value) <= index < len(thing.value)
         ):
             return values(Const(thing.value[index]))
-        return values(Num())
+        return NUMBER
     if isinstance(thing, Ref) and thing.name.endswith(".__dict__"):
         # models.__dict__[name]: one of them.
         return values(Ref(thing.name[: -len("__dict__")] + "*"))
@@ -196,9 +198,7 @@ def element(interp: Core, thing: Thing, index: int | None) -> Values:
         if "over" in thing.attrs:
             return _iterate(interp, thing, thing.node or ast.Pass())
         if thing.name == "argparse.parsed":
-            return (
-                thing.attrs["namespace"] if index == 0 else values(Seq(None, None, values(Num())))
-            )
+            return thing.attrs["namespace"] if index == 0 else values(Seq(None, None, NUMBER))
     if isinstance(thing, (Num, Arg)):
         return values(Num(scalar=isinstance(thing, Num) and thing.pattern == SHAPE))
     if isinstance(thing, Unknown):
@@ -208,7 +208,7 @@ def element(interp: Core, thing: Thing, index: int | None) -> Values:
     return values(Unknown("an element of something that is not known"))
 
 
-def made_with(loader: Ext | Inst) -> tuple[Arguments | None, ast.AST | None]:
+def made_with(loader: Ext | Inst) -> tuple[Arguments | None, Where]:
     """What a DataLoader was made with, and where; its ``collate_fn`` may have been set later."""
     inner = only(loader.attrs.get("__loader__", NOTHING), Ext)
     args, node = (inner[0].args, inner[0].node) if inner else (loader.args, loader.node)
@@ -283,7 +283,7 @@ def sample_of(interp: Core, *datasets: Thing) -> Values:
     for thing in datasets:
         if isinstance(thing, Inst):
             if thing.cls.find("__getitem__") is not None:
-                found |= interp.call_method_of(thing, "__getitem__", [values(Num())], None)
+                found |= interp.call_method_of(thing, "__getitem__", [NUMBER], None)
             elif thing.cls.find("__iter__") is not None:
                 found |= iterate(
                     interp, interp.call_method_of(thing, "__iter__", [], None), ast.Pass()

@@ -6,7 +6,6 @@ What stands there is a default: the values are :class:`Setting`, and dicts may h
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import sys
@@ -18,6 +17,7 @@ from autofast.model import disk
 from autofast.model.several import wordset
 from autofast.model.values import (
     NOTHING,
+    NUMBER,
     Arg,
     Arguments,
     Const,
@@ -25,19 +25,19 @@ from autofast.model.values import (
     Entry,
     Located,
     Method,
-    Num,
     Seq,
     Setting,
     Thing,
     Unknown,
     Values,
+    Where,
     certainly,
     const,
     is_const,
     one,
     result_of,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.library.containers import SETTINGS, dict_of, row_of
 from autofast.read.library.table import first_of, gives
 from autofast.read.setting_files import JSON, SUFFIXES, TOML, YAML, candidates, text_of
@@ -74,7 +74,7 @@ COMMENTS = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)  # b
 
 
 @gives(*OPENED, *PATHS)
-def _path(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+def _path(interp: Core, name: str, args: Arguments, node: Where) -> Values | None:
     """A file that may hold settings."""
     first = first_of(args)
     last = _joined(args) if name == "os.path.join" else first
@@ -85,7 +85,7 @@ def _path(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Val
 
 
 @gives(*LOADERS, *WRAPPERS)
-def _settings(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+def _settings(interp: Core, name: str, args: Arguments, node: Where) -> Values | None:
     """What is loaded out of a file with settings, or wraps what was loaded."""
     if name in WRAPPERS and (args.named or not args.positional):
         return values(dict_of(interp, node, args))
@@ -124,7 +124,7 @@ def is_text(thing: Thing) -> bool:
     return isinstance(thing, Located) and thing.read
 
 
-def method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def method(interp: Core, this: Thing, name: str, args: Arguments, node: Where) -> Values:
     """What ``read()``, ``strip()``, ``splitlines()`` give of a file or its text, and ``join()`` of
     its lines; empty for anything else.
     """
@@ -142,7 +142,7 @@ def method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST 
 
 
 @gives("re.sub")
-def _replaced(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+def _replaced(interp: Core, name: str, args: Arguments, node: Where) -> Values | None:
     """The text without its comments."""
     pattern, new = const(args.get(0, "pattern")), const(args.get(1, "repl"))
     text = args.get(2, "string")
@@ -164,7 +164,7 @@ def _located(thing: Thing) -> Located | None:
 
 
 # --------------------------------------------------------------------------------------- which file
-def _loaded(interp: Core, thing: Thing, kinds: tuple[str, ...], node: ast.AST | None) -> Values:
+def _loaded(interp: Core, thing: Thing, kinds: tuple[str, ...], node: Where) -> Values:
     place = _located(thing)
     path = _file(interp, place.by, kinds or SUFFIXES) if place is not None and place.by else None
     if path is None:
@@ -282,9 +282,7 @@ def _line(lines: list[str], table: str, key: str) -> int:
     return 1
 
 
-def thing_of(
-    interp: Core, parsed: Any, file: str, key: tuple[Any, ...], node: ast.AST | None
-) -> Values:
+def thing_of(interp: Core, parsed: Any, file: str, key: tuple[Any, ...], node: Where) -> Values:
     """What is known of a loaded value: entries that are there by default, beside which there may be
     others.
     """
@@ -293,10 +291,10 @@ def thing_of(
         return values(Setting(value=parsed.value, file=parsed.file or file, line=parsed.line))
     if isinstance(parsed, list):
         if len(parsed) > MOST_NODES:
-            return values(Num())
+            return NUMBER
         parts = [thing_of(interp, p, file, (*key, n), node) for n, p in enumerate(parsed)]
         seq = interp.intern(Seq, key, lambda: Seq(None, None, made=tuple(interp.stack)))
-        seq.elem |= NOTHING.union(*parts) or values(Num())
+        seq.elem |= NOTHING.union(*parts) or NUMBER
         return values(seq)
     made = interp.intern(Dict, key, lambda: Dict(None, made=tuple(interp.stack)))
     if not made.open:

@@ -13,7 +13,9 @@ from autofast.model.names import LOADER
 from autofast.model.several import only, wordset
 from autofast.model.tensors import SHAPE, dtype_of, kind_asked, mixed, target_of, tensors_in
 from autofast.model.values import (
+    NONE,
     NOTHING,
+    NUMBER,
     OBJECTS,
     SOMEWHERE,
     Arg,
@@ -34,13 +36,14 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    Where,
     const,
     is_const,
     is_named,
     one,
     result_of,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.ops import is_in_place, op
 from autofast.read.library import (
     chosen,
@@ -70,15 +73,15 @@ def _of_text(text: str, name: str, args: Arguments) -> Values:
     given = [one(g.values) for g in args.positional]
     known = [t.value for t in given if isinstance(t, Const)]
     if args.named or not args.known or len(known) != len(given):
-        return values(Num())
+        return NUMBER
     try:
         return values(Const(getattr(text, name)(*known)))
     except (TypeError, ValueError):
-        return values(Num())
+        return NUMBER
 
 
 def _plain_method(
-    interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None
+    interp: Core, this: Thing, name: str, args: Arguments, node: Where
 ) -> Values | None:
     """A method of a container, a number, a string or an argument parser; None where ``this`` is
     none of them.
@@ -104,8 +107,8 @@ def _plain_method(
             return _of_text(this.value, name, args)
         if name in ("split", "rsplit", "splitlines", "partition", "rpartition"):
             kind = "tuple" if name.endswith("partition") else "list"
-            return values(row_of(interp, (node, "split"), node, values(Num()), kind))
-        return values(Num())
+            return values(row_of(interp, (node, "split"), node, NUMBER, kind))
+        return NUMBER
     if is_named(this, Ext, "builtins.vars"):
         return namespace_method(interp, this, name, args, node)
     if options.is_parser(this):
@@ -117,7 +120,7 @@ def _plain_method(
                 interp.emit("next", node, None, args, values(this), loaders=loaders)
             return iterate(interp, values(this), node)
         if "over" in this.attrs:
-            return values(Num())
+            return NUMBER
     return None
 
 
@@ -127,9 +130,7 @@ CASTS |= dict.fromkeys(("long", "int", "bool", "byte"), "int")
 MERGES = ("merge_from_", "merge_with_")  # of settings: what a file or the command line says
 
 
-def call_method(
-    interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None
-) -> Values:
+def call_method(interp: Core, this: Thing, name: str, args: Arguments, node: Where) -> Values:
     """A method of a library object (or of a project object that inherits it)."""
     result = _method(interp, this, name, args, node)
     # `self.table[:n].requires_grad_(False)` of a tensor without a gradient switches nothing
@@ -143,7 +144,7 @@ def call_method(
     return result
 
 
-def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _method(interp: Core, this: Thing, name: str, args: Arguments, node: Where) -> Values:
     if (plain := protocols.spelled(this, name, args)) is not None:
         return interp.call_thing(Ref(plain[0]), plain[1], node)
     if (done := protocols.manual_context(interp, this, name, args, node)) is not None:
@@ -177,7 +178,7 @@ def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST
             interp.emit("move", node, this, args)
         if name in ("item", "tolist", "numpy"):
             interp.emit("sync", node, this, args, how=name)
-            return values(Num())
+            return NUMBER
         tensors = tensors_in(*args.placed)
         if any(t.batch or t.models for t in tensors):
             return values(
@@ -192,20 +193,20 @@ def _method(interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST
     if is_scaler(this):
         if name == "scale":
             return args.get(0, "outputs")
-        return values(Num())
+        return NUMBER
     if is_optimizer(this) and name == "step":
         for closure in args.get(0, "closure"):
             if isinstance(closure, (Func, Bound)):
                 interp.emit("closure", node, this, args)
                 return interp.call_values(values(closure), Arguments(None), node)
-        return values(Const(None))
+        return NONE
     if is_named(this, Ext, "accelerate.Accelerator") and name == "prepare":
         parts = tuple(g.values for g in args.positional)
         return one(parts, interp.tuple_of(node, parts, name))
     if isinstance(this, Inst) and is_dataset(this):
         return values(result_of(f".{name}"))
     if is_named(this, Ext, "torch.optim.swa_utils.AveragedModel"):
-        return values(Num())
+        return NUMBER
     if isinstance(this, Ext) and name.startswith(MERGES):
         _merged(interp, this, f"what .{name}() sets is not known")
     owner = getattr(this, "name", type(this).__name__)
@@ -226,15 +227,13 @@ def _merged(interp: Core, settings: Ext, why: str) -> None:
             todo += [t for t in inside if is_named(t, Ext, settings.name)]
 
 
-def super_method(
-    interp: Core, this: Ext, name: str, args: Arguments, node: ast.AST | None
-) -> Values:
+def super_method(interp: Core, this: Ext, name: str, args: Arguments, node: Where) -> Values:
     """``super().name(...)`` where the parent is a library class."""
     inst = one(this.attrs["__this__"])
     if inst is None:
         return values(Unknown("super()"))
     if name == "__init_subclass__":
-        return values(Const(None))
+        return NONE
     if isinstance(inst, Inst) and (held := dict_items(inst)) is not None:
         return dict_objects.method(interp, inst, held, name, args, node)
     if name == "__init__":
@@ -252,7 +251,7 @@ def super_method(
                 inst.attrs.setdefault("dataset", args.positional[0].values)
         if module_parts.is_container(inst) and isinstance(inst, Inst):
             module_parts.keep_parts(interp, inst, args)
-        return values(Const(None))
+        return NONE
     if name == "__iter__" and is_loader(inst):
         batches = interp.intern(
             Seq, (node, "batches", inst), lambda: Seq(node, None, NOTHING, "generator")
@@ -267,9 +266,7 @@ def super_method(
     return _method(interp, inst, name, args, node)
 
 
-def tensor_method(
-    interp: Core, this: Tensor, name: str, args: Arguments, node: ast.AST | None
-) -> Values:
+def tensor_method(interp: Core, this: Tensor, name: str, args: Arguments, node: Where) -> Values:
     given = [g.values for g in args.every]
     if name in ("to", "cuda", "cpu", "type", "type_as", "xpu"):
         return values(moved(interp, this, name, args, node))
@@ -277,7 +274,7 @@ def tensor_method(
         interp.emit("sync", node, this, args, how=name)
         return values(Num(this))
     if name == "backward":
-        return values(Const(None))
+        return NONE
     if (known := op(f".{name}")) is not None and known.numbers:
         if name == "size" and not args.every:
             return values(Num(pattern=SHAPE))
@@ -312,7 +309,7 @@ def tensor_method(
     return result(interp, f".{name}", [this, *tensors_in(*given)], args, node)
 
 
-def moved(interp: Core, this: Tensor, name: str, args: Arguments, node: ast.AST | None) -> Tensor:
+def moved(interp: Core, this: Tensor, name: str, args: Arguments, node: Where) -> Tensor:
     if name in ("type", "type_as"):
         given = args.given(0, "dtype")
         cuda = given is not None and any(".cuda." in t.name for t in only(given.values, Ref))

@@ -4,7 +4,6 @@ its own.
 
 from __future__ import annotations
 
-import ast
 from dataclasses import replace
 
 from autofast.model.several import wordset
@@ -16,11 +15,12 @@ from autofast.model.values import (
     Given,
     Unknown,
     Values,
+    Where,
     any_of,
     const,
     ordered,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.library.table import gives, make
 from autofast.read.state.core import Core
 
@@ -43,13 +43,13 @@ def register(interp: Core, name: str, made: Values) -> None:
 
 
 @gives(*MAKERS)
-def _created(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _created(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     own = _own(interp, args, node)
     optional = any_of(args.get(0, "model_name"), Arg)  # another may be given
     return own | make(interp, "timm.create_model", args, node) if optional or not own else own
 
 
-def _own(interp: Core, args: Arguments, node: ast.AST | None) -> Values:
+def _own(interp: Core, args: Arguments, node: Where) -> Values:
     """The models of the project that the name may mean; nothing where it may be none of them by
     default.
 

@@ -28,14 +28,15 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    Where,
     any_of,
     begins,
     const,
     is_named,
     one,
     ordered,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.state.core import Core
 
 MORE = "__parts__"  # the attribute for those whose names are not known
@@ -212,7 +213,7 @@ def _may_be_many(interp: Core, thing: Inst | Ext) -> bool:
     return any_of(thing.made, LoopFrame) or interp.weak(thing.made)
 
 
-def children(interp: Core, thing: Inst | Ext, node: ast.AST | None) -> Values:
+def children(interp: Core, thing: Inst | Ext, node: Where) -> Values:
     """``thing.children()``: one by one where their number is known."""
     named, rest = parts(thing)
     if rest or not named:

@@ -18,7 +18,9 @@ from autofast.model.several import wordset
 from autofast.model.tensors import dtype_of, mixed, target_of, tensors_in
 from autofast.model.values import (
     COLLECTIONS,
+    NONE,
     NOTHING,
+    NUMBER,
     OBJECTS,
     SOMEWHERE,
     STATE_DICT,
@@ -31,18 +33,18 @@ from autofast.model.values import (
     Given,
     Inst,
     Method,
-    Num,
     Ref,
     Seq,
     Tensor,
     Thing,
     Unknown,
     Values,
+    Where,
     begins,
     const,
     is_named,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.ops.families import PAIRED
 from autofast.read.library import module_parts
 from autofast.read.library.iteration import submodules
@@ -53,7 +55,7 @@ SAME = wordset(
 )  # methods that return the module
 
 
-def loss(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> Values:
+def loss(interp: Core, thing: Thing, args: Arguments, node: Where) -> Values:
     """A loss function: ``criterion(output, target)`` or ``F.cross_entropy(output, target)``."""
     tensors = tensors_in(*args.each)
     if isinstance(thing, Ref):
@@ -97,7 +99,7 @@ def _reduces(thing: Thing, args: Arguments) -> bool:
     )
 
 
-def forward(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> Values:
+def forward(interp: Core, thing: Thing, args: Arguments, node: Where) -> Values:
     tensors = tensors_in(*[g.values for g in args.every])
     depth = interp.__dict__.setdefault("_forwards", [])
     if not depth and tensors and is_named(thing, Ext, names.ACTIVATIONS):
@@ -209,7 +211,7 @@ def _output(
 
 
 def _forward(
-    interp: Core, thing: Thing, args: Arguments, node: ast.AST | None, tensors: list[Tensor]
+    interp: Core, thing: Thing, args: Arguments, node: Where, tensors: list[Tensor]
 ) -> Values:
     base = mixed(tensors) if tensors else Tensor()
     if isinstance(thing, Inst):
@@ -278,9 +280,7 @@ def _trains(interp: Core, thing: Ext) -> bool:
     return last[".train"] >= last[".eval"]
 
 
-def _in_turn(
-    interp: Core, thing: Inst | Ext, args: Arguments, node: ast.AST | None, base: Tensor
-) -> Values:
+def _in_turn(interp: Core, thing: Inst | Ext, args: Arguments, node: Where, base: Tensor) -> Values:
     """A pass through a Sequential: its layers one by one, as long as that was not done often."""
     interp.step()
     done: dict[Any, tuple[int, Values, Way]] = interp.__dict__.setdefault("_in_turn", {})
@@ -296,7 +296,7 @@ def _in_turn(
     return found
 
 
-def _way_here(interp: Core, node: ast.AST | None) -> Way:
+def _way_here(interp: Core, node: Where) -> Way:
     """The way of the calls below ``node``, which stands here."""
     return way_of(tuple(interp.stack)) + ((node,) if node else ())
 
@@ -339,9 +339,7 @@ def _pass_key(interp: Core, thing: Inst | Ext, args: Arguments) -> Hashable:
     )
 
 
-def module_method(
-    interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None
-) -> Values:
+def module_method(interp: Core, this: Thing, name: str, args: Arguments, node: Where) -> Values:
     assert isinstance(this, OBJECTS)
     if name in ("to", "cuda", "cpu"):
         target, kinds, dtype = target_of(name, args)
@@ -360,7 +358,7 @@ def module_method(
                         interp.call_values(
                             values(func), Arguments(None, [Given(values(part), None)]), node
                         )
-        return values(this) if name != "compile" else values(Const(None))
+        return values(this) if name != "compile" else NONE
     if name.removeprefix("named_") in ("parameters", "buffers", "modules", "children"):
         inner: Values = (
             values(Tensor(param="param", grad=True))
@@ -372,7 +370,7 @@ def module_method(
         if name == "children" and (each := module_parts.children(interp, this, node)):
             return each
         if name.startswith("named_"):
-            inner = interp.tuple_of(node, (values(Num()), inner), name, this)
+            inner = interp.tuple_of(node, (NUMBER, inner), name, this)
         return values(
             interp.intern(Seq, (node, this, inner), lambda: Seq(node, None, inner, "parameters"))
         )
@@ -380,11 +378,11 @@ def module_method(
         key = const(args.get(0, "name"))
         if isinstance(key, str):
             this.attrs[key] = args.get(1, "tensor")
-        return values(Const(None))
+        return NONE
     if name in ("register_parameter", "add_module", "register_module"):
         found = args.get(1, "param") | args.get(1, "module")
         module_parts.put(interp, this, const(args.get(0, "name")), found)
-        return values(Const(None))
+        return NONE
     if module_parts.is_container(this) and name in ("append", "extend", "insert", "update"):
         module_parts.grow(interp, this, name, args)
         return values(this)
@@ -398,7 +396,7 @@ def module_method(
     if name == "state_dict":
         return values(STATE_DICT)
     if name == "load_state_dict":
-        return values(Num())
+        return NUMBER
     if name == "__call__" or name == "forward":
         return forward(interp, this, args, node)
     if this_forward := (

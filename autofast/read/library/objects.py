@@ -4,17 +4,16 @@ number or a text.
 
 from __future__ import annotations
 
-import ast
-
 from autofast.model.contents import dict_items
 from autofast.model.names import last_part
 from autofast.model.several import first_such
 from autofast.model.values import (
+    NONE,
     NOTHING,
+    NUMBER,
     OBJECTS,
     Arg,
     Arguments,
-    Const,
     Dict,
     Entry,
     Ext,
@@ -29,13 +28,14 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    Where,
     any_of,
     is_const,
     joined,
     ordered,
     result_of,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.library import chosen, loaded_settings, module_parts, protocols  # noqa: F401
 from autofast.read.library.containers import copied, deep_copied, dict_of
 from autofast.read.library.table import first_of, gives, plain
@@ -53,27 +53,27 @@ gives(
 
 
 @gives("builtins.staticmethod", "builtins.classmethod", "weakref.proxy")
-def _itself(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _itself(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return first_of(args)
 
 
 @gives(protocols.PROPERTY, *protocols.WEAK)
-def _referring(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _referring(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return values(interp.intern(Ext, (node, name, first_of(args)), lambda: Ext(name, node, args)))
 
 
 @gives("sys.path.append", "sys.path.insert", "site.addsitedir")
-def _search_path(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _search_path(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     where = args.given(int(name == "sys.path.insert"), "")
     if where is not None and where.expr is not None:
         start = interp.project.search[0]
         if (place := folder(where.expr, interp.stack, start)) is not None:
             interp.project.search_also(place, name == "sys.path.insert")
-    return values(Const(None))
+    return NONE
 
 
 @gives("builtins.float", "builtins.int", "builtins.bool")
-def _cast(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _cast(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     first = first_of(args)
     for thing in first:
         if isinstance(thing, (Tensor, Unknown)):
@@ -82,26 +82,26 @@ def _cast(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Val
 
 
 @gives(*NUMBERS)
-def _number(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    return values(Num())
+def _number(interp: Core, name: str, args: Arguments, node: Where) -> Values:
+    return NUMBER
 
 
 @gives(*TEXTS)
-def _text(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _text(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     for given in args.positional:
         for thing in given.values:
             if isinstance(thing, Tensor):
                 interp.emit("format", node, thing, args)
-    return values(Num())
+    return NUMBER
 
 
 @gives("builtins.dict", "collections.OrderedDict", "collections.defaultdict")
-def _dict(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _dict(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return values(dict_of(interp, node, args))
 
 
 @gives("builtins.type")
-def _type(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+def _type(interp: Core, name: str, args: Arguments, node: Where) -> Values | None:
     if len(args.positional) == 3:
         return plain(interp, name, args, node)
     things = first_of(args)
@@ -119,7 +119,7 @@ def _type_of(thing: Thing) -> Thing:
 
 
 @gives("builtins.getattr")
-def _getattr(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _getattr(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     """``getattr(x, "name"[, default])``, the name being one of a few."""
     found = args.get(2, "default")
     for thing in ordered(args.get(0, "object")):
@@ -140,7 +140,7 @@ def _getattr(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
 
 
 @gives("builtins.setattr")
-def _setattr(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _setattr(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     names = args.get(1, "name")
     for thing in interp.choices(args.get(0, "object")):
         for key in ordered(names):
@@ -159,22 +159,22 @@ def _setattr(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
                 interp.open_attributes(thing, "an attribute is set whose name is computed")
                 if (held := dict_items(thing)) is not None:
                     held.widen("an attribute is set whose name is computed")
-    return values(Const(None))
+    return NONE
 
 
 @gives("builtins.delattr")
-def _delattr(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _delattr(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     for thing in interp.choices(first_of(args)):
         for key in args.get(1, "name"):
             if is_const(key, str):
                 protocols.drop(interp, thing, key.value, node)
             else:
                 interp.open_attributes(thing, "an attribute is deleted whose name is computed")
-    return values(Const(None))
+    return NONE
 
 
 @gives("builtins.vars")
-def _vars(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+def _vars(interp: Core, name: str, args: Arguments, node: Where) -> Values | None:
     owners = ordered(first_of(args))
     return (
         NOTHING.union(*(interp.attribute(t, "__dict__", node) for t in owners)) if owners else None
@@ -182,7 +182,7 @@ def _vars(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Val
 
 
 @gives("functools.partial")
-def _partial(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _partial(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     first = first_of(args)
     loose = None if args.loose is None else max(args.loose - 1, 0)
     kept = Arguments(node, args.positional[1:], dict(args.named), args.dicts, args.open, loose)
@@ -192,7 +192,7 @@ def _partial(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
 
 
 @gives("copy.deepcopy", "copy.copy")
-def _copy(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _copy(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     how = deep_copied if name == "copy.deepcopy" else copied
     own = f"__{name[5:]}__"
     return NOTHING.union(
@@ -206,20 +206,20 @@ def _copy(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Val
 
 
 @gives("os.environ.get", "os.getenv", "os.environ.pop")
-def _environment(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    return values(Num()) | (args.get(1, "default") or values(Const(None)))
+def _environment(interp: Core, name: str, args: Arguments, node: Where) -> Values:
+    return NUMBER | (args.get(1, "default") or NONE)
 
 
 @gives("logging.getLogger")
-def _logger(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _logger(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return values(interp.intern(Ext, (node, name), lambda: Ext("logging.Logger", node, args)))
 
 
 @gives(*(f"{name}.**" for name in "math time random os sys datetime logging".split()))
-def _measured(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
-    return values(Num())
+def _measured(interp: Core, name: str, args: Arguments, node: Where) -> Values:
+    return NUMBER
 
 
 @gives("json.**")
-def _json(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _json(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return values(result_of(name))

@@ -14,7 +14,9 @@ from autofast.model.events import BranchFrame
 from autofast.model.several import surely, wordset
 from autofast.model.source import parent_of
 from autofast.model.values import (
+    NONE,
     NOTHING,
+    NUMBER,
     Arg,
     Arguments,
     Cls,
@@ -24,13 +26,13 @@ from autofast.model.values import (
     Func,
     Given,
     Inst,
-    Num,
     Partial,
     Ref,
     Seq,
     Thing,
     Unknown,
     Values,
+    Where,
     all_of,
     any_named,
     any_of,
@@ -39,8 +41,8 @@ from autofast.model.values import (
     is_named,
     only,
     ordered,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.library.iteration import iterate
 from autofast.read.library.table import gives, make
 from autofast.read.state.core import Core
@@ -71,21 +73,21 @@ OPTION = "option "  # before the names of options among the attributes of a pars
 
 
 @gives(*PARSERS)
-def _parser(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _parser(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     parser = interp.intern(Ext, (node, name), lambda: Ext(name, node, args))
     _inherit(interp, parser, args.get(4, "parents"), node)
     return values(parser)
 
 
 @gives("typer.Typer")
-def _app(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _app(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     made = make(interp, name, args, node)
     _open_group(interp, made)
     return made
 
 
 @gives(*RUNNERS)
-def _run(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+def _run(interp: Core, name: str, args: Arguments, node: Where) -> Values | None:
     """What the function gives that ``fire.Fire(train)`` calls, or the object of a class with the
     options (``tyro.cli(Args)``); None where it is nothing of the project.
     """
@@ -137,7 +139,7 @@ def _open_group(interp: Core, found: Values) -> None:
         interp.commands.setdefault(group, {})
 
 
-def run_commands(interp: Core, group: Thing, node: ast.AST | None) -> None:
+def run_commands(interp: Core, group: Thing, node: Where) -> None:
     """One of the commands of a group runs, if there are any; each is followed."""
     for written, found in interp.commands.get(group, {}).items():
         for func in ordered(found):
@@ -150,7 +152,7 @@ def run_commands(interp: Core, group: Thing, node: ast.AST | None) -> None:
                     interp.stack.pop()
 
 
-def of_field(cls: Cls, name: str, default: Values, node: ast.AST | None) -> Arg | None:
+def of_field(cls: Cls, name: str, default: Values, node: Where) -> Arg | None:
     """The option that a field of a dataclass is; None where its default is made anew each time."""
     if not isinstance(node, ast.Call) or not all_of(default, Const):
         return None
@@ -161,7 +163,7 @@ def of_field(cls: Cls, name: str, default: Values, node: ast.AST | None) -> Arg 
 
 
 @gives(*SPACES)
-def _space(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _space(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     space = interp.intern(Ext, (node, "namespace"), lambda: Ext("argparse.Namespace", node, args))
     for key, given in args.named.items():
         space.attrs[key] = space.attrs.get(key, NOTHING) | given.values
@@ -171,7 +173,7 @@ def _space(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Va
 
 
 @gives(*TYPER)
-def _of_typer(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+def _of_typer(interp: Core, name: str, args: Arguments, node: Where) -> Values | None:
     given = args.given(0, "default")
     if given is None or not isinstance(node, ast.Call):
         return None
@@ -179,7 +181,7 @@ def _of_typer(interp: Core, name: str, args: Arguments, node: ast.AST | None) ->
 
 
 # ----------------------------------------------------------------------------------------- argparse
-def _inherit(interp: Core, parser: Ext, parents: Values, node: ast.AST | None) -> None:
+def _inherit(interp: Core, parser: Ext, parents: Values, node: Where) -> None:
     """``ArgumentParser(parents=[...])``: it has the options that these have when it is made."""
 
     for thing in iterate(interp, parents, node) if parents else ():
@@ -197,7 +199,7 @@ def is_parser(thing: Thing) -> TypeGuard[Ext | Inst]:
 
 
 def parser_method(
-    interp: Core, this: Ext | Inst, name: str, args: Arguments, node: ast.AST | None
+    interp: Core, this: Ext | Inst, name: str, args: Arguments, node: Where
 ) -> Values:
     """``add_argument`` declares an option, ``parse_args`` gives an object with all of them."""
     if name in ("add_argument", "add", "add_arg") and isinstance(node, ast.Call):
@@ -212,7 +214,7 @@ def parser_method(
         said = given.expr if given is not None else None
         option = Arg(key, default, node, kind, said)
         this.attrs[f"{OPTION}{key}"] = chosen(interp, this, option, args, node) or values(option)
-        return values(Num())
+        return NUMBER
     if name in ("add_argument_group", "add_mutually_exclusive_group"):
         return values(this)
     if name in ("add_subparsers", "add_parser"):
@@ -221,11 +223,11 @@ def parser_method(
         space = _parsed(interp, this, args, node)
         if name == "parse_args":
             return values(space)
-        return interp.tuple_of(node, (values(space), values(Num())), "parsed")
+        return interp.tuple_of(node, (values(space), NUMBER), "parsed")
     if name == "set_defaults":
         _set_defaults(interp, this, args)
-        return values(Const(None))
-    return values(Num())
+        return NONE
+    return NUMBER
 
 
 def chosen(
@@ -274,7 +276,7 @@ def _acted(
         text = values(replace(option, default=NOTHING))
         given = [Given(v, None) for v in (values(this), values(parser), values(space), text)]
         own = _calls_of(action)
-        _maybe(interp, own, Arguments(None, [*given, Given(values(Num()), None)]), node)
+        _maybe(interp, own, Arguments(None, [*given, Given(NUMBER, None)]), node)
         if not own or space.open or set(space.attrs) != {option.name}:
             return NOTHING
         found |= space.attrs[option.name]
@@ -303,7 +305,7 @@ def _name(flags: list[str]) -> str:
     return long.lstrip("-").replace("-", "_")
 
 
-def _parsed(interp: Core, this: Ext | Inst, args: Arguments, node: ast.AST | None) -> Ext:
+def _parsed(interp: Core, this: Ext | Inst, args: Arguments, node: Where) -> Ext:
     options = {k[len(OPTION) :]: v for k, v in this.attrs.items() if k.startswith(OPTION)}
     space = interp.intern(Ext, (node, "namespace"), lambda: Ext("argparse.Namespace", node, args))
     space.attrs.update({k: v for k, v in options.items() if k not in space.attrs})
@@ -364,7 +366,7 @@ def _parameter_of(default: ast.expr) -> str:
 
 # --------------------------------------------------------------------------------------------- absl
 @gives(f"{DEFINE.rpartition('.')[0]}.*")
-def _defined(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+def _defined(interp: Core, name: str, args: Arguments, node: Where) -> Values | None:
     """``flags.DEFINE_integer("workers", 4, "...")``, which gives a holder with the ``value``."""
     if not name.startswith(DEFINE) or not isinstance(node, ast.Call):
         return None

@@ -6,13 +6,20 @@ It makes the object as ``Model(config, ...)`` does, and puts the weights of a fi
 
 from __future__ import annotations
 
-import ast
 from dataclasses import replace
 
 from autofast.model import names
 from autofast.model.several import wordset
-from autofast.model.values import Arguments, Cls, Func, Given, Unknown, Values
-from autofast.model.values import things as values
+from autofast.model.values import (
+    Arguments,
+    Cls,
+    Func,
+    Given,
+    Unknown,
+    Values,
+    Where,
+    things as values,
+)
 from autofast.read.state.core import Core
 
 NAME = "from_pretrained"
@@ -30,7 +37,7 @@ def extends_one(cls: Cls) -> bool:
     return any(n.startswith(LIBRARIES) and names.makes_module(n) for n in cls.external)
 
 
-def create(interp: Core, cls: Cls, args: Arguments, node: ast.AST | None) -> Values:
+def create(interp: Core, cls: Cls, args: Arguments, node: Where) -> Values:
     """The model; what the library takes for itself does not come to its constructor."""
     why = f"what {cls.node.name}.from_pretrained() makes of its arguments is not followed"
     if not args.known or OTHERWISE & set(args.named):

@@ -10,6 +10,7 @@ from autofast.model import names
 from autofast.model.kinds import entered, grad_mode_of
 from autofast.model.several import only, wordset
 from autofast.model.values import (
+    NONE,
     NOTHING,
     OBJECTS,
     Arguments,
@@ -26,9 +27,10 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    Where,
     is_named,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.library import dict_objects
 from autofast.read.library.iteration import iterate
 from autofast.read.state.core import Core
@@ -73,7 +75,7 @@ def operate(
     return found | (values(Unknown("what an operator gives")) if others else NOTHING)
 
 
-def get(interp: Core, member: Thing, this: Inst, node: ast.AST | None) -> Values:
+def get(interp: Core, member: Thing, this: Inst, node: Where) -> Values:
     """What a member of a class that is no function gives where an object is asked for it."""
     if is_named(member, Ext, PROPERTY):
         return interp.call_values(
@@ -137,7 +139,7 @@ def spelled(this: Thing, name: str, args: Arguments) -> tuple[str, Arguments] | 
     )
 
 
-def drop(interp: Core, this: Thing, name: str, node: ast.AST | None) -> None:
+def drop(interp: Core, this: Thing, name: str, node: Where) -> None:
     """``del this.name``: a class attribute shows again, and where this may not happen both are
     possible.
     """
@@ -152,7 +154,7 @@ def drop(interp: Core, this: Thing, name: str, node: ast.AST | None) -> None:
     interp.emit("set_attribute", node, this, result=left, name=name)
 
 
-def run_often(interp: Core, func: Values, args: Arguments, node: ast.AST | None) -> None:
+def run_often(interp: Core, func: Values, args: Arguments, node: Where) -> None:
     """A library calls a function any number of times: what it changes may be changed, or not."""
     own = frozenset(t for t in func if isinstance(t, (Func, Bound, Partial)))
     for _ in range(2 if own else 0):  # the second call sees what the first has changed
@@ -160,9 +162,7 @@ def run_often(interp: Core, func: Values, args: Arguments, node: ast.AST | None)
             interp.call_values(own, args, node)
 
 
-def in_pool(
-    interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None
-) -> Values | None:
+def in_pool(interp: Core, this: Thing, name: str, args: Arguments, node: Where) -> Values | None:
     """``pool.map(f, items)`` and ``pool.submit(f, x)``: the function runs, here or in another
     process.
     """
@@ -184,7 +184,7 @@ def in_pool(
 
 
 def manual_context(
-    interp: Core, this: Thing, name: str, args: Arguments, node: ast.AST | None
+    interp: Core, this: Thing, name: str, args: Arguments, node: Where
 ) -> Values | None:
     """``stack.enter_context(cm)`` of an ExitStack, and ``torch.no_grad().__enter__()``: contexts
     without a block of their own.
@@ -209,7 +209,7 @@ def manual_context(
     return found
 
 
-def unwound(interp: Core, this: Thing, grad: str, node: ast.AST | None) -> None:
+def unwound(interp: Core, this: Thing, grad: str, node: Where) -> None:
     """The block of an ExitStack ends: what was entered is left, and gradients are as they were
     before it.
     """
@@ -227,5 +227,5 @@ def unwound(interp: Core, this: Thing, grad: str, node: ast.AST | None) -> None:
 def referred(thing: Thing) -> Values | None:
     """What a weak reference gives when it is called."""
     if is_named(thing, Ext, WEAK):
-        return thing.args.get(0, "object") | values(Const(None))
+        return thing.args.get(0, "object") | NONE
     return None

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from autofast.model.names import last_part
 from autofast.model.source import Told
-from autofast.model.values import Arguments, Values
+from autofast.model.values import Arguments, Values, Where
 from autofast.read.library.table import gives
 from autofast.read.state.core import Core
 
@@ -181,6 +181,6 @@ def _source(part: str) -> Told:
 
 
 @gives(*_NAMES)
-def _called(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _called(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     module = interp.run_module(_source(_NAMES[name]), False)
     return interp.call_values(module.env.vars[last_part(name)], args, node)

@@ -9,16 +9,14 @@ in which they were registered (a module that another falls back from is imported
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
 from functools import cache
 from typing import TypeAlias
 
-from autofast.model.values import NOTHING, Arguments, Ext, Values, joined
-from autofast.model.values import things as values
+from autofast.model.values import NOTHING, Arguments, Ext, Values, Where, joined, things as values
 from autofast.read.state.core import Core
 
-Function: TypeAlias = Callable[[Core, str, Arguments, "ast.AST | None"], "Values | None"]
+Function: TypeAlias = Callable[[Core, str, Arguments, "Where"], "Values | None"]
 TABLE: dict[str, list[Function]] = {}
 
 
@@ -33,7 +31,7 @@ def gives(*names: str) -> Callable[[Function], Function]:
     return register
 
 
-def known(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values | None:
+def known(interp: Core, name: str, args: Arguments, node: Where) -> Values | None:
     """What calling a library's function or class gives; None where nothing in the table says it."""
     for function in _functions(name):
         if (found := function(interp, name, args, node)) is not None:
@@ -52,7 +50,7 @@ def _functions(name: str) -> list[Function]:
     return [function for key in keys for function in TABLE.get(key, ())]
 
 
-def make(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def make(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     """A new object of a library class."""
 
     def new() -> Ext:
@@ -71,6 +69,6 @@ def first_of(args: Arguments) -> Values:
     return args.positional[0].values if args.positional else NOTHING
 
 
-def plain(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def plain(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     """What a call gives of which the reader knows no more than its arguments."""
     return values(interp.intern(Ext, (node, name), lambda: Ext(name, node, args)))

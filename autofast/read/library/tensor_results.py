@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-
 from autofast.model.tensors import is_dtype, kind_asked, mixed
 from autofast.model.values import (
     NOTHING,
@@ -15,9 +13,10 @@ from autofast.model.values import (
     Tensor,
     Thing,
     Values,
+    Where,
     const,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.ops import is_view, op
 from autofast.read.state.core import Core
 
@@ -25,9 +24,7 @@ ONE = ("torch.stack", "torch.cat", "torch.concat")  # tensors are one afterwards
 PAIR = ("values", "indices")
 
 
-def result(
-    interp: Core, name: str, tensors: list[Tensor], args: Arguments, node: ast.AST | None
-) -> Values:
+def result(interp: Core, name: str, tensors: list[Tensor], args: Arguments, node: Where) -> Values:
     """What ``torch.add``, ``torch.nn.functional.relu`` or (a method) ``.sum`` gives for these
     operands.
     """

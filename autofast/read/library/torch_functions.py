@@ -10,26 +10,28 @@ from autofast.model.kinds import is_module
 from autofast.model.names import AUTOCAST, FACTORIES, FUNCTIONAL_LOSSES, NO_GRAD, last_part
 from autofast.model.tensors import device_kinds, is_unknown_in, kind_asked, mixed, tensors_in
 from autofast.model.values import (
+    NONE,
     NOTHING,
+    NUMBER,
     SOMEWHERE,
     Arguments,
     Const,
     Ext,
     Func,
     Given,
-    Num,
     Ref,
     Seq,
     Tensor,
     Thing,
     Unknown,
     Values,
+    Where,
     any_of,
     const,
     is_const,
     result_of,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.ops import is_in_place, op
 from autofast.read.library.modules import loss
 from autofast.read.library.table import gives, make
@@ -47,12 +49,12 @@ gives(*names.GENERATORS, *AUTOCAST, "peft.get_peft_model")(make)
 
 
 @gives("torch.device", "torch.cuda.device")
-def _device(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _device(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return make(interp, "torch.device", args, node)
 
 
 @gives(*NO_GRAD, "torch.set_grad_enabled")
-def _gradient_mode(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _gradient_mode(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     around = getattr(node, "_af_parent", None)
     if name == "torch.set_grad_enabled" and node is not None:
         if not isinstance(around, (ast.withitem, ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -66,7 +68,7 @@ def _gradient_mode(interp: Core, name: str, args: Arguments, node: ast.AST | Non
 
 
 @gives("torch.compile")
-def _compiled(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _compiled(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     if not args.positional and "model" not in args.named:
         return values(Ext("torch.compile.decorator", node, args))
     model = args.get(0, "model")
@@ -74,18 +76,18 @@ def _compiled(interp: Core, name: str, args: Arguments, node: ast.AST | None) ->
 
 
 @gives(*(f"{root}.load" for root in ROOTS))
-def _loaded(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _loaded(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return values(Unknown("it is loaded from a file"))
 
 
 @gives(*(f"torch.Tensor.{name}" for name in MOVES))
-def _by_its_class(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _by_its_class(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     """``torch.Tensor.to(x, "cuda")``: another device or type, or no tensor any more."""
     return values(result_of(name))
 
 
 @gives(*(f"{root}.*" for root in ROOTS))
-def _operation(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _operation(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     short = last_part(name)
     given = [g.values for g in args.every]
     tensors = tensors_in(*given)
@@ -121,55 +123,55 @@ def _operation(interp: Core, name: str, args: Arguments, node: ast.AST | None) -
     if tensors:
         known = op(name)
         if known is not None and known.numbers:
-            return values(Num())
+            return NUMBER
         return result(interp, name, tensors, args, node)
     if short[:1].isupper():
         return make(interp, name, args, node)
     if short.startswith(("is_", "get_", "device_")) or short.endswith(("_count", "_available")):
-        return values(Num())
-    return values(result_of(name)) if is_unknown_in(*given) else values(Num())
+        return NUMBER
+    return values(result_of(name)) if is_unknown_in(*given) else NUMBER
 
 
 @gives("torch.nn.parallel.data_parallel")
-def _in_parallel(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _in_parallel(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     given = Given(args.get(1, "inputs"), None)
     return interp.call_values(args.get(0, "module"), Arguments(None, [given]), node)
 
 
 @gives("torch.autograd.Variable")
-def _variable(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _variable(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return frozenset(t.but(grad=False) if isinstance(t, Tensor) else t for t in args.get(0, "data"))
 
 
 @gives(*GRADIENTS)
-def _gradients(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _gradients(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     rank = "?" if "allow_unused" in args.named or args.open else ""  # None for what is not used
     made = mixed(tensors_in(args.get(1, "inputs")) or [Tensor()], grad=True, rank=rank)
     return values(Seq(node, None, values(made), "tuple"))
 
 
 @gives(*(f"{name}**" if name.endswith(".") else name for name in names.ON_A_MODULE))
-def _same_module(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _same_module(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     """The module itself, with other parameters or layers."""
     return args.get(0, "module")
 
 
 @gives("torch.autograd.backward")
-def _backward(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _backward(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     roots: list[Tensor | None] = [*tensors_in(args.get(0, "tensors"))] or [None]
     for t in roots:
         interp.emit(".backward", node, t, args)
-    return values(Const(None))
+    return NONE
 
 
 @gives("torch.nn.Parameter")
-def _parameter(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _parameter(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     dtype = next((t.dtype for t in tensors_in(args.get(0, "data"))), "?")
     return values(Tensor(param="param", grad=True, dtype=dtype))
 
 
 @gives("torch.nn.Embedding.from_pretrained", "torch.nn.EmbeddingBag.from_pretrained")
-def _pretrained(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _pretrained(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     """The layer; its constructor takes the sizes in place of the weights and ``freeze``."""
     if args.loose is not None:
         return values(result_of(name))
@@ -182,19 +184,19 @@ def _pretrained(interp: Core, name: str, args: Arguments, node: ast.AST | None) 
 
 
 @gives("torch.utils.data.random_split")
-def _split(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _split(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     made = make(interp, name, args, node)
     return values(interp.intern(Seq, (node, "split"), lambda: Seq(node, None, made)))
 
 
 @gives(*names.GRAPH_LOADERS)
-def _loader_of_graphs(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _loader_of_graphs(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     named = {**args.named, "collate_fn": Given(values(result_of(names.GRAPHS)), None)}
     return make(interp, names.LOADER, replace(args, named=named), node)
 
 
 @gives("torch.accelerator.current_accelerator")
-def _accelerator(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _accelerator(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     kind = {"kind": values(Const("accel"))}
     return values(
         interp.intern(
@@ -204,14 +206,14 @@ def _accelerator(interp: Core, name: str, args: Arguments, node: ast.AST | None)
 
 
 @gives("torch.nn.utils.rnn.**")
-def _packed(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _packed(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     tensors = tensors_in(*args.placed)
     made = mixed(tensors, sure=name.endswith(".pad_sequence"))
     return values(made if tensors else Unknown(f"what {name} returns"))
 
 
 @gives("accelerate.Accelerator.prepare")
-def _prepared(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def _prepared(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return values(Unknown("prepared by Accelerate"))
 
 
@@ -241,7 +243,7 @@ def _kinds(thing: Thing, around: tuple[Thing, ...] = ()) -> set[type | None]:
     return {type(thing.value) if isinstance(thing, Const) else None}
 
 
-def _factory(short: str, args: Arguments, node: ast.AST | None) -> Tensor:
+def _factory(short: str, args: Arguments, node: Where) -> Tensor:
     like = tensors_in(args.get(0, "input")) if short.endswith("_like") else []
     where = args.named.get("device")
     device = like[0].device if like else "cpu"

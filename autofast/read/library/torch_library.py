@@ -4,8 +4,6 @@ knowledge of torch.
 
 from __future__ import annotations
 
-import ast
-
 from autofast.model import names
 from autofast.model.calls import call_of
 from autofast.model.kinds import is_classmethod, is_dataset, is_loader, is_loss, is_module
@@ -14,6 +12,7 @@ from autofast.model.several import wordset
 from autofast.model.tensors import DTYPE, SHAPE, mixed, tensors_in
 from autofast.model.values import (
     NOTHING,
+    NUMBER,
     Arguments,
     Bound,
     ByName,
@@ -32,12 +31,13 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    Where,
     is_const,
     is_named,
     one,
     result_of,
+    things as values,
 )
-from autofast.model.values import things as values
 from autofast.read.library import (  # noqa: F401 (some only register what they know)
     apex,
     dict_objects,
@@ -67,7 +67,7 @@ TO_TENSORS = ("ToTensor", "PILToTensor", "Normalize")
 OF_LOADERS = wordset("batch_size num_workers sampler batch_sampler collate_fn")
 
 
-def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Values:
+def attribute(interp: Core, thing: Thing, name: str, node: Where) -> Values:
     if isinstance(thing, Tensor):
         if name == "loss" and (thing.loss_first or thing.rank == "?" and thing.models):
             return values(loss_of(thing))
@@ -95,7 +95,7 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
             return values(thing if name == "values" else thing.but(grad=False, dtype="int"))
         if thing.rank == "?" and _is_part(name, node):
             if name.startswith("num_"):
-                return values(Num())
+                return NUMBER
             return values(thing.but(rank="", fresh="", loss_first=False, sure=False))
     if isinstance(thing, Ext):
         if thing.name == "builtins.super":
@@ -111,7 +111,7 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
         if thing.name in WRAPPERS and name == "module":
             return thing.args.get(0, "module")
         if thing.name == "torch.device":
-            return values(Num())
+            return NUMBER
         if thing.name in WRAPPERS:
             found: Values = NOTHING
             for inner in thing.args.get(0, "module"):
@@ -141,13 +141,13 @@ def attribute(interp: Core, thing: Thing, name: str, node: ast.AST | None) -> Va
     return values(Method(thing, name))
 
 
-def _is_part(name: str, node: ast.AST | None) -> bool:
+def _is_part(name: str, node: Where) -> bool:
     """``outputs.logits``: an attribute that is read and not called, and that no tensor has."""
     called = node is not None and call_of(node) is not None
     return not called and not name.startswith("_") and name not in OF_TENSORS
 
 
-def _super_attribute(interp: Core, thing: Ext, name: str, node: ast.AST | None) -> Values:
+def _super_attribute(interp: Core, thing: Ext, name: str, node: Where) -> Values:
     this = one(thing.attrs["__this__"])
     owner = thing.made[0]
     cls = this.cls if isinstance(this, Inst) else this if isinstance(this, Cls) else owner
@@ -162,7 +162,7 @@ def _super_attribute(interp: Core, thing: Ext, name: str, node: ast.AST | None) 
 
 
 # -------------------------------------------------------------------------------------------- calls
-def call(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> Values:
+def call(interp: Core, thing: Thing, args: Arguments, node: Where) -> Values:
     """Calling anything that is not a function or class of the project."""
     if isinstance(thing, Ref):
         if dict_objects.unbound(thing) and args.positional:
@@ -210,7 +210,7 @@ def call(interp: Core, thing: Thing, args: Arguments, node: ast.AST | None) -> V
     return values(Unknown("what a call of it returns"))
 
 
-def _chain(interp: Core, thing: Ext, args: Arguments, node: ast.AST | None) -> Values:
+def _chain(interp: Core, thing: Ext, args: Arguments, node: Where) -> Values:
     """``Compose([...])(x)``: each transform gets what the one before it gave."""
     parts = one(thing.args.get(0, "transforms"))
     exact = parts.exact if isinstance(parts, Seq) else None
@@ -221,7 +221,7 @@ def _chain(interp: Core, thing: Ext, args: Arguments, node: ast.AST | None) -> V
     return first_of(args)
 
 
-def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> Values:
+def call_ref(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     """What a function of a library gives; emits the call by the function's canonical name."""
     name = protocols.SPELLED.get(last_part(name), name)  # `object.__setattr__(x, n, v)`
     interp.emit(name, node, Ref(name), args)
@@ -242,15 +242,15 @@ def call_ref(interp: Core, name: str, args: Arguments, node: ast.AST | None) -> 
     tensors = tensors_in(*args.each)
     if tensors and root.startswith(("torch", "einops", "torchvision", "kornia", "torchmetrics")):
         return values(mixed(tensors))
-    return values(Num()) if name.startswith("numpy.") else values(result_of(name))
+    return NUMBER if name.startswith("numpy.") else values(result_of(name))
 
 
-def _other_process(interp: Core, short: str, args: Arguments, node: ast.AST | None) -> Values:
+def _other_process(interp: Core, short: str, args: Arguments, node: Where) -> Values:
     """``Process(target=f, args=(...))`` and ``mp.spawn(f, args=(...))``: the function runs with
     these arguments.
     """
     target = args.named["target"].values if "target" in args.named else args.get(0, "fn")
-    given: list[Given] = [] if short in ("Process", "Thread") else [Given(values(Num()), None)]
+    given: list[Given] = [] if short in ("Process", "Thread") else [Given(NUMBER, None)]
     single = one(args.named["args"].values) if "args" in args.named else one(args.get(1, "args"))
     if isinstance(single, Seq) and single.items is not None:
         given += [Given(item, None) for item in single.items]
@@ -258,4 +258,4 @@ def _other_process(interp: Core, short: str, args: Arguments, node: ast.AST | No
         given += [Given(values(Const(v)), None) for v in single.value]
     interp.emit("process", node, None, args)
     interp.call_values(target, Arguments(None, given), node)
-    return values(Num())
+    return NUMBER

@@ -27,6 +27,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    Where,
     const,
     is_named,
     names_of,
@@ -261,7 +262,7 @@ def needs_gradients(
     return _cast_outside(script, evaluation, region)
 
 
-def _looks_at_graph(script: Script, evaluation: Evaluation, region: Region) -> ast.AST | None:
+def _looks_at_graph(script: Script, evaluation: Evaluation, region: Region) -> Where:
     """A place that asks a result of these forwards (or anything in them) whether it carries a
     gradient, or for its graph.
     """

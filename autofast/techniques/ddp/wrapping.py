@@ -9,8 +9,7 @@ from autofast.edit.edits import After, Before, Edit, Rewrite, literal
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.definition_sites import Attribute, home_of
 from autofast.flow.graph import Function
-from autofast.flow.positions import block as block_around
-from autofast.flow.positions import place_in
+from autofast.flow.positions import block as block_around, place_in
 from autofast.flow.scopes import Variable, is_parameter, mentions, own_nodes
 from autofast.model.calls import call_of, names_in, variable_name
 from autofast.model.events import BranchFrame, GuardFrame, LoopFrame, Occurrence

@@ -20,8 +20,7 @@ from autofast.model.syntax import is_attribute
 from autofast.model.tensors import is_unknown_in, things_in
 from autofast.model.values import OBJECTS, Cls, Ext, Inst, Ref, Thing, const, is_named, only
 from autofast.rule import Finding, Options
-from autofast.techniques.loading.few_workers import NAME as WORKERS
-from autofast.techniques.loading.few_workers import together
+from autofast.techniques.loading.few_workers import NAME as WORKERS, together
 from autofast.write.arguments import Home, Wish, written
 
 NAME = "persistent_workers"

@@ -11,10 +11,8 @@ from dataclasses import replace
 from autofast.edit.edits import Edits, Import
 from autofast.facts.cost.gains.asking import Findings
 from autofast.facts.optimizers import SINCE, sparse
-from autofast.facts.precision.fp32 import decided as tf32_decided
-from autofast.facts.precision.fp32 import needs_digits
-from autofast.facts.workers.legality import against as against_workers
-from autofast.facts.workers.legality import cheap, effect_of
+from autofast.facts.precision.fp32 import decided as tf32_decided, needs_digits
+from autofast.facts.workers.legality import against as against_workers, cheap, effect_of
 from autofast.facts.workers.shared_state import changed_between
 from autofast.model.roles import Loader, Trainer
 from autofast.model.script import Script

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from autofast.verify.estimates import difference, fmean, spread
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.record import Record, Run, Step
-from autofast.verify.result import Check, Sameness, unclear
+from autofast.verify.result import Check, differs, holds, unclear
 
 LEAST = 4  # runs of the original before it is said that something never changes in it
 NAME = "optimizer steps and backwards"
@@ -114,13 +114,11 @@ def by_calls(run: Run) -> bool:
 
 def steps(ev: Evidence) -> Check | None:
     """Numbers of steps, where they differ in some pair; None where they do in none."""
-    name = NAME
     if not unequal(ev):
         return None
     if by_calls(ev.a) and by_calls(ev.b):
         text = f"{ev.b.steps_made} calls of a model by other parameters, {ev.a.steps_made} in the original: without an optimizer those are its steps"
         return unclear(
-            name,
             f"{text}, and such that are put together do not compare; one by one in both, they would",
         )
     for a, b in pairs(ev):
@@ -129,19 +127,17 @@ def steps(ev: Evidence) -> Check | None:
         text = f"{b.steps_made} optimizer steps, {a.steps_made} in the original"
         text += f" (seed {a.seed})" if a.seed else ""
         if not numbers_decide(ev, a, b, min(a.steps_made, b.steps_made)):
-            return Check(
-                name, False, f"{text}; until then not a bit differs", verdict=Sameness.BROKEN
-            )
+            return differs(f"{text}; until then not a bit differs")
         if len({run.steps_made for run in runs(ev)}) == 1:
             if known(ev):
                 often = f"under {len(ev.others)} seeds and however it rounds"
-                return Check(name, False, f"{text} {often}", verdict=Sameness.BROKEN)
+                return differs(f"{text} {often}")
             text += f": not yet known whether seeds or rounding change that number in the original; {more_seeds(ev)}"
-            return unclear(name, text)
-    return _over_seeds(ev, name)
+            return unclear(text)
+    return _over_seeds(ev)
 
 
-def _over_seeds(ev: Evidence, name: str) -> Check:
+def _over_seeds(ev: Evidence) -> Check:
     before, after = ([float(pair[k].steps_made) for pair in pairs(ev)] for k in (0, 1))
     found, wide = difference(before, after), spread(before)
     text = (
@@ -152,7 +148,7 @@ def _over_seeds(ev: Evidence, name: str) -> Check:
     one_way = len(deltas) * (min(deltas) > 0 or max(deltas) < 0)
     if len(before) >= ENOUGH:
         if one_way >= ONE_WAY or abs(found.value) > found.half(0.9995):
-            return Check(name, False, f"{text}: more than chance", verdict=Sameness.BROKEN)
+            return differs(f"{text}: more than chance")
         if one_way < ENOUGH and abs(found.value) + found.half(0.95) <= 2 * wide:
-            return Check(name, True, text)
-    return unclear(name, f"{text}: not yet clear; {more_seeds(ev)}")
+            return holds(text)
+    return unclear(f"{text}: not yet clear; {more_seeds(ev)}")

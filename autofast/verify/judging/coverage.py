@@ -19,7 +19,7 @@ from autofast.report.style import count
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.record import Lines, Run
 from autofast.verify.judging import resumed
-from autofast.verify.result import Check, unclear
+from autofast.verify.result import Check, holds, unclear
 
 
 @dataclass(frozen=True)
@@ -110,12 +110,11 @@ def truncated(ev: Evidence) -> bool:
 
 def changes(ev: Evidence) -> Check | None:
     """Every hunk ran: one that did not keeps the verdict open, however far the runs went."""
-    name = "changed lines"
     if not ev.a.record.lines or not ev.b.record.lines:
         return None
     missed, number = unreached(ev)
     if not missed:
-        return Check(name, True, f"{count(number, 'changed place')}, all ran") if number else None
+        return holds(f"{count(number, 'changed place')}, all ran") if number else None
     text = f"never ran: {'; '.join(hunk.words for hunk in missed[:3])}"
     text += f" and {len(missed) - 3} more" if len(missed) > 3 else ""
     what = (
@@ -123,7 +122,7 @@ def changes(ev: Evidence) -> Check | None:
         if truncated(ev)
         else "not with these arguments on this machine; arguments that reach it stand behind --"
     )
-    return unclear(name, f"{text} ({what})")
+    return unclear(f"{text} ({what})")
 
 
 def reached(ev: Evidence) -> Check | None:
@@ -145,7 +144,7 @@ def reached(ev: Evidence) -> Check | None:
     if not lacking:
         return None
     text = f"{' and '.join(lacking)} was reached (--steps auto cuts passes short to reach it, --steps 0 runs to the end)"
-    return unclear("evaluation and saves", text)
+    return unclear(text)
 
 
 def followed(ev: Evidence) -> Check | None:
@@ -157,7 +156,7 @@ def followed(ev: Evidence) -> Check | None:
     if not unseen:
         return None
     text = f"{'; '.join(unseen)}: what it does is not compared; compare the scripts that train by themselves"
-    return unclear("processes of its own", text)
+    return unclear(text)
 
 
 EVALUATES = wordset("eval no_grad inference_mode")

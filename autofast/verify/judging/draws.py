@@ -21,7 +21,7 @@ from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.record import Evaluation, Run
 from autofast.verify.judging import rounding
 from autofast.verify.judging.exact import equal
-from autofast.verify.result import Check, unclear
+from autofast.verify.result import Check, differs, holds, unclear
 
 NAME = "random numbers and evaluation"
 LEAST = 3  # draws of one size of several numbers
@@ -41,7 +41,7 @@ def check(ev: Evidence) -> Check | None:
     if lost is not None:
         return lost
     found = len({*_models(ev.a), *(int(m) for m in ev.a.record.drawn if m.isdigit())})
-    return Check(NAME, True, f"as in the original, of {found} models") if found else None
+    return holds(f"as in the original, of {found} models") if found else None
 
 
 def _of_no_effect(ev: Evidence) -> bool:
@@ -75,7 +75,7 @@ def _sizes(ev: Evidence) -> Check | None:
     if all(2 * y < x and 2 * (more - all_) <= y - x for (x, all_), (y, more) in rows):
         return _said(ev, text, "lost, or one for several samples")
     if all(y > 0 == x and 2 * (more - all_) >= y for (x, all_), (y, more) in rows):
-        return Check(NAME, False, f"{text}, and as many in training")
+        return differs(f"{text}, and as many in training")
     return None
 
 
@@ -83,10 +83,8 @@ def _said(ev: Evidence, text: str, means: str) -> Check:
     files = [pair for path, pair in ev.b.changed.items() if path != ev.b.script[0]]
     texts = [r.script[1] + "".join(f[k] for f in files) for k, r in enumerate(ev.both)]
     if any(texts[1].count(word) > texts[0].count(word) for word in (*UNSEEN, *SHAPED)):
-        return unclear(
-            NAME, f"{text}, unless made otherwise, in a generator of its own, or a graph"
-        )
-    return Check(NAME, False, f"{text}: {means}")
+        return unclear(f"{text}, unless made otherwise, in a generator of its own, or a graph")
+    return differs(f"{text}: {means}")
 
 
 def _comparable(a: Run, b: Run) -> bool:
@@ -182,7 +180,7 @@ def _put_off(ev: Evidence) -> Check | None:
         if sum(after.values()) > 0.8 * sum(before.values()):
             often = f"before {len(after)} of {until + 1} steps, before {len(before)} in the original: put off, or made ahead, by other weights"
             text = f"for as many samples model {model} is called without gradients {often}"
-            return Check(NAME, False, text)
+            return differs(text)
     return None
 
 
@@ -196,7 +194,7 @@ def _another(ev: Evidence) -> Check | None:
         if surely(sum(x[s] == -y[s] != 0 for s in x) >= max(OFTEN, len(x) / 2) for x, y in moved):
             lost, got = (one, other) if sum(moved[0][0].values()) < 0 else (other, one)
             text = f"model {got} is asked without gradients what the original asks of model {lost}"
-            return Check(NAME, False, text)
+            return differs(text)
     return None
 
 

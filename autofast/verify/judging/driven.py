@@ -27,7 +27,7 @@ from autofast.verify.evidence.outputs import said
 from autofast.verify.evidence.record import FULL, Detail, Run
 from autofast.verify.judging import rounding
 from autofast.verify.judging.tensors import moved_by
-from autofast.verify.result import Check
+from autofast.verify.result import Check, answer
 
 NAME = "what is made of the weights"
 SEEDS = 2
@@ -61,7 +61,7 @@ def check(ev: Evidence) -> Check | None:
         return None
     both = [_off(*group) for group in groups]
     off = [key for key in both[0] if all(key in some for some in both)]
-    return Check(NAME, not off, both[0][off[0]] if off else "the same in both")
+    return answer(not off, both[0][off[0]] if off else "the same in both")
 
 
 def _off(a: Run, other: Run, b: Run) -> dict[str, str]:

@@ -55,7 +55,7 @@ def bitwise(ev: Evidence) -> Check:
     counted = [f"{len(a.losses)} losses"]
     counted += [f"{len(a.model)} tensors of the final model"] if a.model else []
     if not a.losses and not a.model:
-        return unclear(name, UNSEEN)
+        return unclear(UNSEEN, name)
     drawn = [course.trained_alike(a, run.record, draws=True) for run in (*ev.originals, ev.b)]
     if equal(ev.a, ev.b) and (ev.effect != "exact" or drawn[-1] or not all(drawn[:-1])):
         return Check(name, True, f"{' and '.join(counted)} are equal bit for bit", identical=True)
@@ -113,9 +113,9 @@ def as_close(ev: Evidence) -> Check:
     name = "as close as the original to itself"
     if len(ev.originals) < 2:
         text = "the original was run only once; a longer --time-budget lets it run again"
-        return unclear(name, text)
+        return unclear(text, name)
     if not ev.a.record.losses and not ev.a.record.model:
-        return unclear(name, UNSEEN)
+        return unclear(UNSEEN, name)
     words = []
     for what, measure in (("losses", apart), ("final weights", state_apart)):
         own = max(measure(x, y) for x, y in combinations(ev.originals, 2))

@@ -22,7 +22,7 @@ from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.numbered import plain
 from autofast.verify.evidence.record import Run
 from autofast.verify.judging import dropout, rounding
-from autofast.verify.result import Check, unclear
+from autofast.verify.result import Check, differs, holds, unclear
 
 MOST = 600  # calls that are looked at
 CRITICAL = 6.0
@@ -231,10 +231,9 @@ VIEWS = (  # a look tells what sums do not: a scale or a mask drawn for the whol
 
 
 def given(ev: Evidence) -> Check | None:
-    name = "what the models are given"
     if alike.other_data(ev) == 0 and all(c.passed for c in rounding.judge(ev)):
         # What is cut off, or filled up, from the first step on has no part in anything.
-        return Check(name, True, "other values, and only rounding parts the two")
+        return holds("other values, and only rounding parts the two")
     looked = 0
     for key, (words, of, tests) in product(_keys(ev), VIEWS):
         before, after = _cut([[of(pair[k], key)[:MOST] for pair in ev.pairs] for k in (0, 1)])
@@ -246,9 +245,9 @@ def given(ev: Evidence) -> Check | None:
         found = (test(before, after) for test in tests)
         text = next(filter(None, found), "") if _finite(after) else ODD
         if text:
-            return Check(name, False, f"input {key[1]} of model {key[0]}: {words}{text}")
+            return differs(f"input {key[1]} of model {key[0]}: {words}{text}")
     text = f"{looked} inputs in the order and scatter of the original"
-    return Check(name, True, text) if looked else None
+    return holds(text) if looked else None
 
 
 def _finite(some: Sequence[Sequence[float]]) -> bool:
@@ -259,7 +258,6 @@ def called(ev: Evidence) -> Check | None:
     """How often the models are called in a step. Other calls may compute the same: then rounding
     shows it, and nothing else does.
     """
-    name = "calls of the models"
     one, two = (len(run.record.calls) for run in ev.both)
     if (
         ev.perturbed is None
@@ -275,14 +273,13 @@ def called(ev: Evidence) -> Check | None:
         f"{two} in training, {one} in the original, and other numbers: neither steps nor seeds tell whether that is the same; "
         "as many calls as in the original would, or this change alone, without others beside it"
     )
-    return unclear(name, text)
+    return unclear(text)
 
 
 def modules(ev: Evidence) -> Check | None:
     """Settings of modules of the same kind are the same, and the modules of dropout that are
     called.
     """
-    name = "settings of the modules"
     a, b = ev.records
     if not a.modules or not b.modules:
         return None
@@ -291,11 +288,11 @@ def modules(ev: Evidence) -> Check | None:
         now = other.get(plain(key))
         if now is not None and now.split("(")[0] == text.split("(")[0]:
             if _arguments(now) != _arguments(text):
-                return Check(name, False, f"{key} is {now}, {text} in the original")
+                return differs(f"{key} is {now}, {text} in the original")
     text = dropout.wrong(ev)
     if text:
-        return Check(name, False, text)
-    return Check(name, True, f"{len(a.modules)} modules")
+        return differs(text)
+    return holds(f"{len(a.modules)} modules")
 
 
 IMPLEMENTATION = ("inplace", "device", "dtype", "batch_first")

@@ -15,7 +15,7 @@ from autofast.verify.evidence import alike, course
 from autofast.verify.evidence.gathered import Evidence, given, summed
 from autofast.verify.evidence.numbered import plain
 from autofast.verify.evidence.record import Prints, Run, TensorPrint
-from autofast.verify.result import Check, Sameness, unclear
+from autofast.verify.result import Check, Sameness, answer, differs, holds, unclear, untold
 
 BROKEN, DIFFERENT = Sameness.BROKEN, Sameness.DIFFERENT
 
@@ -26,11 +26,10 @@ def shown(names: Sequence[str], most: int = 3) -> str:
 
 def ended(ev: Evidence) -> Check | None:
     """Every run of the rewritten script came to its proper end."""
-    name = "runs to its end"
     if not ev.a.ok:
         why = next((r.error for r in ev.a.records if r.error), "")
         text = "the original itself did not run to its end" + (f": {why}" if why else "")
-        return unclear(name, text)
+        return unclear(text)
     for run in ev.failed:
         if run.timed_out:
             text = f"the rewritten script was still running after {run.seconds:.0f} s"
@@ -42,10 +41,10 @@ def ended(ev: Evidence) -> Check | None:
             text = "the rewritten script made no optimizer step"
         else:
             text = f"the rewritten script ended with exit code {run.exit_code}"
-        return Check(name, False, text, verdict=BROKEN)
+        return differs(text)
     whole = ev.uncut or ev
     as_original = "" if course.unequal(whole) else ", as the original"
-    return Check(name, True, f"{count(whole.b.steps_made, 'optimizer step')}{as_original}")
+    return holds(f"{count(whole.b.steps_made, 'optimizer step')}{as_original}")
 
 
 def matched(a: Prints, b: Prints) -> dict[str, tuple[TensorPrint, TensorPrint]]:
@@ -59,7 +58,6 @@ def enough(ev: Evidence) -> Check | None:
     if any(len(r.steps) != 1 or r.ending != "steps" for r in ev.a.records):
         return None
     return unclear(
-        "steps compared",
         "only the first step: what it leaves behind shows in later ones; --steps 20 would tell",
     )
 
@@ -69,13 +67,12 @@ def recorded(ev: Evidence) -> Check | None:
     runs = (*ev.originals, *ev.rewritten, *(run for pair in ev.pairs for run in pair))
     notes = (note for run in runs for record in run.records for note in record.notes)
     lost = next((note for note in notes if " not recorded: " in f" {note}"), None)
-    return unclear("what was recorded", lost) if lost else None
+    return unclear(lost) if lost else None
 
 
 def finite(ev: Evidence) -> Check | None:
     """No loss, and no tensor of the final model, is infinite or nan where the original's are
     numbers. Where other numbers were drawn by then, chance may do that under some seeds."""
-    name = "finite losses"
     chance = []
     for a, b in course.pairs(ev):
         known = [x.record.losses for x in (ev.originals if a is ev.a else (a,)) if x.records]
@@ -85,21 +82,21 @@ def finite(ev: Evidence) -> Check | None:
                     f"loss {i + 1} is {loss}, the original's is {known[0][i]:.6g} (seed {a.seed})"
                 )
                 if not alike.other_draws(a, b, i):
-                    return Check(name, False, text, verdict=BROKEN)
+                    return differs(text)
                 chance.append(text)
                 break
         for key, (x, y) in matched(a.record.model, b.record.model).items():
             if math.isfinite(x.norm) and not math.isfinite(y.norm):
                 text = f"{key} of the final model holds {y.norm} (seed {a.seed})"
                 if not chance and all(math.isfinite(k[key].norm) for k in _models(ev, a) if key in k):  # fmt: skip
-                    return Check(name, False, text, verdict=BROKEN)
+                    return differs(text)
     if len(ev.pairs) >= course.LEAST and 2 * len(chance) > len(ev.pairs):
-        return Check(name, False, chance[0], verdict=BROKEN)
+        return differs(chance[0])
     if chance and all(math.isfinite(x) for run in course.runs(ev) for x in run.record.losses):
-        return unclear(name, f"{chance[0]}: other numbers were drawn by then; {course.more_seeds(ev)}")  # fmt: skip
+        return unclear(f"{chance[0]}: other numbers were drawn by then; {course.more_seeds(ev)}")  # fmt: skip
     bad = sum(not math.isfinite(x) for x in ev.a.record.losses)
     text = f"{bad} of the original's own losses are no numbers" if bad else "all losses are numbers"
-    return Check(name, True, text)
+    return holds(text)
 
 
 def _models(ev: Evidence, a: Run) -> list[Prints]:
@@ -112,7 +109,6 @@ def _first(a: Sequence[float], b: Sequence[float]) -> int | None:
 
 def steps(ev: Evidence) -> Check | None:
     """Numbers of optimizer steps, of backwards in each, and of steps that a GradScaler left out."""
-    name = "optimizer steps and backwards"
     a, b = ev.records
     steady = all(
         (o.steps_made, o.record.backwards) == (len(a.steps), a.backwards)
@@ -121,48 +117,48 @@ def steps(ev: Evidence) -> Check | None:
     )
     if ev.effect == "recipe" or not steady:
         text = f"{len(b.steps)} optimizer steps, {len(a.steps)} in the original; {b.backwards} backwards, {a.backwards} in the original"
-        return Check(name, True if steady else None, text)
+        return answer(True if steady else None, text)
     apart = course.steps(ev.uncut or ev)
     if apart is not None and apart.passed is not True:
         return apart
     if len(a.steps) != len(b.steps):
         text = f"{len(b.steps)} optimizer steps, {len(a.steps)} in the original"
-        return Check(name, False, text, verdict=BROKEN)
+        return differs(text)
     place = _first([s.backwards for s in a.steps], [s.backwards for s in b.steps])
     if place is not None:
         text = f"step {place + 1} has {b.steps[place].backwards} backwards, {a.steps[place].backwards} in the original"
         if course.numbers_decide(ev, ev.a, ev.b, place):
-            return _searched(ev, name, text)
-        return Check(name, False, text, verdict=BROKEN)
+            return _searched(ev, text)
+        return differs(text)
     if a.backwards != b.backwards:
         text = f"{b.backwards} backwards, {a.backwards} in the original"
-        return Check(name, False, text, verdict=BROKEN)
+        return differs(text)
     # A GradScaler looks for its scale in the first steps.
     allowed = 0 if ev.effect == "exact" else max(4, len(a.steps) // 50)
     if abs(a.skipped - b.skipped) > allowed:
         text = f"{b.skipped} steps were skipped for infinite gradients, {a.skipped} in the original"
-        return Check(name, False, text, verdict=BROKEN)
+        return differs(text)
     if apart is not None:
         return apart
     text = f"{count(len(a.steps), 'step')}, {count(a.backwards, 'backward')}"
     if a.skipped or b.skipped:
         text += f", {b.skipped} skipped for infinite gradients ({a.skipped} in the original)"
-    return Check(name, True, text)
+    return holds(text)
 
 
-def _searched(ev: Evidence, name: str, text: str) -> Check:
+def _searched(ev: Evidence, text: str) -> Check:
     """A search along a line (L-BFGS) makes as many backwards as the numbers ask for."""
     searched = [[s.backwards for s in run.record.steps] for run in course.runs(ev)]
     if all(some == searched[0] for some in searched):
         if course.known(ev):
-            return Check(name, False, text, verdict=BROKEN)
+            return differs(text)
         text += f": not yet known whether seeds or rounding change that in the original; {course.more_seeds(ev)}"
-        return unclear(name, text)
+        return unclear(text)
     if found := course.off(ev, lambda run: float(run.record.backwards)):
         before, after, seeds = found
         many = f"{after:.5g} backwards in the mean over {seeds} seeds, {before:.5g} in the original"
-        return Check(name, False, many, verdict=BROKEN)
-    return Check(name, None, f"{text}, where the original's depend on its numbers, too")
+        return differs(many)
+    return untold(f"{text}, where the original's depend on its numbers, too")
 
 
 def _evaluations(run: Run) -> list[int]:
@@ -233,10 +229,10 @@ def _without_loader(ev: Evidence, name: str) -> Check:
     text = "from a DataLoader in one of the two, from memory in the other"
     if not all(map(any, counts)):
         text += "; what the models are given was not seen: with a DataLoader in both, or a model of torch that is called, it would be"
-        return unclear(name, text)
+        return unclear(text, name)
     place = _first(*counts)
     if place is None:
         return Check(name, True, f"{sum(counts[1])} for training, {text}, equal at every step")
     words = f"the models are given {counts[1][place]} samples in step {place + 1}, {counts[0][place]} in the original"
     text += ": with a DataLoader in both, or with this change alone left out, it would be clear"
-    return unclear(name, f"{words}, {text}")
+    return unclear(f"{words}, {text}", name)

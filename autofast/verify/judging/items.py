@@ -31,7 +31,7 @@ from autofast.verify.evidence import course
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.record import Run
 from autofast.verify.judging import together
-from autofast.verify.result import Check
+from autofast.verify.result import Check, differs, holds
 
 CRITICAL = 6.0
 AMOUNT = 0.1  # least difference of the log of the scatter, LEAST of a correlation
@@ -229,7 +229,6 @@ def _different(key: Key, before: Sequence[Items], after: Sequence[Items]) -> str
 
 def drawn(ev: Evidence) -> Check | None:
     """The four questions."""
-    name = "what is drawn for single items"
     runs = course.arms(ev)
     keys = sorted(set.intersection(*({*_items(run)} for some in runs for run in some)))
     looked = 0
@@ -242,9 +241,7 @@ def drawn(ev: Evidence) -> Check | None:
         looked += 1
         text = _different(key, before, after)
         if text:
-            return Check(
-                name, False, text + f" (item {key[1] // 3 + 1} of a batch, {NAMES[key[1] % 3]})"
-            )
+            return differs(text + f" (item {key[1] // 3 + 1} of a batch, {NAMES[key[1] % 3]})")
     for leaf in range(together.leaves([run for some in runs for run in some])):
         looked += 1
         found = _correlated(partial(together.together, leaf=leaf), runs[0], runs[1], 3.0)
@@ -253,21 +250,20 @@ def drawn(ev: Evidence) -> Check | None:
                 f"items that meet again are alike or unlike together (by {found[1]:.2f}, by {found[0]:.2f} in the original): "
                 "one draw for the batch in place of one for each item, or the other way round"
             )
-            return Check(name, False, f"{text} (item {leaf + 1} of a batch)")
-    return Check(name, True, f"as in the original, in {looked} ways of looking") if looked else None
+            return differs(f"{text} (item {leaf + 1} of a batch)")
+    return holds(f"as in the original, in {looked} ways of looking") if looked else None
 
 
 def chosen(ev: Evidence) -> Check | None:
     """Which items are drawn: as often each, as by a sampler that weighs them."""
-    name = "which items are drawn"
     runs = course.arms(ev)
     loaders = set.intersection(*({*_indices(run)} for some in runs for run in some))
     for loader in sorted(loaders):
         before, after = ([_indices(run)[loader] for run in some] for some in runs)
         if all(_other_chances(before[k::2], after[k::2]) for k in (0, 1)):
             text = "some come more or less often than in the original, under every second seed each"
-            return Check(name, False, text)
-    return Check(name, True, f"as in the original, of {len(loaders)} loaders") if loaders else None
+            return differs(text)
+    return holds(f"as in the original, of {len(loaders)} loaders") if loaders else None
 
 
 def _indices(run: Run) -> dict[int, list[list[int]]]:

@@ -257,13 +257,13 @@ def _numeric(ev: Evidence) -> tuple[list[Check], int]:
         if first := alike.given_otherwise(ev):
             text = f"not a bit differs in {first[0]} steps; in the next the same is drawn, and the models are given other data"
             late = Check("data", False, f"{text}, under every seed")
-            over.append(late if len(set(first)) == 1 else unclear("data", text))
+            over.append(late if len(set(first)) == 1 else unclear(text, "data"))
         elif alike.redrawn(ev) and not all(c.passed for c in close):
             text = "the same random numbers were drawn, and other data made of them: "
             among = "in the first steps orders, choices or whole numbers were drawn among others (rows, kinds) than in the original"
             asked = "no rewrite needs that, and seeds do not tell; used in the original's order they would compare"
             other = Check("data", False, text + among)
-            over.append(unclear("data", text + asked) if alike.drawn_among(ev) else other)
+            over.append(unclear(text + asked, "data") if alike.drawn_among(ev) else other)
         # What rounding alone would have to keep is not asked of a script that may draw other
         # numbers: shown, not held against it.
         return [*(replace(c, passed=c.passed or None) for c in checks[:2]), *over], more

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from operator import itemgetter
 
 from autofast.model.several import not_none
@@ -18,7 +19,7 @@ from autofast.verify.evidence.outputs import said, written
 from autofast.verify.evidence.record import Run
 from autofast.verify.judging.exact import equal, reproducible
 from autofast.verify.judging.seeded import LEAST
-from autofast.verify.result import Check, Sameness
+from autofast.verify.result import Check, Sameness, answer, differs, holds, untold
 
 RARE = 4
 NAME = "printed numbers"
@@ -31,13 +32,12 @@ def text_of(ev: Evidence) -> Check | None:
     Words that a model makes change with the last digits: a line without numbers for which others
     are printed is no line that was left out.
     """
-    name = "printed lines"
     if not _lines(ev.a).strip() and not _lines(ev.b).strip():
         return None
     kept = set(ev.a.files).intersection(*(o.files for o in ev.originals))
     gone = [file for file in ev.a.files if file in kept and file not in ev.b.files]
     if gone:
-        return Check(name, False, f"not written any more: {gone[0]}", verdict=Sameness.BROKEN)
+        return replace(differs(f"not written any more: {gone[0]}"), verdict=Sameness.BROKEN)
     pairs = course.pairs(ev)
     rounded = not_none((ev.double, ev.perturbed))
     more = () if ev.effect == "exact" else (*ev.others, *rounded)
@@ -64,16 +64,24 @@ def text_of(ev: Evidence) -> Check | None:
                     and any(other not in c for c in counts for other in after)
                 ):
                     text = f"other words are printed: no line {short(kind, 80)!r}"
-                    return Check(name, None, text)
+                    return untold(text)
                 text = f"not printed as before: {short(kind, 80)!r}{often}"
-                return Check(name, None if loose else False, text)
+                return answer(None if loose else False, text)
     text = f"{count(len(steady), 'kind')} of lines, all printed"
-    return Check(name, True, text) if steady else None
+    return holds(text) if steady else None
+
+
+def _is_same(ev: Evidence) -> bool:
+    """Whether training is the same to the bit: then so is what is printed, whatever the rewrite was
+    allowed to change.
+    """
+    return reproducible(ev) and (ev.effect == "exact" or equal(ev.a, ev.b))
 
 
 def numbers(ev: Evidence) -> Check | None:
     """Exact: every number that two runs of the original both print is printed, digit by digit."""
-    name = NAME
+    if not _is_same(ev):
+        return None
     known = [printed(said(o)) for o in ev.originals]
     b = printed(said(ev.b))
     same, near = 0, 0
@@ -88,19 +96,19 @@ def numbers(ev: Evidence) -> Check | None:
                 close = ev.effect != "exact" and _near(value, other[i])
                 if not close or not _rarely(ev, quantity):
                     text = f"{other[i]} instead of {value} in {short(quantity[0], 70)!r}"
-                    return Check(name, False, text)
+                    return differs(text)
                 near += 1
             same += i < len(other)
     for one, two in ev.pairs:
         if one.seed and (text := _otherwise(ev, one, two)):
-            return Check(name, False, f"{text} (seed {one.seed})")
+            return differs(f"{text} (seed {one.seed})")
     if near:
         # Training is the same to the bit; an evaluation in other batches is summed in another
         # order.
         text = f"{count(near, 'number')} equal up to rounding, {same} of all digit by digit"
-        return Check(name, None, text)
+        return untold(text)
     text = f"{count(same, 'number')} equal digit by digit"
-    return Check(name, True, text, identical=True) if same else None
+    return replace(holds(text), identical=True) if same else None
 
 
 def _otherwise(ev: Evidence, a: Run, b: Run) -> str:
@@ -164,9 +172,8 @@ def rounded(ev: Evidence) -> Check | None:
     jumps by a rounding, though it did in none of
     those runs: it has to be far under more than three quarters of the seeds.
     """
-    name = "printed numbers up to rounding"
     rulers = not_none((ev.perturbed, ev.double))
-    if alike.known_low(ev) or ev.perturbed is None or not alike.determined(ev):
+    if _is_same(ev) or alike.known_low(ev) or ev.perturbed is None or not alike.determined(ev):
         return None
     a, b = printed(said(ev.a)), printed(said(ev.b))
     others, measured, looked, waits = [printed(said(r)) for r in rulers], _measured(ev), 0, ""
@@ -191,10 +198,10 @@ def rounded(ev: Evidence) -> Check | None:
             if 4 * sum(again) <= 3 * len(again):
                 continue
             text += f", and as far under {sum(again)} of {len(again)} seeds"
-        return Check(name, False, text)
+        return differs(text)
     if waits:
-        return Check(name, None, waits)
-    return Check(name, True, f"{looked} quantities") if looked else None
+        return untold(waits)
+    return holds(f"{looked} quantities") if looked else None
 
 
 def _far(
@@ -260,7 +267,6 @@ def meaning(ev: Evidence) -> Check | None:
     losses is still that: this is how "the loss of the last batch is logged in place of the mean"
     shows without any statistics. What is always the same is no loss, nor what has no digits.
     """
-    name = "what the printed loss is"
     found: list[str] = []
     runs = ((*ev.originals, *ev.others), course.arms(ev)[1])
     known = [[(r, printed(said(r))) for r in some if r.records] for some in runs]
@@ -280,9 +286,9 @@ def meaning(ev: Evidence) -> Check | None:
             if not one <= two:
                 now = f"; now {min(two)}" if two else ", and no longer does"
                 text = f"{short(quantity[0], 60)!r} shows {min(one)} in the original{now}"
-                return Check(name, False, text)
+                return differs(text)
             found += one
-    return Check(name, True, f"still {', '.join(sorted(set(found)))}") if found else None
+    return holds(f"still {', '.join(sorted(set(found)))}") if found else None
 
 
 def _digits(texts: Sequence[str]) -> float:
@@ -302,7 +308,6 @@ def levels(ev: Evidence) -> Check | None:
     seed is left out (one training may go astray), where there are three values a run at least.
     Constants stay what they are, numbers stay numbers.
     """
-    name = "printed numbers over seeds"
     if len(ev.pairs) < 4:
         return None
     a_all, b_all = ([printed(said(run)) for run in some] for some in course.arms(ev))
@@ -316,8 +321,8 @@ def levels(ev: Evidence) -> Check | None:
         )
         looked += 1
         if text:
-            return Check(name, False, f"{short(quantity[0], 60)!r}: {text}")
-    return Check(name, True, f"{looked} quantities within the scatter of seeds") if looked else None
+            return differs(f"{short(quantity[0], 60)!r}: {text}")
+    return holds(f"{looked} quantities within the scatter of seeds") if looked else None
 
 
 def _wide(columns: list[list[float]], out: int) -> float:
@@ -352,17 +357,3 @@ def _quantity(a: list[list[float]], b: list[list[float]]) -> str:
         if 0 < 4 * one < least or 0 < 4 * two < low:
             return f"scatters by {two:.2g} over seeds, by {one:.2g} in the original"
     return ""
-
-
-def checks(ev: Evidence) -> list[Check]:
-    """Where training is the same to the bit, so is what is printed, whatever the rewrite was
-    allowed to change.
-    """
-    exactly = reproducible(ev) and (ev.effect == "exact" or equal(ev.a, ev.b))
-    found = [
-        text_of(ev),
-        numbers(ev) if exactly else rounded(ev),
-        meaning(ev),
-        None if ev.effect in ("exact", "recipe") else levels(ev),
-    ]
-    return [check for check in found if check]

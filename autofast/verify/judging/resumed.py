@@ -8,7 +8,7 @@ from autofast.model.several import any_in
 from autofast.report.style import count
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.record import Resumed, Run
-from autofast.verify.result import Check, Sameness
+from autofast.verify.result import Check, differs, holds
 
 
 def words(found: Resumed) -> str:
@@ -41,17 +41,16 @@ def check(ev: Evidence) -> Check | None:
     a, b = ev.a.record.resumed, ev.b.record.resumed
     if a is None or b is None:
         return None
-    name = "resumed"
     if a.read and not b.read:
         text = f"{ev.a.resume} is not read before the first step"
-        return Check(name, False, text, verdict=Sameness.BROKEN)
+        return differs(text)
     for what, one, two in (
         ("model", a.models, b.models),
         ("optimizer", a.optimizers, b.optimizers),
     ):
         if bool(one) != bool(two):
             text = f"{'no' if one else 'an'} {what} gets a state from {ev.a.resume}"
-            return Check(name, False, text)
+            return differs(text)
     got = [word for word, number in (("model", a.models), ("optimizer", a.optimizers)) if number]
     state = " and ".join(got) if got else "nothing"
-    return Check(name, True, f"{place(ev.a)}: {state} restored in both")
+    return holds(f"{place(ev.a)}: {state} restored in both")

@@ -9,7 +9,7 @@ from functools import partial
 from autofast.verify.evidence import course
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.record import Run
-from autofast.verify.result import Check
+from autofast.verify.result import Check, differs, holds
 
 NAME = "rows of the data"
 ALIKE = 0.2  # so much fewer or more are others: of another step of what is made of them
@@ -34,8 +34,8 @@ def check(ev: Evidence) -> Check | None:
             found = course.off(ev, partial(_look, size=size, place=place), floor=least)
             if found:
                 text = words.format(f"{found[1]:.2f}")
-                return Check(NAME, False, f"of {size}, {text}, {found[0]:.2f} in the original")
-    return Check(NAME, True, f"as in the original, of {looked} lengths") if looked else None
+                return differs(f"of {size}, {text}, {found[0]:.2f} in the original")
+    return holds(f"as in the original, of {looked} lengths") if looked else None
 
 
 def _look(run: Run, size: str, place: int) -> float | None:

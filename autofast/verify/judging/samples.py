@@ -15,7 +15,7 @@ from autofast.verify.evidence.alike import SAME
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.record import Checkpoint, Pass, Run
 from autofast.verify.judging.invariants import shown
-from autofast.verify.result import Check, Sameness
+from autofast.verify.result import Check, answer, differs, holds, untold
 
 CLOSE = 1e-9  # checksums are float64 sums: equal data differ by less, whatever the order of summing
 ENOUGH = 3  # batches in a pass, so that its order says something
@@ -106,7 +106,6 @@ def order(ev: Evidence) -> Check | None:
 
     Of the whole batch, or of those parts of it that the original reproduces.
     """
-    name = "the same batches in the same order"
     if not _passes(ev.a) or not _passes(ev.b):
         return None
     close = _close(ev.a, ev.b)
@@ -122,14 +121,14 @@ def order(ev: Evidence) -> Check | None:
             if len(x) != len(y) or not _equal(x, y, close):
                 equal = [_equal((p,), (q,), close) for p, q in zip(x, y, strict=False)]
                 place = [*equal, False].index(False)
-                return Check(name, False, f"pass {i + 1} differs from batch {place + 1} on{words}")
+                return differs(f"pass {i + 1} differs from batch {place + 1} on{words}")
         if len(a) != len(b):
             text = f"{len(b)} passes over the training data, {len(a)} in the original"
-            return Check(name, False, text)
+            return differs(text)
         if view is None or view == _views(*ev.originals, ev.b)[-1]:
             text = f"{count(sum(map(len, a)), 'batch')} in {count(len(a), 'pass')}, equal{words}"
-            return Check(name, True, text)
-    return Check(name, None, "the original itself does not draw the same batches twice")
+            return holds(text)
+    return untold("the original itself does not draw the same batches twice")
 
 
 def content(ev: Evidence) -> Check | None:
@@ -138,7 +137,6 @@ def content(ev: Evidence) -> Check | None:
     Only where the data themselves are deterministic: the original's sum is the same in every pass
     and under every seed.
     """
-    name = "the same samples in a pass"
     checked = 0
     seeds_or_passes = len(ev.others) > 1 or len(_totals(ev.a)) > 1
     after = course.arms(ev)[1]
@@ -156,17 +154,16 @@ def content(ev: Evidence) -> Check | None:
                 checked += 1
                 if _off(total, sums[0][0], sums[0][1], _close(ev.a, ev.b)):
                     text = f"the values of a complete pass sum to {total:.10g}, to {sums[0][0]:.10g} in every pass of the original"
-                    return Check(
-                        name, None if ev.effect == "recipe" else False, text + _named_view(view)
+                    return answer(
+                        None if ev.effect == "recipe" else False, text + _named_view(view)
                     )
-    return Check(name, True, f"{checked} sums over complete passes are equal") if checked else None
+    return holds(f"{checked} sums over complete passes are equal") if checked else None
 
 
 def shuffled(ev: Evidence) -> Check | None:
     """Where the original's order of samples differs from pass to pass, or from seed to seed, so
     does the other's: of all passes, and of each loader where there are several. Also by the numbers
     of items, unless it is the original whose order is fixed: the data set may be reordered."""
-    name = "shuffling"
     a_runs, b_runs = course.arms(ev)
     found = []
     sources = [None, *_loaders(a_runs, b_runs)]
@@ -190,18 +187,16 @@ def shuffled(ev: Evidence) -> Check | None:
                 lost = False in before and True in after and not (True in before and False in after)
                 if lost and (view is None or _luck(lists[0], lists[1]) < LUCK):
                     text = f"{words} {same}; in the original they differ {vary}: shuffling or augmentation was lost"
-                    return Check(name, False, text + place)
+                    return differs(text + place)
                 if change is sorted or view == INDICES:
                     continue
                 known = [{*some} - {None} for some in (before, after)]
                 if known[0] == {True} and False in after and ev.effect != "recipe":
                     text = f"the batches differ {vary}; in the original they are the same {same}"
-                    return Check(name, False, text + place)
+                    return differs(text + place)
                 if view is None and loader is None and all(known):
                     found.append(f"differ {vary}" if False in before else f"are the same {same}")
-    return (
-        Check(name, True, f"batches {' and '.join(found)}, as in the original") if found else None
-    )
+    return holds(f"batches {' and '.join(found)}, as in the original") if found else None
 
 
 def _luck(before: Sequence[Sequence[Sums]], after: Sequence[Sequence[Sums]]) -> float:
@@ -252,7 +247,7 @@ def level(ev: Evidence) -> Check | None:
     Limits are those of a single further value (Student's t at 1 - 1e-7, and 6 standard deviations
     at least), from all passes and seeds.
     """
-    return _of_loaders(ev, "mean value of the samples", _levels, _jumps)
+    return _of_loaders(ev, _levels, _jumps)
 
 
 def scatter(ev: Evidence) -> Check | None:
@@ -264,12 +259,11 @@ def scatter(ev: Evidence) -> Check | None:
     318-335), and 6 of those are allowed, and a factor of 1.5. Batches of one pass share its
     samples, which makes both estimates better than that, not worse.
     """
-    return _of_loaders(ev, "scatter of the batches", _means, _scatters)
+    return _of_loaders(ev, _means, _scatters)
 
 
 def _of_loaders(
     ev: Evidence,
-    name: str,
     of: Callable[[Run, View, int], list[float]],
     test: Callable[[list[float], list[float]], str | None],
 ) -> Check | None:
@@ -285,10 +279,9 @@ def _of_loaders(
             continue
         text = test(one, two) if spread(one) > CLOSE * max(map(abs, one)) else None
         if text:
-            wrong = None if ev.effect == "recipe" else False
-            return Check(name, wrong, text + _named_view(view))
+            return answer(None if ev.effect == "recipe" else False, text + _named_view(view))
         looked += text is not None
-    return Check(name, True, f"as in the original, in {looked} items") if looked else None
+    return holds(f"as in the original, in {looked} items") if looked else None
 
 
 def _levels(run: Run, view: View, loader: int) -> list[float]:
@@ -369,7 +362,6 @@ def checkpoints(ev: Evidence) -> Check | None:
     A further part beside those that were there (the state of a GradScaler) does no harm: nobody
     asks for it.
     """
-    name = "checkpoints"
     lists = [o.record.checkpoints for o in ev.originals if o.records]
     masked = len({frozenset(_named(c, False)) for c in lists}) > 1
     known = [_named(c, masked) for c in lists]
@@ -382,15 +374,13 @@ def checkpoints(ev: Evidence) -> Check | None:
         kept = ev.effect == "exact" or not any(
             len(_named(o.record.checkpoints, masked)) != len(a) for o in ev.others
         )
-        return Check(
-            name, False if kept else None, f"not saved: {shown(missing)}", verdict=Sameness.BROKEN
-        )
+        return answer(False if kept else None, f"not saved: {shown(missing)}")
     for path in steady:
         if a[path].loads and not b[path].loads:
             text = f"{path} does not load: {b[path].error}"
-            return Check(name, False, text, verdict=Sameness.BROKEN)
+            return differs(text)
         misfit = _misfit(a[path].keys, b[path].keys)
         if misfit and not any(_misfit(a[path].keys, k[path].keys) for k in known[1:]):
-            return Check(name, False, f"{path} {misfit}", verdict=Sameness.BROKEN)
+            return differs(f"{path} {misfit}")
     text = f"{count(len(steady), 'file')} with the same keys, types and shapes: either script loads the other's"
-    return Check(name, True, text)
+    return holds(text)

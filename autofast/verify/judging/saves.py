@@ -20,7 +20,7 @@ from autofast.verify.evidence.record import Record, Saved, TensorPrint
 from autofast.verify.judging.exact import equal, reproducible, state_apart
 from autofast.verify.judging.rounding import FAR, SEEN, single, yardsticks
 from autofast.verify.judging.tensors import moved_by
-from autofast.verify.result import Check
+from autofast.verify.result import Check, differs, holds, untold
 
 NAME = "values of the checkpoints"
 Pair = tuple[Saved, Saved]
@@ -117,7 +117,6 @@ def _otherwise(ev: Evidence) -> str:
 
 def values(ev: Evidence) -> Check | None:
     """The last file under each name, and every save where as many were made at the same steps."""
-    name = NAME
     a, b = ev.records
     if not a.saves or not b.saves:
         return None
@@ -140,19 +139,19 @@ def values(ev: Evidence) -> Check | None:
                 }
                 if len(known) < 2:
                     text = f"{key} is {_kind(now)}, {_kind(print_)} in the original"
-                    return Check(name, False, f"{x.path}: {text}")
+                    return differs(f"{x.path}: {text}")
     exactly = reproducible(ev) and equal(ev.a, ev.b)
     if exactly and (text := _exact(ev, pairs) or _otherwise(ev)):
-        return Check(name, False, text)
+        return differs(text)
     if not exactly and alike.determined(ev) and ev.perturbed is not None and single(ev):
         if text := _rounded(ev, pairs):
-            return Check(name, False, text)
+            return differs(text)
         steady = all(_times(run.record) == _times(ev.a.record) for run in yardsticks(ev))
         if steady and (text := _otherwise(ev)):
-            return Check(name, False, text)
+            return differs(text)
     saves = count(len(pairs), "save")
     if not exactly:
-        return Check(name, None, f"{saves}, as far as they can be compared")
+        return untold(f"{saves}, as far as they can be compared")
     if any(rounded_alike(t, y.plain.get(k, t)) and y.plain.get(k, t) != t for x, y in pairs for k, t in x.plain.items()):  # fmt: skip
-        return Check(name, None, f"{saves}, tensors equal bit for bit, numbers up to rounding")
-    return Check(name, True, f"{saves}, equal bit for bit")
+        return untold(f"{saves}, tensors equal bit for bit, numbers up to rounding")
+    return holds(f"{saves}, equal bit for bit")

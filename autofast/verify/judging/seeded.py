@@ -164,9 +164,9 @@ def equivalence(ev: Evidence) -> tuple[Check, int]:
     name = EQUIVALENCE
     result = tost(ev)
     if result.outcome == "none":
-        return unclear(name, f"{UNSEEN}, so that the two cannot be compared over seeds"), 0
+        return unclear(f"{UNSEEN}, so that the two cannot be compared over seeds", name), 0
     if not result.pairs:
-        return unclear(name, f"no pair of runs, at least {LEAST} seeds are needed"), LEAST
+        return unclear(f"no pair of runs, at least {LEAST} seeds are needed", name), LEAST
     share = 100 / abs(result.mean) if result.mean else math.nan
     kind = "paired" if result.found.paired else "unpaired"
     half = result.found.half(0.95)
@@ -179,7 +179,7 @@ def equivalence(ev: Evidence) -> tuple[Check, int]:
     if result.outcome == "inside":
         return Check(name, True, text), 0
     if result.outcome == "open":
-        return unclear(name, f"{text}: not yet clear"), result.more
+        return unclear(f"{text}: not yet clear", name), result.more
     if result.outcome == "better":
         return Check(name, False, f"{text}: lower than seeds allow", verdict=Sameness.SUSPICIOUS), 0
     return Check(name, False, f"{text}: higher than seeds allow"), 0
@@ -203,7 +203,7 @@ def learns(ev: Evidence) -> tuple[Check | None, int]:
             f"in {len(curve(ev.a))} steps the original's loss falls by {by}, not for certain: "
             f"a script that learns nothing would look the same; {longer(ev)} would tell"
         )
-        return unclear(name, text), more if more <= ev.seeds else 0
+        return unclear(text, name), more if more <= ev.seeds else 0
     text = f"the loss falls by {gained:.3g}, by {fell:.3g} in the original, from the first tenth to the last third"
     error = difference(before, after).half(0.995)
     return Check(name, not (gained < fell / 2 and fell - gained > error), text), 0
@@ -220,8 +220,8 @@ def band(ev: Evidence) -> Check:
     """Where rounding has led: no further than seeds do (``course``), or 3 times as far as one
     rounding of the parameters did."""
     if len(ev.pairs) < LEAST:
-        return unclear(BAND, f"{count(len(ev.pairs), 'seed')}, {LEAST} are needed")
-    return course(ev, BAND) or unclear(BAND, UNSEEN)
+        return unclear(f"{count(len(ev.pairs), 'seed')}, {LEAST} are needed", BAND)
+    return course(ev, BAND) or unclear(UNSEEN, BAND)
 
 
 def course(ev: Evidence, name: str = COURSE) -> Check | None:

@@ -14,7 +14,7 @@ from autofast.verify.evidence.gathered import Evidence, taken
 from autofast.verify.evidence.numbered import plain
 from autofast.verify.evidence.record import Numbers, Record, Run
 from autofast.verify.judging.invariants import shown
-from autofast.verify.result import Check, unclear
+from autofast.verify.result import Check, differs, holds, unclear, untold
 
 RATES = "learning rates"
 COUNTERS = "counters in the model"
@@ -39,11 +39,10 @@ def learning_rates(ev: Evidence) -> Check | None:
     """The learning rate of every parameter group at every step, to 1e-6. Where steps were skipped,
     by steps that were made.
     """
-    name = RATES
     if not any(_rates(ev.a)):
         return None
     if any(_first_rate(ev.a, o) is not None for o in course.runs(ev)):
-        return _free_rates(ev, name)
+        return _free_rates(ev)
     for a, b in course.pairs(ev):
         place = _first_rate(a, b)
         if (
@@ -57,16 +56,16 @@ def learning_rates(ev: Evidence) -> Check | None:
             decided = len(before) == len(after) and course.numbers_decide(ev, a, b, place)
             if decided and not course.known(ev):
                 text = f"they differ from step {place + 1} on: not yet known whether those of the original depend on its numbers; {course.more_seeds(ev)}"
-                return unclear(name, text)
+                return unclear(text)
             both = enumerate(zip(before, after, strict=False))
             group = next((i for i, (x, y) in both if not _same_lr((x,), (y,))), 0)
             if len(before) != len(after):
                 text = f"{len(after)} parameter groups at step {place + 1}, {len(before)} in the original"
             else:
                 text = f"learning rate {after[group]:.6g} at step {place + 1}, {before[group]:.6g} in the original"
-            return Check(name, False, text)
+            return differs(text)
     steps = ev.a.steps_made
-    return Check(name, True, f"equal at {'all ' * (steps > 1)}{count(steps, 'step')}")
+    return holds(f"equal at {'all ' * (steps > 1)}{count(steps, 'step')}")
 
 
 def _factors(run: Run) -> set[float]:
@@ -75,7 +74,7 @@ def _factors(run: Run) -> set[float]:
     return {float(f"{y / x:.4g}") for x, y in zip(rates, rates[1:], strict=False) if x != y}
 
 
-def _free_rates(ev: Evidence, name: str) -> Check:
+def _free_rates(ev: Evidence) -> Check:
     """Rates that depend on the training itself (a plateau): they change by the same factors, and
     are as high in the mean over seeds.
     """
@@ -87,18 +86,18 @@ def _free_rates(ev: Evidence, name: str) -> Check:
             if not drawn and not (a.record.skipped or b.record.skipped):
                 after, before = _rates(b)[place], _rates(a)[place]
                 words = f"{', '.join(f'{r:.6g}' for r in after)} at step {place + 1}, {', '.join(f'{r:.6g}' for r in before)} in the original"
-                return Check(name, False, f"{words}; until then not a bit differs")
+                return differs(f"{words}; until then not a bit differs")
     usual = {factor for run in course.runs(ev) for factor in _factors(run)}
     other = [sorted(_factors(b) - usual) for _, b in ev.pairs]
     if len(usual) <= 3 and len(other) >= course.LEAST and sum(map(bool, other)) > len(other) / 2:
         factor = next(some[0] for some in other if some)
         text = f"they change by {factor:g}, in the original by {', '.join(f'{f:g}' for f in sorted(usual))}"
-        return Check(name, False, text)
+        return differs(text)
     if means := course.off(ev, _level, course.ENOUGH, math.log(1.05)):
         times = math.exp(means[1] - means[0])
         words = f"{times:.3g} times as high in the mean over {means[2]} seeds"
-        return Check(name, False, f"{words}; {text}")
-    return Check(name, None, text)
+        return differs(f"{words}; {text}")
+    return untold(text)
 
 
 def _level(run: Run) -> float:
@@ -107,15 +106,14 @@ def _level(run: Run) -> float:
 
 def optimizers(ev: Evidence) -> Check | None:
     """Kinds of optimizers. Whether an optimizer is fused is no kind."""
-    name = "optimizers"
     before, after = (
         tuple(o.lower().replace("fused", "") for o in r.record.optimizers) for r in ev.both
     )
     counts = [Counter(r.record.optimizers).items() for r in ev.both]
     words = [", ".join(f"{n} × " * (n > 1) + kind for kind, n in some) for some in counts]
     if before == after:
-        return Check(name, True, words[0]) if before else None
-    return Check(name, False, f"{words[1] or 'none'}; in the original {words[0] or 'none'}")
+        return holds(words[0]) if before else None
+    return differs(f"{words[1] or 'none'}; in the original {words[0] or 'none'}")
 
 
 def settings(ev: Evidence) -> Check | None:
@@ -126,7 +124,6 @@ def settings(ev: Evidence) -> Check | None:
     the last step's where steps were
     skipped: a schedule of the momentum is then behind.
     """
-    name = "optimizer settings"
     if len(ev.a.record.optimizers) != len(ev.b.record.optimizers):
         return None
     a, b = ev.a.record.settings, ev.b.record.settings
@@ -139,15 +136,15 @@ def settings(ev: Evidence) -> Check | None:
         return None
     sizes = [len({(k.split("/")[0], k.split("/")[2]) for k in one}) for one in (a, b)]
     if sizes[0] != sizes[1]:
-        return Check(name, False, f"{sizes[1]} parameter groups, {sizes[0]} in the original")
+        return differs(f"{sizes[1]} parameter groups, {sizes[0]} in the original")
     for key in sorted(steady, key=lambda k: k.split("/")[1]):
         if not _same_setting(a[key], b[key]):
             number, when, group, what = key.split("/", 3)
             which = f" of optimizer {int(number) + 1}" if len(ev.a.record.optimizers) > 1 else ""
             text = f"{what} {b[key]} in group {group}{which} at the {when} step, {a[key]} in the original"
-            return Check(name, False, text)
+            return differs(text)
     text = f"{len({tuple(k.split('/')[i] for i in (0, 2, 3)) for k in steady})} settings, equal at the first and last step"
-    return Check(name, True, text)
+    return holds(text)
 
 
 def _same_setting(x: str, y: str) -> bool:
@@ -191,7 +188,6 @@ def clipping(ev: Evidence) -> Check | None:
     Over the steps of all seeds. 1 % is left for gradients in 16 bits, which clipping rounds once
     more.
     """
-    name = "gradient clipping"
     before, after = map(_gradients, course.arms(ev))
     limits = []
     for optimizer, a in before.items():
@@ -201,13 +197,13 @@ def clipping(ev: Evidence) -> Check | None:
             over = sum(v > one * 1.01 for v in b)
             if over:
                 text = f"{over} of {len(b)} gradient norms exceed {one:.4g}, up to {max(b):.4g}; the original's are clipped to that"
-                return Check(name, False, text)
+                return differs(text)
             limits.append(one)
         if two is not None and (over := sum(v > two * 1.01 for v in a)):
             text = f"gradient norms are clipped to {two:.4g}; {over} of {len(a)} of the original's exceed that, up to {max(a):.4g}"
-            return Check(name, False, text)
+            return differs(text)
     text = f"to {', '.join(f'{x:.4g}' for x in limits)}, as in the original"
-    return Check(name, True, text) if limits else None
+    return holds(text) if limits else None
 
 
 def _counts(record: Record) -> dict[str, float]:
@@ -224,7 +220,6 @@ def counters(ev: Evidence) -> Check | None:
     Where the best state is loaded at the end, they tell which epoch was the best, and that is for
     the numbers to decide.
     """
-    name = COUNTERS
     known = [_counts(o.record) for o in course.runs(ev)]
     usual, now = _counts(ev.a.record), _counts(ev.b.record)
     both = {k: (usual[k], now[k]) for k in usual if k in now}
@@ -239,11 +234,11 @@ def counters(ev: Evidence) -> Check | None:
     ]
     if off and not course.known(ev) and course.numbers_decide(ev, ev.a, ev.b, ev.a.steps_made):
         text = f"{shown(off, 1)}: not yet known whether the original's depend on its numbers; {course.more_seeds(ev)}"
-        return unclear(name, text)
+        return unclear(text)
     off = off or [text for k in both if k not in fixed and (text := _counts_otherwise(ev, k))]
     if off:
-        return Check(name, False, shown(off, 1))
-    return Check(name, True, f"{len(both)} end the same" if fixed else "they end as seeds have it")
+        return differs(shown(off, 1))
+    return holds(f"{len(both)} end the same" if fixed else "they end as seeds have it")
 
 
 def _counts_otherwise(ev: Evidence, key: str) -> str:

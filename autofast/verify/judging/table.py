@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autofast.verify.evidence import course
@@ -58,6 +58,13 @@ class Row:
     seeds: int = 0
     needs: str = ONE
 
+    def named(self, check: Check) -> Check:
+        """A check that has no name of its own is this row's."""
+        if check.name:
+            return check
+        differs = check.passed is False and check.verdict is DIFFERENT
+        return replace(check, name=self.name, verdict=self.says if differs else check.verdict)
+
 
 # fmt: off
 STRUCTURE = (  # what no rewrite may change, whatever its numbers look like
@@ -98,11 +105,11 @@ STRUCTURE = (  # what no rewrite may change, whatever its numbers look like
     Row(coverage.changes, "changed lines", "whether every changed place ran", says=UNCLEAR),
     Row(coverage.reached, "evaluation and saves", "whether runs that end early came to one", says=UNCLEAR),
     Row(coverage.followed, "processes of its own", "whether one trains out of sight", says=UNCLEAR),
-    Row(printed.checks, "printed lines", "kinds of lines; files (BROKEN)"),
-    Row(printed.checks, printed.NAME, "digit by digit, where the training is the same to the bit", "one in the last of four", needs=TWO),
-    Row(printed.checks, "printed numbers up to rounding", "where the same is drawn", "100 times a rounding, 2 %", needs=MOVED),
-    Row(printed.checks, "what the printed loss is", "mean, sum, first or last of the losses", "half a digit"),
-    Row(printed.checks, "printed numbers over seeds", "level and scatter", "3 standard deviations; × 4", seeds=LEAST),
+    Row(printed.text_of, "printed lines", "kinds of lines; files (BROKEN)"),
+    Row(printed.numbers, printed.NAME, "digit by digit, where the training is the same to the bit", "one in the last of four", needs=TWO),
+    Row(printed.rounded, "printed numbers up to rounding", "where the same is drawn", "100 times a rounding, 2 %", needs=MOVED),
+    Row(printed.meaning, "what the printed loss is", "mean, sum, first or last of the losses", "half a digit"),
+    Row(printed.levels, "printed numbers over seeds", "level and scatter", "3 standard deviations; × 4", effects=KEPT[1:], seeds=LEAST),
 )
 NUMBERS = (  # which of these are asked follows from the effect, and from what was drawn (``parity``)
     Row(exact.bitwise, "bit for bit", "losses, norms, final weights, random states", needs=TWO),
@@ -125,18 +132,18 @@ NUMBERS = (  # which of these are asked follows from the effect, and from what w
 
 def failed(name: str, error: Exception) -> Check:
     return unclear(
-        name, f"the check itself failed and tells nothing: {type(error).__name__}: {error}"
+        f"the check itself failed and tells nothing: {type(error).__name__}: {error}", name
     )
 
 
 def asked(rows: Iterable[Row], ev: Evidence) -> list[Check]:
     """Nothing passes because a check of it fails."""
     found: list[Check] = []
-    fitting = (r for r in rows if ev.effect in r.effects and len(ev.pairs) >= r.seeds)
-    for ask in dict.fromkeys(row.ask for row in fitting):
+    fitting = [r for r in rows if ev.effect in r.effects and len(ev.pairs) >= r.seeds]
+    for ask, row in {row.ask: row for row in fitting}.items():
         try:
             said = ask(ev)
         except Exception as error:
             said = failed(f"{ask.__module__.rpartition('.')[2]}.{ask.__name__}", error)
-        found += said if isinstance(said, list) else [said] if said else []
+        found += (row.named(one) for one in (said if isinstance(said, list) else [said]) if one)
     return found

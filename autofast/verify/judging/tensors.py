@@ -14,7 +14,7 @@ from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.numbered import plain
 from autofast.verify.evidence.record import Record, Run, Step, TensorPrint
 from autofast.verify.judging.invariants import matched, shown
-from autofast.verify.result import Check, unclear
+from autofast.verify.result import Check, answer, differs, holds, unclear, untold
 
 MOVED = 1e-6  # a tensor has moved when it changed by this share of its norm
 
@@ -59,7 +59,6 @@ def _unseen(ev: Evidence) -> bool:
 
 def tensors(ev: Evidence) -> Check | None:
     """The model has the same tensors: number, shapes, types."""
-    name = "tensors of the model"
     a, b = without_constants(ev.a.record, ev.b.record)
     if not a or not b:
         return None
@@ -67,19 +66,19 @@ def tensors(ev: Evidence) -> Check | None:
     if one != two:
         if _unseen(ev):
             text = "a model that only evaluates is no longer called: what is made of it is compared"
-            return Check(name, None, text)
+            return untold(text)
         gone, new = list((one - two).elements()), list((two - one).elements())
         text = f"{len(b)} tensors, {len(a)} in the original; missing shapes: {shown(list(map(str, gone))) or 'none'}"
         text += f"; new: {shown(list(map(str, new))) or 'none'}"
-        return Check(name, False, text)
+        return differs(text)
     types = [
         f"{k}: {y.dtype}, was {x.dtype}"
         for k, (x, y) in matched(a, b).items()
         if x.dtype != y.dtype
     ]
     if types:
-        return Check(name, None if ev.effect == "recipe" else False, f"other types: {shown(types)}")
-    return Check(name, True, f"{count(len(a), 'tensor')} of equal shapes and types")
+        return answer(None if ev.effect == "recipe" else False, f"other types: {shown(types)}")
+    return holds(f"{count(len(a), 'tensor')} of equal shapes and types")
 
 
 def moved_by(x: TensorPrint, y: TensorPrint) -> float:
@@ -101,33 +100,31 @@ def _moved(record: Record) -> dict[str, float]:
 def movement(ev: Evidence) -> Check | None:
     """Every tensor that training moves in the original moves, and no other does: an optimizer must
     hold the parameters that are in use."""
-    name = "every parameter trains"
     a, b = _moved(ev.a.record), _moved(ev.b.record)
     if a and b:
         dead = [k for k, d in a.items() if d > MOVED and b.get(k, 1.0) == 0.0]
         if dead:
             text = f"{len(dead)} of {len(a)} tensors never move, though they do in the original: {shown(dead)}"
-            return Check(name, False, text)
+            return differs(text)
         woken = [k for k, d in a.items() if d == 0.0 and b.get(k, 0.0) > MOVED]
         if woken and ev.effect != "recipe":
             text = f"{len(woken)} of {len(a)} tensors move, though they never do in the original: {shown(woken)}"
-            return Check(name, False, text)
+            return differs(text)
     lost = sorted(
         {plain(k) for k in ev.b.record.trainable_unused}
         - {plain(k) for k in ev.a.record.trainable_unused}
     )
     if lost:
         text = f"{len(lost)} parameters receive gradients, and no optimizer holds them"
-        return Check(name, False, f"{text}: {shown(lost)}")
+        return differs(f"{text}: {shown(lost)}")
     if not a or not b:
         return None
     text = f"{sum(d > 0 for d in a.values())} of {len(a)} tensors move, the same ones"
-    return Check(name, True, text)
+    return holds(text)
 
 
 def replicas(ev: Evidence) -> Check | None:
     """All processes end with the same parameters, unless those of the original do not."""
-    name = "the same model in every process"
     if (
         any(_unlike(run) for run in ev.originals)
         or not ev.made
@@ -138,8 +135,8 @@ def replicas(ev: Evidence) -> Check | None:
     off = _unlike(ev.made[0])
     if off:
         text = f"{len(off)} of {len(ev.made[0].record.model)} tensors differ between processes: {shown(off)}"
-        return Check(name, False, text)
-    return Check(name, True, f"in {len(ev.made[0].records)} processes")
+        return differs(text)
+    return holds(f"in {len(ev.made[0].records)} processes")
 
 
 def _unlike(run: Run) -> list[str]:
@@ -169,7 +166,6 @@ def training_mode(ev: Evidence) -> Check | None:
     The set of shares is compared, as evaluation may be cut into other batches; and the mean share
     of calls with gradients, unless one of the two evaluates without gradients and the other with
     them."""
-    name = "training mode"
     a, b = ev.a.record.steps, ev.b.record.steps
     # Other numbers of steps: the usual share, in the second half, and the shares there are.
     if ev.effect == "recipe":
@@ -183,9 +179,9 @@ def training_mode(ev: Evidence) -> Check | None:
         if _modes(a) != _modes(b) and all((_modes(a), _modes(b))) and abs(before - after) <= 1e-3:
             text = f"{_percent([*_modes(b)])} of the modules train in single calls, {_percent([*_modes(a)])} in the original"
             lost = _modes(a) - _modes(b) and {s.evaluating for s in b} != {None}
-            return Check(name, False if lost else None, text)
+            return answer(False if lost else None, text)
         text = f"{100 * after:.0f} % of the modules train, {100 * before:.0f} % in the original"
-        return Check(name, abs(before - after) <= 1e-3, text)
+        return answer(abs(before - after) <= 1e-3, text)
     seen = 0
     off = []
     unseen = _unseen(ev)
@@ -210,14 +206,14 @@ def training_mode(ev: Evidence) -> Check | None:
         # Where passes are as long as draws have it, steps are not places: which modes there are is.
         if not course.known(ev):
             text = f"{off[0][1]}: not yet known whether draws decide when the original evaluates"
-            return unclear(name, f"{text}; {course.more_seeds(ev)}")
+            return unclear(f"{text}; {course.more_seeds(ev)}")
         if len({tuple(map(_mode, o.record.steps)) for o in ev.others}) > 1:
             modes = {_mode(s) for o in ev.others for s in o.record.steps}
             off = [(i, text) for i, text in off if _mode(b[i]) not in modes]
     if off:
-        return Check(name, False, f"{off[0][1]} ({len(off)} of {max(seen, len(off))} steps)")
+        return differs(f"{off[0][1]} ({len(off)} of {max(seen, len(off))} steps)")
     if not seen:
         return None
     last = next(s.training for s in reversed(a) if s.training is not None)
     text = f"{100 * last:.0f} % of the modules in training mode, equal at all steps"
-    return Check(name, True, text)
+    return holds(text)

@@ -18,7 +18,7 @@ from autofast.verify.evidence.numbered import plain
 from autofast.verify.evidence.record import Run, TensorPrint
 from autofast.verify.judging.exact import state_apart
 from autofast.verify.judging.seeded import LEAST, PART_LEVEL
-from autofast.verify.result import Check
+from autofast.verify.result import Check, differs
 
 RISK = 1e-3  # that any one of the tensors of two equal scripts is off
 FAR = 3e-3  # of the norm of all parameters: averages of them may be taken in another order
@@ -80,7 +80,7 @@ def loaded(ev: Evidence) -> Check | None:
             continue
         if (far := state_apart(a, b, buffers=False)) > FAR:
             text = f"{far:.2g} of their norm apart, and all before the same to the bit: others were loaded, or kept (seed {a.seed})"
-            return Check("weights at the end", False, text)
+            return differs(text)
     return None
 
 
