@@ -245,9 +245,9 @@ class Invariants:
             return False
         match callee:
             case Ref(name=name):
-                known = name in MADE_OF | BUILTINS or op(name) or name.startswith(COMPUTING)
-                others = name.startswith(OTHERS) or draws(name) or is_in_place(name)
-                return bool(known) and not others and autocast(last_part(name)) != "lower"
+                return (
+                    _only_reads(name) and not draws(name) and autocast(last_part(name)) != "lower"
+                )
             case Method(name=name):
                 others = draws(name) or is_in_place(name) or autocast(name) == "lower"
                 return name in ARRAYS or (op(f".{name}") is not None and not others)
@@ -336,11 +336,7 @@ class ReadOnly(ValueFlow[None]):
         name = callee.name
         if name in SHARED or is_view(name):
             return Verdict.GOES_ON
-        known = op(name)
-        computes = known is not None and not is_in_place(name) and not known.mutates
-        known_too = name.startswith(COMPUTING) and not name.startswith(OTHERS)
-        reads = computes or known_too or name in MADE_OF | BUILTINS
-        return Verdict.STOPS if reads and not is_in_place(name) else "it is handed on"
+        return Verdict.STOPS if _only_reads(name) else "it is handed on"
 
     def lost(self, use: Usage) -> str:
         return "it is handed on"
@@ -350,6 +346,14 @@ class ReadOnly(ValueFlow[None]):
 
     def kept(self, target: ast.Attribute, context: None) -> str:
         return "it is kept"
+
+
+def _only_reads(name: str) -> bool:
+    """Whether a function computes its result, and leaves what it is given as it is."""
+    known = op(name)
+    reads = known is not None or name in MADE_OF | BUILTINS or name.startswith(COMPUTING)
+    writes = is_in_place(name) or name.startswith(OTHERS) or (known is not None and known.mutates)
+    return reads and not writes
 
 
 def constructor(method: ast.FunctionDef) -> ast.FunctionDef | None:
