@@ -22,7 +22,7 @@ from autofast.report.progress import Tell
 from autofast.verify import blame, speed
 from autofast.verify.estimates import median
 from autofast.verify.evidence.gathered import Wish
-from autofast.verify.evidence.record import FACTS, Detail, Run
+from autofast.verify.evidence.record import FACTS, Detail, Run, Words
 from autofast.verify.judging import parity, seeded
 from autofast.verify.result import Contribution, Parity, Ratio, Speed
 from autofast.verify.running.runs import OutOfTime, Program, Runner
@@ -71,7 +71,7 @@ class Wanted:
     """
 
     effect: str
-    rules: tuple[str, ...] | None = None
+    rules: Words | None = None
     steps: int | None = None
     budget: float = 900.0
     seed: int = 0
