@@ -206,7 +206,10 @@ def writes(script: Script) -> tuple[bool, list[Write]]:
     shared = any(
         isinstance(n, VARIABLES) and (n.attr if isinstance(n, ast.Attribute) else n.id) in SHARING
         for n in script.nodes
-    ) or bool(script.calls(*LEGACY))
+    ) or any(
+        s.call is not None and not script.analysis(Memory).is_fresh(s.call)
+        for s in script.calls(*LEGACY)
+    )
     return shared, _every_write(script, shared)
 
 
