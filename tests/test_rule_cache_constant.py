@@ -225,10 +225,16 @@ def test_a_function_with_constants_is_cached() -> None:
             "        shift = torch.tensor(self.mean)",
             "        if len(x) > 99:\n            return self.layer(x)\n        shift = torch.tensor(self.mean)",
         ),
-        ("return self.layer(x - shift)", "shift.requires_grad_(True)\n        return self.layer(x - shift)"),
+        (
+            "return self.layer(x - shift)",
+            "shift.requires_grad_(True)\n        return self.layer(x - shift)",
+        ),
         ("losses = []", "losses = []\nobject.__setattr__(model, 'me' + 'an', [1.0, 2.0, 3.0])"),
         ("self.mean = mean", "self.mean = mean\n        self.put = self.mean.append"),
-        ("self.mean = mean", "self.mean = mean\n        self.put = lambda v: self.mean.__setitem__(0, v)"),
+        (
+            "self.mean = mean",
+            "self.mean = mean\n        self.put = lambda v: self.mean.__setitem__(0, v)",
+        ),
         (
             "self.mean = mean",
             "self.mean = np.ones(3, dtype=np.float32)\n        self.move = Move(self.mean)",
