@@ -34,7 +34,7 @@ from autofast.verify.result import Arm, Parity, Verification
 from autofast.verify.running import resuming
 from autofast.verify.running.runs import OutOfTime, Program, Runner, Setup, ask, last_line
 from autofast.verify.running.scratch import Scratch, in_place, make
-from autofast.verify.series import LIGHT, ORIGINAL, REWRITTEN, NoRun, Series, Wanted
+from autofast.verify.series import LIGHT, ORIGINAL, REWRITTEN, NoRun, Series, Variant, Wanted
 
 EFFECTS = ("exact", "rounding", "sampling", "recipe")
 
@@ -302,7 +302,7 @@ def _difference(before: Path, after: Path) -> str:
     return "\n".join(difflib.unified_diff(old, new, before.name, after.name, lineterm="")) + "\n"
 
 
-def _variants(pair: Pair, entry: Path) -> Iterator[tuple[str, Program | None, Program | None]]:
+def _variants(pair: Pair, entry: Path) -> Iterator[Variant]:
     """For each rule: the script with this rule alone, and with all but it."""
     if pair.plan is None:
         return

@@ -39,6 +39,7 @@ BUSY_REPEATS = 6  # so many pairs are repeated at most, because something else k
 LIGHT = Detail()
 ORIGINAL, REWRITTEN = "original", "rewritten"
 BY_USER = "ended by Ctrl-C"
+Variant = tuple[str, "Program | None", "Program | None"]  # with one rule alone, and all but that
 
 
 class NoRun(Exception):
@@ -106,7 +107,7 @@ class Series:
     _order: random.Random = field(default_factory=lambda: random.Random(0))
 
     # --------------------------------------------------------------------------------------- stages
-    def make(self, variants: Sequence[tuple[str, Program | None, Program | None]] = ()) -> None:
+    def make(self, variants: Sequence[Variant] = ()) -> None:
         """All stages; ``variants`` are (rule, this rule alone, all without it). Raises ``NoRun``.
         Ctrl-C ends it with what is known.
         """
@@ -347,7 +348,7 @@ class Series:
             self._aa.append((made[0], made[len(programs) - 1]))
         return True
 
-    def _by_rule(self, variants: Sequence[tuple[str, Program | None, Program | None]]) -> None:
+    def _by_rule(self, variants: Sequence[Variant]) -> None:
         programs: dict[str, Program] = {ORIGINAL: self.original, REWRITTEN: self.rewritten}
         for rule, alone, without in variants:
             if alone is not None:
