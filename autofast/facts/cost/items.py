@@ -94,7 +94,8 @@ def making(script: Script, loader: Loader) -> float:
     if any(isinstance(n.value, str) and LARGE.search(n.value) for n in script.each(ast.Constant)):
         seconds *= TIMES
     made = [_time(script, d.getitem, _likely) if d.getitem else 0.0 for d in sets]
-    return size * (seconds + LIKELY * min(made, default=0.0))
+    likely = LIKELY * min(made, default=0.0)
+    return size * (seconds + likely if size * likely >= machine.COSTLY else seconds)
 
 
 def _of_files(script: Script, dataset: Dataset) -> float:
