@@ -1695,13 +1695,21 @@ def test_a_function_that_no_gradient_leaves_beside_a_loss_of_no_model() -> None:
 @pytest.mark.parametrize(
     ("keep", "result"),
     [
-        ("pass", "action[0]"),
+        ("self.kept.append(action)", "action[0]"),
         ("self.kept.append(density)", "action.detach().numpy()[0]"),
         ("global last; last = density", "action.detach().numpy()[0]"),
     ],
 )
 def test_a_function_that_a_gradient_may_leave(keep: str, result: str) -> None:
     assert not apply("no-grad-eval", ACTOR.replace("KEEP", keep).replace("RESULT", result)).fixes
+
+
+def test_a_function_whose_gradient_its_callers_drop() -> None:
+    """The loop that calls it makes a number of what it gives."""
+    done = check(ACTOR.replace("KEEP", "pass").replace("RESULT", "action[0]"), "_")
+    assert "():\n        for i in range(4):" in done.text
+    kept = done.before.replace("float(agent.act(states[-1])[0])", "agent.act(states[-1])[0]")
+    assert not apply("no-grad-eval", kept).fixes
 
 
 def test_evaluations_beside_each_other_share_a_block() -> None:
@@ -2698,3 +2706,112 @@ def test_a_pass_of_a_function_that_runs_once() -> None:
     text = HEAD + shown + TRAIN + "print(show(torch.zeros(2, 4)), show(torch.ones(2, 4)))\n"
     assert apply("no-grad-eval", text).fixes
     assert not apply("no-grad-eval", text, min_gain=0.01).fixes
+
+
+# ------------------------------------------------------- acting beside a loss of a number that is trained
+SOFT = """\
+import torch
+import torch.nn as nn
+from torch.distributions import Normal
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Actor(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.mean, self.log_std = nn.Linear(3, 8), nn.Linear(8, 2), nn.Linear(8, 2)
+
+    def forward(self, x):
+        h = torch.relu(self.body(x))
+        return self.mean(h), self.log_std(h).clamp(-5, 2)
+
+    def get_action(self, x):
+        mean, log_std = self(x)
+        normal = Normal(mean, log_std.exp())
+        drawn = normal.rsample()
+        return torch.tanh(drawn), normal.log_prob(drawn).sum(1, keepdim=True), torch.tanh(mean)
+
+
+actor, critic = Actor().to(device), nn.Linear(5, 1).to(device)
+optimizer = torch.optim.Adam(actor.parameters(), lr=1e-2)
+log_alpha = torch.zeros(1, requires_grad=True, device=device)
+alpha_optimizer = torch.optim.Adam([log_alpha], lr=1e-2)
+alpha, losses, kept, obs = 1.0, [], [], torch.ones(3)
+
+
+def evaluate(actor):
+    total, seen = 0.0, torch.ones(3)
+    for _ in range(4):
+        _, _, action = actor.get_action(seen[None].to(device))
+        seen = seen + action.detach().cpu()[0].sum()
+        total += float(seen.sum())
+    return total
+
+
+for step in range(6):
+    action, _, _ = actor.get_action(obs[None].to(device))
+    obs = torch.cat([action.detach().cpu()[0], obs[:1]])
+    states = obs.repeat(4, 1).to(device) + step
+    drawn, log_prob, _ = actor.get_action(states)
+    loss = (alpha * log_prob - critic(torch.cat([states, drawn], 1))).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        _, log_prob, _ = actor.get_action(states)
+    alpha_loss = (-log_alpha.exp() * (log_prob - 2.0)).mean()
+    alpha_optimizer.zero_grad()
+    alpha_loss.backward()
+    alpha_optimizer.step()
+    alpha = log_alpha.exp().item()
+    losses += [loss.item(), alpha]
+    if step % 2 == 0:
+        losses.append(evaluate(actor))
+"""
+ACT = "    action, _, _ = actor.get_action(obs[None].to(device))\n"
+
+
+def test_acting_and_its_evaluation_beside_a_trained_number() -> None:
+    """A backward that reaches no network says nothing of those that others reach."""
+    done = check(SOFT, "with torch.inference_mode():")
+    assert f"    with torch.inference_mode():\n    {ACT}" in done.text
+    assert "@torch.inference_mode()\ndef evaluate(actor):\n" in done.text
+    assert "\n    drawn, log_prob, _ = actor" in done.text
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # the action trains after all
+        ("    loss = (alpha", "    loss = action.mean() + (alpha"),
+        # it is kept with its gradient, and trained with later
+        (ACT, f"{ACT}    kept.append(action.mean())\n"),
+        ("    obs = torch.cat([action.detach().cpu()[0]", "    obs = torch.cat([action.cpu()[0]"),
+        (ACT, f"{ACT}    actor.last = action\n"),
+        # another name for it
+        (ACT, f"{ACT}    again = action\n    kept += [again.mean()]\n"),
+        # what is not known gets it
+        (ACT, f"{ACT}    __import__('gc').freeze() or vars().get('learn', print)(action)\n"),
+        # hooks see what the layers give
+        ("alpha, losses", "actor.body.register_forward_hook(lambda m, i, o: kept.append(o))\nalpha, losses"),
+    ],
+)  # fmt: skip
+def test_acting_that_may_train(old: str, new: str) -> None:
+    assert old in SOFT
+    text = SOFT.replace(").mean()\n    optimizer.", ").mean() + sum(kept)\n    optimizer.")
+    done = apply("no-grad-eval", text.replace(old, new))
+    assert f"inference_mode():\n    {ACT}" not in done.text
+    assert f"no_grad():\n    {ACT}" not in done.text
+
+
+def test_an_evaluation_whose_result_trains() -> None:
+    text = SOFT.replace("total += float(seen.sum())", "total = total + action.sum()")
+    text = text.replace("losses.append(evaluate(actor))", "kept.append(evaluate(actor))")
+    text = text.replace(
+        "    optimizer.zero_grad()\n", "    loss = loss + sum(kept)\n    optimizer.zero_grad()\n"
+    )
+    assert "\n\ndef evaluate(actor):\n" in text and "\n    for _ in range(4):" in text
+    done = apply("no-grad-eval", text)
+    assert "\n\ndef evaluate(actor):\n" in done.text and "\n    for _ in range(4):" in done.text

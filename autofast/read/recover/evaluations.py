@@ -156,11 +156,12 @@ def evaluations(script: Script) -> list[Evaluation]:
                 evaluation.mode = "maybe"
             if site not in evaluation.forwards:
                 evaluation.forwards.append(site)
-    for site, occurrence, node, kind in apart(
+    for site, occurrence, node, kind, call in apart(
         script, training.passes, training.all + training.handed_out
     ):
         within = sealed.around(occurrence.stack)
-        if not _blind(occurrence.stack, training.blind) and within not in found:
+        unseen = _blind(occurrence.stack, training.blind)
+        if within not in found and not (unseen and script.of_node(is_wanted, call)):
             evaluation = found.setdefault(node, Evaluation(node, kind, "on", [], None, shared=True))
             if site not in evaluation.forwards:
                 evaluation.forwards.append(site)

@@ -19,7 +19,7 @@ from autofast.flow.scratch import hands_on
 from autofast.model.calls import is_augmented, is_method, receiver_of
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack
 from autofast.model.script import Script
-from autofast.model.several import any_of
+from autofast.model.several import any_of, first_such, only
 from autofast.model.source import (
     Nodes,
     Said,
@@ -27,10 +27,11 @@ from autofast.model.source import (
     is_at_top,
     nodes_in,
     statement_of,
+    within,
 )
 from autofast.model.syntax import LOOPS, is_stored
 from autofast.model.tensors import tensors_in
-from autofast.read.recover.backward_needs import Wanted
+from autofast.read.recover.backward_needs import Wanted, is_wanted
 from autofast.read.recover.escapes import ends_with_call
 from autofast.read.recover.leaks import root_of
 from autofast.read.recover.region import Region
@@ -42,9 +43,9 @@ KEEPS = tuple("set_attribute set_elsewhere append set_item augment tensor_write"
 
 def apart(
     script: Script, passes: Nodes, backwards: list[Stack]
-) -> Iterator[tuple[Site, Occurrence, ast.AST, str]]:
+) -> Iterator[tuple[Site, Occurrence, ast.AST, str, ast.AST]]:
     """The passes through trained code that no backward follows: each with the loop, function or
-    statement that holds it alone, and its kind.
+    statement that holds it alone, its kind, and the call there that leads to the pass.
     """
     trained = {way[: i + 1] for way in map(_way, backwards) for i in range(len(way))}
     found: list[tuple[Site, Occurrence, int]] = []
@@ -57,9 +58,15 @@ def apart(
             before = occurrence.stack if at < 0 else occurrence.stack[:at]
             shared |= {f.code for f in before}
     shared |= {f.code for stack in backwards for f in stack}
+    for _, occurrence, at in found:  # what a backward wants to know of computes for training
+        calls = only(occurrence.stack[at:], CallFrame)
+        if calls and script.of_node(is_wanted, calls[0].node):
+            shared |= {frame.func.node for frame in calls}
     for site, occurrence, at in found:
-        if (place := _place(occurrence.stack[at:], shared)) is not None:
-            yield site, occurrence, *place
+        rest = occurrence.stack[at:]
+        if (place := _place(rest, shared)) is not None:
+            call = first_such((f for f in rest if within(f.node, place[0])), CallFrame)
+            yield site, occurrence, *place, call.node if call is not None else site.node
 
 
 def _way(stack: Stack) -> tuple[ast.AST, ...]:
@@ -97,12 +104,13 @@ def keeps_gradients(script: Script, region: Region, backwards: list[Stack]) -> b
         for part in nodes_in(statement, ast.Name)
         if is_stored(part) and function_of(part) is region.scope
     ]
-    flow = script.analysis(Flow)
+    flow, follows = script.analysis(Flow), Wanted(script).follow
     for name in names:
         if not is_local(name) and not isinstance(region.scope, ast.Module):
             return True
         uses = flow.definitions(name).uses_of(name)
-        if any(_carries(script, use) for use in uses if not region.holds(use)):
+        later = (use for use in uses if not region.holds(use))
+        if any(_carries(script, use) and follows(use, ()) for use in later):
             return True
     if keeps_inside(script, region, backwards, {n.id for n in names}):
         return True
