@@ -2708,7 +2708,7 @@ def test_a_pass_of_a_function_that_runs_once() -> None:
     assert not apply("no-grad-eval", text, min_gain=0.01).fixes
 
 
-# ------------------------------------------------------- acting beside a loss of a number that is trained
+# ----------------------------------------------- acting beside a loss of a number that is trained
 SOFT = """\
 import torch
 import torch.nn as nn

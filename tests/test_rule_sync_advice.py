@@ -362,7 +362,7 @@ def test_numbers_of_a_list_can_be_read_together() -> None:
     assert not apply(ITEM, METERS.format(body=few, user="pass")).findings
 
 
-# ------------------------------------------------------------------- elements that a mask takes over
+# ------------------------------------------------------------------ elements that a mask takes over
 PICKING = """\
 import torch
 import torch.nn as nn
