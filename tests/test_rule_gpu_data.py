@@ -223,6 +223,7 @@ def test_a_generator_of_its_own() -> None:
         ("a = torch.tensor(numpy.loadtxt([f'{i} 2 3 4' for i in range(30)])).float()\nb = torch.zeros(30)", True),
         ("a = torch.zeros(10 ** 5 // 3334, 4).repeat(1, 1)\nb = torch.zeros(len(a))", True),
         ("n = int(os.environ.get('ROWS', 30))\na = torch.randn(n, 4)\nb = torch.zeros(n)", True),
+        ("n = int(os.environ.get('ROWS', 30))\nrows = numpy.ones((n, 4))\na = torch.from_numpy(rows).float()\nb = torch.zeros(30)", True),
         ("a = torch.randn(2, 4)[torch.zeros(30).long()]\nb = torch.zeros(30)", False),
         ("numpy.random.seed(0)\na = torch.from_numpy(numpy.random.normal(0, 1, 120)).float().view(30, 4)\nb = torch.zeros(30)", False),
     ],

@@ -11,69 +11,49 @@ it the same for one number as for many (``+ - * /``, casts), which is not so for
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from autofast.facts.arrays import REDUCED, array_of, held_under, values_of
 from autofast.facts.loader_uses import uses
 from autofast.facts.loaders import DEVICE_DEFAULTS, again, own_argument
 from autofast.facts.transforms import pipeline, short_name
 from autofast.facts.workers.shared_state import changed_ever
-from autofast.flow.memory import FACTORIES
-from autofast.flow.program import Flow
 from autofast.flow.provenance import assigned
 from autofast.flow.reflection import whose_attributes
-from autofast.flow.scopes import Expressions, declared
-from autofast.model.calls import arguments_of, only_target, variable_name
-from autofast.model.calls import short_name as called_as
+from autofast.flow.scopes import declared
+from autofast.model.calls import only_target, variable_name
 from autofast.model.events import Occurrence, loops
 from autofast.model.kinds import ways_made
-from autofast.model.names import LEGACY_TENSORS, last_part
 from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
-from autofast.model.several import only, surely, wordset
+from autofast.model.several import wordset
 from autofast.model.source import (
     ByNode,
-    ancestors,
     at,
     is_generator,
     is_switched,
     live,
     live_block,
     parent_of,
-    statement_of,
 )
 from autofast.model.syntax import (
-    LOOPS,
-    SEQUENCES,
     is_attribute,
     is_docstring,
-    is_operation,
     is_read,
-    is_stored,
 )
 from autofast.model.values import (
     Arguments,
     Ext,
-    Func,
     Inst,
     Ref,
-    Seq,
     Tensor,
     Thing,
-    Values,
-    any_of,
-    are_numbers,
     begins,
     certainly,
     const,
-    is_const,
     is_named,
-    is_weight,
     one,
 )
-from autofast.ops import is_pointwise, reshapes
 from autofast.ops.families import ARITHMETIC
 from autofast.read.recover.item_code import short_name_of
 
@@ -87,25 +67,6 @@ EXACT_METHODS = wordset("float double long int half bool byte clone contiguous a
 EXACT_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 # What is done to a row, and would be done to a batch along another dimension; as large as the row.
 OF_ROW = wordset("unsqueeze squeeze view reshape flatten permute transpose flip item")
-IN_ORDER = FACTORIES  # new tensors lie in memory row by row
-OF_LISTS = frozenset(f"torch.{name}" for name in LEGACY_TENSORS)  # so do those of lists
-JOINS = wordset("torch.stack torch.cat")
-KEEP_ORDER = EXACT_METHODS | wordset(
-    "to detach sum mean argmax view reshape flatten unsqueeze squeeze repeat"
-)  # besides what is pointwise
-
-# The arguments of these say how large a tensor or array is, by a tuple or one by one.
-BY_SIDES = wordset("zeros ones empty rand randn random randperm eye")
-MADE = BY_SIDES | wordset("arange full randint integers normal uniform standard_normal")
-TAKEN = wordset("torch.from_numpy torch.as_tensor torch.FloatTensor torch.LongTensor")
-KEEP_SIZE = KEEP_ORDER - {"repeat"} | wordset(
-    "astype copy numpy permute transpose t clone cpu cuda"
-)
-ROW_BY_ROW = EXACT_METHODS | wordset(
-    "to numpy astype copy tensor array asarray cpu from_numpy as_tensor FloatTensor LongTensor"
-)
-BESIDE_ROWS = REDUCED | wordset("argmax unsqueeze squeeze flatten")  # of other dimensions than rows
-MANY = 10**12  # numbers: as many as there may be
 
 
 # --------------------------------------------------------------------------------- tensors, indexed
@@ -205,172 +166,6 @@ def _is_literal(expr: ast.expr) -> bool:
     return isinstance(inner, ast.Constant) and isinstance(inner.value, (int, float))
 
 
-def in_order(script: Script, expr: ast.expr, depth: int = 0) -> bool:
-    """A tensor that certainly has its strides in the order of its dimensions, so that rows of it
-    make a contiguous batch.
-
-    ``stack`` of single rows always gives a contiguous batch; indexing a permuted tensor gives a
-    permuted one, on which ``view`` fails.
-    """
-    match expr:
-        case ast.Call(keywords=keywords) if any(
-            k.arg in (None, "memory_format", "out") for k in keywords
-        ):
-            return False
-        case ast.Call(func=func, args=args) if script.may_be(func, Ref):
-            name = script.library_name(func)
-            if name == "torch.nn.Parameter" and args:
-                return in_order(script, args[0], depth)
-            if name == "torch.tensor" and args and isinstance(args[0], (ast.List, ast.ListComp)):
-                return True  # made from numbers
-            if name in OF_LISTS and args:
-                return certainly(script.values(args[0]), Seq)
-            if is_pointwise(name):
-                return surely(_keeps_order(script, a, depth) for a in args)
-            parts = (
-                args[0].elts if name in JOINS and args and isinstance(args[0], SEQUENCES) else []
-            )
-            return name in IN_ORDER or surely(in_order(script, part, depth) for part in parts)
-        case ast.Call(func=ast.Attribute(value=inner, attr=attr), args=args):
-            if is_pointwise(f".{attr}"):
-                return all(_keeps_order(script, a, depth) for a in (inner, *args))
-            return attr in KEEP_ORDER and in_order(script, inner, depth)
-        case ast.BinOp(left=left, right=right):
-            return all(_keeps_order(script, side, depth) for side in (left, right))
-        case ast.Compare(left=left, comparators=[right]):
-            return in_order(script, left, depth) and _keeps_order(script, right, depth)
-        case ast.UnaryOp(operand=inner) | ast.Subscript(value=inner):
-            return in_order(script, inner, depth)
-        case ast.Name() | ast.Attribute() if getattr(expr, "attr", "") not in (
-            "T",
-            "mT",
-            "H",
-            "mH",
-        ):
-            values = _given_to(script, expr)
-            return (
-                bool(values)
-                and depth < 8
-                and not _is_laid_out_anew(script)
-                and all(v is not None and in_order(script, v, depth + 1) for v in values)
-            )
-    return False
-
-
-def _given_to(script: Script, expr: ast.Name | ast.Attribute) -> Expressions:
-    """What a variable, or an attribute of the project's objects, was set to; empty where that is
-    not known.
-    """
-    if isinstance(expr, ast.Name):
-        # `x += 1` leaves the strides of x, and its size, as they are
-        made = script.analysis(Flow).origins(expr)
-        return [v for d in made if not d.is_augmented for v in values_of(script, d)]
-    return [e for t in script.values(expr.value) for e in held_under(script, t, expr.attr)]
-
-
-def most_numbers(script: Script, expr: ast.expr | None, depth: int = 0) -> int:
-    """How many numbers a tensor or array holds at the most, as far as the script says how large it
-    is made; else :data:`MANY`.
-    """
-    if expr is None or depth == 16:
-        return MANY
-    parts: list[ast.expr] = []
-    match expr:
-        case ast.Constant() | ast.Slice():
-            return 1
-        case ast.Call(func=func, args=args):
-            name = script.library_name(func) or f".{called_as(func)}"
-            short = last_part(name)
-            if short in MADE and (sides := _sides(expr, short)):
-                return math.prod(_most(script.values(side)) for side in sides)
-            if name in JOINS and args and isinstance(args[0], SEQUENCES):
-                return sum(most_numbers(script, part, depth + 1) for part in args[0].elts)
-            if name in TAKEN or is_pointwise(name):
-                parts = args
-            if isinstance(func, ast.Attribute) and (name[0] == "."):
-                parts = [func.value, *parts] if short in KEEP_SIZE or is_pointwise(name) else []
-        case ast.Name() | ast.Attribute():
-            if are_numbers(script.values(expr)):
-                return 1
-            values = _given_to(script, expr)
-            return max((most_numbers(script, v, depth + 1) for v in values), default=MANY)
-        case ast.BinOp() | ast.Compare() | ast.UnaryOp() | ast.Subscript() | ast.Tuple():
-            parts = only(ast.iter_child_nodes(expr), ast.expr)
-    return math.prod(most_numbers(script, p, depth + 1) for p in parts) if parts else MANY
-
-
-def row_count(script: Script, expr: ast.expr | None, depth: int = 0) -> object:
-    """What tells how many rows an array, a tensor or a list has: equal for two of one object that
-    have as many; None where nothing does.
-    """
-    parts: Expressions = []
-    match expr:
-        case ast.Attribute():
-            parts = _given_to(script, expr)
-        case ast.Name() if made := script.analysis(Flow).definition(expr):
-            parts = values_of(script, made) if made.is_parameter else [made.value]
-        case ast.Compare(left=left, comparators=[right]) | ast.BinOp(left=left, right=right) if (
-            not is_operation(expr, ast.MatMult)
-        ):
-            parts = [side for side in (left, right) if not are_numbers(script.values(side))]
-        case ast.Subscript(value=inner, slice=ast.Tuple(elts=[ast.Slice(None, None, None), *_])):
-            parts = [inner]
-        case ast.Subscript(slice=index) if array_of(script, index) and (
-            taken := _same(script, index)
-        ):
-            return taken, statement_of(expr)
-        case ast.Call(func=func, args=args) if not any_of(script.called(expr), Func):
-            short, name = called_as(func), script.library_name(func)
-            if short in MADE and (sides := _sides(expr, short)):
-                if (measured := measured_by(sides[0])) is None:
-                    return _same(script, sides[0])
-                parts = [measured]
-            elif name or not isinstance(func, ast.Attribute):
-                if len(args) == 1 and _is_by_row(name):
-                    parts = [*args]
-            elif _is_by_row(f".{short}"):
-                parts = [func.value]
-            elif short in BESIDE_ROWS:
-                axes = map(script.constant, arguments_of(expr))
-                if surely(type(axis) is int and axis > 0 for axis in axes):
-                    parts = [func.value]
-    found = one({depth < 9 and row_count(script, part, depth + 1) or None for part in parts})
-    if isinstance(expr, ast.Name) and not script.may_be(expr, Seq):
-        return found or _same(script, expr)
-    return found
-
-
-def _is_by_row(name: str) -> bool:
-    return last_part(name) in ROW_BY_ROW or is_pointwise(name)
-
-
-def _same(script: Script, size: ast.expr) -> object:
-    """What tells the value of a number, an index or an array: the number, or the only definition of
-    a variable; of one that is made in a loop, in a single statement.
-    """
-    known = script.constant(size)
-    made = script.analysis(Flow).definition(size) if isinstance(size, ast.Name) else None
-    if known is not ... or made is None:
-        return None if known is ... else known
-    return made, statement_of(size) if any_of(ancestors(made.node), LOOPS) else None
-
-
-def measured_by(expr: ast.expr | None) -> ast.expr | None:
-    """The array of ``len(x)``, ``x.shape[0]`` and ``x.size(0)``."""
-    match expr:
-        case (
-            ast.Call(func=ast.Name(id="len"), args=[measured])
-            | ast.Subscript(
-                value=ast.Attribute(value=measured, attr="shape"), slice=ast.Constant(value=0)
-            )
-            | ast.Call(
-                func=ast.Attribute(value=measured, attr="size"), args=[ast.Constant(value=0)]
-            )
-        ):
-            return measured
-    return None
-
-
 def sets_method(script: Script, thing: Thing, *names: str) -> ast.AST | None:
     """A place that may give an object, or its class, another method of one of these names, or
     anything by any name.
@@ -384,46 +179,6 @@ def sets_method(script: Script, thing: Thing, *names: str) -> ast.AST | None:
                 if not is_read(node):
                     return node
     return None
-
-
-def _most(values: Values) -> int:
-    """The largest of these numbers; options may be given any."""
-    return max((t.value if is_const(t, int) else MANY for t in values), default=MANY)
-
-
-def _sides(call: ast.Call, short: str) -> list[ast.expr]:
-    """The lengths of the sides of a tensor or array that a call makes, as far as it shows them."""
-    named = [k.value for k in call.keywords if k.arg in ("size", "shape")]
-    tuples = [a for a in (*named, *call.args) if isinstance(a, SEQUENCES)]
-    plain = short in BY_SIDES or len(call.args) == 1
-    last = [] if short == "arange" else call.args[2:]  # ``integers(0, 2, n)``
-    return tuples[0].elts if tuples else named or (call.args if plain else last)
-
-
-def _keeps_order(script: Script, expr: ast.expr, depth: int) -> bool:
-    """An operand that leaves the result of a pointwise operation in order."""
-    return are_numbers(script.values(expr)) or in_order(script, expr, depth)
-
-
-def _is_laid_out_anew(script: Script) -> bool:
-    """Somewhere the strides of a tensor that exists are changed. ``memory_format=`` and ``p.data =
-    ...`` of a parameter do that to the parameters of a module alone, which no data set may hold; of
-    a tensor ``memory_format=`` makes another one."""
-    nodes = script.nodes
-    return any(
-        isinstance(n, ast.Attribute)
-        and script.reached(n)
-        and (
-            reshapes(n.attr)
-            or (n.attr == "data" and is_stored(n) and not _is_of_module(script, n.value))
-        )
-        for n in nodes
-    )
-
-
-def _is_of_module(script: Script, expr: ast.expr) -> bool:
-    """A parameter of a model, in every way the script comes there."""
-    return surely(is_weight(t) for t in script.values(expr))
 
 
 def held(

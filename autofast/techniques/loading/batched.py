@@ -17,7 +17,8 @@ from autofast.edit.edits import (
     Written,
 )
 from autofast.facts.aliases import learned, written_after
-from autofast.facts.datasets import SPLIT, Images, held, in_order, is_measured
+from autofast.facts.datasets import SPLIT, Images, held, is_measured
+from autofast.facts.extents import in_order
 from autofast.facts.loader_uses import ITERATING, KEEPING, is_known, uses
 from autofast.facts.loaders import given, managed, own_argument
 from autofast.flow.memory import Memory

@@ -19,11 +19,10 @@ from autofast.edit.edits import (
 from autofast.facts.augmentations import Augmentation
 from autofast.facts.datasets import (
     held,
-    in_order,
     indexed,
-    most_numbers,
     returns_tuple,
 )
+from autofast.facts.extents import in_order, most_numbers
 from autofast.facts.host_batches import needs_host, rounds, shared_copies
 from autofast.facts.loader_uses import ITERATING
 from autofast.facts.loaders import DEVICE_DEFAULTS, again, counts, given, own_order

@@ -13,11 +13,10 @@ from autofast.facts.datasets import (
     SPLIT,
     held,
     indexed,
-    measured_by,
-    row_count,
     sets_method,
     to_tensor,
 )
+from autofast.facts.extents import measured_by, row_count
 from autofast.facts.loaders import again
 from autofast.facts.workers.shared_state import changed_ever, changed_since_made
 from autofast.model.calls import is_name, names_in
