@@ -16,12 +16,12 @@ from autofast.flow.reflection import whose_attributes
 from autofast.flow.scopes import mentions, own_nodes, owner, parameters
 from autofast.flow.usage import Act, Usage
 from autofast.flow.valueflow import Answer, ValueFlow, Verdict
-from autofast.model.calls import arguments_of, has_star, may_give
+from autofast.model.calls import arguments_of, may_give
 from autofast.model.names import FACTORIES, LEGACY_TENSORS, last_part
 from autofast.model.script import Script
 from autofast.model.several import any_in, surely, wordset
 from autofast.model.source import ancestors, function_of, holds, parent_of, within
-from autofast.model.syntax import COMPREHENSIONS, DEFS, is_attribute, is_read, is_stored
+from autofast.model.syntax import COMPREHENSIONS, DEFS, has_star, is_attribute, is_read, is_stored
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
     Arg,
@@ -323,8 +323,9 @@ class ReadOnly(ValueFlow[None]):
         call = use.node
         if isinstance(callee, Func):
             return Verdict.ENTERS
-        if isinstance(callee, Method) and isinstance(callee.this, (Num, Tensor)):
-            reads = op(f".{callee.name}") is not None and not is_in_place(callee.name)
+        if isinstance(callee, Method) and certainly({callee.this}, Num, Tensor):
+            alone = arguments_of(call) == [use.expr]  # type: ignore[arg-type]
+            reads = alone and op(f".{callee.name}") and not is_in_place(callee.name)
             return Verdict.STOPS if reads else "it is handed on"
         if not isinstance(callee, Ref) or any(k.arg == "out" for k in call.keywords):  # type: ignore[attr-defined]
             return "it is handed on"

@@ -60,7 +60,7 @@ def apart(
     shared |= {f.code for stack in backwards for f in stack}
     for _, occurrence, at in found:  # what a backward wants to know of computes for training
         calls = only(occurrence.stack[at:], CallFrame)
-        if calls and script.of_node(is_wanted, calls[0].node):
+        if any(script.of_node(is_wanted, frame.node) for frame in calls[:1]):
             shared |= {frame.func.node for frame in calls}
     for site, occurrence, at in found:
         rest = occurrence.stack[at:]

@@ -31,7 +31,7 @@ from autofast.model.source import (
 )
 from autofast.model.syntax import COMPREHENSIONS, DEFS, LOOPS
 from autofast.model.tensors import tensors_in
-from autofast.model.values import OBJECTS, Arg, Cls, Const, Inst, Setting, Thing, Unknown, one, only
+from autofast.model.values import Arg, Cls, Const, Inst, Setting, Thing, Unknown, one, only
 from autofast.techniques.transfers.buffers import OWN, SINCE, changes_buffers
 from autofast.techniques.transfers.factories import runs_often
 
@@ -75,8 +75,10 @@ def constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
         ):
             continue
         this, name = method.args.args[0].arg, _name_for(script, node, cls)
-        place, told = init or cls.node, name if init else ""
-        if name is None or (place, told) in names or (init and init.args.args[0].arg != this):
+        if name is None or (init and init.args.args[0].arg != this):
+            continue
+        slot: tuple[ast.AST, str] = (init, name) if init else (cls.node, "")
+        if slot in names:
             continue
         code = f"{this}.{name} = {{made}}"
         moved: Edits | None = ()
@@ -85,14 +87,14 @@ def constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
             moved = _moved_there(script, method, cls)
         if moved is None:
             continue
-        names.add((place, told))
+        names.add(slot)
         kept.add(node)
         if init is not None:
             once: Edit = After(init.body[-1], code, {"made": made}, rank=Rank.MOVED)
         else:
-            code = f"def __init__({this}):\n    super().__init__()\n    {code}\n"
-            first = only(cls.node.body, DEFS)[0]
-            once = Before(first, code, {"made": made}, rank=Rank.MOVED)
+            told = " -> None" if method.returns else ""
+            code = f"def __init__({this}){told}:\n    super().__init__()\n    {code}\n"
+            once = Before(only(cls.node.body, DEFS)[0], code, {"made": made}, rank=Rank.MOVED)
         yield Constant(node, (once, Rewrite(node, f"{this}.{name}"), *moved), copied)
     for function in often:
         if isinstance(function, ast.FunctionDef) and _has_one_result(script, function):
@@ -174,11 +176,10 @@ def _is_of_both(script: Script, function: ast.FunctionDef) -> bool:
     """Whether evaluations and training ask for a tensor: one that is made under
     ``inference_mode`` could not be saved for a backward."""
     calls = script.analysis(CallGraph)
-    there = [calls.run_in(e.node) for e in script.evaluations]  # type: ignore[arg-type]
-    return (
-        any(tensors_in(script.values(call)) for call in calls.sites(function))
-        and any(function in run for run in there)
-        and any(function in calls.run_in(step.loop) for step in script.steps if step.loop)
+    ways = ([e.node for e in script.evaluations], [step.loop for step in script.steps])
+    return any(tensors_in(script.values(call)) for call in calls.sites(function)) and all(
+        any(function in calls.run_in(node) for node in way)  # type: ignore[arg-type]
+        for way in ways
     )
 
 
@@ -250,7 +251,7 @@ def _moved_there(script: Script, method: ast.FunctionDef, cls: Cls) -> Edits | N
     ):
         return ()
     objects = only(_objects(script, method), Inst)
-    if all(id(t) in parts_of(*only(moved, OBJECTS)) for t in objects):
+    if all(id(t) in parts_of(*filter(None, moved)) for t in objects):
         return ()
     made = {t.node for t in objects}
     edits = [_move(script, node) for node in made]
