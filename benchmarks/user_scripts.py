@@ -16,6 +16,7 @@ machine that is at rest.
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import os
 import re
@@ -76,6 +77,10 @@ def labelled(script: Row, folder: Path) -> Row:
     core = [placed(x, folder) for x in script["expect"] if is_core(x)]
     forbidden = [placed(x, folder) for x in script["forbid"]]
     missed = [x for x in core if not any(meets(f, x) for f in fixes)]
+    # A finding about a loop may be met by a line above its function.
+    asked_again = {x["technique"] for x in missed} & {f["rule"] for f in fixes}
+    lines = {rule: changed_lines(folder, script["entry"], rule) for rule in asked_again}
+    missed = [x for x in missed if not is_written(x, lines.get(x["technique"], {}))]
     asked = {(x["technique"], x["file"], x["line"]) for x in core}
     others = [f for f in fixes if (f["rule"], f["path"], f["line"]) not in asked]
     touched = [[f for f in others if is_touched(f, x)] for x in forbidden]
@@ -87,6 +92,30 @@ def labelled(script: Row, folder: Path) -> Row:
         "violated": [x for x, those in pairs if any(f["worth"] for f in those)],
         "exhaustive": [x for x, those in pairs if those and not any(f["worth"] for f in those)],
     }
+
+
+def changed_lines(folder: Path, entry: str, rule: str) -> dict[str, set[int]]:
+    """For each file, the lines that one rule alone writes at."""
+    with tempfile.TemporaryDirectory() as out:
+        options = ["--select", rule, "--effect", "recipe", "--exhaustive", "--output-dir", out]
+        autofast("rewrite", entry, "--root", ".", *options, folder=folder)
+        found: dict[str, set[int]] = {}
+        for new in (path for path in Path(out).rglob("*") if path.is_file()):
+            name = new.relative_to(out).as_posix()
+            if (old := folder / name).is_file():
+                texts = [path.read_text(encoding="utf-8").splitlines() for path in (old, new)]
+                spans = difflib.SequenceMatcher(None, *texts, autojunk=False).get_opcodes()
+                found[name] = {
+                    line
+                    for kind, first, last, _, _ in spans
+                    if kind != "equal"
+                    for line in range(first + 1, max(last, first + 1) + 1)
+                }
+    return found
+
+
+def is_written(label: Row, lines: dict[str, set[int]]) -> bool:
+    return any(abs(line - label["line"]) <= 1 for line in lines.get(label["file"], ()))
 
 
 def is_touched(fix: Row, label: Row) -> bool:
