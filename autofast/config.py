@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from autofast.model.disk import real
 from autofast.model.several import all_of
@@ -18,6 +18,7 @@ from autofast.model.source import BadInput
 from autofast.nearest import hint
 from autofast.rule import Effect
 
+Names: TypeAlias = tuple[str, ...]  # of rules and groups, patterns of files
 AUTO = -1  # `--workers auto`
 EFFECTS = tuple(effect.name.lower() for effect in Effect)
 PRECISIONS = ("auto", "bf16", "fp16")
@@ -37,17 +38,17 @@ class Config:
     formatted to; None where the project has no limit of its own.
     """
 
-    select: tuple[str, ...] = ()
-    extend_select: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
+    select: Names = ()
+    extend_select: Names = ()
+    ignore: Names = ()
     effect: Effect = Effect.SAMPLING
     precision: str = "auto"
     target: str = "cuda"
     torch: str = ""
     line_length: int | None = None
-    exclude: tuple[str, ...] = ()
+    exclude: Names = ()
     force_exclude: bool = False
-    per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    per_file_ignores: tuple[tuple[str, Names], ...] = ()
     compile: bool = False
     workers: int = 0  # AUTO: as many as there are cores
     accumulate: int = 0
@@ -69,7 +70,7 @@ class Config:
         return frozenset((*self.select, *self.extend_select))
 
     @property
-    def given(self) -> tuple[str, ...]:
+    def given(self) -> Names:
         """The options that ask for rules which are off by default
         (:attr:`autofast.rule.Rule.option`).
         """
@@ -247,19 +248,19 @@ def _line_length(root: Path, tools: dict[str, Any]) -> int | None:
     return _OF_BLACK if "black" in tools else None
 
 
-def _names(value: object) -> tuple[str, ...]:
+def _names(value: object) -> Names:
     if not isinstance(value, list) or not all_of(value, str):
         raise TypeError
     return tuple(value)
 
 
-def _by_pattern(value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _by_pattern(value: object) -> tuple[tuple[str, Names], ...]:
     if not isinstance(value, dict):
         raise TypeError
     return tuple((pattern, _names(names)) for pattern, names in value.items())
 
 
-def _choice(choices: tuple[str, ...]) -> Callable[[object], str]:
+def _choice(choices: Names) -> Callable[[object], str]:
     def convert(value: object) -> str:
         if value not in choices:
             raise ValueError
@@ -307,7 +308,7 @@ def _flag(value: object) -> bool:
     return value
 
 
-def _words(choices: tuple[str, ...]) -> str:
+def _words(choices: Names) -> str:
     return "one of " + ", ".join(f'"{c}"' for c in choices)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from autofast.edit.edits import Around, Decorator, Edit, Rewrite, Written
 from autofast.edit.order import Rank
 from autofast.facts.cost import gains
-from autofast.facts.forwards import is_measured, is_worth
+from autofast.facts.forwards import is_measured, is_worth, may_record
 from autofast.facts.running_sums import keeps_graphs
 from autofast.facts.untrained import untrained
 from autofast.flow.scopes import own_nodes
@@ -68,7 +68,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     for evaluation in script.evaluations:
         if evaluation.context is not None:
             yield from tightened(script, evaluation)
-        elif evaluation.mode == "on":
+        elif evaluation.mode == "on" and any(map(may_record, evaluation.forwards)):
             new += added(script, evaluation)
     yield from joined(new, NAME)
     for stmt in untrained(script):

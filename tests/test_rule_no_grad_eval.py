@@ -68,6 +68,33 @@ def untouched(text: str) -> None:
 
 
 # ---------------------------------------------------------------------------- no_grad that is there
+MEASURED = """\
+class Pinball(nn.Module):
+    def __init__(self, weights):
+        super().__init__()
+        self.weights = weights
+
+    def forward(self, out, y):
+        return (self.weights * (out - y[:, None]).abs()).mean()
+
+def measure(loader, criterion):
+    total = 0
+    for x, y in loader:
+        with torch.no_grad():
+            out = model(x.to(device))
+        total += criterion(out, y.to(device)).item()
+    return total
+"""
+
+
+def test_what_is_measured_beside_no_grad_records_nothing() -> None:
+    shown = "losses.append(measure(test_loader, Pinball({})))\n"
+    text = HEAD + TRAIN + MEASURED + shown.format("torch.ones(3)")
+    assert apply("no-grad-eval", text).lines == ["with torch.inference_mode():"]
+    learnt = text.replace("torch.ones(3)", "nn.Parameter(torch.ones(3))")
+    check(learnt, "@torch.inference_mode()")
+
+
 def test_no_grad_becomes_inference_mode() -> None:
     done = check(HEAD + EVALUATE + TRAIN + CALL, "with torch.inference_mode():")
     assert len(done.lines) == 1 and ".eval()" in done.text

@@ -300,7 +300,7 @@ def test_a_rewrite_made_now_is_written_by_the_command_that_is_named() -> None:
 def test_what_else_failed_and_where_it_failed() -> None:
     names = [f"check {n}" for n in range(9)]
     checks = tuple(result.Check(name, False, "figures") for name in names)
-    open_ = result.unclear("seeds", "figures")
+    open_ = result.unclear("figures", "seeds")
     judged = result.Parity(Sameness.DIFFERENT, "unknown", (*checks, open_), "check 0: figures")
     told = dict(verify_facts.conclusions(replace(made("faster"), parity=judged)))
     assert told["Also failed"] == "check 1, check 2, check 3, check 4, check 5 and 3 more"

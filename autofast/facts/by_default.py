@@ -5,7 +5,6 @@ the text, and is not looked at.
 from __future__ import annotations
 
 import ast
-import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -38,6 +37,7 @@ from autofast.model.source import (
 )
 from autofast.model.syntax import IDENTITY, MEMBERSHIP, VARIABLES
 from autofast.model.values import Arg, Const, Inst, any_of, const, one
+from autofast.ops.families import COMPARES
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,18 +300,6 @@ def _options(script: Script, stacks: list[Stack], among: Iterable[Frame]) -> lis
 
 
 TRUE = ("true",)
-COMPARES: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Is: operator.is_,
-    ast.IsNot: operator.is_not,
-    ast.In: lambda one, among: one in among,
-    ast.NotIn: lambda one, among: one not in among,
-}
 
 OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
     one: other

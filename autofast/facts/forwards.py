@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from autofast.facts.precision.activations import holds_output
+from autofast.facts.used_parameters import parameters_of
 from autofast.flow.frequency import is_rare
 from autofast.flow.positions import (
     block,
@@ -27,6 +29,7 @@ from autofast.model.syntax import ASSIGNMENTS, LOOPS, SIMPLE, VARIABLES, is_read
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Inst, Method, Ref, Tensor, Thing, all_of, is_named, only
 from autofast.read.recover.eval_mode import switched_above
+from autofast.rule import Refusal
 
 
 @dataclass(eq=False)
@@ -109,6 +112,17 @@ def outputs_of(script: Script, region: Region) -> list[ast.Call]:
             ):
                 found[call] = call
     return list(found.values())
+
+
+def may_record(forward: Site) -> bool:
+    """Whether a pass may record something for a backward: not that of a loss or a metric without
+    parameters, which is given nothing with a gradient.
+    """
+    if any(t.grad for o in forward for t in tensors_in(*o.args.each)):
+        return True
+    with suppress(Refusal):
+        return any(o.this is None or any(parameters_of(o.this)) for o in forward)
+    return True
 
 
 def _outermost(occurrence: Occurrence, site: Site, depth: int) -> ast.AST:

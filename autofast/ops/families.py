@@ -5,6 +5,9 @@ asks is in its own words.
 from __future__ import annotations
 
 import ast
+import operator
+from collections.abc import Callable
+from typing import Any
 
 RECURRENT = ("LSTM", "GRU", "RNN")  # layers that go through a sequence; cuDNN's own kernels
 CELLS = frozenset({"LSTMCell", "GRUCell", "RNNCell"})  # one step of such a layer
@@ -18,3 +21,15 @@ REGROUPING = frozenset(
 # Python's operators, and the methods that do the same.
 SIGNS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+COMPARES: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda one, among: one in among,
+    ast.NotIn: lambda one, among: one not in among,
+}

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TypeAlias
 from urllib.parse import unquote
 
 from autofast.model import disk
@@ -79,6 +80,10 @@ TESTED = re.compile(
 REQUIRES = re.compile(_OF_PROJECT + r"(?:requires?|needs?)" + _ENDS)
 CUDA = re.compile(r"(?:\bcu|\bcuda|cudatoolkit[ =]+|nvidia/cuda:)(\d+(?:\.\d)?)(?![\d.]*\+)")
 NEXT = {"torch": (3,), "python": (4,)}
+
+
+# Where a package is asked for, what is asked for, and which versions that rules out.
+Demand: TypeAlias = tuple[str, str, "Limit | None"]
 
 
 @dataclass(frozen=True)
@@ -222,7 +227,7 @@ def at_least(script: Script, version: tuple[int, ...], package: str) -> bool:
     return any(lower(spec) >= version for _, spec, _ in limits(script, package))
 
 
-def limits(script: Script, package: str) -> tuple[tuple[str, str, Limit | None], ...]:
+def limits(script: Script, package: str) -> tuple[Demand, ...]:
     """Where the project asks for ``package``, what it asks for, and which versions that rules
     out.
     """
@@ -254,9 +259,9 @@ class Requirements:
         self._folders = _folders(script)
         self._sources = script.sources
         self._is_for_python_3 = next(script.each(ast.JoinedStr), None) is not None
-        self._limits: dict[str, tuple[tuple[str, str, Limit | None], ...]] = {}
+        self._limits: dict[str, tuple[Demand, ...]] = {}
 
-    def limits(self, package: str) -> tuple[tuple[str, str, Limit | None], ...]:
+    def limits(self, package: str) -> tuple[Demand, ...]:
         if package not in self._limits:
             name = re.escape(package).replace("\\-", "[-_]")
             name = NAMES.get(package, name)
@@ -339,7 +344,7 @@ def _lines(folders: Iterable[Path], kinds: Iterable[str]) -> Iterator[tuple[str,
 
 def _found(
     lines: tuple[tuple[str, str], ...], asked: re.Pattern[str], *exact: re.Pattern[str]
-) -> Iterator[tuple[str, str, Limit | None]]:
+) -> Iterator[Demand]:
     for place, code in lines:
         if match := asked.search(code):
             spec = match[1].strip().rstrip(",").strip()

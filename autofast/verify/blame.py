@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from autofast.verify.evidence.gathered import Wish
-from autofast.verify.evidence.record import Run
+from autofast.verify.evidence.record import Run, Words
 from autofast.verify.judging import parity
 from autofast.verify.result import Parity, Sameness
 
-Judge = Callable[[tuple[str, ...]], Parity | None]
+Judge = Callable[[Words], Parity | None]
 WRONG = (Sameness.DIFFERENT, Sameness.BROKEN)
 
 

@@ -27,14 +27,14 @@ from autofast.report.progress import Tell
 from autofast.report.record import Record
 from autofast.report.style import Style, count
 from autofast.verify import blame, diagnosis
-from autofast.verify.evidence.record import FULL, Run
+from autofast.verify.evidence.record import FULL, Run, Words
 from autofast.verify.facts import facts_of
 from autofast.verify.request import Request
 from autofast.verify.result import Arm, Parity, Verification
 from autofast.verify.running import resuming
 from autofast.verify.running.runs import OutOfTime, Program, Runner, Setup, ask, last_line
 from autofast.verify.running.scratch import Scratch, in_place, make
-from autofast.verify.series import LIGHT, ORIGINAL, REWRITTEN, NoRun, Series, Wanted
+from autofast.verify.series import LIGHT, ORIGINAL, REWRITTEN, NoRun, Series, Variant, Wanted
 
 EFFECTS = ("exact", "rounding", "sampling", "recipe")
 
@@ -68,7 +68,7 @@ class Pair:
     original: Program
     rewritten: Program
     effect: str
-    rules: tuple[str, ...]
+    rules: Words
     diff: Mapping[str, str]
     plan: Passes | None = None
     warnings: list[str] = field(default_factory=list)
@@ -119,7 +119,7 @@ def _blame(series: Series, pair: Pair, entry: Path) -> None:
     if result is None or result.verdict not in blame.WRONG or plan is None or series.interrupted:
         return
 
-    def judged(rules: tuple[str, ...]) -> Parity | None:
+    def judged(rules: Words) -> Parity | None:
         program = _program(entry, plan.subset(rules), f"with {', '.join(rules)}")
         return None if program is None else series.sameness_of(program, rules)
 
@@ -198,7 +198,7 @@ def amounted(series: Series, pair: Pair, machine: Mapping[str, str], target: str
     )
 
 
-def _words(launch: str, option: str) -> tuple[str, ...]:
+def _words(launch: str, option: str) -> Words:
     try:
         return tuple(shlex.split(launch))
     except ValueError as error:
@@ -302,7 +302,7 @@ def _difference(before: Path, after: Path) -> str:
     return "\n".join(difflib.unified_diff(old, new, before.name, after.name, lineterm="")) + "\n"
 
 
-def _variants(pair: Pair, entry: Path) -> Iterator[tuple[str, Program | None, Program | None]]:
+def _variants(pair: Pair, entry: Path) -> Iterator[Variant]:
     """For each rule: the script with this rule alone, and with all but it."""
     if pair.plan is None:
         return

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from autofast.registry import all_rules
 from autofast.report.record import Record
 from autofast.verify.estimates import fmean, median
-from autofast.verify.evidence.record import PHASES, Run
+from autofast.verify.evidence.record import PHASES, Run, Words
 from autofast.verify.result import Answer, Diagnosis
 from autofast.verify.speed import window
 
@@ -86,7 +86,7 @@ def bound_of(share: Mapping[str, float], utilisation: float | None, gpu: bool) -
     return "host" if utilisation < IDLE else "device"
 
 
-def rules_for(bound: str) -> tuple[str, ...]:
+def rules_for(bound: str) -> Words:
     """The rules that can change what bounds a script, the most promising first."""
     ranked = [
         (rule.relieves[bound], name) for name, rule in all_rules().items() if bound in rule.relieves

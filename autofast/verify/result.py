@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from autofast.model import measured
-from autofast.verify.evidence.record import Numbers, Run
+from autofast.verify.evidence.record import Numbers, Run, Words
 
 
 class SpeedVerdict(Enum):
@@ -175,7 +175,7 @@ class Diagnosis:
     after: Mapping[str, float]
     bound: str
     sentence: str
-    rules: tuple[str, ...] = ()
+    rules: Words = ()
     answers: tuple[Answer, ...] = ()
     by_hand: str = ""
 
@@ -225,12 +225,12 @@ class Verification:
     diagnosis: Diagnosis | None
     contributions: tuple[Contribution, ...] = ()
     diff: Mapping[str, str] = field(default_factory=dict)
-    rules: tuple[str, ...] = ()
+    rules: Words = ()
     runs: tuple[Run, ...] = ()
     dropped: int = 0
     steps: int = 0
     interrupted: str = ""
-    warnings: tuple[str, ...] = ()
+    warnings: Words = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     rounds: tuple[tuple[int, ...], ...] = ()
     facts: measured.Facts | None = None

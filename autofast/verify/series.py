@@ -22,7 +22,7 @@ from autofast.report.progress import Tell
 from autofast.verify import blame, speed
 from autofast.verify.estimates import median
 from autofast.verify.evidence.gathered import Wish
-from autofast.verify.evidence.record import FACTS, Detail, Run
+from autofast.verify.evidence.record import FACTS, Detail, Run, Words
 from autofast.verify.judging import parity, seeded
 from autofast.verify.result import Contribution, Parity, Ratio, Speed
 from autofast.verify.running.runs import OutOfTime, Program, Runner
@@ -39,6 +39,7 @@ BUSY_REPEATS = 6  # so many pairs are repeated at most, because something else k
 LIGHT = Detail()
 ORIGINAL, REWRITTEN = "original", "rewritten"
 BY_USER = "ended by Ctrl-C"
+Variant = tuple[str, "Program | None", "Program | None"]  # with one rule alone, and all but that
 
 
 class NoRun(Exception):
@@ -71,7 +72,7 @@ class Wanted:
     """
 
     effect: str
-    rules: tuple[str, ...] | None = None
+    rules: Words | None = None
     steps: int | None = None
     budget: float = 900.0
     seed: int = 0
@@ -106,7 +107,7 @@ class Series:
     _order: random.Random = field(default_factory=lambda: random.Random(0))
 
     # --------------------------------------------------------------------------------------- stages
-    def make(self, variants: Sequence[tuple[str, Program | None, Program | None]] = ()) -> None:
+    def make(self, variants: Sequence[Variant] = ()) -> None:
         """All stages; ``variants`` are (rule, this rule alone, all without it). Raises ``NoRun``.
         Ctrl-C ends it with what is known.
         """
@@ -347,7 +348,7 @@ class Series:
             self._aa.append((made[0], made[len(programs) - 1]))
         return True
 
-    def _by_rule(self, variants: Sequence[tuple[str, Program | None, Program | None]]) -> None:
+    def _by_rule(self, variants: Sequence[Variant]) -> None:
         programs: dict[str, Program] = {ORIGINAL: self.original, REWRITTEN: self.rewritten}
         for rule, alone, without in variants:
             if alone is not None:

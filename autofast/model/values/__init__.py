@@ -58,6 +58,7 @@ from autofast.model.values.tensor import Tensor, is_on_device, is_scalar, is_wei
 from autofast.model.values.thing import (
     NOTHING,
     SOMEWHERE,
+    ById,
     ByName,
     InOrder,
     Row,

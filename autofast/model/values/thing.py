@@ -39,5 +39,6 @@ ByName: TypeAlias = dict[str, Values]  # of variables, attributes, keywords
 Where: TypeAlias = (
     ast.AST | None
 )  # what makes a thing, or where something happens, if that is known
+ById: TypeAlias = dict[int, Thing]  # things that may be equal, told apart by their address
 NOTHING: Values = frozenset()
 SOMEWHERE = ast.Pass()  # the place of a call that stands nowhere in the text

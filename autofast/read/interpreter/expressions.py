@@ -43,6 +43,7 @@ from autofast.model.values import (
     things as values,
 )
 from autofast.model.values.thing import Row
+from autofast.ops.families import COMPARES
 from autofast.read.interpreter.comprehensions import Comprehensions
 from autofast.read.interpreter.named import by_key, is_namespace
 from autofast.read.library import loaded_settings, module_parts
@@ -332,7 +333,7 @@ class Expressions(Comprehensions):
         b = const(rights[0]) if len(rights) == 1 else ...
         if len(rights) == 1 and a is not ... and b is not ...:
             try:
-                return values(Const(bool(_COMPARE[type(node.ops[0])](a, b))))
+                return values(Const(bool(COMPARES[type(node.ops[0])](a, b))))
             except (KeyError, TypeError):
                 return NUMBER
         if len(rights) == 1 and isinstance(node.ops[0], MEMBERSHIP):
@@ -394,18 +395,6 @@ _FOLD: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
     ast.Pow: lambda a, b: a**b if abs(a) <= 1024 and abs(b) <= 64 else 0 / 0,
-}
-_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Is: operator.is_,
-    ast.IsNot: operator.is_not,
-    ast.In: lambda a, b: a in b,
-    ast.NotIn: lambda a, b: a not in b,
-    ast.Lt: operator.lt,
-    ast.Gt: operator.gt,
-    ast.LtE: operator.le,
-    ast.GtE: operator.ge,
 }
 
 

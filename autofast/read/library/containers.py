@@ -17,6 +17,7 @@ from autofast.model.values import (
     NUMBER,
     OBJECTS,
     Arguments,
+    ById,
     Const,
     Dict,
     Entry,
@@ -343,9 +344,7 @@ def shuffle(interp: Core, seq: Seq) -> None:
         seq.items, seq.elem = None, seq.any()
 
 
-def deep_copied(
-    interp: Core, thing: Thing, node: Where, done: dict[int, Thing] | None = None
-) -> Thing:
+def deep_copied(interp: Core, thing: Thing, node: Where, done: ById | None = None) -> Thing:
     """A copy with copies of the lists, dicts and plain objects in it; layers are not told from
     their copies.
 

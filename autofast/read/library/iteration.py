@@ -20,6 +20,7 @@ from autofast.model.values import (
     OBJECTS,
     Arg,
     Arguments,
+    ById,
     Const,
     Dict,
     Ext,
@@ -70,7 +71,7 @@ def _unwrapped(over: Values) -> list[Thing]:
     """What ``over`` goes through in the end: what ``filter``, ``reversed``, ``tqdm`` are given,
     each once, however they are nested.
     """
-    found: dict[int, Thing] = {}
+    found: ById = {}
     todo, seen = ordered(over), set[int]()
     while todo:
         thing = todo.pop(0)
@@ -336,7 +337,7 @@ class Collation:
     def __init__(self, interp: Core, tag: frozenset[Any], how: str, *key: Any):
         self.interp, self.tag, self.how = interp, tag, how
         self.key = ("collated", how, tag, *key)
-        self.done: dict[int, Thing] = {}  # containers, which may hold themselves
+        self.done: ById = {}  # containers, which may hold themselves
 
     def every(self, found: Values, texts: str = "list") -> Values:
         return frozenset(self.one(thing, texts) for thing in found)

@@ -26,6 +26,7 @@ from autofast.model.values import (
     STATE_DICT,
     Arguments,
     Bound,
+    ById,
     Const,
     Dict,
     Ext,
@@ -127,7 +128,7 @@ def forward(interp: Core, thing: Thing, args: Arguments, node: Where) -> Values:
     key = _output, made, makers, passes, grad, gathers
     ticks, found = remembered(key) or (-1, NOTHING)
     if ticks != CLOCK.ticks:
-        done: dict[int, Thing] = {}
+        done: ById = {}
         found = frozenset(_output(interp, t, makers, passes, grad, gathers, done) for t in made)
         remember(key, (CLOCK.ticks, found))
     return found
@@ -140,7 +141,7 @@ def _output(
     passes: frozenset[Any],
     grad: bool,
     gathers: bool,
-    done: dict[int, Thing],
+    done: ById,
 ) -> Thing:
     """A result of a module: whatever it was made of, now it is the output of ``makers``, called at
     ``passes``.

@@ -14,6 +14,7 @@ from autofast.model.several import first_such
 from autofast.model.source import ByNode, Nodes, function_of
 from autofast.model.syntax import LOOPS
 from autofast.model.values import (
+    ById,
     Const,
     Ext,
     Tensor,
@@ -141,7 +142,7 @@ def all_updates(script: Script) -> list[Update]:
         if not is_method(node):
             continue
         for scaled in (False, True):
-            things: dict[int, Thing] = {}
+            things: ById = {}
             for occurrence in site:
                 this = occurrence.this
                 if this is None:
@@ -180,13 +181,13 @@ def _step(
         if any(o.data["outer"] for o in s) and here(s) and _trains(s, home, inner)
     ]
     losses = [s for s in script.log.of("loss") if here(s) and _trains(s, home, inner)]
-    loaders: dict[int, Thing] = {}
+    loaders: ById = {}
     for backward in backwards:
         for occurrence in backward.site:
             for frame in _plain_loops(occurrence.stack):
                 if frame.node is home:
                     loaders.update((id(x), x) for x in frame.loaders)
-    models: dict[int, Thing] = {}
+    models: ById = {}
     autocast: ByNode[ast.AST] = {}
     for site in mine:
         for occurrence in site:
@@ -199,7 +200,7 @@ def _step(
                             autocast[expr] = expr
     double = [s.node for s in script.calls("torch.autograd.grad") if here(s) and _creates_graph(s)]
     double += [b.node for b in backwards if b.double]
-    scalers: dict[int, Thing] = {}
+    scalers: ById = {}
     for site in script.methods("scale", "step", "update", "unscale_"):
         scalers |= {id(t): t for t in site.owners if is_scaler(t) and here(site)}
     zeros = [s for s in script.methods("zero_grad") if here(s)]

@@ -10,7 +10,7 @@ from autofast.registry import all_rules
 from autofast.verify.evidence.figures import shown
 from autofast.verify.evidence.numbered import aligned
 from autofast.verify.evidence.ranks import compared
-from autofast.verify.evidence.record import FULL, Detail, Record, Run, Step
+from autofast.verify.evidence.record import FULL, Detail, Record, Run, Step, Words
 from autofast.verify.result import Check
 
 ORIGINAL, REWRITTEN = "original", "rewritten"
@@ -72,7 +72,7 @@ class Evidence:
     common: tuple[Run, ...] = ()
     driven: tuple[Run, ...] = ()
     told: Check | None = None
-    rules: tuple[str, ...] | None = None
+    rules: Words | None = None
     arm: str = REWRITTEN
 
     @property

@@ -22,6 +22,7 @@ NORMS = {
 }
 """What of a step is a norm, in words; and of those with another ``s``, of groups of tensors."""
 
+Words: TypeAlias = tuple[str, ...]
 Numbers: TypeAlias = tuple[float, ...]  # one for each batch, layer, group, ..., as the field says
 
 
@@ -331,7 +332,7 @@ class Record:
     losses: Numbers
     backwards: int
     skipped: int
-    optimizers: tuple[str, ...] = ()
+    optimizers: Words = ()
     passes: tuple[Pass, ...] = ()
     model: Prints = field(default_factory=dict)
     start: Prints = field(default_factory=dict)
@@ -340,20 +341,20 @@ class Record:
     peak_memory: float = 0.0
     peak_memory_children: float = 0.0
     devices: tuple[Device, ...] = ()
-    wrote_outside: tuple[str, ...] = ()
+    wrote_outside: Words = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
-    trainable_unused: tuple[str, ...] = ()
+    trainable_unused: Words = ()
     error: str = ""
     traceback: str = ""
-    notes: tuple[str, ...] = ()
+    notes: Words = ()
     saves: tuple[Saved, ...] = ()
     calls: tuple[Call, ...] = ()
     modules: Mapping[str, str] = field(default_factory=dict)
-    precision: tuple[str, ...] = ()
+    precision: Words = ()
     lines: Mapping[str, Lines] = field(default_factory=dict)
-    written: tuple[str, ...] = ()
-    dropouts: tuple[str, ...] = ()
+    written: Words = ()
+    dropouts: Words = ()
     scalars: tuple[tuple[str, int | None, float], ...] = ()
     masks: tuple[int, ...] | None = None
     mask_rates: Numbers = ()
@@ -365,7 +366,7 @@ class Record:
     drawn: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     rows: Mapping[str, Numbers] = field(default_factory=dict)
     averages: tuple[Followed, ...] = ()
-    unseen: tuple[str, ...] = ()
+    unseen: Words = ()
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from autofast.verify.evidence import course
 from autofast.verify.evidence.gathered import Evidence
-from autofast.verify.evidence.record import NORMS
+from autofast.verify.evidence.record import NORMS, Words
 from autofast.verify.judging import (
     averages,
     coverage,
@@ -54,7 +54,7 @@ class Row:
     compares: str
     allowed: str = "equal"
     says: Sameness = DIFFERENT
-    effects: tuple[str, ...] = ALL
+    effects: Words = ALL
     seeds: int = 0
     needs: str = ONE
 

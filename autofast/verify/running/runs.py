@@ -23,7 +23,7 @@ from typing import Protocol
 from autofast.model.opening import open_source
 from autofast.model.several import any_in
 from autofast.model.source import BadInput
-from autofast.verify.evidence.record import Detail, Record, Run
+from autofast.verify.evidence.record import Detail, Record, Run, Words
 from autofast.verify.probe import packages
 from autofast.verify.running.scratch import Scratch
 from autofast.verify.running.steps import read_record
@@ -62,7 +62,7 @@ class Program:
     arm: str
     path: Path
     overlay: Mapping[Path, bytes] = field(default_factory=dict)
-    launch: tuple[str, ...] = ()
+    launch: Words = ()
 
     @classmethod
     def of(cls, arm: str, path: Path, overlay: Mapping[Path, bytes] | None = None) -> Program:
@@ -95,9 +95,9 @@ class Setup:
     """
 
     python: str = sys.executable
-    arguments: tuple[str, ...] = ()
+    arguments: Words = ()
     cwd: Path = field(default_factory=Path.cwd)
-    launch: tuple[str, ...] = ()
+    launch: Words = ()
     threads: int = 0
     environment: Mapping[str, str] = field(default_factory=dict)
     limit: float = 0.0
