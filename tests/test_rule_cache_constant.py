@@ -20,6 +20,17 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 torch.manual_seed(0)
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+MEAN = np.ones(3, dtype=np.float32)
+MEAN[0] += 1
+
+
+class Move:
+    def __init__(self, table):
+        self.table = table
+        self.step()
+
+    def step(self):
+        self.table += 1
 """
 LOOP = """
 SHIFT = 1.0
@@ -214,6 +225,21 @@ def test_a_function_with_constants_is_cached() -> None:
             "        shift = torch.tensor(self.mean)",
             "        if len(x) > 99:\n            return self.layer(x)\n        shift = torch.tensor(self.mean)",
         ),
+        (
+            "return self.layer(x - shift)",
+            "shift.requires_grad_(True)\n        return self.layer(x - shift)",
+        ),
+        ("losses = []", "losses = []\nobject.__setattr__(model, 'me' + 'an', [1.0, 2.0, 3.0])"),
+        ("self.mean = mean", "self.mean = mean\n        self.put = self.mean.append"),
+        (
+            "self.mean = mean",
+            "self.mean = mean\n        self.put = lambda v: self.mean.__setitem__(0, v)",
+        ),
+        (
+            "self.mean = mean",
+            "self.mean = np.ones(3, dtype=np.float32)\n        self.move = Move(self.mean)",
+        ),
+        ("def __init__(self, mean):", "def __init__(self, _, mean=MEAN):"),
         ("torch.tensor(self.mean)", "(torch.tensor(self.mean) + torch.rand(3))"),
         ("torch.tensor(self.mean)", "torch.tensor(np.random.randn(3)).float()"),
         ("losses = []", "losses = []\nmodel.half().float()"),

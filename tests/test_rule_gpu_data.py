@@ -520,6 +520,15 @@ def test_images_that_stay(setup: str, reason: str) -> None:
         (f"data = Subset(data, range(9))\n{PLAIN}\ndata.indices = [1, 2]", "changes `data.indices`, of which"),
         (f"{PLAIN}\ndevice = torch.device('cpu')", "does not say to which device"),
         (f"import numpy as np\nn = np.zeros((30, 4))\ndata = TensorDataset(torch.from_numpy(n))\n{PLAIN}\nn[0] = 1", "may write to it"),
+        *((f"import numpy as np\nn = a.numpy()\ndata = TensorDataset(torch.from_numpy(n), b)\n{PLAIN}\n{write}", "may write to it")
+          for write in ("n[:8] *= 0.9", "n[0] = 3", "np.multiply(n, 2, out=n)", "a[:8] *= 0.9", "torch.as_tensor(n).neg_()")),
+        (f"import numpy as np\nn = np.zeros((30, 4))\ndata = TensorDataset(torch.from_numpy(n))\nt = torch.from_numpy(n)\n{PLAIN}\nt += 1", "may write to it"),
+        (f"t = torch.Tensor(a)\n{PLAIN}\nt += 1", "may write to it"),
+        (f"import numpy as np\nn = np.zeros((30, 4), dtype=np.float32)\ndata = TensorDataset(torch.Tensor(n))\n{PLAIN}\nn[0] = 1", "may write to it"),
+        (f"t = torch.empty(0)\nt.data = a\n{PLAIN}\nt *= 0.9", "gives its memory to another tensor"),
+        (f"t = torch.empty(0)\nt.set_(a)\n{PLAIN}\nt *= 0.9", "gives its memory to another tensor"),
+        (f"layer = nn.Linear(4, 30)\nlayer.weight.data = a\n{PLAIN}\nlayer.weight.data.mul_(2)", "gives its memory to another tensor"),
+        (f"p = nn.Parameter(a, requires_grad=False)\n{PLAIN}\np.data.mul_(2)", "gives its memory to another tensor"),
     ],
 )  # fmt: skip
 def test_loaders_that_stay(setup: str, reason: str) -> None:

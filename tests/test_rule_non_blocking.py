@@ -11,6 +11,7 @@ from tests.onerule import Applied, apply, run
 
 RULE = "non-blocking"
 HEAD = """
+import numpy as np
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -320,6 +321,14 @@ def test_batches_that_are_changed_afterwards() -> None:
         ("rows = x.numpy()\nrows *= 2", False),
         ("x.numpy()[0] = 1", False),
         ("rows = x.numpy()[1:]\nrows[0] = 1", False),
+        ("rows = memoryview(x.numpy())\nrows[0, 0] = 1", False),
+        ("rows = list(x.numpy())\nrows[0][:] = 0", False),
+        ("np.ndarray((8, 4), np.float32, x.numpy())[0] = 1", False),
+        ("z = torch.Tensor(x)\nz.zero_()", False),
+        ("z = torch.empty(0)\nz.data = x\nz += 1", False),
+        ("z = torch.empty(0)\nz.set_(x)\nz += 1", False),
+        ("z = nn.Parameter(x, requires_grad=False)\nz.data.mul_(2)", False),
+        ("z = nn.Parameter(x.clone(), requires_grad=False)\nz.data.mul_(2)", True),
         ("rows = x.numpy() * 2\nrows[0] = 1", True),
         ("rows = x.numpy().copy()\nrows *= 2", True),
         ("seen = x.numpy().sum()\nseen *= 2", True),

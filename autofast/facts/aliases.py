@@ -10,15 +10,21 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from autofast.facts.loaders import given
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.defuse import bound_to
-from autofast.flow.memory import Memory, is_false, root
+from autofast.flow.memory import LEGACY, Memory, is_false, root
 from autofast.flow.program import definitions_at, graph_of
 from autofast.flow.scopes import own_nodes, variables_of
-from autofast.model.calls import arguments_of, is_augmented, is_name, keyword_of, unstarred
+from autofast.model.calls import (
+    arguments_of,
+    is_augmented,
+    is_method,
+    is_name,
+    keyword_of,
+    unstarred,
+)
 from autofast.model.contents import elements
 from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence
 from autofast.model.names import last_part
@@ -142,14 +148,17 @@ def written_after(
     if not found or not all_of(found, Tensor):
         return "it is not known what is copied"
     shared, every = script.analysis(writes)
-    for node, target, written in every:
-        if (
-            may_be(script, target, expr, arrays=shared)
-            and (apart is None or function_of(node) is not apart)
-            and (HANDED in target or not _is_before(script, node, expr, made))
-            and not _is_own(script, node, written, expr, made)
-        ):
-            return f"{at(node)} may write to it"
+    mine = (
+        w
+        for w in every
+        if (apart is None or function_of(w[0]) is not apart)
+        and may_be(script, w[1], expr, arrays=shared)
+    )
+    if why := _later(script, mine, expr, made):
+        return why
+    for node, handed in script.analysis(Memory).handed:
+        if may_be(script, script.values(handed), expr, arrays=True):
+            return f"{at(node)} gives its memory to another tensor"
     return ""
 
 
@@ -157,7 +166,14 @@ def array_written_after(
     script: Script, origins: Collection[ast.AST], expr: ast.expr, made: Sequence[Occurrence]
 ) -> str:
     """The same for an array that comes from one of these expressions."""
-    for node, target, written in writes_to(script, origins):
+    return _later(script, writes_to(script, origins), expr, made)
+
+
+def _later(
+    script: Script, found: Iterable[Write], expr: ast.expr, made: Sequence[Occurrence]
+) -> str:
+    """The first of these writes that may come after the copy, in words."""
+    for node, target, written in found:
         if (HANDED in target or not _is_before(script, node, expr, made)) and not _is_own(
             script, node, written, expr, made
         ):
@@ -190,6 +206,9 @@ def writes(script: Script) -> tuple[bool, list[Write]]:
     shared = any(
         isinstance(n, VARIABLES) and (n.attr if isinstance(n, ast.Attribute) else n.id) in SHARING
         for n in script.nodes
+    ) or any(
+        s.call is not None and not script.analysis(Memory).is_fresh(s.call)
+        for s in script.calls(*LEGACY)
     )
     return shared, _every_write(script, shared)
 
@@ -330,21 +349,12 @@ def _is_wrapped(name: ast.Name) -> bool:
 # ------------------------------------------------------------------------------------- which tensor
 def may_be(script: Script, target: Values, expr: ast.expr, arrays: bool = False) -> bool:
     """Whether ``target`` may share memory with what ``expr`` holds."""
-    made = {t.made if isinstance(t, Tensor) else None for t in script.values(expr)}
-    if None in made and not script.analysis(_hands_memory_on):
-        if (own := script.analysis(Memory).made_by(expr)) is not None:
-            made = made - {None} | own  # computed, and so in memory that no factory made
+    memory = script.analysis(Memory)
+    tensors = (t.made if isinstance(t, Tensor) else None for t in script.values(expr))
+    made = {node for t in tensors for node in memory.memory_of(t)}
+    if None in made and (own := memory.made_by(expr)) is not None:
+        made = made - {None} | own  # computed, and so in memory that no factory made
     return any(_may_share(script, t, made, arrays) for t in target)
-
-
-def _hands_memory_on(script: Script) -> bool:
-    """Whether some tensor gets the memory of another: ``x.data = y``, ``x.set_(y)``."""
-    return any(
-        isinstance(n, ast.Attribute)
-        and (n.attr == "set_" or (n.attr == "data" and is_stored(n)))
-        and not all(isinstance(t, Tensor) and t.param for t in script.values(n.value))
-        for n in script.nodes
-    )
 
 
 def _may_share(script: Script, thing: Thing, made: set[ast.AST | None], arrays: bool) -> bool:
@@ -355,7 +365,8 @@ def _may_share(script: Script, thing: Thing, made: set[ast.AST | None], arrays: 
             return False
         if surely(_copies(script, t) for t in thing.batch):
             return False
-        return None in made or thing.made is None or thing.made in made
+        mine = script.analysis(Memory).memory_of(thing.made)
+        return None in made or None in mine or not mine.isdisjoint(made)
     if isinstance(thing, Num) and thing.synced is not None:
         return arrays and _may_share(script, thing.synced, made, arrays)
     if isinstance(thing, Method) and isinstance(thing.this, Unknown):
@@ -475,14 +486,12 @@ def _is_copy(script: Script, written: ast.expr) -> bool:
     if is_augmented(around):
         return False  # `rows[0] += 1` writes to what the list holds
     made = [d for d in definitions_at(script, written) if not d.is_augmented]
-    return surely(_copies_all(script, *bound_to(d.node)) for d in made)
-
-
-def _copies_all(script: Script, value: ast.expr | None, whole: bool) -> bool:
-    match value:
-        case ast.Call(func=ast.Attribute(value=of, attr="copy"), args=[], keywords=[]):
-            return whole and not script.may_be(of, Inst)
-    return False
+    return surely(
+        is_method(d.value, "copy")
+        and not arguments_of(d.value)
+        and not script.may_be(d.value.func.value, Inst)
+        for d in made
+    )
 
 
 def _is_over(script: Script, node: ast.AST, other: ast.AST) -> bool:

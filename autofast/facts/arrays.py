@@ -16,7 +16,7 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.memory import view_of
 from autofast.flow.program import Flow, definitions_at, function_around, holder_of
-from autofast.flow.scopes import Expressions
+from autofast.flow.scopes import Expressions, defaults
 from autofast.model.calls import first_argument, keyword_of, pairs_of, short_name
 from autofast.model.contents import opened
 from autofast.model.roles import Dataset
@@ -184,7 +184,8 @@ def values_of(script: Script, definition: Definition) -> Expressions:
     function, calls = function_around(definition.node), script.analysis(CallGraph)
     if getattr(function, "name", "__init__") != "__init__" and calls.complete(function):  # type: ignore[arg-type]
         return [None]
-    return calls.gives(definition) or [None]
+    given = calls.gives(definition) or [None]
+    return [*given, defaults(function).get(definition.name)] if None in given else given
 
 
 def _returned(script: Script, call: ast.AST) -> list[ast.expr]:

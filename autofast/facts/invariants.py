@@ -16,11 +16,11 @@ from autofast.flow.reflection import whose_attributes
 from autofast.flow.scopes import mentions, own_nodes, owner, parameters
 from autofast.flow.usage import Act, Usage
 from autofast.flow.valueflow import Answer, ValueFlow, Verdict
-from autofast.model.calls import arguments_of, may_give
+from autofast.model.calls import arguments_of, call_of, is_augmented, may_give
 from autofast.model.names import FACTORIES, LEGACY_TENSORS, last_part
 from autofast.model.script import Script
 from autofast.model.several import any_in, surely, wordset
-from autofast.model.source import ancestors, function_of, holds, parent_of, within
+from autofast.model.source import ancestors, function_of, holds, parent_of
 from autofast.model.syntax import COMPREHENSIONS, DEFS, has_star, is_attribute, is_read, is_stored
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
@@ -79,6 +79,8 @@ SIMPLE = (Const, Arg, Setting, Ref, Module, Cls, Func, Bound, Method)
 DEFAULTS = wordset(
     "set_default_dtype set_default_device set_default_tensor_type cuda.set_device", "torch."
 )
+# By which a tensor is written to, or gets gradients that add up.
+WRITABLE = wordset("numpy data requires_grad requires_grad_ retain_grad set_")
 DEEPEST = 6  # functions that call one another
 
 
@@ -182,7 +184,7 @@ class Invariants:
         return not any(
             n.attr == attribute.attr
             and is_read(n)
-            and not within(n, init)
+            and (function_of(n) is not init or self._is_taken(n))
             and not owners.isdisjoint(self.script.values(n.value) or owners)
             and ReadOnly(self.script).follow(n, None)
             for n in self.script.each(ast.Attribute)
@@ -192,13 +194,21 @@ class Invariants:
         """Whether somebody may write to what it holds, under another name."""
         mine, lists = origins(self.script, attribute), only(self.script.values(attribute), Seq)
         return any(
-            w.base is not None
-            and not within(w.node, init)
-            and (
-                not mine.isdisjoint(origins(self.script, w.base))
-                or any_in(lists, self.script.values(w.base))
-            )
+            not mine.isdisjoint(origins(self.script, base))
+            or any_in(lists, self.script.values(base))
             for w in self.effects.writes
+            if function_of(w.node) is not init
+            for base in (w.base, w.node)
+            if isinstance(base, ast.expr) and (base is w.base or is_augmented(base))
+        )
+
+    def _is_taken(self, held: ast.Attribute) -> bool:
+        """Whether its method is kept, to be called later: ``self.add = self.scale.append``."""
+        method = parent_of(held)
+        return (
+            isinstance(method, ast.Attribute)
+            and certainly(self.script.values(method), Method)
+            and not call_of(method)
         )
 
     def _is_set(self, name: str, owners: frozenset[Thing], init: ast.FunctionDef | None) -> bool:
@@ -236,10 +246,8 @@ class Invariants:
             return False
         match callee:
             case Ref(name=name):
-                known = name in MADE_OF | BUILTINS or op(name) or name.startswith(COMPUTING)
-                others = name.startswith(OTHERS) or draws(name) or is_in_place(name)
                 lowered = not name.startswith("numpy.") and autocast(last_part(name)) == "lower"
-                return bool(known) and not others and not lowered
+                return _only_reads(name) and not draws(name) and not lowered
             case Method(name=name):
                 others = draws(name) or is_in_place(name) or autocast(name) == "lower"
                 return name in ARRAYS or (op(f".{name}") is not None and not others)
@@ -312,7 +320,7 @@ class ReadOnly(ValueFlow[None]):
                 attr = use.node.attr  # type: ignore[attr-defined]
                 if attr in ASKED:
                     return Verdict.STOPS
-                if is_in_place(attr) or attr in ("numpy", "data", "requires_grad"):
+                if is_in_place(attr) or attr in WRITABLE:
                     return "it is written to"
                 if is_view(attr) or attr in ("copy", "astype", "T"):
                     return Verdict.GOES_ON
@@ -332,11 +340,7 @@ class ReadOnly(ValueFlow[None]):
         name = callee.name
         if name in SHARED or is_view(name):
             return Verdict.GOES_ON
-        known = op(name)
-        computes = known is not None and not is_in_place(name) and not known.mutates
-        known_too = name.startswith(COMPUTING) and not name.startswith(OTHERS)
-        reads = computes or known_too or name in MADE_OF | BUILTINS
-        return Verdict.STOPS if reads and not is_in_place(name) else "it is handed on"
+        return Verdict.STOPS if _only_reads(name) else "it is handed on"
 
     def lost(self, use: Usage) -> str:
         return "it is handed on"
@@ -346,6 +350,14 @@ class ReadOnly(ValueFlow[None]):
 
     def kept(self, target: ast.Attribute, context: None) -> str:
         return "it is kept"
+
+
+def _only_reads(name: str) -> bool:
+    """Whether a function computes its result, and leaves what it is given as it is."""
+    known = op(name)
+    reads = known is not None or name in MADE_OF | BUILTINS or name.startswith(COMPUTING)
+    writes = is_in_place(name) or name.startswith(OTHERS) or (known is not None and known.mutates)
+    return reads and not writes
 
 
 def constructor(method: ast.FunctionDef) -> ast.FunctionDef | None:

@@ -47,6 +47,7 @@ FIRST = wordset("""
     numpy.fill_diagonal operator.setitem operator.delitem operator.iadd operator.isub
     operator.imul operator.itruediv numpy.add.at numpy.subtract.at numpy.multiply.at
 """)
+SETTING = wordset("setattr delattr object.__setattr__ object.__delattr__", "builtins.")
 DRAWING = wordset("cv2.rectangle cv2.circle cv2.line cv2.putText cv2.fillPoly cv2.polylines cv2.ellipse")
 # fmt: on
 
@@ -123,7 +124,7 @@ class Effects:
 
     def _by_function(self, node: ast.Call, names: set[str]) -> Iterator[Write]:
         """What a call of a function that has these names does to its first argument."""
-        if names & {"builtins.setattr", "builtins.delattr"}:
+        if names & SETTING:
             for key in ordered(self.script.values(node.args[1])) if len(node.args) > 1 else ():
                 known = is_const(key, str)
                 yield Write(node, node.args[0], str(key.value) if known else "", computed=not known)  # type: ignore[attr-defined]

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cached_property
 
 from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.defuse import bound_to
 from autofast.flow.program import Flow
 from autofast.flow.scopes import own_nodes
-from autofast.model.calls import arguments_of, is_augmented, is_name
+from autofast.model.calls import arguments_of, is_augmented, is_method, is_name
 from autofast.model.contents import each_once, opened
-from autofast.model.names import last_part
+from autofast.model.names import LEGACY_TENSORS, last_part
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import ByNode, Nodes, parent_of
@@ -28,9 +29,12 @@ from autofast.model.values import (
     Method,
     Num,
     Ref,
+    Seq,
     Tensor,
+    Thing,
     Values,
     all_of,
+    certainly,
     const,
     is_const,
     surely_named,
@@ -46,9 +50,19 @@ vstack hstack column_stack tile repeat random.rand random.randn random.random ra
     "numpy.",
 )
 WRAPPED = wordset("torch.from_numpy torch.as_tensor")  # tensors in the memory of arrays
+LEGACY = frozenset(f"torch.{name}" for name in LEGACY_TENSORS)
+# What gives the memory of an argument another name, besides torch's own operations.
+PARAMETERS = wordset("torch.nn.Parameter torch.nn.parameter.Parameter torch.nn.Buffer")
+RENAMING = PARAMETERS | wordset("memoryview list tuple iter", "builtins.")
+RENAMING |= {"torch.autograd.Variable", *LEGACY}
+RENAMING |= wordset(
+    "asarray asanyarray ascontiguousarray frombuffer from_dlpack ndarray ravel reshape", "numpy."
+)
 # Where the flag stands.
 INPLACE_LAYERS = dict.fromkeys("ReLU ReLU6 SiLU SELU Mish Hardswish Hardsigmoid".split(), 0)
 INPLACE_LAYERS |= dict.fromkeys("Dropout LeakyReLU ELU CELU".split(), 1)
+
+ARRAY = ast.Pass()  # stands for what made an array that is not followed
 
 
 class Memory:
@@ -89,10 +103,8 @@ class Memory:
 
     def _viewed(self, node: ast.expr) -> Iterator[ast.expr]:
         """What a view is one of: ``h`` of ``h.view(-1)``, ``torch.movedim(h, 0, 1)``."""
-        functions = self.script.called(node)
-        if isinstance(node, ast.Call) and any(
-            isinstance(t, Ref) and is_view(t.name) for t in functions
-        ):
+        functions = self.script.library_functions(node)
+        if isinstance(node, ast.Call) and any(map(_renames, functions)):
             yield from (a for a in node.args if not isinstance(a, ast.Constant))
             yield from (k.value for k in node.keywords if k.arg in ("input", "self", "tensor"))
         elif (inner := view_of(node)) is not None:
@@ -112,6 +124,8 @@ class Memory:
                 return False
             case ast.Call(func=func, args=[data, *_]) if surely_named(values(func), Ref, WRAPPED):
                 return self.is_fresh(data)
+            case ast.Call(func=func, args=[data]) if surely_named(values(func), Ref, LEGACY):
+                return certainly(values(data), Const, Seq) or self.is_fresh(data)
             case ast.Call(func=ast.Attribute(value=inner, attr=attr), args=args) if all_of(
                 values(expr.func), Method
             ):
@@ -169,6 +183,8 @@ class Memory:
                 todo += (node.body, node.orelse)
             elif (inner := view_of(node)) is not None:
                 todo.append(inner)
+            elif _renames(self.script.library_function(node)) and any(self._viewed(node)):
+                todo += self._viewed(node)
             elif isinstance(node, ast.Call) and not self.calls.may_run_others(node):
                 callees = self.calls.callees(node)
                 results = [r for c in callees for r in self.calls.results(c.function)]
@@ -184,6 +200,43 @@ class Memory:
         changes nothing that was there before.
         """
         return self.begins_as_number(expr) or self.made_by(expr) is not None
+
+    def memory_of(self, made: ast.AST | None) -> frozenset[ast.AST | None]:
+        """The nodes that made the memory of a tensor which ``made`` made: those of the array in
+        ``torch.from_numpy(array)``; None for any, :data:`ARRAY` for any array's.
+        """
+        found: set[ast.AST | None] = set()
+        if isinstance(made, ast.Call) and not self.is_fresh(made):
+            for expr in self._viewed(made):
+                things = self.script.values(expr) or (None,)
+                found |= self.made_by(expr) or {self._maker(t) for t in things}
+        return frozenset(found or {made})
+
+    def _maker(self, thing: Thing | None) -> ast.AST | None:
+        tensor = thing.synced if isinstance(thing, Num) else thing
+        return tensor.made if isinstance(tensor, Tensor) else ARRAY
+
+    @cached_property
+    def handed(self) -> list[tuple[ast.AST, ast.expr]]:
+        """Where a tensor or a parameter gets the memory of what is there, with the expressions for
+        both: ``x.data = y``, ``x.set_(y)``, ``nn.Parameter(y)``.
+        """
+        found: list[tuple[ast.AST, ast.expr]] = []
+        for node in self.script.nodes:
+            match node:
+                case (
+                    ast.Assign(targets=[ast.Attribute(value=x, attr="data")], value=y)
+                    | ast.Call(func=ast.Attribute(value=x, attr="set_"), args=[y, *_])
+                ):
+                    found += [(node, x), (node, y)]
+                case ast.Call(args=[y, *_]) if self.script.library_functions(node) & PARAMETERS:
+                    found.append((node, y))
+        return [(node, e) for node, e in found if not self._is_computed(e)]
+
+    def _is_computed(self, expr: ast.expr) -> bool:
+        """New memory, if ``expr`` is a tensor, of which nothing else may be known."""
+        computes = is_method(expr) and _computes(f"torch.{expr.func.attr}")
+        return computes or isinstance(expr, ast.BinOp) or self.is_fresh(expr)
 
     # --------------------------------------------------------------------------- what is written to
     def written(self, node: ast.AST) -> list[ast.expr]:
@@ -319,6 +372,11 @@ def is_false(expr: ast.expr) -> bool:
 
 
 CLIPS = wordset("clip_grad_norm_ clip_grad_value_ clip_grads_with_norm_")
+
+
+def _renames(name: str) -> bool:
+    """Whether what a function gives may be the memory of what it is given."""
+    return is_view(name) or name in RENAMING
 
 
 def _computes(name: str) -> bool:

@@ -38,7 +38,9 @@ from autofast.read.requirements import rules_out
 from autofast.rule import Refusal
 from autofast.write.spelling import is_device_object, may_be_mps, spelled, torch_in
 
-SHARED = wordset("numpy __array__ asarray asanyarray")  # arrays in its memory
+SHARED = wordset(
+    "numpy __array__ asarray asanyarray from_dlpack Tensor FloatTensor"
+)  # arrays in its memory
 GRAPHS = "torch-geometric"
 SHAPES = wordset("squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ requires_grad_")
 
@@ -173,6 +175,11 @@ def _written_after(script: Script, move: Move) -> str:
         and any(_is_from(t, move.loaders) for e in nodes_in(n, ast.expr) for t in script.values(e))
     }
     memory, escapes = script.analysis(Memory), script.analysis(BatchEscapes)
+    for node, expr in memory.handed:
+        if any(
+            _is_from(t, move.loaders) for e in nodes_in(expr, ast.expr) for t in script.values(e)
+        ):
+            return f"{at(node)}, under another name"
     sites: dict[ast.AST | None, list[Site]] = {}
     for _, site in script.log.each():
         sites.setdefault(site.node, []).append(site)
