@@ -290,3 +290,179 @@ def test_a_function_of_other_numbers_is_not_cached() -> None:
         "\nclass Clips", "\ndef features(n):\n    return filters(n, 3) * n\n\n\nclass Clips"
     )
     assert not changed(text, CLIPS).fixes
+
+
+EDGES = """
+class Edges(nn.Module):
+    \"\"\"Differences of neighbours.\"\"\"
+
+    scale = 2.0
+
+    def forward(self, x):
+        kernel = torch.tensor([[[-1.0, 0.0, 1.0]]]).to(x.device)
+        return F.conv1d(x[:, None], kernel, padding=1)[:, 0]
+
+
+class Net(nn.Module):
+    def __init__(self, mean):
+        super().__init__()
+        self.edges, self.layer = Edges(), nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.layer(self.edges(x))
+"""
+
+
+def test_a_network_without_a_constructor_gets_one() -> None:
+    assert fitted(EDGES, LOOP) == [
+        "def __init__(self):",
+        "self.register_buffer(",
+        '"kernel", torch.tensor([[[-1.0, 0.0, 1.0]]]), persistent=False',
+        ")",
+        "kernel = self.kernel",
+    ]
+
+
+def test_a_loss_without_a_constructor_below_one_that_is_moved() -> None:
+    text = EDGES.replace("class Net", "class Loss").replace("mean):", "out=3):")
+    text = text.replace("nn.Linear(3, 3)", "nn.CrossEntropyLoss()").replace(
+        "def forward(self, x):\n        return self.layer(self.edges(x))",
+        "def forward(self, x, y):\n        return self.layer(self.edges(x), y)",
+    )
+    loop = LOOP.replace("Net([0.2, 0.3, 0.5])", "nn.Linear(3, 3)").replace(
+        "losses = []", "criterion = Loss().to(device)\nlosses = []"
+    )
+    loop = loop.replace("F.cross_entropy(model(x), y)", "criterion(model(x), y)")
+    assert "kernel = self.kernel" in fitted(text, loop)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # made of what a base has, or a base that takes arguments
+        ("class Edges(nn.Module)", "class Base(nn.Module):\n    def __init__(self, n=1):\n        super().__init__()\n\nclass Edges(Base)"),
+        ("class Edges(nn.Module)", "class Edges(nn.Sequential)"),
+        # another thing in each call
+        ("[[[-1.0, 0.0, 1.0]]]", "[[[-1.0, SHIFT, 1.0]]]"),
+        ("[[[-1.0, 0.0, 1.0]]]", "[[[-1.0, 0.0, self.scale]]]"),
+        ("torch.tensor([[[-1.0, 0.0, 1.0]]])", "torch.randn(1, 1, 3)"),
+        # not in each call
+        ("        kernel = ", "        if x.max() > 99:\n            return x\n        kernel = "),
+        # written to
+        ("to(x.device)\n", "to(x.device)\n        kernel[:, :, 1] += x.mean().item()\n"),
+        # its objects are made in another way
+        ("    scale = 2.0\n", "    __slots__ = ()\n"),
+        ("    scale = 2.0\n", "    def __new__(cls):\n        return super().__new__(cls)\n"),
+        # a subclass with a constructor of its own that does not ask for it
+        ("class Net", "class More(Edges):\n    def __init__(self):\n        nn.Module.__init__(self)\n\n\nclass Net"),
+        ("self.edges, self", "self.two = nn.Linear(1, 1).half()\n        self.edges, self"),
+    ],
+)  # fmt: skip
+def test_networks_without_a_constructor_left_alone(old: str, new: str) -> None:
+    old, new = old.replace("\n", "\n"), new.replace("\n", "\n")
+    loop = LOOP.replace("losses = []", "losses = []\nNet.Scale = Edges.scale = 3.0")
+    text = EDGES.replace(old, new).replace(
+        "edges, self.layer = Edges()",
+        "edges, self.layer = More()" if "More" in new else "edges, self.layer = Edges()",
+    )
+    assert old in EDGES and not changed(text, loop).fixes
+
+
+FILED = SPEECH.replace(
+    "    bank = torch", "    low, high = bins / 2, bands + 1\n    bank = torch"
+).replace("filters(self.bins, 3)", "features(self.settings)")
+FILED = FILED.replace("    def __init__(self, n, bins=8):", "    def __init__(self, n, settings):")
+FILED = FILED.replace("self.bins = bins", "self.settings = settings").replace(
+    "\nclass Clips",
+    "\ndef features(settings):\n    return filters(settings['bins'], settings['bands']) * 2\n\n\nclass Clips",
+)
+FILED_CLIPS = CLIPS.replace("Clips(32)", "Clips(32, settings)").replace(
+    "SHIFT = 1.0",
+    "import json, os\nSHIFT = 1.0\nsettings = json.loads(os.environ.get('X', '{\"bins\": 8, \"bands\": 3}'))",
+)
+
+
+def test_a_function_with_numbers_of_a_file_is_cached() -> None:
+    assert fitted(FILED, FILED_CLIPS) == ["@functools.lru_cache(maxsize=None)"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # they may be lists, which no cache takes
+        ("low, high = bins / 2, bands + 1", "low, high = bins, bands * 2"),
+        ("low, high = bins / 2, bands + 1", "low = bins / 2 if bands else bands + 1"),
+        ("low, high = bins / 2, bands + 1", "low, high = bins / 2, [bands + 1 for _ in []]"),
+        ("low, high = bins / 2, bands + 1", "low, high = bins / 2, bands - torch.ones(1)"),
+        # what else they may be is not known
+        ("settings['bins'], settings['bands']", "settings['bins'] or len(settings), torch.ones(1)[0] * 3"),
+        # somebody writes to what is kept
+        ("settings['bands']) * 2", "settings['bands']).mul_(2)"),
+        ("settings['bands']) * 2", "settings['bands']) or 2"),
+    ],
+)  # fmt: skip
+def test_functions_of_a_file_left_alone(old: str, new: str) -> None:
+    assert old in FILED and not changed(FILED.replace(old, new), FILED_CLIPS).fixes
+
+
+WINDOW = """
+def bump(sizes, width):
+    axes = [np.exp(-(((np.arange(n) - (n - 1) / 2) / (n * width)) ** 2)) for n in sizes]
+    return np.einsum("i,j->ij", *axes)
+
+
+def features(wave):
+    return wave.dot(bump((3, 3), 0.5).T)
+
+
+class Clips(Dataset):
+    def __init__(self, n):
+        self.waves = np.random.default_rng(0).normal(size=(n, 3))
+
+    def __len__(self):
+        return len(self.waves)
+
+    def __getitem__(self, i):
+        wave = np.array(self.waves[i])
+        return torch.from_numpy(features(wave)).float(), i % 3
+
+
+class Net(nn.Module):
+    def __init__(self, mean):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.layer(x)
+"""
+
+
+def test_arrays_that_others_are_multiplied_with() -> None:
+    assert fitted(WINDOW, CLIPS) == ["@functools.lru_cache(maxsize=None)"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('np.einsum("i,j->ij", *axes)', 'np.einsum("i,j->ij", *axes, out=SPACE)'),
+        ('np.einsum("i,j->ij", *axes)', "np.exp(*axes)"),
+        ("bump((3, 3), 0.5).T", "bump([3, 3], 0.5).T"),
+        ("wave.dot(bump((3, 3), 0.5).T)", "bump((3, 3), 0.5)[0]"),
+        ("wave.dot(bump((3, 3), 0.5).T)", "wave.dot(bump((3, 3), 0.5), bump((3, 3), 0.5))"),
+    ],
+)  # fmt: skip
+def test_arrays_left_alone(old: str, new: str) -> None:
+    text = WINDOW.replace(old, new)
+    assert old in WINDOW and not changed("SPACE = np.zeros((3, 3))\n", text, CLIPS).fixes
+
+
+def test_a_tensor_that_an_evaluation_makes_first_is_not_cached() -> None:
+    """One that is made under inference_mode could not be saved for a backward."""
+    net = SPEECH[: SPEECH.index("\nclass Clips")] + (
+        "\ndef features(x):\n    return x @ filters(3, 3)\n\n"
+        + SPEECH[SPEECH.index("\nclass Net") :]
+    ).replace("return self.layer(x)", "return features(self.layer(x))")
+    assert fitted(net, LOOP) == ["@functools.lru_cache(maxsize=None)"]
+    first = "losses = []\nwith torch.inference_mode():\n    for x, y in loader:\n"
+    first += "        losses.append(model(x.to(device)).sum().item())"
+    assert not changed(net, LOOP.replace("losses = []", first)).fixes

@@ -360,3 +360,88 @@ def test_numbers_of_a_list_can_be_read_together() -> None:
     assert "torch.stack" in found.refusals + found.advice or found.fixes
     few = "if i % 100 == 0:\n            print(loss.item())"
     assert not apply(ITEM, METERS.format(body=few, user="pass")).findings
+
+
+# ------------------------------------------------------------------ elements that a mask takes over
+PICKING = """\
+import torch
+import torch.nn as nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = DataLoader(TensorDataset(torch.randn(12, 6, 3), torch.randn(12, 1)), batch_size=4)
+model = nn.Linear(3, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+losses, kept = [], []
+
+
+def nearest(xyz, n):
+    distance = torch.ones(xyz.shape[0], xyz.shape[1]).to(device) * 1e10
+    far, found = torch.zeros(xyz.shape[0], dtype=torch.long, device=device), []
+    for _ in range(n):
+        found.append(far)
+        centre = xyz[torch.arange(len(xyz), device=device), far][:, None]
+        dist = ((xyz - centre) ** 2).sum(-1)
+        mask = dist < distance
+        distance[mask] = dist[mask]
+        far = distance.max(-1)[1]
+    return torch.stack(found, 1), distance
+
+
+def grouped(out):
+    order = (out * 3).round().sort(dim=1)[0][:, :5]
+    first = order[:, :1].repeat(1, order.shape[1])
+    mask = order == 0
+    order[mask] = first[mask]
+    return order
+
+
+for epoch in range(2):
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        out = model(x).squeeze(-1)
+        found, distance = nearest(x * model.weight, 3)
+        loss = (out.gather(1, found).sum(1) - y[:, 0]).pow(2).mean() + distance.mean()
+        optimizer.zero_grad()
+        (loss + grouped(out).pow(2).mean()).backward()
+        optimizer.step()
+        losses.append(loss.item())
+"""
+TAKEN = "distance[mask] = dist[mask]"
+
+
+def test_elements_that_a_mask_takes_over() -> None:
+    done = apply("loss-item-sync", PICKING)
+    assert "        distance.copy_(torch.where(mask, dist, distance))\n" in done.text
+    assert "    order.copy_(torch.where(mask, first, order))\n" in done.text
+    assert run(done.text)["losses"] == run(PICKING)["losses"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # of another shape: a mask of the first dimension alone
+        ("mask = dist < distance", "mask = dist[:, 0] < distance[:, 0]"),
+        # compared with a third tensor, which may be of a larger shape
+        ("mask = dist < distance", "mask = dist < distance.detach()"),
+        ("mask = dist < distance", "mask = (dist < distance) & (dist > 0)"),
+        # spread over one memory
+        ("distance = torch.ones(xyz.shape[0], xyz.shape[1]).to(device) * 1e10",
+         "distance = torch.ones(1, 1).to(device).expand(*xyz.shape[:2]).clone().expand_as(xyz[..., 0])"),
+        # given by callers
+        ("def nearest(xyz, n):\n    distance =", "def nearest(xyz, n, distance=None):\n    distance = distance if distance is not None else"),
+        # another tensor by then
+        (TAKEN, f"dist = dist.clamp(min=1)\n        {TAKEN}"),
+        (TAKEN, f"distance = distance[:, :]\n        {TAKEN}"),
+        # other elements
+        (TAKEN, "distance[mask] = dist[dist < distance]"),
+        (TAKEN, "distance[mask] += dist[mask]"),
+        (TAKEN, "distance[mask] = dist[mask] * 1.0"),
+    ],
+)  # fmt: skip
+def test_elements_whose_shapes_do_not_show(old: str, new: str) -> None:
+    assert old in PICKING
+    done = apply("loss-item-sync", PICKING.replace(old, new))
+    assert "distance.copy_(" not in done.text
+    assert "order.copy_(" in done.text

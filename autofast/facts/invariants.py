@@ -16,12 +16,12 @@ from autofast.flow.reflection import whose_attributes
 from autofast.flow.scopes import mentions, own_nodes, owner, parameters
 from autofast.flow.usage import Act, Usage
 from autofast.flow.valueflow import Answer, ValueFlow, Verdict
-from autofast.model.calls import arguments_of, call_of, is_augmented, spreads
+from autofast.model.calls import arguments_of, call_of, is_augmented, may_give
 from autofast.model.names import FACTORIES, LEGACY_TENSORS, last_part
 from autofast.model.script import Script
 from autofast.model.several import any_in, surely, wordset
 from autofast.model.source import ancestors, function_of, holds, parent_of
-from autofast.model.syntax import COMPREHENSIONS, is_attribute, is_read, is_stored
+from autofast.model.syntax import COMPREHENSIONS, DEFS, has_star, is_attribute, is_read, is_stored
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
     Arg,
@@ -61,6 +61,7 @@ OTHERS = (
     *wordset("random load save from copyto put place fill_diagonal seterr errstate", "numpy."),
     *wordset("gumbel fractional_max rrelu", "torch.nn.functional."),
 )
+OPERANDS = ("numpy.einsum", "builtins.zip")  # all that they are given without a name
 SHARED = wordset("torch.from_numpy torch.as_tensor numpy.asarray")
 ARRAYS = wordset(
     "astype reshape copy ravel flatten T sum mean tolist clip transpose dot float long"
@@ -103,19 +104,18 @@ class Invariants:
 
     def holds(self, expr: ast.expr, method: ast.FunctionDef) -> bool:
         """Whether ``expr`` has the same value at each call of the method, which is also what it has
-        at the end of the constructor of its class.
+        at the end of the constructor of its class (of one that has none, in a new one).
         """
         init = constructor(method)
         return (
-            init is not None
-            and not self.open
-            and method not in self.calls.runs(init)
+            not self.open
+            and (method not in self.calls.runs(init) if init is not None else has_none(method))
             and _is_always_run(self.script, expr, method)
             and self._is_same(expr, method, init)
         )
 
     # -------------------------------------------------------------------------- what it is made of
-    def _is_same(self, expr: ast.AST, method: Function, init: ast.FunctionDef) -> bool:
+    def _is_same(self, expr: ast.AST, method: Function, init: ast.FunctionDef | None) -> bool:
         found = self.script.values(expr) if isinstance(expr, ast.expr) else frozenset()
         match expr:
             case ast.Name(ctx=ast.Load()):
@@ -164,14 +164,14 @@ class Invariants:
         simple = _is_simple(self.script.values(name))
         return isinstance(scope, ast.Module) and len(stores) < 2 and simple
 
-    def _is_kept(self, attribute: ast.Attribute, init: ast.FunctionDef) -> bool:
+    def _is_kept(self, attribute: ast.Attribute, init: ast.FunctionDef | None) -> bool:
         """``self.x``: set by the constructor alone, a plain value or one that nobody writes to."""
         found, owners = self.script.values(attribute), self.script.values(attribute.value)
         if not found or Const(None) in found or self._is_set(attribute.attr, owners, init):
             return False
         if _is_simple(found) or all(isinstance(t, Inst) and _is_plain(t) for t in found):
             return True
-        if any(
+        if init is None or any(
             t.param or t.grad or t.batch or t.models or t.device != "cpu" for t in tensors_in(found)
         ):
             return False
@@ -221,7 +221,7 @@ class Invariants:
             mine = self.script.values(write.base)
             if mine and not any(
                 isinstance(t, (Unknown, Arg))
-                or (_are_kin(t.cls, classes) if isinstance(t, Inst) else t in owners)
+                or (_are_kin(t, classes) if isinstance(t, (Inst, Cls)) else t in owners)
                 for t in mine
             ):
                 continue
@@ -234,7 +234,8 @@ class Invariants:
     # ------------------------------------------------------------------------------ what it calls
     def _computes(self, call: ast.Call, init: ast.FunctionDef | None, depth: int = 0) -> bool:
         """Whether a call does nothing but compute, of what it is given."""
-        return not spreads(call) and surely(
+        spread = has_star(call.args) and not self.script.is_call(call, *OPERANDS)
+        return not (spread or may_give(call)) and surely(
             self._only_computes(callee, call, init, depth) for callee in self.script.called(call)
         )
 
@@ -245,9 +246,8 @@ class Invariants:
             return False
         match callee:
             case Ref(name=name):
-                return (
-                    _only_reads(name) and not draws(name) and autocast(last_part(name)) != "lower"
-                )
+                lowered = not name.startswith("numpy.") and autocast(last_part(name)) == "lower"
+                return _only_reads(name) and not draws(name) and not lowered
             case Method(name=name):
                 others = draws(name) or is_in_place(name) or autocast(name) == "lower"
                 return name in ARRAYS or (op(f".{name}") is not None and not others)
@@ -331,6 +331,10 @@ class ReadOnly(ValueFlow[None]):
         call = use.node
         if isinstance(callee, Func):
             return Verdict.ENTERS
+        if isinstance(callee, Method) and certainly({callee.this}, Num, Tensor):
+            alone = arguments_of(call) == [use.expr]  # type: ignore[arg-type]
+            reads = alone and op(f".{callee.name}") and not is_in_place(callee.name)
+            return Verdict.STOPS if reads else "it is handed on"
         if not isinstance(callee, Ref) or any(k.arg == "out" for k in call.keywords):  # type: ignore[attr-defined]
             return "it is handed on"
         name = callee.name
@@ -365,6 +369,14 @@ def constructor(method: ast.FunctionDef) -> ast.FunctionDef | None:
     return init if init is not None and not holds(init, ast.Return, ast.Yield) else None
 
 
+def has_none(method: ast.FunctionDef) -> bool:
+    """Whether the class of a method has nothing of its own that makes its objects."""
+    cls = parent_of(method)
+    return isinstance(cls, ast.ClassDef) and not any(
+        isinstance(n, DEFS) and n.name in MADE for n in cls.body
+    )
+
+
 def _is_always_run(script: Script, expr: ast.expr, method: ast.FunctionDef) -> bool:
     """Whether nothing decides whether the method comes to ``expr``."""
     above = [*takewhile(lambda n: n is not method, ancestors(expr))]
@@ -373,7 +385,8 @@ def _is_always_run(script: Script, expr: ast.expr, method: ast.FunctionDef) -> b
     )
 
 
-def _are_kin(cls: Cls, classes: set[Cls]) -> bool:
+def _are_kin(thing: Inst | Cls, classes: set[Cls]) -> bool:
+    cls = thing if isinstance(thing, Cls) else thing.cls
     return any(c is cls or c in cls.ancestors() or cls in c.ancestors() for c in classes)
 
 

@@ -8,11 +8,14 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from autofast.edit.edits import Edits, Replace
+from autofast.facts.cost import gains
 from autofast.facts.switches import goes_by_batch, in_every_iteration, often
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.frequency import Frequency, frequency
 from autofast.flow.loops import loop_of
+from autofast.flow.memory import Memory
 from autofast.flow.program import Flow, definitions_at
 from autofast.flow.reflection import is_spelled
 from autofast.model.calls import items_of, receiver_of
@@ -20,12 +23,22 @@ from autofast.model.contents import opened
 from autofast.model.events import Occurrence, Site
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import Nodes, statement_of
-from autofast.model.syntax import LOOPS, TESTS, is_operation, is_read
-from autofast.model.values import Const, Num, Tensor, Thing, Values, is_on_device, names_of
+from autofast.model.source import Nodes, source_of, statement_of
+from autofast.model.syntax import LOOPS, TESTS, is_attribute, is_operation, is_read
+from autofast.model.values import (
+    Const,
+    Num,
+    Tensor,
+    Thing,
+    Values,
+    are_numbers,
+    is_on_device,
+    names_of,
+)
 from autofast.rule import Finding
 from autofast.techniques.syncs.code_motion import moves
 from autofast.techniques.syncs.scalar_tensors import is_scalar
+from autofast.write.spelling import torch_in
 
 FEW = "`if step % 100 == 0:`"
 WHERE_SHOWN = f"what is only shown could be shown in few steps, below {FEW}"
@@ -44,6 +57,7 @@ COMPUTES = ("math.", "builtins.min", "builtins.max")
 LOOKED_AT = (*TESTS, ast.Subscript, ast.BinOp)
 SHAPED = wordset("flatten view reshape squeeze unsqueeze detach")
 MOST_NAMES = 8  # followed behind a mask
+SPREAD = ("expand", "expand_as", "broadcast_to", "as_strided", "unfold")  # one memory for many
 MASKS = wordset("bool isnan isinf isfinite eq ne lt le gt ge logical_and logical_or logical_not")
 
 
@@ -97,7 +111,42 @@ def findings(script: Script, answered: Nodes) -> Iterator[Finding]:
     for node, wait in sorted(found, key=lambda f: f[1] is READ):
         if whole(node) not in answered:
             answered.add(whole(node))
-            yield Finding(node, wait.message, advice=wait.advice)
+            edits = _chosen(script, node) if wait is PICKED else ()
+            advice = "" if edits else wait.advice
+            yield Finding(node, wait.message, edits=edits, advice=advice, asks=gains.elements)
+
+
+def _chosen(script: Script, node: ast.AST) -> Edits:
+    """``a.copy_(torch.where(mask, b, a))`` for ``a[mask] = b[mask]``, where the mask compares
+    ``a`` with ``b`` or a number, so that all three have one shape, and ``a`` has memory of its own
+    for each element.
+    """
+    match statement_of(node):
+        case (
+            ast.Assign(
+                targets=[ast.Subscript(value=ast.Name() as a, slice=ast.Name() as mask)],
+                value=ast.Subscript(value=ast.Name() as b, slice=ast.Name() as same) as value,
+            ) as statement
+        ) if value is node and mask.id == same.id and _is_tensor(script, a):
+            flow, memory = script.analysis(Flow), script.analysis(Memory)
+            match flow.value(mask):
+                case ast.Compare(left=left, comparators=[right]):
+                    if flow.is_same(right, a):
+                        left, right = right, left
+                    fits = flow.is_same(right, b) or are_numbers(script.values(right))
+                case _:
+                    return ()
+            made = flow.values(a)
+            if (
+                not (fits and flow.is_same(left, a))
+                or not surely(m is not None and memory.is_fresh(m) for m in made)
+                or any(is_attribute(n, *SPREAD) for m in made for n in ast.walk(m))
+            ):
+                return ()
+            torch, imports = torch_in(source_of(statement))
+            code = f"{a.id}.copy_({torch}.where({mask.id}, {b.id}, {a.id}))"
+            return *imports, Replace(statement, code)
+    return ()
 
 
 def whole(node: ast.AST) -> ast.AST:

@@ -7,26 +7,41 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from autofast.edit.edits import After, Decorator, Edits, Import, Rewrite, Wrap
+from autofast.edit.edits import After, Before, Decorator, Edit, Edits, Import, Rewrite, Wrap
 from autofast.edit.order import Rank
 from autofast.facts.invariants import Invariants, ReadOnly, constructor
+from autofast.facts.parts import parts_of
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.program import Flow
-from autofast.flow.scopes import defaults, mentions
-from autofast.model.calls import arguments_of, keyword_of, only_target, short_name
+from autofast.flow.scopes import defaults, mentions, parameters
+from autofast.model.calls import arguments_of, is_name, keyword_of, only_target, short_name
 from autofast.model.kinds import is_module
 from autofast.model.names import MODULE_BASES
 from autofast.model.script import Script
-from autofast.model.several import not_none, surely, wordset
-from autofast.model.source import function_of, holds, nodes_in, parent_of, source_of, statement_of
-from autofast.model.syntax import COMPREHENSIONS, LOOPS
-from autofast.model.values import Arg, Cls, Const, Inst, one, only
+from autofast.model.several import is_numeric, not_none, surely, wordset
+from autofast.model.source import (
+    function_of,
+    holds,
+    nodes_in,
+    parent_of,
+    source_of,
+    statement_of,
+    within,
+    within_statement,
+)
+from autofast.model.syntax import COMPREHENSIONS, DEFS, LOOPS
+from autofast.model.tensors import tensors_in
+from autofast.model.values import Arg, Cls, Const, Inst, Setting, Thing, Unknown, one, only
 from autofast.techniques.transfers.buffers import OWN, SINCE, changes_buffers
 from autofast.techniques.transfers.factories import runs_often
 
 STORES = wordset("torch.save pickle.dump pickle.dumps joblib.dump dill.dump")
 WORK = (*LOOPS, *COMPREHENSIONS)
 PLAIN = ("builtins.object", "torch.", "torchvision.")  # bases whose objects take any attribute
+FILES = wordset(
+    "yaml.safe_load yaml.load json.load json.loads tomllib.load tomllib.loads toml.load"
+)
+COUNTS = (ast.Add, ast.Sub, ast.Div, ast.FloorDiv, ast.Pow)  # with a number, of no list or dict
 FEW = 3  # calls of a function that is not worth an attribute
 TAKEN = "training forward float double half type dtype device name T".split()  # of every module
 
@@ -50,27 +65,36 @@ def constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
         method = function_of(node)
         assert isinstance(method, ast.FunctionDef)
         init, cls = constructor(method), _class_of(script, method)
+        module = cls is not None and bool(cls.external & MODULE_BASES)
         if (
-            init is None
-            or cls is None
+            cls is None
+            or (init is None and not (module and copied and cls.find("__init__") is None))
             or not script.analysis(Invariants).holds(made, method)
             or _is_stored_whole(script, cls)
             or ReadOnly(script).follow(node, None)
         ):
             continue
-        this, name = init.args.args[0].arg, _name_for(script, node, cls)
-        if name is None or (init, name) in names or this != method.args.args[0].arg:
+        this, name = method.args.args[0].arg, _name_for(script, node, cls)
+        if name is None or (init and init.args.args[0].arg != this):
+            continue
+        slot: tuple[ast.AST, str] = (init, name) if init else (cls.node, "")
+        if slot in names:
             continue
         code = f"{this}.{name} = {{made}}"
         moved: Edits | None = ()
-        if copied and cls.external & MODULE_BASES:
+        if copied and module:
             code = f'{this}.register_buffer("{name}", {{made}}, persistent=False)'
             moved = _moved_there(script, method, cls)
         if moved is None:
             continue
-        names.add((init, name))
+        names.add(slot)
         kept.add(node)
-        once = After(init.body[-1], code, {"made": made}, rank=Rank.MOVED)
+        if init is not None:
+            once: Edit = After(init.body[-1], code, {"made": made}, rank=Rank.MOVED)
+        else:
+            told = " -> None" if method.returns else ""
+            code = f"def __init__({this}){told}:\n    super().__init__()\n    {code}\n"
+            once = Before(only(cls.node.body, DEFS)[0], code, {"made": made}, rank=Rank.MOVED)
         yield Constant(node, (once, Rewrite(node, f"{this}.{name}"), *moved), copied)
     for function in often:
         if isinstance(function, ast.FunctionDef) and _has_one_result(script, function):
@@ -137,21 +161,59 @@ def _has_one_result(script: Script, function: ast.FunctionDef) -> bool:
         or not holds(function, *WORK)
         or calls.complete(function)
         or not script.analysis(Invariants).is_pure(function)
+        or _is_of_both(script, function)
     ):
         return False
     given = [a for call in calls.sites(function) for a in arguments_of(call)]
     given += not_none(defaults(function).values())
-    return all(_is_option(script, a) for a in given) and not any(
+    counted = all(_is_counted_with(function, p.arg) for p in parameters(function))
+    return all(_is_option(script, a, counted) for a in given) and not any(
         ReadOnly(script).follow(call, None) for call in calls.sites(function)
     )
 
 
-def _is_option(script: Script, expr: ast.expr) -> bool:
-    """A constant, or an option of the command line that is one."""
+def _is_of_both(script: Script, function: ast.FunctionDef) -> bool:
+    """Whether evaluations and training ask for a tensor: one that is made under
+    ``inference_mode`` could not be saved for a backward."""
+    calls = script.analysis(CallGraph)
+    ways = ([e.node for e in script.evaluations], [step.loop for step in script.steps])
+    return any(tensors_in(script.values(call)) for call in calls.sites(function)) and all(
+        any(function in calls.run_in(node) for node in way)  # type: ignore[arg-type]
+        for way in ways
+    )
+
+
+def _is_option(script: Script, expr: ast.expr, counted: bool) -> bool:
+    """A constant, or an option of the command line or of a file that is one (``counted``: or else
+    the function would fail)."""
     return surely(
-        isinstance(t, Const) or (isinstance(t, Arg) and keyword_of(t.node, "nargs") is None)
+        isinstance(t, (Const, Setting))
+        or (isinstance(t, Arg) and keyword_of(t.node, "nargs") is None)
+        or (counted and isinstance(t, Unknown) and t.name in FILES)
         for t in script.values(expr)
     )
+
+
+def _is_counted_with(function: ast.FunctionDef, name: str) -> bool:
+    """Whether each call takes the argument for a number: ``name // 2``, where nothing decides
+    whether the function comes to it."""
+    return any(
+        isinstance(n, ast.BinOp)
+        and isinstance(n.op, COUNTS)
+        and is_name(n.left, name)
+        and isinstance(n.right, ast.Constant)
+        and is_numeric(n.right.value)
+        and all(_is_come_to(n, outer) for outer in within_statement(n))
+        for stmt in only(function.body, ast.Assign)
+        for n in ast.walk(stmt)
+    )
+
+
+def _is_come_to(node: ast.AST, outer: ast.AST) -> bool:
+    """Whether what has ``node`` in it computes that in any case."""
+    if isinstance(outer, COMPREHENSIONS):
+        return within(node, outer.generators[0].iter)
+    return not isinstance(outer, (ast.Lambda, ast.IfExp, ast.BoolOp))
 
 
 def _class_of(script: Script, method: ast.FunctionDef) -> Cls | None:
@@ -159,11 +221,18 @@ def _class_of(script: Script, method: ast.FunctionDef) -> Cls | None:
     several."""
     if not method.args.args:
         return None
-    this = mentions(method, method.args.args[0].arg)
-    cls = one({t.cls if isinstance(t, Inst) else None for n in this for t in script.values(n)})
+    cls = one({t.cls if isinstance(t, Inst) else None for t in _objects(script, method)})
     if cls is None or cls.node is not parent_of(method) or cls.find("__slots__"):
         return None
     return cls if all(base.startswith(PLAIN) for base in cls.external) else None
+
+
+def _objects(script: Script, method: ast.FunctionDef) -> set[Thing]:
+    """All whose method it is, also where it does not ask for them."""
+    this = mentions(method, method.args.args[0].arg)
+    made = only((o.this for site in script.log.of("new") for o in site), Inst)
+    asked = {t for n in this for t in script.values(n)}
+    return asked or {t for t in made if any(c.node is parent_of(method) for c in t.cls.lineage())}
 
 
 def _moved_there(script: Script, method: ast.FunctionDef, cls: Cls) -> Edits | None:
@@ -176,13 +245,11 @@ def _moved_there(script: Script, method: ast.FunctionDef, cls: Cls) -> Edits | N
         or changes_buffers(script)
     ):
         return None
-    moved = [o.this for s in script.methods("to", "cuda") for o in s]
-    if any(m.moves and cls.node in m.classes for m in script.models) or any(
-        t.cls is cls for t in only(moved, Inst)
-    ):
+    inside = parts_of(*(o.this for s in script.methods("to", "cuda") for o in s if o.this))
+    objects = only(_objects(script, method), Inst)
+    if all(id(t) in inside for t in objects):
         return ()
-    this = mentions(method, method.args.args[0].arg)
-    made = {t.node for n in this for t in only(script.values(n), Inst)}
+    made = {t.node for t in objects}
     edits = [_move(script, node) for node in made]
     return tuple(edits) if all(edits) else None  # type: ignore[arg-type]
 
