@@ -677,17 +677,6 @@ def test_a_short_training_is_left_as_it_is(tmp_path: Path) -> None:
         assert ("fused-optimizer" in small(result)) is not applied
 
 
-def test_products_elsewhere_make_no_convolution_longer(tmp_path: Path) -> None:
-    text = DIGITS.replace(
-        "loss = F.nll_loss", "affinity = images @ images.T\n        loss = F.nll_loss"
-    )
-    assert isinstance(estimate(tmp_path, text), str)
-    result = rewritten(tmp_path, text)
-    assert {"channels-last", "cudnn-benchmark"} <= small(result)
-    assert "autocast" in result.plan.applied  # of which nothing is known
-    assert "channels-last" in rewritten(tmp_path, wider(text, 16)).plan.applied
-
-
 @pytest.mark.parametrize(
     ("optimizer", "worth"),
     [("SGD({}, lr=0.1)", False), ("SGD({}, lr=0.1, momentum=0.9)", True), ("Adam({})", True)],

@@ -26,13 +26,10 @@ MOST_IDLE = 0.4  # share of a step: a GPU that idles longer waits for the host
 
 @dataclass(frozen=True)
 class Waiting:
-    """For batches of loaders. share: of the training's time. batch: seconds of one, the longest.
-    made: seconds to make one.
-    """
+    """For batches of loaders. share: of the training's time. batch: seconds of one, the longest."""
 
     share: float
     batch: float
-    made: float
     workers: int
 
     @property
@@ -83,7 +80,6 @@ def waiting(script: Script, loaders: Sequence[Loader]) -> Waiting | None:
     return Waiting(
         min(1.0, sum(one.waited * one.batches for one in found) / whole),
         max(one.waited for one in found),
-        max(one.batch for one in found),
         max(one.workers for one in found),
     )
 

@@ -99,8 +99,7 @@ class Cells:
                 times = prod(map(cost.turns_of, within))
                 home = unit_of(site.node)
                 calls = (f.node for f in occurrence.stack if isinstance(f, CallFrame))
-                key = (home, *calls)
-                signs[key] = times * self._signs(home)
+                signs |= {(home, *calls): times * self._signs(home)}
                 found += times * _layers(occurrence)
         updates = max((cost.times(u.node, step.loop, ()) for u in step.updates), default=1)
         found = BOTH_WAYS * (found + sum(signs.values())) // max(1, updates)

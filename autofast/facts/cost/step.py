@@ -26,14 +26,13 @@ from autofast.model.events import (
     below,
     loops,
 )
-from autofast.model.names import CONVOLVE, last_part
+from autofast.model.names import last_part
 from autofast.model.roles import Loader, Step
 from autofast.model.script import Script
 from autofast.model.several import all_known, any_in, not_none, wordset
 from autofast.model.source import Nodes, Source, at
 from autofast.model.syntax import LOOPS
 from autofast.model.values import Tensor, Thing, only
-from autofast.read.recover.models import layers_of
 
 ROWS = 64  # of an item whose shape is not known, for a network of nothing but dense layers
 BATCH = 4096  # rows that are given to such a network, where that is not known either
@@ -41,7 +40,6 @@ LARGEST = 512  # side of images that a network is tried with
 # Work that is not in the layers of a model.
 HEAVY = wordset("""matmul mm bmm einsum baddbmm addmm cdist tensordot linear bilinear conv1d conv2d conv3d unfold interpolate
     scaled_dot_product_attention multi_head_attention_forward grid_sample fft svd cholesky solve""")
-CONVOLUTIONS = wordset("conv1d conv2d conv3d")
 UPDATE = 5  # kernels of an optimizer's step over all its parameters, in groups
 
 
@@ -77,8 +75,8 @@ class Estimate:
     @classmethod
     def unknown(cls, why: str, kernels: int) -> Estimate:
         """A step of which the host's time is known, at the least."""
-        on = machine.GPU
-        return cls(kernels, kernels * on.launch + on.step, 0.0, 0.0, 0.0, 0, 0, why=why)
+        host = kernels * machine.GPU.launch + machine.GPU.step
+        return cls(kernels, host, 0.0, 0.0, 0.0, 0, 0, why=why)
 
     @property
     def device(self) -> float:
@@ -134,42 +132,36 @@ class Cost(Often):
 
     def __init__(self, script: Script):
         super().__init__(script)
-        self._estimates: dict[tuple[Machine, frozenset[str]], Estimate | str] = {}
+        self._estimates: dict[Machine, Estimate | str] = {}
 
-    def estimate(self, target: str = "cuda", besides: frozenset[str] = HEAVY) -> Estimate | str:
-        """The step that costs most on the device; why it is not known where one is not.
-
-        ``besides``: functions that may do such work elsewhere, where nothing is known of that.
-        """
-        return self._estimate(machine.CPU if target == "cpu" else machine.GPU, ROWS, besides)
+    def estimate(self, target: str = "cuda") -> Estimate | str:
+        """The step that costs most on the device; why it is not known where one is not."""
+        return self._estimate(machine.CPU if target == "cpu" else machine.GPU, ROWS)
 
     def least(self) -> Estimate | str:
         """The same on a CPU, with arithmetic too short rather than too long."""
         return self._estimate(machine.FAST_CPU, 1)
 
-    def _estimate(self, on: Machine, rows: int, besides: frozenset[str] = HEAVY) -> Estimate | str:
-        key = on, besides
-        if key not in self._estimates:
-            why = self._computes(besides) if self.script.steps else ""
-            self._estimates[key] = why or self._longest(on, rows, besides)
-        return self._estimates[key]
+    def _estimate(self, on: Machine, rows: int) -> Estimate | str:
+        if on not in self._estimates:
+            why = self._computes() if self.script.steps else ""
+            self._estimates[on] = why or self._longest(on, rows)
+        return self._estimates[on]
 
-    def _longest(self, on: Machine, rows: int, besides: frozenset[str]) -> Estimate | str:
+    def _longest(self, on: Machine, rows: int) -> Estimate | str:
         found: list[Estimate] = []
         if not self.script.steps:
             return "the training loop is not in the script"
         for step in self.training:
             try:
-                found.append(self._step(step, on, rows, besides is CONVOLUTIONS))
+                found.append(self._step(step, on, rows))
             except Unsized as why:
                 return str(why)
         return max(found, key=lambda e: e.device / e.host)
 
-    def _step(self, step: Step, on: Machine, rows: int, convolving: bool) -> Estimate:
-        """``convolving``: what convolves alone, as a loss of its own class does not."""
+    def _step(self, step: Step, on: Machine, rows: int) -> Estimate:
         total = Work()
         passes = [(s, o) for s, o in _passes(step) if self._is_in(s.node, step)]
-        passes = [(s, o) for s, o in passes if not convolving or _may_convolve(o.this)]
         if not passes:
             raise Unsized("what runs in a step is not known")
         if len({id(s) for s, _ in passes}) > 1 and any(
@@ -205,13 +197,13 @@ class Cost(Often):
         )
         return here is bool(updates and all(updates))
 
-    def _computes(self, functions: frozenset[str]) -> str:
+    def _computes(self) -> str:
         for (kind, _), site in self.script.log.each():
-            if last_part(kind) not in functions and kind != "call_object":
+            if last_part(kind) not in HEAVY and kind != "call_object":
                 continue
             if not all(self._makes_items(o.stack) or self._is_beside(o.stack) for o in site):
                 return f"what {at(site)} computes is not known"
-        for source in self.script.sources if "matmul" in functions else ():
+        for source in self.script.sources:
             for node in _products(source):
                 if self.script.may_be(node, Tensor):
                     return f"what {at(node)} computes is not known"
@@ -317,13 +309,6 @@ def _passes(step: Step) -> Iterator[tuple[Site, Occurrence]]:
 
 def _inputs(occurrence: Occurrence) -> list[Tensor]:
     return only(occurrence.data.get("inputs", ()), Tensor)
-
-
-def _may_convolve(thing: Thing | None) -> bool:
-    if thing is None:
-        return False
-    layers, unknown, _ = layers_of(thing)
-    return bool(unknown) or any(layer.startswith(CONVOLVE) for layer in layers)
 
 
 def _products(source: Source) -> Iterator[ast.BinOp]:

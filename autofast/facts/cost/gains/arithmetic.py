@@ -33,7 +33,7 @@ from autofast.facts.cost.matmul_layers import (
     tensors,
 )
 from autofast.facts.cost.recurrent_cells import Cells
-from autofast.facts.cost.step import CONVOLUTIONS, Cost, Estimate
+from autofast.facts.cost.step import Cost, Estimate
 from autofast.facts.optimizers import asks_momentum
 from autofast.facts.parts import parts_of, trained_models
 from autofast.model.script import Script
@@ -142,7 +142,7 @@ def _has_few_channels(script: Script) -> bool:
 
 def _is_thin(script: Script) -> bool:
     """Whether all that is trained convolves to few channels, and its images are of unknown size."""
-    known = not isinstance(script.analysis(Cost).estimate(besides=CONVOLUTIONS), str)
+    known = not isinstance(script.analysis(Cost).estimate(), str)
     return not known and _channels(script) <= NARROW_FP32
 
 
@@ -252,19 +252,15 @@ def _of_arithmetic(
     if seen := _measured(script, options, convolutions, products, memory, casts):
         return seen
     step = step_of(script, options, beside)
-    why = step.why
-    if why and products == memory == 1:
-        step = step_of(script, options, beside, CONVOLUTIONS)
     if casts and options.target == "cpu":
         least = script.analysis(Cost).least()
         step = Estimate.unknown(least, 0) if isinstance(least, str) else least
     if step.waits:
         return Gain(0.0, step.words)
     if step.why:
-        return Gain(usual, f"usual where arithmetic takes the time; here {why}", known=False)
+        return Gain(usual, f"usual where arithmetic takes the time; here {step.why}", known=False)
     share = step.saved(convolutions, products, memory, casts * step.tensors)
-    gain = _in_all(script, share, step) or Gain(share, step.words)
-    return replace(gain, known=gain.share < options.min_gain) if why else gain
+    return _in_all(script, share, step) or Gain(share, step.words)
 
 
 def _in_all(script: Script, share: float, step: Estimate) -> Gain | None:

@@ -14,7 +14,7 @@ from autofast.facts.cost.gains.asking import feeds, loaders_of, touched
 from autofast.facts.cost.inputs import batch_size
 from autofast.facts.cost.items import LIKELY, making
 from autofast.facts.cost.recurrent_cells import Cells
-from autofast.facts.cost.step import HEAVY, Cost, Estimate
+from autofast.facts.cost.step import Cost, Estimate
 from autofast.facts.loaders import given, has_no_workers
 from autofast.flow.provenance import Trail
 from autofast.model.kinds import ways_made
@@ -26,17 +26,12 @@ AT_ONCE: set[Question] = set()  # of fixes that make a batch at once
 TO_DEVICE: set[Question] = set()  # of those among them that put all data on the device
 
 
-def step_of(
-    script: Script,
-    options: Options,
-    beside: Sequence[Finding],
-    besides: frozenset[str] = HEAVY,
-) -> Estimate:
+def step_of(script: Script, options: Options, beside: Sequence[Finding]) -> Estimate:
     """A step of the training, and the batch that it waits for. Where the work of the device is not
     known, what the host takes, at the least, and as much of the device as it takes at the most.
     """
     cost = script.analysis(Cost)
-    step = cost.estimate(options.target, besides)
+    step = cost.estimate(options.target)
     if isinstance(step, str):
         step = Estimate.unknown(step, script.analysis(Cells).kernels)
     if options.target == "cpu":
@@ -44,8 +39,8 @@ def step_of(
     trained = [x for x in script.loaders if "training" in cost.purposes(x)]
     supplies = [_supply(script, x, beside) for x in trained]
     data, workers, batch = min(supplies, default=(0.0, 0, 0))
-    at_most = machine.TAKEN * batch if step.why else step.device
-    return replace(step, data=data, apart=not workers, at_most=at_most)
+    most = machine.TAKEN * batch if step.why else step.device
+    return replace(step, data=data, apart=not workers, at_most=most)
 
 
 def _supply(script: Script, loader: Loader, beside: Sequence[Finding]) -> tuple[float, int, int]:

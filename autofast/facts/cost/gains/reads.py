@@ -60,8 +60,9 @@ def _beside_data(
 ) -> Gain | None:
     """Nothing, in a step that waits for data longer than for the device."""
     step = step_of(script, options, beside)
-    trains = script.analysis(Cost).is_in_training(finding.node)
-    return Gain(0.0, step.words) if step.waits and trains else None
+    if step.waits and script.analysis(Cost).is_in_training(finding.node):
+        return Gain(0.0, step.words)
+    return None
 
 
 @of_device
