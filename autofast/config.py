@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from autofast.model.disk import real
+from autofast.model.disk import resolved_path
 from autofast.model.several import all_of
 from autofast.model.source import BadInput
 from autofast.nearest import hint
@@ -85,7 +85,7 @@ def find_root(path: Path) -> Path:
     """The git work tree around ``path`` (no git is run: a ``.git`` of any kind marks the root),
     else the nearest folder that packaging takes for a project, as in a downloaded archive; else its
     own folder."""
-    place = real(path)  # which a link that leads to itself does not end
+    place = resolved_path(path)  # which a link that leads to itself does not end
     folder = place if os.path.isdir(path) else place.parent
     around = (folder, *folder.parents)
     found = next((f for f in around if os.path.exists(f / ".git")), None)

@@ -223,7 +223,7 @@ def main() -> int:
     args = parser.parse_args()
     one_tree()
     warnings.simplefilter("ignore")  # of the programs: invalid escapes, comparisons with literals
-    running.raised = raised  # type: ignore[assignment]
+    running.rule_failed = raised  # type: ignore[assignment]
     outcomes: Counter[str] = Counter()
     failures = made = read = 0
     began = time.process_time()

@@ -7,20 +7,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autofast.facts.cost import gains
-from autofast.facts.datasets import Images, images, indexed
-from autofast.facts.loaders import counts
+from autofast.facts.datasets import Images, image_sets, why_not_rows
+from autofast.facts.loaders import is_used
 from autofast.facts.several_processes import several_processes
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.loading.batched import (
-    against,
     as_dataset,
     is_batched,
     only_collects,
     sampler_of_batches,
+    why_not_batched,
 )
 from autofast.techniques.loading.numbers import no_longer_imported, split_numbers
-from autofast.techniques.loading.resident import Kept, edits, left, made_resident
+from autofast.techniques.loading.resident import (
+    Kept,
+    made_resident,
+    remaining_loaders,
+    resident_edits,
+)
 from autofast.techniques.loading.windows import cuts
 
 ITEMS = "batches are put together item by item, though all items lie in memory"
@@ -45,10 +50,10 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     """Take whole batches out of memory at once instead of making and collating them item by
     item.
     """
-    loaders = left(script, options)
+    loaders = remaining_loaders(script, options)
     gone = []
     for loader in loaders:
-        if not counts(script, loader):
+        if not is_used(script, loader):
             continue
         if split := () if several_processes(options) else split_numbers(script, loader):
             node = loader.node
@@ -57,17 +62,19 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             continue
         if not only_collects(loader) or is_batched(loader):
             continue
-        if why := next((f"{d.name}: {why}" for d in loader.datasets if (why := indexed(d))), ""):
+        if why := next(
+            (f"{d.name}: {why}" for d in loader.datasets if (why := why_not_rows(d))), ""
+        ):
             yield Finding(loader.node, ITEMS, advice=f"{why}; {BY_HAND}")
-        elif why := against(script, loader):
+        elif why := why_not_batched(script, loader):
             yield Finding(loader.node, ITEMS, refusal=why)
         elif isinstance(made := sampler_of_batches(script, loader), str):
             yield Finding(loader.node, ITEMS, refusal=made)
         else:
             yield Finding(loader.node, ITEMS, edits=made)
     yield from no_longer_imported(script, gone)
-    kept = {x: edits(script, plan) for x, plan in made_resident(script, options)}
-    for image_set in script.analysis(images).values():
+    kept = {x: resident_edits(script, plan) for x, plan in made_resident(script, options)}
+    for image_set in script.analysis(image_sets).values():
         if not isinstance(image_set, Images):
             continue
         if all(x in loaders for x in image_set.loaders):

@@ -14,7 +14,7 @@ from autofast.model.script import Script
 from autofast.model.source import at
 from autofast.model.values import Ext, any_of, one
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.write.arguments import room
+from autofast.write.arguments import place_for_argument
 
 MESSAGE = "adds a bias to each channel, which the normalisation behind it takes away with the mean"
 PLACE = 7  # bias, in all convolutions
@@ -36,7 +36,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         call, args = made[0].node, made[0].args
         if not isinstance(call, ast.Call) or args.given(PLACE, "bias") is not None:
             continue  # someone has decided
-        home = room(script, args, "bias", [])
+        home = place_for_argument(script, args, "bias", [])
         why = why_not or (home if isinstance(home, str) else "")
         edits = () if why or isinstance(home, str) else (home.set("bias", "False"),)
         yield Finding(call, MESSAGE, edits=edits, refusal=why)

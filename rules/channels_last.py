@@ -15,16 +15,16 @@ from autofast.model.several import grouped
 from autofast.model.source import source_of
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.layout.conversions import (
-    averages,
-    beside,
+    averaged_networks,
     conversions,
     fed_by,
-    images,
+    image_transfers,
     is_there,
+    networks_beside,
     part_of,
     place_of,
-    scattered,
-    trained,
+    scattered_makers,
+    trained_networks,
     whole_of,
 )
 from autofast.write.spelling import uses_gpu
@@ -44,17 +44,20 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         return
     accepted: list[tuple[Model, object]] = []  # with the key of the finding that converts it
     effect: Effect | None = None
-    made = ((place_of(script, model), model) for model in (*trained(script), *beside(script)))
+    made = (
+        (place_of(script, model), model)
+        for model in (*trained_networks(script), *networks_beside(script))
+    )
     places = grouped((place, model) for place, model in made if place is not None)
     found: list[tuple[Finding, list[Model]]] = []
     for place, models in places.items():
-        models += averages(script, place, models)
+        models += averaged_networks(script, place, models)
         found += conversions(script, place, models)
     stays = [m for finding, models in found if finding.refusal for m in models]
     groups = [models for finding, models in found if finding.edits]
     converted = [m for models in groups for m in models]
     for finding, models in found:
-        why = part_of(models, stays) or fed_by(models, stays) or scattered(models, groups)
+        why = part_of(models, stays) or fed_by(models, stays) or scattered_makers(models, groups)
         if finding.edits and why:
             finding = Finding(finding.node, finding.message, refusal=why)
         if finding.edits and all(whole_of(m, converted) for m in models):
@@ -65,4 +68,4 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             accepted += [(model, key) for model in models]
             # The layout of the images alone changes what dropout draws, too.
             effect = effect or finding.effect
-    yield from images(script, accepted, effect)
+    yield from image_transfers(script, accepted, effect)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from autofast.facts.parts import parts_of
 from autofast.facts.precision.code import Code
-from autofast.model.contents import unwrapped
+from autofast.model.contents import without_wrappers
 from autofast.model.roles import Model
 from autofast.model.script import Script
 from autofast.model.source import Said
@@ -17,8 +17,8 @@ from autofast.model.values import Inst, Thing
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.compiling import graphs
 from autofast.techniques.compiling.legality import SINCE, Compiled, against_script, is_there
-from autofast.techniques.compiling.model_legality import against, against_recurrent
-from autofast.techniques.compiling.written import MESSAGE, message_of, written
+from autofast.techniques.compiling.model_legality import against_recurrent, why_not_compiled
+from autofast.techniques.compiling.written import MESSAGE, compile_finding, message_of
 from autofast.write.model_setup import Place, place_of
 
 LAUNCHES = "a step is bound by the launches of its kernels"
@@ -60,7 +60,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             refusal="no module with weights that an optimizer gets is seen to train",
         )
     for model in models:
-        why = general or against(script, model, Code(script, (), (model.thing,)))
+        why = general or why_not_compiled(script, model, Code(script, (), (model.thing,)))
         place = place_of(script, model)
         if isinstance(place, Place):
             places.setdefault((place.statement, place.name), place).models.append(model)
@@ -83,7 +83,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         if why:
             yield Finding(place.node, message_of(place.models[0]), refusal=why)
         else:
-            yield written(script, options, place, alone=len(places) == 1)
+            yield compile_finding(script, options, place, alone=len(places) == 1)
 
 
 def _may_be_recorded(script: Script, model: Model, why: str) -> bool:
@@ -100,9 +100,12 @@ def trained(script: Script) -> Iterator[Model]:
     """The models that take part in training and have weights that an optimizer gets, as far as that
     is known.
     """
-    used = {inner for step in script.steps for t in step.models for inner in unwrapped(t)}
+    used = {inner for step in script.steps for t in step.models for inner in without_wrappers(t)}
     owned = {
-        id(inner): inner for o in script.optimizers for t in o.params for inner in unwrapped(t)
+        id(inner): inner
+        for o in script.optimizers
+        for t in o.params
+        for inner in without_wrappers(t)
     }
     inside = {part for t in owned.values() for part in parts_of(t)}
     open_ended = any(not o.params for o in script.optimizers) or not script.optimizers

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, Refusal, rule
-from autofast.techniques.loading.pinned import Pinned, place
-from autofast.techniques.loading.resident import left
-from autofast.techniques.transfers.prefetched import edits, passes, planned
+from autofast.techniques.loading.pinned import Pinned, pinning_place
+from autofast.techniques.loading.resident import remaining_loaders
+from autofast.techniques.transfers.prefetched import planned_pass, prefetch_edits, training_passes
 
 MESSAGE = "copies each batch between two steps: the GPU computes nothing meanwhile"
 PAGEABLE = (
@@ -31,17 +31,17 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     """Copy the next batch to the device while the step computes, on a stream of its own."""
     if options.target == "cpu":
         return
-    remaining = left(script, options)
-    for loader, loop in passes(script):
+    remaining = remaining_loaders(script, options)
+    for loader, loop in training_passes(script):
         inside = [t for t in loader.moved if any(f.node is loop for f in t.loops)]
         if not inside or loader not in remaining:
             continue  # its batches come from the device
-        pinned = place(script, options, loader.things)
+        pinned = pinning_place(script, options, loader.things)
         if pinned is False:
             yield Finding(loop, MESSAGE, refusal=PAGEABLE)
             continue
         try:
-            made = edits(planned(script, loader, loop))
+            made = prefetch_edits(planned_pass(script, loader, loop))
         except Refusal as why:
             yield Finding(loop, MESSAGE, refusal=str(why))
             continue

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Before
 from autofast.facts.cost import gains
-from autofast.facts.input_shapes import FLAG, varying
+from autofast.facts.input_shapes import FLAG, why_inputs_vary
 from autofast.facts.parts import not_known, trained_models
 from autofast.facts.sent_by_value import against_backends
-from autofast.flow.positions import index
+from autofast.flow.positions import index_in_block
 from autofast.model.events import BranchFrame, Site, inside
 from autofast.model.names import CONVOLVE
 from autofast.model.script import Script
-from autofast.model.several import only
+from autofast.model.several import of_kind
 from autofast.model.source import at, block_of, parent_of, source_of, statement_of
 from autofast.model.values import Const
 from autofast.rule import Effect, Finding, Options, rule
@@ -64,7 +64,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         yield Finding(place, message, refusal="the Trainer sets this: see trainer-args")
     elif why := against_backends(script, place):
         yield Finding(place, message, refusal=why)
-    elif why := varying(script):
+    elif why := why_inputs_vary(script):
         todo = f"set {torch}.backends.cudnn.benchmark = True if all batches have one shape"
         yield Finding(place, message, advice=f"{todo}: {why}")
     else:
@@ -134,7 +134,7 @@ def _value(script: Script, place: ast.stmt, torch: str) -> str | None:
     ]:
         if site.node not in script.deterministic:
             continue
-        if any(all(f.known for f in only(o.stack, BranchFrame)) for o in site) or not _before(
+        if any(all(f.known for f in of_kind(o.stack, BranchFrame)) for o in site) or not _before(
             script, site, place
         ):
             return None
@@ -164,7 +164,7 @@ def _before(script: Script, site: Site, place: ast.stmt) -> bool:
 def above_tf32(place: ast.stmt) -> ast.stmt:
     """The flag stands above the one for TF32, whichever of them is written first."""
     here = block_of(place)
-    n = index(here, place)
+    n = index_in_block(here, place)
     while n and "set_float32_matmul_precision" in source_of(place).segment(here[n - 1]):
         n -= 1
     return here[n]

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Edit, Keyword, Wrap
 from autofast.facts.several_processes import Replaced
-from autofast.model.calls import keyword_of, spreads
+from autofast.model.calls import has_unpacking, keyword_of
 from autofast.model.script import Script
 from autofast.model.several import any_in
 from autofast.model.source import at
 from autofast.rule import Effect, Finding, Options, Refusal, rule
-from autofast.techniques.accumulation.exchange import quiet
+from autofast.techniques.accumulation.exchange import without_exchange
 from autofast.techniques.ddp.names import Ranks
 from autofast.techniques.ddp.planned import edits_for
 
@@ -50,7 +50,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield Finding(call, MESSAGE, refusal=str(why))
     else:
         yield Finding(calls[0], MESSAGE + note, edits=tuple(edits), key=calls[0])
-        yield from quiet(script, options, wrapped, calls[0])
+        yield from without_exchange(script, options, wrapped, calls[0])
 
 
 def _check(script: Script, call: ast.Call) -> None:
@@ -59,7 +59,7 @@ def _check(script: Script, call: ast.Call) -> None:
     trained = [m for m in script.models if any_in(m.wraps, made)]
     if not trained:
         raise Refusal(f"which model DataParallel on {at(call)} is put around is not known")
-    if spreads(call):
+    if has_unpacking(call):
         raise Refusal(f"the arguments of DataParallel on {at(call)} are not spelled out")
     if len(call.args) > 3 or any(k.arg == "dim" for k in call.keywords):
         raise Refusal(

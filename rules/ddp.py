@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from autofast.facts.several_processes import Distributed
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, Refusal, rule
-from autofast.techniques.accumulation.exchange import quiet
+from autofast.techniques.accumulation.exchange import without_exchange
 from autofast.techniques.ddp.planned import edits_for
 
 MESSAGE = "trains in one process on one device; torchrun can start one for each GPU, and each takes its part of every batch"
@@ -36,4 +36,4 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         yield Finding(place, MESSAGE, refusal=str(why))
     else:
         yield Finding(place, MESSAGE + note, edits=tuple(edits), key=place)
-        yield from quiet(script, options, wrapped, place)
+        yield from without_exchange(script, options, wrapped, place)

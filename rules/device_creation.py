@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from autofast.edit.edits import Keyword
 from autofast.facts.cost import gains
 from autofast.model.script import Script
-from autofast.model.several import only
+from autofast.model.several import of_kind
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.transfers.buffers import buffers
 from autofast.techniques.transfers.constants import Constant, constants
-from autofast.techniques.transfers.creations import moved
+from autofast.techniques.transfers.creations import moved_creations
 from autofast.techniques.transfers.device_parameters import given_a_device
 from autofast.techniques.transfers.drawn_arrays import from_numpy
 from autofast.techniques.transfers.factories import loops_of_steps
-from autofast.techniques.transfers.hoisted import hoisted
-from autofast.techniques.transfers.host_random_draws import against
+from autofast.techniques.transfers.hoisted import hoisted_copies
+from autofast.techniques.transfers.host_random_draws import why_not_on_device
 from autofast.techniques.transfers.indices import indices
 from autofast.techniques.transfers.made_each_step import made_each_step
 from autofast.techniques.transfers.round_trips import round_trips
@@ -41,12 +41,12 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     if options.target == "cpu" or script.calls(*DEFAULTS):
         return
     hot = loops_of_steps(script)
-    creations = list(hoisted(script, hot))
+    creations = list(hoisted_copies(script, hot))
     once = {n for c in creations for n in ast.walk(c.call)}
     kept = constants(script, hot) if options.decides(Constant) else ()
     once |= {n for c in kept for n in ast.walk(c.node)}
     others = (
-        *moved(script, hot),
+        *moved_creations(script, hot),
         *from_numpy(script, hot),
         *indices(script, hot),
         *round_trips(script, hot),
@@ -58,10 +58,10 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     for node, advice in made_each_step(script, hot, known):
         yield Finding(node, MESSAGE, advice=advice)
     for creation in creations:
-        if why := against(script, creation, hot):
+        if why := why_not_on_device(script, creation, hot):
             yield Finding(creation.call, MESSAGE, refusal=why, effect=creation.effect)
         else:
-            told = any(e.call is creation.call for e in only(creation.edits, Keyword))
+            told = any(e.call is creation.call for e in of_kind(creation.edits, Keyword))
             copied = script.is_call(creation.call, "torch.tensor") and not creation.moves
             yield Finding(
                 creation.call,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from autofast.edit.edits import Remove
 from autofast.facts.cost import gains
 from autofast.facts.switches import in_every_epoch, in_every_iteration, whole_statement
-from autofast.flow.positions import index
+from autofast.flow.positions import index_in_block
 from autofast.flow.slices import is_unused
 from autofast.model.events import Site, inside
 from autofast.model.names import CLOCKS
@@ -163,7 +163,7 @@ def _after_gradients(script: Script, site: Site) -> bool:
         return False
     stmt = statement_of(site.node)
     before = block_of(stmt)
-    before = before[: index(before, stmt)]
+    before = before[: index_in_block(before, stmt)]
     backwards = {n for step in script.steps for b in step.backwards for n in [b.node]}
     for earlier in reversed(before):
         if any_in(ast.walk(earlier), backwards):

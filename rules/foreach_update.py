@@ -12,20 +12,20 @@ from autofast.facts.parameter_loops import (
     ParameterLoop,
     are_alike,
     has_parameters,
-    modules,
+    looped_modules,
     parameter_loops,
 )
 from autofast.facts.per_parameter_loops import per_parameter_work
 from autofast.flow.importers import Importers
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method
-from autofast.model.contents import unwrapped
+from autofast.model.contents import without_wrappers
 from autofast.model.script import Script
 from autofast.model.several import any_in
 from autofast.model.source import at, function_of, parent_of, source_of
 from autofast.model.syntax import TARGETS, is_attribute
 from autofast.rule import Effect, Finding, Options, Refusal, rule
-from autofast.techniques.optimizer.foreach import Op, Writer, is_symmetric, operations
+from autofast.techniques.optimizer.foreach import Op, Writer, body_operations, is_symmetric
 from autofast.write.spelling import torch_in, uses_gpu
 
 SINCE = (2, 0)  # _foreach_lerp_
@@ -47,7 +47,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     answered: set[object] = set()
     for loop in parameter_loops(script):
         try:
-            done = operations(script, loop)
+            done = body_operations(script, loop)
         except Refusal:
             continue  # it does something else
         clips = any(_is_gradient(loop, op) for op in done)
@@ -82,12 +82,12 @@ def _clipping(script: Script, loop: ParameterLoop, clamp: Op) -> tuple[str, Hole
     are.
     """
     (call,) = loop.lists.values()
-    mine = set(modules(script, call))
+    mine = set(looped_modules(script, call))
     here = [o.order for s in script.log.of("iterate") if s.node is loop.node for o in s]
     passes = {
         site.node
         for site in script.log.of("forward")
-        if any(x in mine for o in site for x in unwrapped(o.this))
+        if any(x in mine for o in site for x in without_wrappers(o.this))
     }
     backwards = [
         o.order
@@ -132,11 +132,11 @@ def _update(script: Script, loop: ParameterLoop, done: list[Op]) -> tuple[str, H
 
 def _cast(script: Script, loop: ParameterLoop) -> str:
     """The line that changes the dtype of one of the models."""
-    mine = {t for call in loop.lists.values() for t in modules(script, call)}
+    mine = {t for call in loop.lists.values() for t in looped_modules(script, call)}
     for site in script.log.of("move_model", ".half", ".bfloat16", ".double", ".float"):
         for o in site:
             cast = site.kind != "move_model" or o.data.get("dtype")
-            if cast and any_in(unwrapped(o.this), mine):
+            if cast and any_in(without_wrappers(o.this), mine):
                 return at(site)
     return ""
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autofast.edit.edits import After, Before, literal
+from autofast.edit.edits import After, Before, plain_code
 from autofast.edit.order import Rank
 from autofast.facts.cost import gains
 from autofast.facts.several_processes import several_processes
@@ -14,7 +14,7 @@ from autofast.model.script import Script
 from autofast.model.several import any_in
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.compiling.legality import Compiled
-from autofast.techniques.optimizer.frozen import dropped
+from autofast.techniques.optimizer.frozen import dropped_backwards
 
 OWNERS = ("lightning", "accelerate", "hf-trainer", "deepspeed", "fabric")
 
@@ -32,7 +32,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     """Compute no gradients for a model that drops them, while another one learns from it."""
     if any_in(OWNERS, script.frameworks):
         return
-    for found, why in dropped(script):
+    for found, why in dropped_backwards(script):
         if options.decides(Compiled):
             why = why or "models are compiled, and would be so again where parameters are frozen"
         if several_processes(options):
@@ -43,8 +43,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             continue
         edits = (
             Before(
-                found.first, literal(f"{found.name}.requires_grad_(False)"), rank=Rank.GRAD_MODE
+                found.first, plain_code(f"{found.name}.requires_grad_(False)"), rank=Rank.GRAD_MODE
             ),
-            After(found.last, literal(f"{found.name}.requires_grad_(True)")),
+            After(found.last, plain_code(f"{found.name}.requires_grad_(True)")),
         )
         yield Finding(found.backward.node, message, edits=edits)

@@ -7,20 +7,20 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from autofast.facts.cost import gains
-from autofast.facts.optimizers import SINCE, unreached
+from autofast.facts.optimizers import SINCE, unreached_optimizers
 from autofast.model.names import OPTIMIZERS
 from autofast.model.script import Script
 from autofast.model.source import statement_of
 from autofast.model.values import Ext, is_named
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.optimizer.fused import (
-    against,
     against_momentum,
-    edits,
-    home,
+    fused_edits,
+    fused_home,
     is_decided,
     is_exact,
     named_in_settings,
+    why_not_fused,
 )
 from autofast.techniques.precision.amp import amp
 from autofast.techniques.precision.scaling import Scaling, apex_option
@@ -52,7 +52,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         return
     calls = [o.node for o in able]
     scaled = bool(script.optimizers) and _may_be_scaled(script, options)
-    for call, name, test in unreached(script, may_scale=scaled):
+    for call, name, test in unreached_optimizers(script, may_scale=scaled):
         todo = (
             f"as the script stands, `{ast.unparse(test)}` leads past it: pass fused=True here, too"
         )
@@ -64,11 +64,11 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
                 yield Finding(optimizer.node, SMALL.format(optimizer.name), advice=todo)
     for optimizer in able:
         message = SMALL.format(optimizer.name)
-        place = home(script, optimizer, calls)
+        place = fused_home(script, optimizer, calls)
         unless = ""
         if "apex" in script.frameworks and isinstance(place, Home):
             unless = _without_apex(script, place)
-        if why := against(script, optimizer, without_apex=bool(unless)):
+        if why := why_not_fused(script, optimizer, without_apex=bool(unless)):
             yield Finding(optimizer.node, message, refusal=why)
         elif (
             optimizer.name == "Adagrad"
@@ -86,7 +86,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield Finding(optimizer.node, message, refusal=place)
         else:
             yield Finding(
-                optimizer.node, message, edits=tuple(edits(script, place, options.target, unless))
+                optimizer.node,
+                message,
+                edits=tuple(fused_edits(script, place, options.target, unless)),
             )
 
 

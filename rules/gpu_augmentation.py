@@ -9,7 +9,12 @@ from collections.abc import Iterator
 from autofast.facts.cost import gains
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.loading.resident import Augmented, edits, plans, random_images
+from autofast.techniques.loading.resident import (
+    Augmented,
+    random_images,
+    resident_edits,
+    resident_plans,
+)
 
 MESSAGE = "images in memory are cropped and flipped one by one on the host, in every epoch again"
 
@@ -29,10 +34,10 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     """Keep images that are cropped and flipped on the device, and crop and flip whole batches
     there.
     """
-    for loader, plan in plans(script, options):
+    for loader, plan in resident_plans(script, options):
         if not random_images(loader):
             continue
         if isinstance(plan, str):
             yield Finding(loader.datasets[0].node or loader.node, MESSAGE, refusal=plan)
         elif plan.made is not None:
-            yield Finding(plan.made.node, MESSAGE, edits=edits(script, plan))
+            yield Finding(plan.made.node, MESSAGE, edits=resident_edits(script, plan))

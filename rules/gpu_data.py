@@ -11,9 +11,9 @@ from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.loading.resident import (
     Augmented,
     Kept,
-    edits,
-    plans,
     random_images,
+    resident_edits,
+    resident_plans,
     spread_for_nobody,
 )
 
@@ -37,7 +37,7 @@ SPREAD = "no loader needs these arguments of workers any more"
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Keep data that lie in memory on the device, and take whole batches there."""
     gone = []
-    for loader, plan in plans(script, options):
+    for loader, plan in resident_plans(script, options):
         if random_images(loader) and options.decides(Augmented):
             continue
         node = loader.node
@@ -45,7 +45,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield Finding(node, MESSAGE, refusal=plan)
             continue
         needs = ((Augmented, None),) if plan.made is not None else ()
-        made = edits(script, plan)
+        made = resident_edits(script, plan)
         yield Finding(node, MESSAGE, edits=made, effect=plan.effect, needs=needs, key=node)
         gone.append(loader)
     for statement, loaders in spread_for_nobody(script, gone).items():

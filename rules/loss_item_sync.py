@@ -13,8 +13,8 @@ from autofast.model.source import Nodes
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.syncs.code_motion import NAME
 from autofast.techniques.syncs.element_loops import by_elements
-from autofast.techniques.syncs.filled import extended
-from autofast.techniques.syncs.implicit_syncs import findings, whole
+from autofast.techniques.syncs.filled import extended_lists
+from autofast.techniques.syncs.implicit_syncs import findings, whole_statement
 from autofast.techniques.syncs.planned import (
     in_functions,
     in_loops,
@@ -22,7 +22,7 @@ from autofast.techniques.syncs.planned import (
     in_scripts_read_in_part,
     in_stores,
 )
-from autofast.techniques.syncs.reads import reads
+from autofast.techniques.syncs.reads import scalar_reads
 from autofast.write.spelling import uses_gpu
 
 
@@ -35,7 +35,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     taken: set[ast.expr] = set()
     answered: Nodes = set()
     found: list[Finding] = []
-    every = reads(script)
+    every = scalar_reads(script)
     if owned:
         yield from _everywhere(script, answered)
         return
@@ -51,7 +51,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     ):
         if not taken & used:
             taken |= used if finding.edits else set()
-            answered |= {whole(finding.node)}
+            answered |= {whole_statement(finding.node)}
             answered |= {r.statement for r in every if r.node in used}
             found.append(finding)
     changed = {f.node for f in found if f.edits}
@@ -60,7 +60,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         if finding.edits or finding.node not in changed | refused:
             yield finding
             refused |= set() if finding.edits else {finding.node}
-    for statement, name, edits in extended(script):
+    for statement, name, edits in extended_lists(script):
         answered.add(statement)
         message = f"extends `{name}` by numbers of the device in every step, and waits for them"
         yield Finding(statement, message, edits=tuple(edits), asks=gains.read_again)
@@ -70,7 +70,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
 def _everywhere(script: Script, answered: Nodes) -> Iterator[Finding]:
     """What does not ask whose loop it is: the script's, or a framework's that calls it."""
     for loop, names, edits in by_elements(script):
-        answered |= set(ast.walk(loop)) | {whole(loop)}
+        answered |= set(ast.walk(loop)) | {whole_statement(loop)}
         message = f"reads {names} from the device element by element in every step"
         yield Finding(loop, message, edits=tuple(edits), asks=gains.elements)
     yield from findings(script, answered)

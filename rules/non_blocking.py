@@ -10,10 +10,15 @@ from autofast.facts.cost import gains
 from autofast.model.script import Script
 from autofast.model.source import ByNode, statement_of
 from autofast.rule import Effect, Finding, Need, Options, Question, rule
-from autofast.techniques.loading.pinned import Pinned, place
+from autofast.techniques.loading.pinned import Pinned, pinning_place
 from autofast.techniques.loading.resident import is_left
-from autofast.techniques.transfers.copies import Move, against, asynchronous, moves
-from autofast.techniques.transfers.made_each_step import arrays
+from autofast.techniques.transfers.copies import (
+    Move,
+    asynchronous,
+    batch_copies,
+    why_not_asynchronous,
+)
+from autofast.techniques.transfers.made_each_step import copied_arrays
 from autofast.techniques.transfers.redundant import is_placed, taken_out
 
 PAGEABLE = gains.nothing(
@@ -40,12 +45,12 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         return
     fixes: ByNode[list[Move]] = {}
     useless: ByNode[list[Move]] = {}
-    for move in moves(script):
+    for move in batch_copies(script):
         if not is_left(script, options, move.loaders):
             continue  # they come from the device
         if move.transfer is not None and is_placed(script, move.transfer):
             useless.setdefault(statement_of(move.node), []).append(move)
-        elif why := against(script, move):
+        elif why := why_not_asynchronous(script, move):
             yield Finding(
                 move.node,
                 "copies a batch to the device and waits for the end of the copy",
@@ -53,7 +58,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             )
         else:
             fixes.setdefault(statement_of(move.node), []).append(move)
-    for node in arrays(script):
+    for node in copied_arrays(script):
         message = "copies data of the host out of pageable memory, and waits, in every step"
         yield Finding(node, message, advice=ARRAYS)
     for together in useless.values():
@@ -89,7 +94,7 @@ def _waits_without(
     """
     if not any(is_batch_memory(script, move.source) for move in together):
         return (), COMPUTED
-    where = place(script, options, [x for move in together for x in move.loaders])
+    where = pinning_place(script, options, [x for move in together for x in move.loaders])
     if where is False:
         return (), PAGEABLE
     return ((Pinned, where),) if isinstance(where, ast.AST) else (), None

@@ -7,12 +7,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autofast.facts.cost import gains
-from autofast.facts.loaders import counts, given
+from autofast.facts.loaders import is_used, loader_argument
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.loading.few_workers import NAME, NONE, raised, refusal, wish
-from autofast.techniques.loading.resident import left
-from autofast.write.arguments import added
+from autofast.techniques.loading.few_workers import (
+    NAME,
+    NONE,
+    too_few_workers,
+    why_none,
+    workers_wish,
+)
+from autofast.techniques.loading.resident import remaining_loaders
+from autofast.write.arguments import argument_findings
 from autofast.write.worker_helper import Helped
 
 
@@ -27,10 +33,12 @@ from autofast.write.worker_helper import Helped
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Fetch and collate batches in worker processes, as many as the machine has cores for."""
-    loaders = left(script, options)
-    without = [x for x in loaders if counts(script, x) and given(x, NAME) is None]
-    reasons = [(loader, refusal(script, loader)) for loader in without]
+    loaders = remaining_loaders(script, options)
+    without = [x for x in loaders if is_used(script, x) and loader_argument(x, NAME) is None]
+    reasons = [(loader, why_none(script, loader)) for loader in without]
     those = [loader for loader, why in reasons if not why]
     yield from (Finding(loader.node, NONE, refusal=why) for loader, why in reasons if why)
-    yield from added(script, NAME, NONE, [wish(script, x, options) for x in those])
-    yield from raised(script, options, loaders)
+    yield from argument_findings(
+        script, NAME, NONE, [workers_wish(script, x, options) for x in those]
+    )
+    yield from too_few_workers(script, options, loaders)

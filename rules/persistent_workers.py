@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from autofast.facts.cost import gains
-from autofast.facts.loaders import again, counts, given
-from autofast.facts.settings import beside
+from autofast.facts.loaders import is_iterated_again, is_used, loader_argument
+from autofast.facts.settings import settings_place
 from autofast.model.roles import Loader
 from autofast.model.script import Script
 from autofast.model.source import at
@@ -15,15 +15,15 @@ from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.loading.persistent import (
     NAME,
     SINCE,
-    against,
+    is_positive,
     made_anew,
     may_keep,
-    peeking,
-    positive,
+    peeking_advice,
+    why_not_persistent,
     workers_of,
 )
-from autofast.techniques.loading.resident import left
-from autofast.write.arguments import Home, Wish, added, others_may_give
+from autofast.techniques.loading.resident import remaining_loaders
+from autofast.write.arguments import Home, Wish, argument_findings, others_may_give
 
 MESSAGE = "the worker processes are stopped and started again at every epoch"
 
@@ -39,11 +39,15 @@ MESSAGE = "the worker processes are stopped and started again at every epoch"
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Keep the worker processes from one epoch to the next."""
-    yield from peeking(script)
+    yield from peeking_advice(script)
     wishes: list[Wish] = []
     homes: dict[ast.AST | None, tuple[Home, list[Loader]]] = {}
-    mine = [x for x in left(script, options) if counts(script, x) and given(x, NAME) is None]
-    loaders = [x for x in mine if again(script, x)]
+    mine = [
+        x
+        for x in remaining_loaders(script, options)
+        if is_used(script, x) and loader_argument(x, NAME) is None
+    ]
+    loaders = [x for x in mine if is_iterated_again(script, x)]
     for loader in mine:
         if loader not in loaders:
             yield from made_anew(loader)
@@ -51,11 +55,11 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         workers = workers_of(script, loader, options)
         if not workers:
             continue
-        if isinstance(workers, str) and (where := beside(loader.args)):
-            if not against(script, loader):
+        if isinstance(workers, str) and (where := settings_place(loader.args)):
+            if not why_not_persistent(script, loader):
                 advice = f"set {NAME} beside the arguments of {where}"
                 yield Finding(loader.node, MESSAGE, advice=advice)
-        elif isinstance(workers, str) or (why := against(script, loader)):
+        elif isinstance(workers, str) or (why := why_not_persistent(script, loader)):
             yield Finding(
                 loader.node, MESSAGE, refusal=workers if isinstance(workers, str) else why
             )
@@ -64,7 +68,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         else:
             for home in workers:
                 homes.setdefault(home.expr, (home, []))[1].append(loader)
-    yield from added(script, NAME, MESSAGE, wishes)
+    yield from argument_findings(script, NAME, MESSAGE, wishes)
     yield from _beside(script, homes.values())
 
 
@@ -81,4 +85,6 @@ def _beside(script: Script, homes: Iterable[tuple[Home, list[Loader]]]) -> Itera
         elif why := others_may_give(script, home.node):
             yield Finding(home.node, MESSAGE, refusal=why)
         elif home.expr is not None:
-            yield Finding(home.node, MESSAGE, edits=(home.set(NAME, positive(script, home.expr)),))
+            yield Finding(
+                home.node, MESSAGE, edits=(home.set(NAME, is_positive(script, home.expr)),)
+            )

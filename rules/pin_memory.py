@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Written
 from autofast.facts.cost import gains
-from autofast.facts.loaders import counts, given, unpinned
-from autofast.facts.settings import place, setting
+from autofast.facts.loaders import is_used, loader_argument, pinning_advice
+from autofast.facts.settings import setting, setting_place
 from autofast.model.script import Script
 from autofast.model.source import statement_of
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.loading.pinned import Pinned, against, is_given, written_off
-from autofast.techniques.loading.resident import left
-from autofast.write.arguments import Home, Wish, added
+from autofast.techniques.loading.pinned import Pinned, is_given, why_not_pinned, written_off
+from autofast.techniques.loading.resident import remaining_loaders
+from autofast.write.arguments import Home, Wish, argument_findings
 from autofast.write.cuda_flag import enabled_where_cuda
 
 MESSAGE = "batches are in pageable memory, which a GPU can only fetch by way of a copy"
@@ -33,23 +33,23 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     if options.target == "cpu":
         return
     wishes = []
-    for loader in left(script, options):
-        if not counts(script, loader):
+    for loader in remaining_loaders(script, options):
+        if not is_used(script, loader):
             continue
-        argument = given(loader, "pin_memory")
+        argument = loader_argument(loader, "pin_memory")
         said = setting(argument.values) if argument is not None else None
-        if said is not None and said.value is False and not against(script, loader):
-            yield Finding(loader.node, MESSAGE, advice=f"set it to true in {place(said)}")
+        if said is not None and said.value is False and not why_not_pinned(script, loader):
+            yield Finding(loader.node, MESSAGE, advice=f"set it to true in {setting_place(said)}")
         if is_given(loader):
             continue
-        if todo := unpinned(loader):
+        if todo := pinning_advice(loader):
             yield Finding(loader.node, MESSAGE, advice=todo)
-        elif why := against(script, loader):
+        elif why := why_not_pinned(script, loader):
             yield Finding(loader.node, MESSAGE, refusal=why)
         else:
             home = written_off(loader)
             wishes.append(Wish(loader, lambda home: value(script, home), home=home))
-    yield from added(script, "pin_memory", MESSAGE, wishes)
+    yield from argument_findings(script, "pin_memory", MESSAGE, wishes)
 
 
 def value(script: Script, home: Home) -> Written:

@@ -13,7 +13,7 @@ from autofast.model.script import Script
 from autofast.model.source import at, function_of
 from autofast.rule import Effect, Finding, Options, Refusal, rule
 from autofast.techniques.accumulation.accumulated import planned
-from autofast.techniques.schedule.lengths import changed
+from autofast.techniques.schedule.lengths import lengthened
 from autofast.techniques.schedule.place import place_of
 from autofast.write.reach import Reach
 
@@ -57,7 +57,7 @@ def _edits(script: Script, options: Options, tick: Tick, schedulers: list[Schedu
     if len(schedulers) > 1:
         raise Refusal(f"it is one of several schedulers ({at(schedulers[1])})")
     (scheduler,) = schedulers
-    changed(script, scheduler, "1")  # refuses what counts in another way
+    lengthened(script, scheduler, "1")  # refuses what counts in another way
     place = place_of(script, tick, scheduler)
     if planned(script, options, place.loop) is not None:
         raise Refusal(
@@ -69,4 +69,4 @@ def _edits(script: Script, options: Options, tick: Tick, schedulers: list[Schedu
     count = f"len({loader.to(function_of(scheduler.node))})"
     loader.check_made(scheduler.node, scheduler.ways)
     step = After(place.anchor, f"{ast.unparse(tick.scheduler)}.step()", rank=Rank.SCHEDULE)
-    return Remove(place.gone), step, changed(script, scheduler, count)
+    return Remove(place.gone), step, lengthened(script, scheduler, count)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Before
 from autofast.facts.cost import gains
-from autofast.facts.precision.fp32 import decided, needs_digits
+from autofast.facts.precision.fp32 import is_precision_set, needs_digits
 from autofast.facts.sent_by_value import against_backends
 from autofast.model.script import Script
 from autofast.model.several import surely
@@ -34,7 +34,7 @@ BY_DEFAULT = gains.nothing("a torch before 1.12 multiplies in TF32 by default")
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Let fp32 matrix products use the tensor cores of the GPU."""
-    if options.target == "cpu" or not uses_gpu(script) or decided(script):
+    if options.target == "cpu" or not uses_gpu(script) or is_precision_set(script):
         return
     place = setup_place(script) if script.steps else trainer_place(script)
     if place is None:

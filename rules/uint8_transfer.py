@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from autofast.facts.cost import gains
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, Refusal, rule
-from autofast.techniques.loading.resident import left
+from autofast.techniques.loading.resident import remaining_loaders
 from autofast.techniques.transfers.byte_batches import copies_of
 from autofast.techniques.transfers.byte_edits import on_device
 from autofast.techniques.transfers.byte_transforms import SINCE, pictures_of
@@ -29,7 +29,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     """Copy images to the device as bytes, and make them floats there."""
     if options.target == "cpu":
         return
-    loaders = [x for x in left(script, options) if x.moved]
+    loaders = [x for x in remaining_loaders(script, options) if x.moved]
     turn = 0  # of those whose constants have names
     for found in pictures_of(script, loaders):
         try:

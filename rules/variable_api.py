@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from autofast.facts.tensor_identity import Plainness
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.legacy.variable import NAME, old_reductions, renewed, variables
+from autofast.techniques.legacy.variable import NAME, old_reductions, renewed_code, variables
 
 
 @rule(NAME, Effect.EXACT, groups=("modernize",))
@@ -20,5 +20,5 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     plain = Plainness(script)
     for source in script.sources:
         yield from variables(script, source, plain)
-    yield from renewed(script)
+    yield from renewed_code(script)
     yield from old_reductions(script)

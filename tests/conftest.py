@@ -46,7 +46,7 @@ def _rules_do_not_raise(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
         raise error
 
     if "resilient" not in request.fixturenames:
-        monkeypatch.setattr(running, "raised", as_it_is)
+        monkeypatch.setattr(running, "rule_failed", as_it_is)
 
 
 @pytest.fixture

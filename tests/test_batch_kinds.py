@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autofast.facts.batch.kinds import Kind, combined, each, one_of
+from autofast.facts.batch.kinds import Kind, combined, elementwise, one_of
 from autofast.model.source import Source
 from autofast.rule import Refusal
 
@@ -81,4 +81,4 @@ def test_one_of_several(where: ast.AST, kinds: str, result: str) -> None:
 
 
 def test_an_operation_on_nothing(where: ast.AST) -> None:
-    assert each([], where) is Kind.NONE
+    assert elementwise([], where) is Kind.NONE

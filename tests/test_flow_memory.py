@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.memory import Memory, root, views_around
+from autofast.flow.memory import Memory, base_of, views_around
 from autofast.model.script import Script
 from tests.reading import read
 
@@ -150,7 +150,7 @@ def test_chains_of_views():
     clone = tree.body
     assert isinstance(clone, ast.Call) and isinstance(clone.func, ast.Attribute)
     name = next(n for n in ast.walk(tree) if isinstance(n, ast.Name))
-    assert root(clone.func.value) is name and root(clone) is clone
+    assert base_of(clone.func.value) is name and base_of(clone) is clone
     assert views_around(name) is clone.func.value
 
 

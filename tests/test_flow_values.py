@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from autofast.flow.usage import Act, Usage, usage_of
-from autofast.flow.valueflow import Answer, ValueFlow, Verdict, first, first_bad
+from autofast.flow.valueflow import Answer, ValueFlow, Verdict, first_bad, first_reason
 from autofast.model.script import Script
 from autofast.model.values import Func, Ref, Thing, Values
 from tests.reading import read
@@ -32,11 +32,11 @@ class Secrets(ValueFlow[None]):
 
     def put(self, target: ast.Subscript, context: None) -> str:
         assert isinstance(target.value, ast.Name)
-        return first(self.follow(n, None) for n in self.filled(target.value, target))
+        return first_reason(self.follow(n, None) for n in self.filled(target.value, target))
 
     def kept(self, target: ast.Attribute, context: None) -> str:
         reads = (n for n in self.script.each(ast.Attribute) if n.attr == target.attr)
-        return first(self.follow(n, None) for n in reads if isinstance(n.ctx, ast.Load))
+        return first_reason(self.follow(n, None) for n in reads if isinstance(n.ctx, ast.Load))
 
 
 HEAD = """

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from autofast.facts.host_io import effects
+from autofast.facts.host_io import host_effects
 from autofast.model.values import Reason, Unknown
 from tests.reading import read
 
@@ -27,7 +27,7 @@ CODE = """
 
 
 def test_methods_of_what_a_library_returned_are_the_library_s(tmp_path: Path):
-    found = {ast.unparse(e.node.func): (e.kind, e.name) for e in effects(read(tmp_path, CODE))}
+    found = {ast.unparse(e.node.func): (e.kind, e.name) for e in host_effects(read(tmp_path, CODE))}
     assert found["run.watch"] == ("guard", "wandb.restore.watch")
     assert found["frame.to_csv"] == ("guard", "pandas.DataFrame.to_csv")
     assert found["missing.start"] == ("unknown", "?")

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from autofast.model.calls import (
     call_of,
+    has_unpacking,
     is_method,
     is_path,
     keyword_of,
     pairs_of,
     short_name,
-    spreads,
 )
-from autofast.model.contents import attributes, members, opened, wrapped
+from autofast.model.contents import attributes, members, with_contents, wrapped
 from autofast.model.source import is_elif
 from autofast.model.values import Const, Dict, Ext, Inst, Seq, things
 from tests.reading import read
@@ -40,7 +40,7 @@ def test_calls_by_their_look(tmp_path: Path) -> None:
     assert not is_method(f) and not is_method(None)
     assert call_of(run.func) is run and call_of(run) is None
     assert ast.unparse(keyword_of(run, "k") or f) == "2" and keyword_of(run, "n") is None
-    assert spreads(f) and not spreads(run)
+    assert has_unpacking(f) and not has_unpacking(run)
     names = [short_name(e) for e in (f.func, run.func, run, None)]
     assert names == ["f", "run", "", ""]
     assert is_path(run.func) and not is_path(run)
@@ -72,13 +72,13 @@ def test_what_is_inside_of_values(tmp_path: Path) -> None:
     )
     names = {n.id: n for n in script.entry.nodes if isinstance(n, ast.Name)}
     bag = script.values(names["bag"])
-    assert set(opened(bag)) == set(bag)
-    inner = list(opened(bag, attributes))
+    assert set(with_contents(bag)) == set(bag)
+    inner = list(with_contents(bag, attributes))
     assert {t.value for t in inner if isinstance(t, Const)} >= {1}
     assert len(inner) == len({id(t) for t in inner})
     loop = next(n for n in script.entry.nodes if isinstance(n, ast.For))
-    over = list(opened(script.values(loop.iter), wrapped))
+    over = list(with_contents(script.values(loop.iter), wrapped))
     assert any(isinstance(t, Ext) for t in over) and any(isinstance(t, Seq) for t in over)
-    every = list(opened(script.values(loop.iter), members))
+    every = list(with_contents(script.values(loop.iter), members))
     assert not any(isinstance(t, (Dict, Inst)) for t in over)
-    assert any(isinstance(t, Inst) for t in opened(things(*every), members))
+    assert any(isinstance(t, Inst) for t in with_contents(things(*every), members))

@@ -100,14 +100,14 @@ def test_a_dict_that_also_feeds_another_call_is_left_to_the_call(tmp_path: Path)
 
 
 def test_an_item_is_added_beside_an_item_assignment(tmp_path: Path) -> None:
-    from autofast.write.arguments import written
+    from autofast.write.arguments import places_of_argument
 
     path = tmp_path / "train.py"
     path.write_text(
         HEAD + "kw = {}\nif debug:\n    kw['num_workers'] = 4\na = DataLoader(data, **kw)\n"
     )
     script = read_script(path, tmp_path)
-    (home,) = written(script, script.loaders[0].args, "num_workers")
+    (home,) = places_of_argument(script, script.loaders[0].args, "num_workers")
     (text,) = compose([home.set("persistent_workers", "True")]).values()  # type: ignore[union-attr]
     assert "    kw['num_workers'] = 4\n    kw['persistent_workers'] = True\n" in text.replace(
         '"', "'"

@@ -16,7 +16,7 @@ import pytest
 from autofast import registry
 from autofast.edit.edits import Before, Edit, Keyword, Rewrite
 from autofast.edit.plan import Plan, PostConditionError
-from autofast.edit.recovery import stand
+from autofast.edit.recovery import what_stands
 from autofast.model.source import BadInput, Source, statement_of
 from autofast.rule import Effect, Finding, Options, Rule
 from tests.engine import call, rule, script, source
@@ -64,7 +64,7 @@ def reread(new: Any) -> Any:
 
 def left(of: Plan) -> Plan:
     """What stands of a plan; it fulfils all post-conditions."""
-    made = stand(of, reread)[0]
+    made = what_stands(of, reread)[0]
     made.check(reread)
     return made
 
@@ -99,7 +99,7 @@ def test_a_conflict_that_the_second_reading_no_longer_sees() -> None:
 
 def test_a_plan_that_stands_is_the_same_plan() -> None:
     made = plan(keyword("m"), keyword("n"))
-    assert stand(made, reread)[0] is made and made.left_out == ()
+    assert what_stands(made, reread)[0] is made and made.left_out == ()
 
 
 def test_the_other_rules_are_asked_again_without_the_one_that_is_left_out() -> None:

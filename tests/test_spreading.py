@@ -39,7 +39,7 @@ def test_the_same_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_others_do_the_work() -> None:
-    made = parallel.spread(lambda _: os.getpid(), range(parallel.FEW), lambda _: None)
+    made = parallel.in_processes(lambda _: os.getpid(), range(parallel.FEW), lambda _: None)
     assert os.getpid() not in made
 
 
@@ -50,4 +50,4 @@ def test_one_that_is_killed_is_not_waited_for() -> None:
         return thing
 
     with pytest.raises(BadInput, match="ended from outside"):
-        list(parallel.spread(work, range(parallel.FEW), lambda _: None))
+        list(parallel.in_processes(work, range(parallel.FEW), lambda _: None))

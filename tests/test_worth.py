@@ -18,7 +18,7 @@ from autofast.config import Config
 from autofast.edit.edits import Remove
 from autofast.edit.worth import judged
 from autofast.facts.cost import gains
-from autofast.facts.cost.inputs import batches
+from autofast.facts.cost.inputs import batch_count
 from autofast.facts.cost.step import Cost, Estimate
 from autofast.model.script import Script
 from autofast.read import read_script
@@ -693,7 +693,7 @@ def test_no_workers_for_a_few_batches(tmp_path: Path) -> None:
     turned = "transforms.Compose([transforms.RandomRotation(9), transforms.ToTensor()])"
     text = text.replace("transforms.ToTensor()", turned)
     script = model_of(tmp_path, text)
-    assert batches(script, script.loaders[0]) == 4
+    assert batch_count(script, script.loaders[0]) == 4
     assert not apply("num-workers", text, min_gain=0.01).fixes
     assert apply("num-workers", text.replace("200", "2000"), min_gain=0.01).fixes
 

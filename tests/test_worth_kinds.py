@@ -16,7 +16,7 @@ from autofast.config import Config
 from autofast.facts.cost import gains
 from autofast.facts.cost.machine import GPU
 from autofast.facts.cost.step import Estimate
-from autofast.facts.dimensions import rank
+from autofast.facts.dimensions import dimension_count
 from autofast.read import read_script
 from autofast.rule import Finding, Options, Question
 from tests.onerule import apply, run
@@ -1614,7 +1614,7 @@ def test_how_many_sizes_a_new_tensor_has(made: str, known: int | None, tmp_path:
     """The shape of another tensor is no size."""
     script = model_of(tmp_path, f"import torch\nx = torch.randn(5, 2)\nmade = {made}\n")
     (call,) = [n.value for n in script.each(ast.Assign) if ast.unparse(n.targets[0]) == "made"]
-    assert rank(script, call) == known
+    assert dimension_count(script, call) == known
     scope: dict[str, torch.Tensor] = {}
     exec(script.entry.text, scope)
     assert known is None or scope["made"].dim() == known

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from autofast.facts.cost.bounds import most
+from autofast.facts.cost.bounds import largest_value
 from tests.onerule import apply
 from tests.reading import read
 from tests.test_worth import ROWS, rewritten
@@ -476,11 +476,11 @@ for i in range(args.size):
     script = read(tmp_path, text)
     given = next(n for n in script.each(ast.FunctionDef) if n.name == "show").body[0]
     assert isinstance(given, ast.Return)
-    assert most(script, given.value) == 20  # of 11, 20 and 5
+    assert largest_value(script, given.value) == 20  # of 11, 20 and 5
     text = text.replace("show(shape.n)", "show(len(input()))")
     script = read(tmp_path, text)
     given = next(n for n in script.each(ast.FunctionDef) if n.name == "show").body[0]
-    assert isinstance(given, ast.Return) and most(script, given.value) is None
+    assert isinstance(given, ast.Return) and largest_value(script, given.value) is None
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import ast
 
 import pytest
 
-from autofast.edit.aligned import broken, carried_on, is_habit
+from autofast.edit.aligned import broken_lines, carried_on, is_habit
 from autofast.edit.edits import Helper, Import, Keyword, Parameter, Rewrite
 from autofast.model.source import Source
 from tests.engine import call, edited, source
@@ -70,7 +70,7 @@ def train(args, model, device, train_loader, optimizer, epoch,
     ],
 )
 def test_a_line_is_broken_after_commas(line: str, limit: int, lines: list[str] | None) -> None:
-    assert broken(line, limit) == lines
+    assert broken_lines(line, limit) == lines
 
 
 CONTINUED = """

@@ -15,7 +15,7 @@ import click
 from autofast.cli.group import Given
 from autofast.cli.options import Steps
 from autofast.config import Config, find_root, load, settings
-from autofast.model.disk import real
+from autofast.model.disk import resolved_path
 from autofast.model.several import all_of
 from autofast.model.source import BadInput
 from autofast.nearest import hint
@@ -123,7 +123,7 @@ def root_of(given: Path | None, *near: Path) -> Path:
         raise BadInput(f"{given}: is no folder; give the project's folder as --root")
     root = given.resolve()
     for path in near:
-        if real(path) != root and root not in real(path).parents:
+        if resolved_path(path) != root and root not in resolved_path(path).parents:
             raise BadInput(f"{path}: is outside of --root {given}; give a folder that holds it")
     return root
 

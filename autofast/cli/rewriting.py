@@ -24,7 +24,7 @@ from autofast.cli.options import (
 )
 from autofast.cli.project import STDIN, ProjectCommand, configured, entry_of, root_of
 from autofast.faults import PostConditionError, internal
-from autofast.model.disk import real
+from autofast.model.disk import resolved_path
 from autofast.model.source import BadInput
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _report(result: Rewritten, path: Path, force: bool) -> None:
         if error.name != "jinja2":
             raise
         raise Fault(f"--report: needs jinja2; pip install '{DISTRIBUTION}[report]'") from None
-    if any(real(path) == source.path for source in result.script.sources):
+    if any(resolved_path(path) == source.path for source in result.script.sources):
         raise BadInput(f"{path}: is a file of the script; name another one for the page")
     write_all([Output(path, text.encode(errors="replace"))], force=force)
 

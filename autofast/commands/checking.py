@@ -8,10 +8,10 @@ from functools import cached_property
 from pathlib import Path
 
 from autofast.commands.cache import Cache, folder
-from autofast.commands.discover import NOTHING, Entries, excluded, idle, scripts
-from autofast.commands.informing import stale
-from autofast.commands.outcome import Outcome, Unused, agreed, unused_by_all
-from autofast.commands.parallel import spread
+from autofast.commands.discover import NOTHING, Entries, excluded, scripts, untrained_hint
+from autofast.commands.informing import stale_facts
+from autofast.commands.outcome import Outcome, Unused, agreed_records, unused_by_all
+from autofast.commands.parallel import in_processes
 from autofast.config import Config
 from autofast.depth import deeply
 from autofast.faults import PostConditionError, internal
@@ -125,7 +125,7 @@ def check(request: Request, tell: Callable[[int, int, str], None] | None = None)
             name = shown_path(todo[new[at]][0].resolve())
             tell(len(todo) - len(new) + at, len(todo), name)
 
-    for at, (outcome, errors) in zip(new, spread(look, new, told), strict=True):
+    for at, (outcome, errors) in zip(new, in_processes(look, new, told), strict=True):
         known[at] = outcome
         result.errors += errors
     outcomes = {
@@ -141,7 +141,7 @@ def check(request: Request, tell: Callable[[int, int, str], None] | None = None)
     nothing = [name for name, outcome in outcomes.items() if outcome.idle]
     if nothing and len(nothing) == len(todo) and not result.errors:
         where = one(nothing, f"{len(nothing)} files")
-        said = {idle(path) for path, _ in todo}
+        said = {untrained_hint(path) for path, _ in todo}
         result.notes.append(f"{where}: {one(said, NOTHING)}")
     elif not todo:
         names = [str(path) for path in request.paths]
@@ -154,7 +154,7 @@ def check(request: Request, tell: Callable[[int, int, str], None] | None = None)
     result.errors = list(dict.fromkeys(result.errors))  # scripts share files
     result.warnings = list(dict.fromkeys(result.warnings))
     result.files = sorted({rel for outcome in found for rel in outcome.files})
-    for record in merged(agreed(outcomes)):
+    for record in merged(agreed_records(outcomes)):
         (result.records if request.within(record.file) else result.elsewhere).append(record)
     return result
 
@@ -171,7 +171,7 @@ def _look(request: Request, cache: Cache, entry: Path, raw: bytes | None) -> Out
         plan = planning.plan(script, request.config)
         records = planning.findings(plan)
         warnings = [left.warning for left in plan.left_out]
-        warnings += stale(script, request.config)
+        warnings += stale_facts(script, request.config)
         # Whoever goes as far as that wants to know what there is.
         if request.config.effect is Effect.RECIPE and not request.config.select:
             requested, more = planning.on_request(script, plan, request.config)

@@ -65,7 +65,7 @@ def in_tests(path: Path) -> bool:
     return bool(_TEST_FOLDERS & set(path.parts[:-1]))
 
 
-def idle(path: Path) -> str:
+def untrained_hint(path: Path) -> str:
     """What to do about a file in which nothing trains."""
     if is_marimo(raw_of(path)):
         return (

@@ -15,7 +15,7 @@ from autofast.model.torch_age import version_of
 from autofast.registry import all_rules, check_names, expanded
 
 
-def spare(script: Script, config: Config) -> Script:
+def with_exclusions(script: Script, config: Config) -> Script:
     """The script, which knows the user's torch, and whose files know what ``per-file-ignores``
     keeps away from them; raises :class:`BadInput` for comments that name no rule."""
     if config.torch:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from autofast.model.disk import real
+from autofast.model.disk import resolved_path
 from autofast.model.source import BadInput
 
 
@@ -101,7 +101,7 @@ def _checked(output: Output, force: bool, parents: bool) -> Path:
     path = output.path
     if path.is_dir():
         raise BadInput(f"{path}: is a directory; give a file, or use --output-dir")
-    target = real(path)
+    target = resolved_path(path)
     if target.is_symlink():
         raise BadInput(f"{path}: a link to itself; mend the link, or give another name")
     if path.exists() and not path.is_file():

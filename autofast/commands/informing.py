@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from autofast.model.script import Script
 
 
-def informed(script: Script, config: Config) -> Script:
+def with_facts(script: Script, config: Config) -> Script:
     """The script with the facts that hold for it; raises :class:`BadInput` for a file of facts that
     cannot be read."""
     found = _of(script, config)
@@ -22,7 +22,7 @@ def informed(script: Script, config: Config) -> Script:
     return script
 
 
-def stale(script: Script, config: Config) -> Iterator[str]:
+def stale_facts(script: Script, config: Config) -> Iterator[str]:
     """Says so where a file of the script has changed since it was measured."""
     found = _of(script, config)
     if found is not None and config.facts and (name := found.changed(script.sources)):
@@ -34,7 +34,7 @@ def stale(script: Script, config: Config) -> Iterator[str]:
 
 def said_of(script: Script, config: Config) -> Iterator[str]:
     """The same, and where nothing was measured of the script."""
-    yield from stale(script, config)
+    yield from stale_facts(script, config)
     if config.facts and _of(script, config) is None:
         yield f"{shown_path(config.facts)}: says nothing of {script.entry.rel}"
 

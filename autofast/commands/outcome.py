@@ -86,7 +86,7 @@ def _record(data: dict[str, Any]) -> Record:
     )
 
 
-def agreed(outcomes: Mapping[str, Outcome]) -> Iterator[Record]:
+def agreed_records(outcomes: Mapping[str, Outcome]) -> Iterator[Record]:
     """The records of all scripts, which are given by their names. What one of them must keep as it
     is is no fix for the others."""
     against: dict[object, tuple[str, str]] = {}

@@ -12,7 +12,7 @@ from typing import Literal
 from autofast.commands.committing import refuse_notebooks
 from autofast.commands.files import Output, write_all
 from autofast.commands.rewriting import Rewritten
-from autofast.model.disk import real
+from autofast.model.disk import resolved_path
 from autofast.model.source import BadInput
 from autofast.report import diff
 from autofast.report.style import Style
@@ -102,7 +102,7 @@ def _file(result: Rewritten, to: Destination) -> Delivery:
     if to.path == STDOUT:
         return Delivery(data)
     path = Path(to.path)
-    if real(path) == entry.path:
+    if resolved_path(path) == entry.path:
         raise BadInput(f"{path}: is the script itself; rewrite it with --in-place")
     write_all([Output(path, data, like=entry.path)], force=to.force)
     return Delivery(written=[path])
@@ -119,7 +119,7 @@ def _folder(result: Rewritten, to: Destination) -> Delivery:
     ]
     originals = {source.path for source in result.script.sources}
     for output in outputs:
-        if real(output.path) in originals:
+        if resolved_path(output.path) in originals:
             raise BadInput(f"{output.path}: is the script itself; rewrite it with --in-place")
     write_all(outputs, force=to.force, parents=True)
     return Delivery(written=[output.path for output in outputs])
@@ -134,7 +134,7 @@ def _patch(result: Rewritten, to: Destination) -> Delivery:
     if to.path == STDOUT:
         return Delivery(data)
     path = Path(to.path)
-    if any(real(path) == source.path for source in result.script.sources):
+    if any(resolved_path(path) == source.path for source in result.script.sources):
         raise BadInput(f"{path}: is a file of the script; name another one for the patch")
     if not data:
         return Delivery()

@@ -15,7 +15,7 @@ FEW = 8  # things for which starting processes does not pay
 _work: Callable[[Any], Any] | None = None  # what processes inherit: it cannot be sent
 
 
-def spread(
+def in_processes(
     work: Callable[[int], Any], things: Sequence[int], tell: Callable[[int], None]
 ) -> Iterator[Any]:
     """What ``work`` makes of each thing, in order. ``tell`` is called with how many are done."""

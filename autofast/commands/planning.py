@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from autofast.commands.discover import is_marimo
-from autofast.commands.exclusions import spare
-from autofast.commands.informing import informed
+from autofast.commands.exclusions import with_exclusions
+from autofast.commands.informing import with_facts
 from autofast.config import Config
 from autofast.edit.passes import Passes
 from autofast.edit.plan import Plan
@@ -38,7 +38,7 @@ def read(
     texts = texts_of(entry, raw, overlay)
     with growing():
         found = read_script(entry, root, overlay=texts, before=before)
-        return informed(spare(found, config), config)
+        return with_facts(with_exclusions(found, config), config)
 
 
 def texts_of(entry: Path, raw: bytes | None, overlay: Overlay | None) -> dict[Path, bytes]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from autofast.model.events import BranchFrame, Occurrence
 from autofast.model.script import Script
-from autofast.model.several import only
+from autofast.model.several import of_kind
 from autofast.model.source import ByNode, at
 from autofast.model.syntax import CHOICES
 from autofast.model.values import Arg, Ext, Values, begins, const, is_const, one
@@ -115,7 +115,7 @@ def _spelt(option: Arg) -> str:
     declared by names."""
     names = [
         word.value
-        for word in only(option.node.args, ast.Constant)
+        for word in of_kind(option.node.args, ast.Constant)
         if isinstance(word.value, str) and word.value.startswith("-")
     ]
     return max(names, key=len, default="")

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 
-from autofast.commands.discover import idle
-from autofast.commands.exclusions import spare
+from autofast.commands.discover import untrained_hint
+from autofast.commands.exclusions import with_exclusions
 from autofast.commands.informing import said_of
 from autofast.commands.planning import (
     Overlay,
@@ -29,9 +29,9 @@ from autofast.edit.edits import Edit
 from autofast.edit.ignores import UnusedIgnore
 from autofast.edit.passes import Passes, fixed_point
 from autofast.edit.plan import Plan
-from autofast.edit.recovery import stand
+from autofast.edit.recovery import what_stands
 from autofast.heap import growing
-from autofast.model.disk import real
+from autofast.model.disk import resolved_path
 from autofast.model.script import Script
 from autofast.model.several import grouped
 from autofast.model.source import Source, line_of, shown_path, source_of
@@ -112,7 +112,7 @@ def rewrite(
     ``PostConditionError`` where that helps nothing.
     """
     tell = tell or (lambda _: None)
-    tell(shown_path(real(entry)))
+    tell(shown_path(resolved_path(entry)))
     script = read(entry, root, raw, config, overlay)
     rules = chosen(config)
     against = None
@@ -133,9 +133,9 @@ def rewrite(
     def reread(new: Mapping[Source, str]) -> Script:
         texts = texts_of(entry, raw, overlay)
         texts |= {source.path: source.encode(text) for source, text in new.items()}
-        tell(f"{shown_path(real(entry))}, rewritten")
+        tell(f"{shown_path(resolved_path(entry))}, rewritten")
         again = read_script(entry, root, overlay=texts, before=latest[0].sources)
-        latest[0] = spare(again, config)
+        latest[0] = with_exclusions(again, config)
         return again
 
     passes = fixed_point(narrow, reread)
@@ -163,7 +163,7 @@ def rewrite(
         elsewhere=elsewhere,
         unused=whole.unused_ignores,
         notes=[
-            *([idle(script.entry.path)] * nothing),
+            *([untrained_hint(script.entry.path)] * nothing),
             *script.notes,
             *said_of(script, config),
             *_loops_elsewhere(script),
@@ -200,7 +200,7 @@ def _wanted(
     while new := [f for f in left.fixes if key_of(f) not in seen]:
         seen.update(map(key_of, new))
         refused |= {key: Amendment("not wanted") for key in unwanted(new)}
-        left, _ = stand(plan.amended(refused), reread, settled=False)
+        left, _ = what_stands(plan.amended(refused), reread, settled=False)
     return left
 
 

@@ -2,8 +2,8 @@
 it.
 
 ``check`` compares what it found from the scripts that it reads anyway
-(:func:`autofast.commands.outcome.agreed`). What is to be written is held against all scripts of the
-project that import the file.
+(:func:`autofast.commands.outcome.agreed_records`). What is to be written is held against all
+scripts of the project that import the file.
 """
 
 from __future__ import annotations

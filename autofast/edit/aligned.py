@@ -36,7 +36,7 @@ def is_habit(text: str) -> bool:
     return aligned > hanging
 
 
-def broken(line: str, limit: int) -> list[str] | None:
+def broken_lines(line: str, limit: int) -> list[str] | None:
     """A statement of one line, broken after commas of its last outer bracket; None where that does
     not make it short enough.
     """

@@ -63,7 +63,7 @@ from autofast.edit.locate import Places, children
 from autofast.edit.merge import anchors, holes_of, identity, keeps_anchor
 from autofast.edit.parens import bare, fitted, parenthesised
 from autofast.edit.toplevel import BEFORE_ALL, Addition, additions, must_stay_above
-from autofast.model.several import any_in, only
+from autofast.model.several import any_in, of_kind
 from autofast.model.source import ancestors
 
 WRAPPED = re.compile(r"(?i:\b(?:wrap|convert|turn|make|transform|put|to)\b).*\bVariables?\b")
@@ -109,8 +109,8 @@ class EditPass(cst.CSTTransformer):
             self._enter_statement(edit)
         self.first: list[cst.BaseStatement] = []
         self.joined: dict[int, tuple[str, ...]] = defaultdict(tuple)
-        imports = only(edits, Import)
-        helpers = only(edits, Helper)
+        imports = of_kind(edits, Import)
+        helpers = of_kind(edits, Helper)
         for addition in additions(self.places.source, imports, helpers):
             self._enter_addition(addition)
 
@@ -227,7 +227,7 @@ class EditPass(cst.CSTTransformer):
         """
         return any(
             not keeps_anchor(e) and e.rule == edit.rule
-            for e in only(self.inner.get(id(node), ()), Rewrite)
+            for e in of_kind(self.inner.get(id(node), ()), Rewrite)
         )
 
     def _before_rewrite(self, node: cst.CSTNode) -> cst.CSTNode:

@@ -30,7 +30,7 @@ from autofast.model.syntax import Def
 TEXTS = ("code", "template", "value", "header", "default")
 
 
-def literal(code: str) -> str:
+def plain_code(code: str) -> str:
     """Code as a template without holes."""
     return code.replace("{", "{{").replace("}", "}}")
 

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from functools import lru_cache
 
-from autofast.edit.aligned import broken, carried_on, hangs, is_habit
+from autofast.edit.aligned import broken_lines, carried_on, hangs, is_habit
 from autofast.edit.spans import BLOCKS, blanks, own_lines
-from autofast.edit.tuples import apart
+from autofast.edit.tuples import split_assignment
 
 DEFAULT_LIMIT = 88
 BLACK_UNIT = 4
@@ -65,7 +65,7 @@ def _folded_lines(text: str, original: str, limit: int, unit: str, formatted: bo
     large = {
         _call(lines[first - 1].strip())
         for first, last in spans
-        if first == last and not _is_short(broken(lines[first - 1], limit))
+        if first == last and not _is_short(broken_lines(lines[first - 1], limit))
     }
     tall = {
         _call(lines[first - 1].strip())
@@ -76,7 +76,7 @@ def _folded_lines(text: str, original: str, limit: int, unit: str, formatted: bo
         code = lines[first - 1 : last]
         call = _call(code[0].strip())
         alike = bool(call) and call in large
-        parts = [[line] for line in apart(code)] or [code]
+        parts = [[line] for line in split_assignment(code)] or [code]
         folded = [
             line
             for part in parts
@@ -153,7 +153,7 @@ def _broken(
             or _before_backslash(code, limit)
             or _folded(tuple(code), limit, unit)
         )
-    own = broken(code[0], limit)
+    own = broken_lines(code[0], limit)
     if own and is_habit(original):
         return own
     folded = _folded(tuple(code), limit, unit)
@@ -191,7 +191,11 @@ def _before_backslash(code: list[str], limit: int) -> list[str] | None:
     it is a whole call; else None.
     """
     first = code[0].removesuffix("\\").rstrip()
-    own = broken(first, limit - 2) if first != code[0].rstrip() and _fits(code[1:], limit) else None
+    own = (
+        broken_lines(first, limit - 2)
+        if first != code[0].rstrip() and _fits(code[1:], limit)
+        else None
+    )
     return [*own[:-1], f"{own[-1]} \\", *code[1:]] if own else None
 
 

@@ -14,7 +14,7 @@ from autofast.flow.importers import Importers, User
 from autofast.flow.positions import in_main_guard
 from autofast.flow.scopes import defaults, loaded_in, variables_of
 from autofast.model.script import Script
-from autofast.model.several import only
+from autofast.model.several import of_kind
 from autofast.model.source import Source, parent_of, walk
 from autofast.model.syntax import DEFS, Def, positional_names
 from autofast.model.values import Seq, Tensor, Values, any_of
@@ -90,10 +90,10 @@ def _other_results(old: Script, before: Def, new: Script, after: Def) -> str:
     if len(parts[0]) != len(parts[1]):
         return "would return something else"
     for was, now in zip(*parts, strict=True):
-        tensors = only(now, Tensor)
+        tensors = of_kind(now, Tensor)
         if was and tensors and not any_of(was, Tensor):
             return "would return a tensor in the place of a number"
-        if any(t.grad for t in only(was, Tensor)) and not any(t.grad for t in tensors):
+        if any(t.grad for t in of_kind(was, Tensor)) and not any(t.grad for t in tensors):
             return "would return what no gradient goes through"
     return ""
 

@@ -20,7 +20,7 @@ from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from autofast.edit.spans import blanks
 from autofast.model.calls import unstarred
-from autofast.model.several import first_such, grouped, only
+from autofast.model.several import first_such, grouped, of_kind
 from autofast.model.source import Source, ancestors
 
 Span = tuple[int, int, int, int]
@@ -75,7 +75,7 @@ class Places:
         return known
 
     def _searched(self, node: ast.expr) -> cst.BaseExpression:
-        strings = only(ancestors(node), ast.JoinedStr)
+        strings = of_kind(ancestors(node), ast.JoinedStr)
         found: cst.BaseExpression | None
         if strings:
             found = self._in_fstring(node, strings[-1])

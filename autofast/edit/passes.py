@@ -14,7 +14,7 @@ from autofast.edit.amend import key_of
 from autofast.edit.attribution import meets
 from autofast.edit.hunks import Hunk, changes, lines_of, old_lines
 from autofast.edit.plan import Plan, PostConditionError, Reread
-from autofast.edit.recovery import stand
+from autofast.edit.recovery import what_stands
 from autofast.model.script import Script
 from autofast.model.source import Source, line_of, source_of
 from autofast.rule import Finding, Rule
@@ -135,7 +135,7 @@ def fixed_point(plan: Plan, reread: Reread) -> Passes:
     """What stands of ``plan``, and of the plans for what comes of it, until one finds nothing;
     raises :class:`PostConditionError`.
     """
-    here, again = stand(plan, reread, settled=False)
+    here, again = what_stands(plan, reread, settled=False)
     plans = [here]
     while again is not None and again.fixes:
         if len(plans) == MOST:
@@ -147,7 +147,7 @@ def fixed_point(plan: Plan, reread: Reread) -> Passes:
             return reread(merged(plans, new))
 
         try:
-            following, again = stand(again, onward, settled=False)
+            following, again = what_stands(again, onward, settled=False)
         except PostConditionError:
             break  # what came before stands
         if not following.texts():

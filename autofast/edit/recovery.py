@@ -6,7 +6,7 @@ from autofast.edit.plan import Plan, PostConditionError, Reread
 from autofast.edit.postcheck import Amendable
 
 
-def stand(plan: Plan, reread: Reread, settled: bool = True) -> tuple[Plan, Plan | None]:
+def what_stands(plan: Plan, reread: Reread, settled: bool = True) -> tuple[Plan, Plan | None]:
     """``plan``, or what is left of it without the findings and rules that keep it from fulfilling
     all post-conditions; and the plan for what comes of it.
 

@@ -92,7 +92,7 @@ def run(
             except TooLarge as error:
                 failed.append(too_large(rule, script, error))
             except Exception as error:
-                failed.append(raised(rule, script, error))
+                failed.append(rule_failed(rule, script, error))
     return found, failed
 
 
@@ -142,7 +142,7 @@ def _called_from(script: Script, node: ast.AST) -> ast.AST:
     return next(calls, script.entry.tree)
 
 
-def raised(rule: Rule, script: Script, error: Exception) -> LeftOut:
+def rule_failed(rule: Rule, script: Script, error: Exception) -> LeftOut:
     """``rule`` is left out because of ``error``; its only finding stands where it was at work."""
     script.forget()
     why = f"internal error ({faults.described(error)}) in rule {rule.name}, please report"

@@ -14,7 +14,7 @@ from autofast.edit.merge import anchors
 from autofast.flow.imports import Binding, bindings, parsed
 from autofast.model.names import first_part
 from autofast.model.script import Script
-from autofast.model.several import only
+from autofast.model.several import of_kind
 from autofast.model.source import (
     Source,
     ancestors,
@@ -89,7 +89,7 @@ def _scopes(edit: Edit) -> list[ast.AST]:
     """The functions around the new code, and the module."""
     if isinstance(edit, (Import, Helper)):
         return [edit.source.tree]
-    return only(ancestors(anchors(edit)[0]), (*FUNCTIONS, ast.Module))
+    return of_kind(ancestors(anchors(edit)[0]), (*FUNCTIONS, ast.Module))
 
 
 def _bound_in(script: Script, scope: ast.AST) -> set[str]:

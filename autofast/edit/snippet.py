@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from autofast.edit.edits import literal
+from autofast.edit.edits import plain_code
 from autofast.edit.parens import fitted
 from autofast.edit.spans import blanks
 from autofast.model.source import Source
@@ -84,12 +84,12 @@ def statements(template: str, style: Style, fill: Fill) -> list[cst.BaseStatemen
 
 def value(code: str, style: Style) -> cst.BaseExpression:
     """A plain expression: no template, braces mean what they say."""
-    return expression(literal(code), style, _no_holes)
+    return expression(plain_code(code), style, _no_holes)
 
 
 def block(code: str, style: Style) -> list[cst.BaseStatement]:
     """Plain statements: no template, braces mean what they say."""
-    return statements(literal(code), style, _no_holes)
+    return statements(plain_code(code), style, _no_holes)
 
 
 def holes(template: str) -> frozenset[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from autofast.model.several import only, wordset
+from autofast.model.several import of_kind, wordset
 
 Span = tuple[int, int]  # first and last line, counted from 1
 
@@ -40,4 +40,4 @@ BLOCKS = wordset("body orelse finalbody handlers cases")
 
 def _nodes(value: object) -> list[ast.AST]:
     items = value if isinstance(value, list) else [value]
-    return only(items, ast.AST)
+    return of_kind(items, ast.AST)

@@ -15,7 +15,7 @@ from autofast.flow.imports import Binding, bindings, parsed
 from autofast.flow.scopes import loaded_in
 from autofast.model import disk
 from autofast.model.names import first_part
-from autofast.model.several import any_of, grouped, only, surely
+from autofast.model.several import any_of, grouped, of_kind, surely
 from autofast.model.source import Source, block_of, parent_of, source_of
 from autofast.model.syntax import DEFINITIONS, IMPORTS, is_docstring
 
@@ -316,7 +316,7 @@ def must_stay_above(statement: ast.stmt) -> ast.stmt | None:
         parent_of(statement), (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     )
     top = [s for s in block[:1] if is_documented and is_docstring(s)]
-    top += [s for s in only(block, ast.ImportFrom) if s.module == "__future__"]
+    top += [s for s in of_kind(block, ast.ImportFrom) if s.module == "__future__"]
     return top[-1] if statement in top else None
 
 
@@ -342,7 +342,7 @@ def stand_in(tree: ast.Module, code: str) -> bool:
 
 
 def _assigned(tree: ast.Module) -> set[str]:
-    return {t.id for s in only(tree.body, ast.Assign) for t in only(s.targets, ast.Name)}
+    return {t.id for s in of_kind(tree.body, ast.Assign) for t in of_kind(s.targets, ast.Name)}
 
 
 def _names(code: str) -> frozenset[str]:

@@ -20,7 +20,7 @@ MOVES = wordset(
 )
 
 
-def apart(code: Sequence[str]) -> list[str]:
+def split_assignment(code: Sequence[str]) -> list[str]:
     """``x = ...`` and ``y = ...`` for the line ``x, y = ..., ...``; empty where that may be another
     thing.
 

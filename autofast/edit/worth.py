@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from autofast.edit.running import LeftOut, raised, too_large
+from autofast.edit.running import LeftOut, rule_failed, too_large
 from autofast.model.limits import RULE, WORK, TooLarge
 from autofast.model.source import BadInput
 from autofast.rule import Finding, Gain, Options, Rule
@@ -58,7 +58,7 @@ def _asked(
         failed[rule.name] = too_large(rule, script, error)
         return finding
     except Exception as error:
-        failed[rule.name] = raised(rule, script, error)
+        failed[rule.name] = rule_failed(rule, script, error)
         return finding
     finding = replace(finding, gain=gain)
     small = (

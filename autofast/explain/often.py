@@ -12,7 +12,7 @@ from autofast.flow.loops import Loop, loops_around as around
 from autofast.flow.program import graph_of
 from autofast.model.events import CallFrame, LoopFrame, Stack, loops
 from autofast.model.script import Script
-from autofast.model.several import any_of, only
+from autofast.model.several import any_of, of_kind
 from autofast.model.source import ByNode, ancestors, function_of, statement_of
 from autofast.model.syntax import FUNCTIONS, LOOPS
 
@@ -90,7 +90,7 @@ def _condition(script: Script, stmt: ast.stmt) -> str:
     """What the control flow says of the innermost loop around a statement in its function."""
     inner: Loop | None = next(iter(around(stmt)), None)
     if inner is None:
-        tests = only(_ancestors(stmt), ast.If)
+        tests = of_kind(_ancestors(stmt), ast.If)
         real = [t for t in tests if "__name__" not in ast.unparse(t.test)]
         return f", if the condition at {place(real[0])} holds" if real else ""
     often = frequency(graph_of(script, stmt), stmt, inner)

@@ -12,9 +12,9 @@ import ast
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from autofast.facts.loaders import given
+from autofast.facts.loaders import loader_argument
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.memory import LEGACY, Memory, is_false, root
+from autofast.flow.memory import LEGACY, Memory, base_of, is_false
 from autofast.flow.program import definitions_at, graph_of
 from autofast.flow.scopes import own_nodes, variables_of
 from autofast.model.calls import (
@@ -29,7 +29,7 @@ from autofast.model.contents import elements
 from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.several import only, surely, wordset
+from autofast.model.several import of_kind, surely, wordset
 from autofast.model.source import (
     ancestors,
     at,
@@ -96,9 +96,9 @@ PASSING = wordset("Identity Flatten Unflatten Dropout", "torch.nn.")
 Write = tuple[ast.AST, Values, ast.expr | None]
 
 
-def learned(script: Script, expr: ast.expr) -> str:
+def why_trainable(script: Script, expr: ast.expr) -> str:
     """Why what ``expr`` holds may be a leaf that an optimizer updates; empty where it cannot be."""
-    if any(t.param or t.grad for t in only(script.values(expr), Tensor)):
+    if any(t.param or t.grad for t in of_kind(script.values(expr), Tensor)):
         return "is a parameter, or needs a gradient"
     for node in script.nodes:
         match node:
@@ -147,7 +147,7 @@ def written_after(
     found = script.values(expr)
     if not found or not all_of(found, Tensor):
         return "it is not known what is copied"
-    shared, every = script.analysis(writes)
+    shared, every = script.analysis(tensor_writes)
     mine = (
         w
         for w in every
@@ -195,11 +195,11 @@ def writes_to(script: Script, origins: Collection[ast.AST]) -> Iterator[Write]:
 
 def _is_data(script: Script, expr: ast.expr) -> bool:
     """``p.data`` or ``p.detach()``: views of it look like any tensor; optimizers write to it."""
-    return any(t.param == "param" and not t.grad for t in only(script.values(expr), Tensor))
+    return any(t.param == "param" and not t.grad for t in of_kind(script.values(expr), Tensor))
 
 
 # ------------------------------------------------------------------------------------------- writes
-def writes(script: Script) -> tuple[bool, list[Write]]:
+def tensor_writes(script: Script) -> tuple[bool, list[Write]]:
     """Every write to a tensor (or, where there are any, to an array that may share its memory),
     with what is written to, and the expression for it.
     """
@@ -372,7 +372,7 @@ def _may_share(script: Script, thing: Thing, made: set[ast.AST | None], arrays: 
     if isinstance(thing, Method) and isinstance(thing.this, Unknown):
         return _may_share(script, thing.this, made, arrays)
     if thing == STATE_DICT:
-        return False  # buffers: see learned()
+        return False  # buffers: see why_trainable()
     if isinstance(thing, (Num, Method)):
         return arrays and not (isinstance(thing, Num) and thing.pattern)
     if isinstance(thing, Ext) and not thing.name.startswith(("torch.nn.", "torch.optim.")):
@@ -395,7 +395,7 @@ def _copies(script: Script, thing: Thing) -> bool:
 
 
 def _collates(loader: object) -> bool:
-    size, collate = given(loader, "batch_size"), given(loader, "collate_fn")  # type: ignore[arg-type]
+    size, collate = loader_argument(loader, "batch_size"), loader_argument(loader, "collate_fn")  # type: ignore[arg-type]
     return (size is None or const(size.values) is not None) and (
         collate is None or const(collate.values) is None
     )
@@ -421,7 +421,9 @@ def _is_before(script: Script, node: ast.AST, expr: ast.expr, made: Sequence[Occ
     if loops:
         return False
     found = [
-        o for o in script.everything if any(f.func.node is there for f in only(o.stack, CallFrame))
+        o
+        for o in script.everything
+        if any(f.func.node is there for f in of_kind(o.stack, CallFrame))
     ]
     return bool(found) and max(o.order for o in found) < min(o.order for o in made)
 
@@ -455,7 +457,7 @@ def _is_own(
     home = function_of(node)
     if written is None or not made or script.log.full:
         return False
-    memory = script.analysis(Memory).made_by(root(written))
+    memory = script.analysis(Memory).made_by(base_of(written))
     if memory is not None and _made_later(script, memory, made):
         return True
     if not isinstance(home, ast.FunctionDef) or _waits(home):

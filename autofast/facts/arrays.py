@@ -18,10 +18,10 @@ from autofast.flow.memory import view_of
 from autofast.flow.program import Flow, definitions_at, function_around, holder_of
 from autofast.flow.scopes import Expressions, defaults
 from autofast.model.calls import first_argument, keyword_of, pairs_of, short_name
-from autofast.model.contents import opened
+from autofast.model.contents import with_contents
 from autofast.model.roles import Dataset
 from autofast.model.script import Script
-from autofast.model.several import all_known, is_numeric, only, surely, wordset
+from autofast.model.several import all_known, is_numeric, of_kind, surely, wordset
 from autofast.model.source import ByNode, function_of, is_generator, parent_of, statement_of
 from autofast.model.syntax import SEQUENCES, TAKERS, VARIABLES
 from autofast.model.values import (
@@ -207,7 +207,7 @@ def _part_returned(script: Script, target: ast.AST) -> Expressions:
     return []
 
 
-def origins(script: Script, array: ast.expr) -> set[ast.expr]:
+def array_origins(script: Script, array: ast.expr) -> set[ast.expr]:
     """The expressions that an array may come from: names for it, what it is a view of, what made
     it.
     """
@@ -223,7 +223,7 @@ def origins(script: Script, array: ast.expr) -> set[ast.expr]:
             yield from _returned(script, node)
             yield from filter(None, [view_of(node)])
 
-    return set(opened([array], below))
+    return set(with_contents([array], below))
 
 
 def arrays_change(script: Script, dataset: Dataset, under: Collection[str]) -> str:
@@ -233,8 +233,8 @@ def arrays_change(script: Script, dataset: Dataset, under: Collection[str]) -> s
         expr = _value(site.node)
         if not made or expr is None:
             continue
-        every, home = origins(script, expr), {function_of(site.node)}
-        elsewhere = any({function_of(n), holder_of(n)} != home for n in only(every, ast.Name))
+        every, home = array_origins(script, expr), {function_of(site.node)}
+        elsewhere = any({function_of(n), holder_of(n)} != home for n in of_kind(every, ast.Name))
         if elsewhere or _is_taken_by_hand(script, dataset):
             if why := array_written_after(script, every, expr, made):
                 return why
@@ -451,7 +451,7 @@ def _literal(script: Script, expr: ast.expr) -> Array | None:
     return None
 
 
-def constant(script: Script, expr: ast.expr) -> Array | None:
+def constant_array(script: Script, expr: ast.expr) -> Array | None:
     """A small array or tensor of the module that is written out in numbers and has this one value
     all along: ``MEAN = np.array([0.5, 0.4])``.
     """

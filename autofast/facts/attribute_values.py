@@ -13,9 +13,9 @@ from autofast.model.syntax import is_attribute, is_constant, is_read
 from autofast.model.values import Inst, Unknown, one
 
 
-def given(script: Script, attribute: ast.Attribute) -> list[ast.expr]:
+def attribute_values(script: Script, attribute: ast.Attribute) -> list[ast.expr]:
     """The expressions whose value ``self.name`` may have; what is put there in other ways is not
-    among them (see :func:`lasting`).
+    among them (see :func:`lasting_value`).
     """
     mine = _owners(script, attribute)
     found: list[ast.expr] = []
@@ -28,7 +28,7 @@ def given(script: Script, attribute: ast.Attribute) -> list[ast.expr]:
     return found
 
 
-def lasting(script: Script, attribute: ast.Attribute) -> ast.expr | None:
+def lasting_value(script: Script, attribute: ast.Attribute) -> ast.expr | None:
     """The one expression whose value ``self.name`` has all along; None where it may be another, or
     be written to.
 
@@ -47,7 +47,9 @@ def lasting(script: Script, attribute: ast.Attribute) -> ast.expr | None:
                     continue
                 if _put(parent_of(node), name)[0] is not node.value and not _is_only_read(node):
                     return None
-    return one([made for made in given(script, attribute) if not is_constant(made, None)])
+    return one(
+        [made for made in attribute_values(script, attribute) if not is_constant(made, None)]
+    )
 
 
 def _owners(script: Script, attribute: ast.Attribute) -> set[int]:

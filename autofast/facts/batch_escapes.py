@@ -12,7 +12,7 @@ from autofast.flow.program import Flow
 from autofast.flow.usage import Act, Usage
 from autofast.flow.valueflow import Answer, Verdict, first_bad
 from autofast.model.calls import is_name
-from autofast.model.contents import attributes, each_once, opened
+from autofast.model.contents import attributes, each_once, with_contents
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
 from autofast.model.several import any_in, wordset
@@ -121,7 +121,7 @@ def is_held(found: Values, loaders: Collection[Thing]) -> bool:
     """Whether these values are, or have in them, a batch in host memory."""
     return any(
         isinstance(t, Tensor) and t.device != "dev" and any_in(t.batch, loaders)
-        for t in opened(found, attributes)
+        for t in with_contents(found, attributes)
     )
 
 

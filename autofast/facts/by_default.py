@@ -27,7 +27,7 @@ from autofast.model.events import (
 )
 from autofast.model.roles import Step
 from autofast.model.script import Script
-from autofast.model.several import only, surely
+from autofast.model.several import of_kind, surely
 from autofast.model.source import (
     ByNode,
     is_at_top,
@@ -86,7 +86,7 @@ class Off:
         """Whether the script comes this way only where the option is given."""
         return any(
             (known := self._default(f)) is not None and known != f.arm
-            for f in only(stack, BranchFrame)
+            for f in of_kind(stack, BranchFrame)
         )
 
     def _default(self, frame: BranchFrame) -> bool | None:
@@ -132,7 +132,7 @@ def not_by_default(script: Script, ways: Iterable[Stack]) -> str:
     found = ""
     for stack in ways:
         found = _past(script, stack)
-        makers = (_made(script, f) for f in only(stack, CallFrame) if not found)
+        makers = (_made(script, f) for f in of_kind(stack, CallFrame) if not found)
         for made in makers:  # a method of objects that are made only where an option asks for them
             tests = [_past(script, way) for way in made]
             found = found or (tests[0] if all(tests) and tests else "")
@@ -142,7 +142,7 @@ def not_by_default(script: Script, ways: Iterable[Stack]) -> str:
 
 
 def _past(script: Script, stack: Stack) -> str:
-    tests = (f for f in only(stack, BranchFrame) if not f.known)
+    tests = (f for f in of_kind(stack, BranchFrame) if not f.known)
     past = (f for f in tests if _by_default(script, f) not in (None, f.arm))
     return next((ast.unparse(test) for f in past if (test := _test(f)) is not None), "")
 
@@ -153,13 +153,13 @@ def _made(script: Script, frame: CallFrame) -> list[Stack]:
     own = [called, called.value] if isinstance(called, ast.Attribute) else [called]
     found = (t for of in own if isinstance(of, ast.expr) for t in script.values(of))
     name = frame.func.name
-    objects = only(found, Inst)
+    objects = of_kind(found, Inst)
     return [t.made for t in objects if frame.func in (t.cls.find(name) or ())]
 
 
 def is_taken(script: Script, frames: Iterable[Frame]) -> bool:
     """Whether conditions lead this way wherever options have their defaults."""
-    tests = [f for f in only(frames, BranchFrame) if not f.known]
+    tests = [f for f in of_kind(frames, BranchFrame) if not f.known]
     return all(_by_default(script, f) is f.arm for f in tests)
 
 
@@ -171,19 +171,19 @@ def _test(frame: BranchFrame) -> ast.expr | None:
 def _by_default(script: Script, frame: BranchFrame) -> bool | None:
     """What a test is while options have their defaults, where that decides it."""
     test = _test(frame)
-    found = truth(script, test) if test is not None else ...
+    found = truth_by_default(script, test) if test is not None else ...
     return None if found is ... else found
 
 
-def truth(script: Script, test: ast.expr) -> Any:
+def truth_by_default(script: Script, test: ast.expr) -> Any:
     """Whether a test holds while options have their defaults; ``...`` where that is not known."""
     match test:
         case ast.BoolOp(op=op, values=parts):
-            found = [truth(script, part) for part in parts]
+            found = [truth_by_default(script, part) for part in parts]
             settles = isinstance(op, ast.Or)
             return settles if settles in found else ... if ... in found else not settles
         case ast.UnaryOp(op=ast.Not(), operand=part):
-            asked = truth(script, part)
+            asked = truth_by_default(script, part)
             return ... if asked is ... else not asked
     found = value_by_default(script, test)
     return ... if found is ... else bool(found)
@@ -198,7 +198,7 @@ def value_by_default(script: Script, expr: ast.expr) -> Any:
                 (v for v in found if v is ... or bool(v) is isinstance(op, ast.Or)), found[-1]
             )
         case ast.UnaryOp(op=ast.Not()):
-            return truth(script, expr)
+            return truth_by_default(script, expr)
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in COMPARES:
             sides = value_by_default(script, left), value_by_default(script, right)
             try:
@@ -206,7 +206,7 @@ def value_by_default(script: Script, expr: ast.expr) -> Any:
             except TypeError:  # of a string and a number
                 return ...
         case ast.IfExp(test=test, body=then, orelse=other):
-            asked = truth(script, test)
+            asked = truth_by_default(script, test)
             return ... if asked is ... else value_by_default(script, then if asked else other)
         case ast.Call(args=[kind]) if script.is_call(expr, "torch.device"):
             return value_by_default(script, kind)
@@ -265,13 +265,14 @@ def _given(script: Script, expr: ast.expr) -> Expressions:
     return [
         e
         for e in given
-        if e is None or all(truth(script, f.test) in (..., arm) for f, arm in arms_around(e, None))
+        if e is None
+        or all(truth_by_default(script, f.test) in (..., arm) for f, arm in arms_around(e, None))
     ]
 
 
 def options_within(script: Script, loops: Iterable[ast.AST]) -> list[Off]:
     """The options with a default that decide what happens within ``loops``."""
-    stacks = [s for s in script.stacks if any(not f.known for f in only(s, BranchFrame))]
+    stacks = [s for s in script.stacks if any(not f.known for f in of_kind(s, BranchFrame))]
     within = [s for s in stacks if any(inside(s, loop) for loop in loops)]
     return _options(script, stacks, [f for s in within for f in s])
 
@@ -318,7 +319,7 @@ def _asked(script: Script, test: ast.expr) -> Asked | None:
             about = type(op).__name__, repr(value_by_default(script, other))
         case ask:
             pass
-    option, default = _option(script, ask), truth(script, test)
+    option, default = _option(script, ask), truth_by_default(script, test)
     if option is None or default is ...:
         return None
     return Asked(option, ask, about, test, default)

@@ -11,7 +11,7 @@ from autofast.flow.program import definitions_at
 from autofast.model.calls import is_method
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
-from autofast.model.several import only, surely, wordset
+from autofast.model.several import of_kind, surely, wordset
 from autofast.model.source import at
 from autofast.model.values import Ref, Tensor, is_named
 
@@ -94,7 +94,8 @@ def _written(script: Script, batch: ast.expr) -> ast.AST | None:
     for node in script.nodes:
         for target in memory.written(node):
             if not (isinstance(node, ast.AugAssign) and memory.begins_as_number(target)) and any(
-                t.batch & loaders and t.device != "dev" for t in only(script.values(target), Tensor)
+                t.batch & loaders and t.device != "dev"
+                for t in of_kind(script.values(target), Tensor)
             ):
                 return node
     return None

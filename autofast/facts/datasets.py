@@ -14,11 +14,11 @@ import ast
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from autofast.facts.loader_uses import uses
-from autofast.facts.loaders import DEVICE_DEFAULTS, again, own_argument
+from autofast.facts.loader_uses import loader_usages
+from autofast.facts.loaders import DEVICE_DEFAULTS, is_iterated_again, own_argument
 from autofast.facts.transforms import pipeline, short_name
 from autofast.facts.workers.shared_state import changed_ever
-from autofast.flow.provenance import assigned
+from autofast.flow.provenance import assigned_value
 from autofast.flow.reflection import whose_attributes
 from autofast.flow.scopes import declared
 from autofast.model.calls import only_target, variable_name
@@ -32,8 +32,8 @@ from autofast.model.source import (
     at,
     is_generator,
     is_switched,
-    live,
     live_block,
+    live_nodes,
     parent_of,
 )
 from autofast.model.syntax import (
@@ -70,7 +70,7 @@ OF_ROW = wordset("unsqueeze squeeze view reshape flatten permute transpose flip 
 
 
 # --------------------------------------------------------------------------------- tensors, indexed
-def indexed(dataset: Dataset, singly: bool = False) -> str:
+def why_not_rows(dataset: Dataset, singly: bool = False) -> str:
     """Why items of the dataset are not simply rows of tensors; empty where they are, and all can be
     made at once.
 
@@ -86,7 +86,7 @@ def indexed(dataset: Dataset, singly: bool = False) -> str:
 
 
 def returns_tuple(dataset: Dataset) -> bool:
-    """Whether items that are :func:`indexed` are tuples."""
+    """Whether items that are :func:`why_not_rows` are tuples."""
     if dataset.getitem is None:
         return dataset.kind == "tensors"
     last = [*_running(dataset.getitem.body)][-1]
@@ -181,7 +181,7 @@ def sets_method(script: Script, thing: Thing, *names: str) -> ast.AST | None:
     return None
 
 
-def held(
+def stored_tensors(
     script: Script, dataset: Dataset, under: Collection[str] | None = None
 ) -> list[tuple[ast.expr | None, list[Occurrence]]]:
     """The expressions of all tensors that items are rows of, with the ways the script comes there;
@@ -194,12 +194,12 @@ def held(
             (given.expr if not given.via else None, made) for given in thing.args.positional
         ] or [(None, made)]
     found: list[tuple[ast.expr | None, list[Occurrence]]] = []
-    for node in live(dataset.getitem) if dataset.getitem is not None else ():
+    for node in live_nodes(dataset.getitem) if dataset.getitem is not None else ():
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute):
             if under is not None and node.value.attr not in under:
                 continue
             sites = script.log.setting({thing}, node.value.attr)
-            found += [(assigned(s.node), list(s)) for s in sites] or [(None, [])]
+            found += [(assigned_value(s.node), list(s)) for s in sites] or [(None, [])]
     return found
 
 
@@ -216,7 +216,7 @@ class Images:
     readers: list[ast.expr]
 
 
-def images(script: Script) -> dict[ast.AST | None, Images | str]:
+def image_sets(script: Script) -> dict[ast.AST | None, Images | str]:
     """The image sets in memory that loaders of the script read directly, by their call;
     or why they stay as they are.
     """
@@ -233,7 +233,9 @@ def images(script: Script) -> dict[ast.AST | None, Images | str]:
     }
     eligible = {key: one_set for key, one_set in found.items() if isinstance(one_set, Images)}
     trained = {
-        i.kind for i in eligible.values() if any(x.trains and again(script, x) for x in i.loaders)
+        i.kind
+        for i in eligible.values()
+        if any(x.trains and is_iterated_again(script, x) for x in i.loaders)
     }
     for key, one_set in eligible.items():
         beside = {getattr(t, "node", None) for e in one_set.readers for t in script.values(e)}
@@ -265,7 +267,7 @@ def _images(
             return f"{why}, of which items are made"
         if own := own_argument(loader, "collate_fn", "batch_sampler"):
             return f"the loader of {at(loader)} has a {own} of its own"
-        for use in uses(script, loader):
+        for use in loader_usages(script, loader):
             if is_attribute(use.node, "dataset") and not is_measured(script, use.node):
                 return f"{at(use)} takes the dataset of a loader, which would be another"
         if any(loops(ways_made(t)) for t in loader.things):

@@ -6,11 +6,11 @@ import ast
 import re
 from dataclasses import dataclass
 
-from autofast.facts.attribute_values import given
+from autofast.facts.attribute_values import attribute_values
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.program import definitions_at
-from autofast.model.calls import items_of, keyword_of, may_give, spreads
+from autofast.model.calls import has_unpacking, items_of, keyword_of, may_give
 from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import function_of
@@ -24,7 +24,7 @@ from autofast.model.values import (
     all_of,
     are_numbers,
     certainly,
-    only,
+    of_kind,
 )
 
 SIZED = wordset("view reshape permute")  # methods that are given each dimension
@@ -55,14 +55,14 @@ class Dimensions:
 UNKNOWN = Dimensions()
 
 
-def rank(script: Script, expr: ast.expr) -> int | None:
+def dimension_count(script: Script, expr: ast.expr) -> int | None:
     """The number of dimensions; None where it does not show, or is not always the same."""
     found = _possible(script, expr, 0)
     (one,) = found if len(found) == 1 else (UNKNOWN,)
     return one.least if one.least == one.most else None
 
 
-def least(script: Script, expr: ast.expr) -> int:
+def least_dimensions(script: Script, expr: ast.expr) -> int:
     """How many dimensions a tensor has at the least; 0 where nothing shows it."""
     return min(d.least for d in _possible(script, expr, 0))
 
@@ -82,7 +82,7 @@ def _possible(script: Script, expr: ast.expr, depth: int) -> frozenset[Dimension
             for definition in definitions_at(script, expr):
                 ways |= _of_definition(script, definition, depth)
         case ast.Attribute():
-            for made in given(script, expr):
+            for made in attribute_values(script, expr):
                 ways |= _possible(script, made, depth + 1)
         case ast.BinOp(left=a, right=b) | ast.Compare(left=a, comparators=[b]):
             ways = {
@@ -100,7 +100,7 @@ def _possible(script: Script, expr: ast.expr, depth: int) -> frozenset[Dimension
             ways = _of_call(script, expr, depth)
     if ways - {UNKNOWN}:
         return frozenset(ways)
-    batch = any(t.batch for t in only(script.values(expr), Tensor))
+    batch = any(t.batch for t in of_kind(script.values(expr), Tensor))
     return frozenset({Dimensions(1) if batch else UNKNOWN})
 
 
@@ -129,7 +129,7 @@ def _of_definition(
     for call, argument in script.analysis(CallGraph).arguments(function, definition.name):
         if argument is not None:
             found |= _possible(script, argument, depth + 1)
-        elif spreads(call):
+        elif has_unpacking(call):
             found.add(UNKNOWN)  # else the default, which is no tensor
     return found
 
@@ -178,7 +178,7 @@ def _of_call(script: Script, call: ast.Call, depth: int) -> set[Dimensions]:
             if may_give(call, "ndmin"):
                 return {UNKNOWN}
             given = script.values(inner)
-            row = certainly(given, Seq) and all(are_numbers(t.any()) for t in only(given, Seq))
+            row = certainly(given, Seq) and all(are_numbers(t.any()) for t in of_kind(given, Seq))
             return {Dimensions(1, 1)} if row else {*_possible(script, inner, depth + 1)}
         case ast.Call(args=[inner, *_]) if name == "torch.nn.Parameter":
             return {*_possible(script, inner, depth + 1)}

@@ -19,7 +19,14 @@ from autofast.flow.usage import Act, Usage, is_identity, usage_of
 from autofast.model.calls import items_of
 from autofast.model.script import Script
 from autofast.model.several import wordset
-from autofast.model.source import function_of, is_same_function, live, nodes_in, parent_of, within
+from autofast.model.source import (
+    function_of,
+    is_same_function,
+    live_nodes,
+    nodes_in,
+    parent_of,
+    within,
+)
 from autofast.model.syntax import FUNCTIONS, is_attribute
 from autofast.model.values import (
     Inst,
@@ -30,7 +37,7 @@ from autofast.model.values import (
     any_of,
     is_scalar,
     library_name,
-    only,
+    of_kind,
 )
 
 ONE = SAME - {"chunk", "split", "unbind"}  # what gives one tensor
@@ -52,7 +59,7 @@ def runs_here(loop: Over) -> bool:
     """Whether it runs where it stands, as a whole, and no other code in between."""
     lazy = isinstance(loop, ast.GeneratorExp) and not isinstance(parent_of(loop), ast.Call)
     between = (*FUNCTIONS, ast.ClassDef, ast.Yield, ast.YieldFrom, ast.Await)
-    return not lazy and not any_of(live(loop), between)
+    return not lazy and not any_of(live_nodes(loop), between)
 
 
 class LookedAt:
@@ -88,7 +95,7 @@ class LookedAt:
                 self._join(f"{OVER}{n}", *(t.id for t in nodes_in(target, ast.Name)))
                 if not is_tensor(self.script, over):
                     self._stays.add(f"{OVER}{n}")
-        for expr in live(loop):
+        for expr in live_nodes(loop):
             if isinstance(expr, ast.expr) and not within(expr, first):
                 if _is_there(self.script, expr):
                     names = self._names(expr)
@@ -145,9 +152,9 @@ class LookedAt:
             case ast.Attribute():
                 return self._asked(use, names)
             case ast.Compare() | ast.BinOp() | ast.UnaryOp():
-                parts = only(ast.iter_child_nodes(node), ast.expr)
+                parts = of_kind(ast.iter_child_nodes(node), ast.expr)
                 known = not any(isinstance(t, Unknown) for p in parts for t in script.values(p))
-                signs = only(ast.iter_child_nodes(node), (ast.operator, ast.cmpop))
+                signs = of_kind(ast.iter_child_nodes(node), (ast.operator, ast.cmpop))
                 return is_identity(node) or (known and all_of(signs, ALIKE))
             case ast.FormattedValue():  # a format is an error for more than one number
                 self._reads |= names
@@ -215,7 +222,7 @@ class LookedAt:
 
 
 def _is_there(script: Script, expr: ast.expr) -> bool:
-    return any(t.device != "cpu" for t in only(script.values(expr), Tensor))
+    return any(t.device != "cpu" for t in of_kind(script.values(expr), Tensor))
 
 
 def is_tensor(script: Script, expr: ast.expr) -> bool:

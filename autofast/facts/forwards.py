@@ -11,13 +11,13 @@ from autofast.facts.precision.activations import holds_output
 from autofast.facts.used_parameters import parameters_of
 from autofast.flow.frequency import is_rare
 from autofast.flow.positions import (
-    block,
     depth_of,
     happens_in,
     in_common,
-    index,
+    index_in_block,
     nodes_of,
     statement_at,
+    statements_beside,
 )
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Occurrence, Site, inside
 from autofast.model.kinds import is_module
@@ -27,7 +27,7 @@ from autofast.model.several import wordset
 from autofast.model.source import ByNode, Nodes, nodes_in, statement_of
 from autofast.model.syntax import ASSIGNMENTS, LOOPS, SIMPLE, VARIABLES, is_read, is_stored
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Inst, Method, Ref, Tensor, Thing, all_of, is_named, only
+from autofast.model.values import Inst, Method, Ref, Tensor, Thing, all_of, is_named, of_kind
 from autofast.read.recover.eval_mode import switched_above
 from autofast.rule import Refusal
 
@@ -71,14 +71,16 @@ class Region:
         """The code that comes under autocast."""
         if self.hoisted:
             return self.hoisted
-        here = block(self.first)
-        return here[index(here, self.first) : index(here, self.last) + 1]
+        here = statements_beside(self.first)
+        return here[index_in_block(here, self.first) : index_in_block(here, self.last) + 1]
 
     @property
     def span(self) -> Sequence[ast.AST]:
         """All code from the forward pass to the backward."""
-        here = block(self.first)
-        return here[index(here, self.first) : index(here, self.backward or self.last) + 1]
+        here = statements_beside(self.first)
+        return here[
+            index_in_block(here, self.first) : index_in_block(here, self.backward or self.last) + 1
+        ]
 
     def add(self, script: Script, occurrence: Occurrence, site: Site, depth: int) -> None:
         """Take in one forward pass."""
@@ -219,10 +221,10 @@ def _before_backward(
     for backward in (b for s in script.steps for b in s.backwards):
         for other in backward.site:
             mine, theirs, depth = in_common(occurrence, node, other, backward.node)
-            here = block(theirs)
-            distance = index(here, theirs) - index(here, mine)
+            here = statements_beside(theirs)
+            distance = index_in_block(here, theirs) - index_in_block(here, mine)
             after = distance == 0 and occurrence.order > other.order  # f(True), f(False)
-            if index(here, mine) < 0 or distance < 0 or after:
+            if index_in_block(here, mine) < 0 or distance < 0 or after:
                 continue
             if best is None or (depth, -distance) > best:
                 best = depth, -distance
@@ -232,18 +234,18 @@ def _before_backward(
 
 
 def _widen(region: Region, statement: ast.stmt, is_forward: bool) -> None:
-    here = block(region.first)
-    n = index(here, statement)
-    if is_forward and n < index(here, region.first):
+    here = statements_beside(region.first)
+    n = index_in_block(here, statement)
+    if is_forward and n < index_in_block(here, region.first):
         region.first = statement
-    if n > index(here, region.last):
+    if n > index_in_block(here, region.last):
         region.last = statement
 
 
 def _up_to_backward(script: Script, region: Region, step: Step) -> None:
     """Take in the statements that make the loss out of what the region has computed so far."""
-    here = block(region.first)
-    start, stop = index(here, region.last) + 1, len(here)
+    here = statements_beside(region.first)
+    start, stop = index_in_block(here, region.last) + 1, len(here)
     barriers = {b.node for b in step.backwards} | {u.node for u in step.updates}
     for n in range(start, len(here)):
         if barriers & nodes_of([here[n]]) or _reaches(script, here[n], step):
@@ -257,7 +259,7 @@ def _up_to_backward(script: Script, region: Region, step: Step) -> None:
             continue
         another_name = _names_again(here[n])  # of what is taken in, which need not be, too
         if another_name or _makes_tensor(script, here[n]):
-            if index(here, region.last) < n and not another_name:
+            if index_in_block(here, region.last) < n and not another_name:
                 region.last = here[n]
             wanted |= _loaded(here[n])
 
@@ -293,7 +295,7 @@ def _makes_tensor(script: Script, statement: ast.stmt) -> bool:
     """
     if not isinstance(statement, ASSIGNMENTS) or statement.value is None:
         return True
-    return any(t.models and t.grad for t in only(script.values(statement.value), Tensor))
+    return any(t.models and t.grad for t in of_kind(script.values(statement.value), Tensor))
 
 
 # --------------------------------------------------------------------------------------- evaluation
@@ -320,7 +322,7 @@ def evaluation_regions(script: Script, evaluation: Evaluation) -> Iterator[Regio
                     if not is_forward:
                         continue
                     region = regions[home] = Region(evaluation, statement, statement)
-                if index(block(region.first), statement) < 0:
+                if index_in_block(statements_beside(region.first), statement) < 0:
                     region.refusal = (
                         region.refusal or "its forward passes stand in different blocks"
                     )
@@ -377,11 +379,11 @@ def is_measured(script: Script, evaluation: Evaluation) -> bool:
         return False
     if switched_above(script, evaluation):
         return True
-    here = block(statement)
+    here = statements_beside(statement)
     passes = {p for t in tensors_in(script.values(statement.value)) for p in t.passes}
     return any(
         passes & t.passes
-        for below in here[index(here, statement) + 1 :]
+        for below in here[index_in_block(here, statement) + 1 :]
         for call in nodes_in(below, ast.Call)
         for t in _measured_by(script, call)
     )
@@ -398,6 +400,6 @@ def _measured_by(script: Script, call: ast.Call) -> Iterator[Tensor]:
 
 def _seldom(occurrence: Occurrence) -> bool:
     """Inside a training loop, but not in each of its turns: there is hardly anything to gain."""
-    inner = only(occurrence.stack, LoopFrame)
+    inner = of_kind(occurrence.stack, LoopFrame)
     rest = occurrence.stack[occurrence.stack.index(inner[-1]) :] if inner else ()
-    return any(not f.known and is_rare(f) for f in only(rest, BranchFrame))
+    return any(not f.known and is_rare(f) for f in of_kind(rest, BranchFrame))

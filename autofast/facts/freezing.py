@@ -11,7 +11,7 @@ from autofast.model.source import parent_of
 from autofast.model.values import Const, Tensor, Values
 
 
-def freezes(script: Script) -> bool:
+def may_freeze(script: Script) -> bool:
     """Whether the script says somewhere which parameters are trained: it may do so here."""
     for node in script.each(ast.Attribute):
         if node.attr in ("requires_grad", "requires_grad_"):

@@ -15,13 +15,13 @@ from autofast.flow.defuse import taken_by
 from autofast.flow.holders import ADDERS, Holders
 from autofast.flow.program import Flow, definitions_at
 from autofast.model.calls import arguments_of, is_name, short_name, unstarred
-from autofast.model.contents import opened, unwrapped
+from autofast.model.contents import with_contents, without_wrappers
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.names import first_part, last_part
 from autofast.model.script import Script
-from autofast.model.several import only, surely, wordset
-from autofast.model.source import ancestors, at, enclosing, function_of, holds, parent_of
+from autofast.model.several import of_kind, surely, wordset
+from autofast.model.source import ancestors, at, contains_kind, enclosing, function_of, parent_of
 from autofast.model.syntax import (
     DEFS,
     SIMPLE,
@@ -81,7 +81,7 @@ def _has_backward(script: Script, node: ast.ClassDef) -> bool:
     that (an old ``Detect``) never is.
     """
     own = {getattr(s, "name", "") for s in node.body}
-    own |= {n.id for s in only(node.body, ast.Assign) for n in only(s.targets, ast.Name)}
+    own |= {n.id for s in of_kind(node.body, ast.Assign) for n in of_kind(s.targets, ast.Name)}
     if own & {"backward", "vjp", "setup_context"} or node.decorator_list:
         return True
     others = script.each(ast.ClassDef)
@@ -129,7 +129,7 @@ def _is_of(thing: Thing, library: str) -> bool:
     return isinstance(thing, (Ref, Ext)) and first_part(thing.name) == library
 
 
-def accesses(script: Script, *, strict: bool = True) -> tuple[list[Event], list[Event]]:
+def gradient_accesses(script: Script, *, strict: bool = True) -> tuple[list[Event], list[Event]]:
     """What is done to ``.grad``: at its nodes, and after statements.
 
     Where it is no parameter's, :class:`Refusal` is raised; that is left out where this is not
@@ -147,7 +147,7 @@ def accesses(script: Script, *, strict: bool = True) -> tuple[list[Event], list[
             if not kind:
                 continue
             if kind == "zero":
-                things = owners(script, node.value)
+                things = owning_optimizers(script, node.value)
                 if isinstance(things, str):
                     continue
                 place = _loop_over_parameters(script, node)
@@ -156,7 +156,7 @@ def accesses(script: Script, *, strict: bool = True) -> tuple[list[Event], list[
                 elif things is not None or place is not None:
                     found.append(Event("zero", node, things, sure=False))
                 continue
-            things = owners(script, node.value)
+            things = owning_optimizers(script, node.value)
             if isinstance(things, str):
                 if strict:
                     raise Refusal(f"reads {things}", node)
@@ -218,7 +218,7 @@ def is_nothing(value: ast.expr) -> bool:
     return is_constant(value, None)
 
 
-def owners(script: Script, expr: ast.expr) -> frozenset[int] | None | str:
+def owning_optimizers(script: Script, expr: ast.expr) -> frozenset[int] | None | str:
     """The optimizers (ids) whose parameter ``expr`` is; None where it is one, of which is not
     known; else, in words, what it is.
     """
@@ -300,7 +300,7 @@ def _models_of(script: Script, expr: ast.expr) -> set[int]:
                 continue
             for thing in script.values(node):
                 if isinstance(thing, OBJECTS) and is_module(thing):
-                    found |= {id(t) for t in unwrapped(thing)}
+                    found |= {id(t) for t in without_wrappers(thing)}
                 elif is_optimizer(thing):
                     found.add(id(thing))
             if isinstance(node, ast.Name) and node.id not in seen:
@@ -342,8 +342,8 @@ def _gives_parameters(script: Script, node: ast.AST) -> bool:
         return True
     if isinstance(node, ast.Subscript):
         return bool(script.constant(node.slice) == "params")
-    found = opened(script.values(node)) if isinstance(node, VARIABLES) else ()
-    return any(t.param == "param" for t in only(found, Tensor))
+    found = with_contents(script.values(node)) if isinstance(node, VARIABLES) else ()
+    return any(t.param == "param" for t in of_kind(found, Tensor))
 
 
 def free_parameters(script: Script) -> set[str]:
@@ -367,9 +367,9 @@ def _aliases(script: Script, node: ast.expr, strict: bool) -> list[ast.Name]:
     """
     holders = script.analysis(Holders)
     for holder in holders.ever(node) if strict else ():
-        if holds(holder.node, ast.Attribute):
+        if contains_kind(holder.node, ast.Attribute):
             raise Refusal(f"keeps gradients in `{ast.unparse(holder.node)}`", node)
-    return [n for n in only(holders.mentions(node), ast.Name) if not _only_asks(n)]
+    return [n for n in of_kind(holders.mentions(node), ast.Name) if not _only_asks(n)]
 
 
 def _only_asks(name: ast.Name) -> bool:
@@ -388,7 +388,7 @@ def _foreign(script: Script, call: ast.Call) -> Event | None:
         return None
     ids: set[int] = set()
     for given in arguments_of(call):
-        for thing in opened(script.values(unstarred(given))):
+        for thing in with_contents(script.values(unstarred(given))):
             for optimizer in script.optimizers:
                 if thing in optimizer.things:
                     if any_of(callees, Unknown):
@@ -396,9 +396,11 @@ def _foreign(script: Script, call: ast.Call) -> Event | None:
                             f"what `{ast.unparse(call.func)}` on {at(call)} does with the optimizer is not known"
                         )
                     ids.add(id(thing))
-                elif any(m in unwrapped(q) for m in unwrapped(thing) for q in optimizer.params) or (
-                    is_weight(thing)
-                ):
+                elif any(
+                    m in without_wrappers(q)
+                    for m in without_wrappers(thing)
+                    for q in optimizer.params
+                ) or (is_weight(thing)):
                     ids |= {id(t) for t in optimizer.things}
     return Event("read", call, frozenset(ids)) if ids else None
 

@@ -11,7 +11,7 @@ from autofast.facts.parts import parts_of
 from autofast.facts.scaler import Event
 from autofast.flow.defuse import bound_to
 from autofast.flow.program import definitions_at
-from autofast.model.contents import each_once, unwrapped
+from autofast.model.contents import each_once, without_wrappers
 from autofast.model.events import Occurrence, Site
 from autofast.model.kinds import is_optimizer
 from autofast.model.roles import Update
@@ -23,11 +23,11 @@ from autofast.read.recover.steps import CLIPS
 from autofast.rule import Refusal
 
 
-def zeros(script: Script) -> list[Event]:
+def zero_grads(script: Script) -> list[Event]:
     """``optimizer.zero_grad()`` and ``model.zero_grad()``."""
     sites = script.methods("zero_grad")
     zeroed = parts_of(*(t for s in sites for t in s.owners))
-    trained = [m for step in script.steps for t in step.models for m in unwrapped(t)]
+    trained = [m for step in script.steps for t in step.models for m in without_wrappers(t)]
     found = []
     for site in sites:
         ids: set[int] = set()
@@ -35,7 +35,7 @@ def zeros(script: Script) -> list[Event]:
         for thing in site.owners:
             models = parts_of(thing)
             for optimizer in script.optimizers:
-                mine = [m for p in optimizer.params for m in unwrapped(p)]
+                mine = [m for p in optimizer.params for m in without_wrappers(p)]
                 if thing in optimizer.things:
                     ids |= {id(t) for t in optimizer.things if t is thing}
                 elif not is_optimizer(thing) and (not mine or any(id(m) in models for m in mine)):
@@ -53,7 +53,7 @@ def clips(script: Script, *, strict: bool = True) -> list[Event]:
     """
     found = []
     for site in (*script.calls(*CLIPS), *script.methods("clip_grad_norm_", "clip_grad_value_")):
-        given = clipped(site)
+        given = clipped_parameters(site)
         things = optimizers_of(script, given) or None if given is not None else None
         if strict and given is not None:
             if any(_raises_on_overflow(o) for o in site):
@@ -75,12 +75,14 @@ def optimizers_of(script: Script, parameters: ast.expr) -> frozenset[int] | None
         return None
     models = set(map(id, owners))
     mine = [
-        o for o in script.optimizers if any(id(m) in models for p in o.params for m in unwrapped(p))
+        o
+        for o in script.optimizers
+        if any(id(m) in models for p in o.params for m in without_wrappers(p))
     ]
     return frozenset(id(t) for o in mine for t in o.things)
 
 
-def clipped(site: Site) -> ast.expr | None:
+def clipped_parameters(site: Site) -> ast.expr | None:
     """What a clip is given; None where it is a model's own method, or not seen."""
     for occurrence in site:
         given = occurrence.args.given(0, "parameters")
@@ -121,7 +123,7 @@ def parameter_owners(script: Script, expr: ast.expr) -> list[Thing] | None:
                 things = script.values(model)
                 if not things or not all_of(things, Inst, Ext):
                     return None
-                found += [inner for t in things for inner in unwrapped(t)]
+                found += [inner for t in things for inner in without_wrappers(t)]
             case ast.Call(func=func, args=args, keywords=[]) if _only_passes(script, func):
                 todo += [a for a in args if not isinstance(a, (ast.Lambda, ast.Constant))]
             case ast.BinOp(left=left, op=ast.Add(), right=right):

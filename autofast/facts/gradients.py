@@ -15,7 +15,7 @@ from autofast.facts.used_parameters import parameters_of, used_parameters
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow, graph_of
 from autofast.flow.scopes import owner, parameters
-from autofast.model.contents import unwrapped
+from autofast.model.contents import without_wrappers
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -30,8 +30,8 @@ from autofast.model.events import (
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.roles import Backward, Step
 from autofast.model.script import Script
-from autofast.model.several import only
-from autofast.model.source import at, holds, nodes_in, walk
+from autofast.model.several import of_kind
+from autofast.model.source import at, contains_kind, nodes_in, walk
 from autofast.model.syntax import TURN_ENDS, is_stored
 from autofast.model.values import Cls, Dict, Inst, Ref, Seq, Tensor, Thing, Unknown, all_of, any_of
 from autofast.rule import Refusal
@@ -43,7 +43,11 @@ def left_out(script: Script, step: Step, models: Iterable[Thing]) -> str:
     """
     try:
         reached = [
-            x for b in step.backwards if _always(step, b) for m in _makers(b) for x in unwrapped(m)
+            x
+            for b in step.backwards
+            if _always(step, b)
+            for m in _makers(b)
+            for x in without_wrappers(m)
         ]
         if several := _gives_several(script, step):
             return f"{at(several)} returns several values, and the loss need not use all of them"
@@ -54,7 +58,7 @@ def left_out(script: Script, step: Step, models: Iterable[Thing]) -> str:
             (
                 name
                 for model in models
-                for x in unwrapped(model)
+                for x in without_wrappers(model)
                 for key, name in parameters_of(x)
                 if key not in used
             ),
@@ -89,7 +93,9 @@ def _is_called(script: Script, step: Step, model: Thing) -> bool:
     """One call of the model, with gradients, runs in every iteration."""
     for site in step.forwards:
         for o in site:
-            mine = model in unwrapped(o.this) and inside(o.stack, step.loop) and o.grad == "on"
+            mine = (
+                model in without_wrappers(o.this) and inside(o.stack, step.loop) and o.grad == "on"
+            )
             if (
                 mine
                 and isinstance(site.node, ast.Call)
@@ -154,7 +160,7 @@ def comes_late(script: Script, models: Iterable[Thing]) -> str:
     """A sign that some parameters get their first gradient later than others; empty where there is
     none (which is no proof).
     """
-    wanted = {id(x): x for t in models for x in unwrapped(t)}
+    wanted = {id(x): x for t in models for x in without_wrappers(t)}
     mine = [m for m in script.models if id(m.thing) in wanted]
     if not wanted or any_of(wanted.values(), Unknown) or len(mine) < len(wanted):
         return "what the optimizer updates is not known, and so whether all of it gets gradients from the first step on"
@@ -177,7 +183,7 @@ def _is_foreign(layers: Iterable[str]) -> bool:
 
 def _varies(script: Script, cls: ast.ClassDef) -> str:
     """The line of a layer that is used under a condition which may change from step to step."""
-    for method in (n for n in only(cls.body, ast.FunctionDef) if n.name != "__init__"):
+    for method in (n for n in of_kind(cls.body, ast.FunctionDef) if n.name != "__init__"):
         calls = [n for n in nodes_in(method, ast.Call) if _is_layer(script, n.func)]
         graph = graph_of(script, method)
         for node in walk(method) if calls else ():
@@ -185,7 +191,7 @@ def _varies(script: Script, cls: ast.ClassDef) -> str:
                 script, cls, method, node.test
             ):
                 inside_it = set(walk(node))
-                leaves = holds(node, ast.Return, *TURN_ENDS)
+                leaves = contains_kind(node, ast.Return, *TURN_ENDS)
                 if any(c in inside_it or (leaves and graph.may_follow(c, node)) for c in calls):
                     return at(node)
         for call in calls:
@@ -208,7 +214,7 @@ def _fixed(script: Script, cls: ast.ClassDef, method: ast.FunctionDef, test: ast
     names = [n for n in nodes_in(test, ast.Name) if not _is_this(method, n)]
     asked = {n.attr for n in nodes_in(test, ast.Attribute)}
     calls = list(nodes_in(test, ast.Call))
-    setters = [n for n in only(cls.body, ast.FunctionDef) if n.name != "__init__"]
+    setters = [n for n in of_kind(cls.body, ast.FunctionDef) if n.name != "__init__"]
     changed = {n.attr for f in setters for n in nodes_in(f, ast.Attribute) if is_stored(n)}
     library = all(bool(found := script.values(n)) and all_of(found, Ref, Cls) for n in names)
     return (
@@ -235,7 +241,9 @@ def _is_counted(method: ast.FunctionDef, index: ast.expr) -> bool:
         for n in nodes_in(f.target, ast.Name)
     }
     names = list(nodes_in(index, ast.Name))
-    return all(n.id in loops or _is_this(method, n) for n in names) and not holds(index, ast.Call)
+    return all(n.id in loops or _is_this(method, n) for n in names) and not contains_kind(
+        index, ast.Call
+    )
 
 
 def _later_in_steps(script: Script, wanted: set[int]) -> str:
@@ -250,7 +258,7 @@ def _later_in_steps(script: Script, wanted: set[int]) -> str:
                 return f"{at(site)} switches gradients on or off while training"
         for site in step.forwards:
             for o in site:
-                mine = any(id(x) in wanted for x in unwrapped(o.this))
+                mine = any(id(x) in wanted for x in without_wrappers(o.this))
                 if (
                     mine
                     and inside(o.stack, step.loop)
@@ -272,6 +280,6 @@ def _is_unconditional(sites: list[Site], model: Thing | None, step: Step) -> boo
     ]
     arms = {(f.node, f.arm) for way in ways for f in way if is_undecided(f)}
     return any(
-        all((f.node, not f.arm) in arms for f in only(way, BranchFrame) if not f.known)
+        all((f.node, not f.arm) in arms for f in of_kind(way, BranchFrame) if not f.known)
         for way in ways
     )

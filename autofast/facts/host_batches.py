@@ -3,8 +3,8 @@ beginning.
 
 It does where all that it does with them in host memory is to hand them on, to ask for their shape,
 to view or cast them, to add numbers to them or multiply them with numbers, and to copy them to the
-device. Such arithmetic may round otherwise on the device (:func:`rounds`); other arithmetic would
-round, draw or fail differently there, and NumPy cannot read what lies there.
+device. Such arithmetic may round otherwise on the device (:func:`computes_on_host`); other
+arithmetic would round, draw or fail differently there, and NumPy cannot read what lies there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import ast
 
 from autofast.flow.program import definitions_at
 from autofast.flow.usage import Act, Usage, is_identity
-from autofast.flow.valueflow import Answer, Verdict, expressions, first_bad
+from autofast.flow.valueflow import Answer, Verdict, expressions_holding, first_bad
 from autofast.model.roles import Loader
 from autofast.model.script import Script
 from autofast.model.several import any_in, surely, wordset
@@ -64,11 +64,11 @@ def needs_host(script: Script, loader: Loader) -> str:
     return f"{at(node)} {why} `{text}` in host memory, before it is on the device"
 
 
-def rounds(script: Script, loader: Loader) -> bool:
+def computes_on_host(script: Script, loader: Loader) -> bool:
     """Whether the script computes with batches in host memory: the device may round the last bit
     otherwise.
     """
-    batches = expressions(script, _Needs(script, loader).is_on_host)
+    batches = expressions_holding(script, _Needs(script, loader).is_on_host)
     return any(isinstance(parent_of(node), ast.BinOp) for node in batches)
 
 

@@ -124,7 +124,7 @@ class HostEffect:
     name: str
 
 
-def effects(script: Script) -> Iterator[HostEffect]:
+def host_effects(script: Script) -> Iterator[HostEffect]:
     """The calls of the script that do something outside their process, or may do."""
     for node in script.each(ast.Call):
         if (found := effect_of(script, node)) is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Container, Sequence
 
-from autofast.facts.datasets import indexed
+from autofast.facts.datasets import why_not_rows
 from autofast.facts.transforms import steps_of
 from autofast.flow.defuse import bound_to
 from autofast.flow.loops import loops_around
@@ -17,8 +17,8 @@ from autofast.model.events import CallFrame, inside
 from autofast.model.names import COLLATES, last_part
 from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
-from autofast.model.several import any_in, not_none, only, surely, wordset
-from autofast.model.source import at, holds, nodes_in
+from autofast.model.several import any_in, not_none, of_kind, surely, wordset
+from autofast.model.source import at, contains_kind, nodes_in
 from autofast.model.syntax import SEQUENCES, TURN_ENDS
 from autofast.model.values import (
     Arg,
@@ -54,7 +54,7 @@ WHOLE = wordset(
 CROPS = wordset("CenterCrop RandomCrop RandomResizedCrop FiveCrop TenCrop")
 
 
-def varying(script: Script) -> str:
+def why_inputs_vary(script: Script) -> str:
     """Why inputs may have other shapes from one step to the next; empty where they certainly have
     one.
     """
@@ -62,7 +62,7 @@ def varying(script: Script) -> str:
     if not loaders:
         return "what the steps train on does not come from a DataLoader, so its shape is not known"
     for loader in loaders:
-        if why := varies(script, loader):
+        if why := why_batches_vary(script, loader):
             return why
     trained = {d.node for x in loaders for d in x.datasets}
     for loader in (x for x in script.loaders if x.uses and not x.trains):
@@ -92,7 +92,7 @@ def _cut_to_size(script: Script, node: ast.Subscript, changing: Container[str]) 
     ends = [end for p in parts if isinstance(p, ast.Slice) for end in _ends(p)]
     if not any(_changes(end, changing) for end in ends):
         return False
-    return any(t.batch and not t.models for t in only(script.values(node.value), Tensor))
+    return any(t.batch and not t.models for t in of_kind(script.values(node.value), Tensor))
 
 
 def _ends(cut: ast.Slice) -> list[ast.expr]:
@@ -108,10 +108,10 @@ def _ends(cut: ast.Slice) -> list[ast.expr]:
 
 def _changes(size: ast.expr, changing: Container[str]) -> bool:
     """It is drawn there, or made of a variable that the loops set."""
-    return holds(size, ast.Call) or any_in(names_in(size), changing)
+    return contains_kind(size, ast.Call) or any_in(names_in(size), changing)
 
 
-def varies(script: Script, loader: Loader) -> str:
+def why_batches_vary(script: Script, loader: Loader) -> str:
     """Why batches of this loader may have other shapes from one to the next."""
     data = loader.datasets
     for given, may in (("collate_fn", "pad batches to"), ("batch_sampler", "gather images of")):
@@ -137,7 +137,7 @@ def _varies_one_by_one(script: Script, loader: Loader) -> str:
     """
     if 1 not in _sizes_of_batches(loader):
         return ""
-    why = varies(script, loader)
+    why = why_batches_vary(script, loader)
     return f"in an evaluation, {why}" if why else ""
 
 
@@ -158,7 +158,7 @@ def _stacks(loader: Loader, dataset: Dataset) -> bool:
     """Any two items may meet in a batch, and the default collate function stacks only what has one
     shape.
     """
-    many = only(_sizes_of_batches(loader), int)
+    many = of_kind(_sizes_of_batches(loader), int)
     mixes = any(t != Const(False) for t in loader.args.get(2, "shuffle")) or any(
         t != Const(None) for t in loader.args.get(3, "sampler")
     )
@@ -179,7 +179,7 @@ def _collates(script: Script, loader: Loader) -> bool:
             return False
         last = thing.node.body[-1]
         ends = (ast.Return, ast.Yield, ast.YieldFrom)
-        returns = only(ast.walk(thing.node), ends)
+        returns = of_kind(ast.walk(thing.node), ends)
         if not isinstance(last, ast.Return) or last.value is None or len(returns) != 1:
             return False
         if script.is_call(last.value, *COLLATES) and _are_samples(script, last.value.args[:1]):
@@ -241,7 +241,7 @@ def _is_stack(script: Script, function: ast.FunctionDef, expr: ast.expr) -> bool
                 ]
                 if any(ast.unparse(f) == ast.unparse(given) for f in filled):
                     own = stored_in(statement).union(*map(names_in, filled))
-                    whole = not holds(statement, *TURN_ENDS, ast.If)
+                    whole = not contains_kind(statement, *TURN_ENDS, ast.If)
                     return whole and _of_one_each(script, body, own)
     return False
 
@@ -275,7 +275,7 @@ def one_size(dataset: Dataset) -> bool:
     that crops or resizes to a fixed size.
     """
     thing = dataset.thing
-    if not indexed(dataset):
+    if not why_not_rows(dataset):
         return True
     if isinstance(thing, Ext):
         sizes = _sizes(frozenset(thing.args.things))
@@ -335,6 +335,6 @@ def _word(step: Thing) -> bool | None:
     if short in ("Resize", "Scale"):
         size = step.args.get(0, "size")
         given = const(size)
-        pair = any(len(t.items or "hw") == 2 for t in only(size, Seq))
+        pair = any(len(t.items or "hw") == 2 for t in of_kind(size, Seq))
         return pair or (isinstance(given, tuple) and len(given) == 2) or None
     return False if short in ("Pad", "RandomApply", "RandomChoice") else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from itertools import takewhile
 
-from autofast.facts.arrays import origins
+from autofast.facts.arrays import array_origins
 from autofast.flow.callgraph import MADE, CallGraph, Function
 from autofast.flow.effects import Effects
 from autofast.flow.memory import Memory
@@ -20,7 +20,7 @@ from autofast.model.calls import arguments_of, call_of, is_augmented, may_give
 from autofast.model.names import FACTORIES, LEGACY_TENSORS, last_part
 from autofast.model.script import Script
 from autofast.model.several import any_in, surely, wordset
-from autofast.model.source import ancestors, function_of, holds, parent_of
+from autofast.model.source import ancestors, contains_kind, function_of, parent_of
 from autofast.model.syntax import COMPREHENSIONS, DEFS, has_star, is_attribute, is_read, is_stored
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
@@ -44,8 +44,8 @@ from autofast.model.values import (
     any_of,
     certainly,
     is_named,
+    of_kind,
     one,
-    only,
 )
 from autofast.ops import autocast, draws, is_in_place, is_view, op
 
@@ -106,7 +106,7 @@ class Invariants:
         """Whether ``expr`` has the same value at each call of the method, which is also what it has
         at the end of the constructor of its class (of one that has none, in a new one).
         """
-        init = constructor(method)
+        init = own_constructor(method)
         return (
             not self.open
             and (method not in self.calls.runs(init) if init is not None else has_none(method))
@@ -192,9 +192,12 @@ class Invariants:
 
     def _is_written(self, attribute: ast.Attribute, init: ast.FunctionDef) -> bool:
         """Whether somebody may write to what it holds, under another name."""
-        mine, lists = origins(self.script, attribute), only(self.script.values(attribute), Seq)
+        mine, lists = (
+            array_origins(self.script, attribute),
+            of_kind(self.script.values(attribute), Seq),
+        )
         return any(
-            not mine.isdisjoint(origins(self.script, base))
+            not mine.isdisjoint(array_origins(self.script, base))
             or any_in(lists, self.script.values(base))
             for w in self.effects.writes
             if function_of(w.node) is not init
@@ -214,7 +217,7 @@ class Invariants:
     def _is_set(self, name: str, owners: frozenset[Thing], init: ast.FunctionDef | None) -> bool:
         """Whether somebody else than the constructor may set the attribute of one of these objects
         (with no constructor at hand: anybody but their own)."""
-        classes = {t.cls for t in only(owners, Inst)}
+        classes = {t.cls for t in of_kind(owners, Inst)}
         for write in self.effects.writes:
             if write.base is None or not (write.name == name or write.computed):
                 continue
@@ -360,13 +363,13 @@ def _only_reads(name: str) -> bool:
     return reads and not writes
 
 
-def constructor(method: ast.FunctionDef) -> ast.FunctionDef | None:
+def own_constructor(method: ast.FunctionDef) -> ast.FunctionDef | None:
     """The constructor that the class of a method has itself, which runs to its end."""
     cls = parent_of(method)
     if not isinstance(cls, ast.ClassDef) or not method.args.args or method.name in MADE:
         return None
-    init = one([s for s in only(cls.body, ast.FunctionDef) if s.name == "__init__"])
-    return init if init is not None and not holds(init, ast.Return, ast.Yield) else None
+    init = one([s for s in of_kind(cls.body, ast.FunctionDef) if s.name == "__init__"])
+    return init if init is not None and not contains_kind(init, ast.Return, ast.Yield) else None
 
 
 def has_none(method: ast.FunctionDef) -> bool:

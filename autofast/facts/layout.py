@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 
 from autofast.facts.batch.samples import is_layer
-from autofast.facts.dimensions import rank
+from autofast.facts.dimensions import dimension_count
 from autofast.facts.parts import not_known
 from autofast.facts.precision.activations import is_activation
 from autofast.facts.precision.code import Code
@@ -73,7 +73,7 @@ def is_convolutional(model: Model) -> bool:
     )
 
 
-def against(script: Script, model: Model, code: Code) -> str:
+def why_not_channels_last(script: Script, model: Model, code: Code) -> str:
     """Why the model must keep its layout; empty where nothing speaks against."""
     if why := not_known(model):
         return why
@@ -126,7 +126,7 @@ def _of_five_dimensions(script: Script, model: Model) -> ast.Call | None:
         is_buffer = is_method(call, "register_buffer") and len(call.args) > 1
         is_parameter = script.library_functions(call) & {"torch.nn.Parameter"}
         kept = call.args[1] if is_buffer else call.args[0] if is_parameter else None
-        if kept is not None and rank(script, kept) == 5:
+        if kept is not None and dimension_count(script, kept) == 5:
             return call
     return None
 
@@ -142,7 +142,7 @@ def filled_flat(script: Script, models: list[Model], since: int) -> str:
     return ""
 
 
-def draws(script: Script, model: Model, code: Code, since: int) -> bool:
+def draws_in_layout(script: Script, model: Model, code: Code, since: int) -> bool:
     """Random numbers are put into tensors of this layout, in another order then: dropout, or
     weights that are filled after ``since``.
     """

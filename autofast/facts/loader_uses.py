@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 
 from autofast.flow.usage import Act, Usage, usage_of
-from autofast.flow.valueflow import expressions
+from autofast.flow.valueflow import expressions_holding
 from autofast.model.roles import Loader
 from autofast.model.script import Script
 from autofast.model.several import any_in, surely, wordset
@@ -22,9 +22,9 @@ KEEPING = wordset("print list tuple dict", "builtins.")
 KEEPING |= {"itertools.cycle"}
 
 
-def uses(script: Script, loader: Loader) -> list[Usage]:
+def loader_usages(script: Script, loader: Loader) -> list[Usage]:
     """Where something of a loader is asked for, and then where it is an argument."""
-    every = expressions(script, lambda found: any_in(found, loader.things))
+    every = expressions_holding(script, lambda found: any_in(found, loader.things))
     found = [usage_of(e) for e in every]
     return [u for act in (Act.ASKED, Act.GIVEN) for u in found if u.act is act]
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from autofast.flow.program import Flow
 from autofast.model.calls import root_of
-from autofast.model.contents import attributes, opened
+from autofast.model.contents import attributes, with_contents
 from autofast.model.events import CallFrame, Occurrence, Stack, WithFrame, loops
 from autofast.model.kinds import ways_made
 from autofast.model.roles import Loader, Use
 from autofast.model.script import Script
-from autofast.model.several import any_in, any_of, only, surely, wordset
+from autofast.model.several import any_in, any_of, of_kind, surely, wordset
 from autofast.model.source import Nodes, parent_of, source_of
 from autofast.model.tensors import device_kinds, is_device
 from autofast.model.values import (
@@ -83,7 +83,7 @@ OF_RANKS = frozenset(
 )  # the same, for one of several processes
 
 
-def given(loader: Loader, name: str) -> Given | None:
+def loader_argument(loader: Loader, name: str) -> Given | None:
     """An argument of the loader, by name or position."""
     return loader.args.given(POSITION.get(name, -1), name)
 
@@ -95,7 +95,7 @@ def values_given(loader: Loader, name: str) -> Values:
 
 def own_argument(loader: Loader, *names: str) -> str:
     """The first of these arguments that it is given, or may be."""
-    found = ((name, given(loader, name)) for name in names)
+    found = ((name, loader_argument(loader, name)) for name in names)
     return next((n for n, g in found if g is not None and const(g.values) is not None), "")
 
 
@@ -108,7 +108,7 @@ def stays_unpinned(script: Script, loader: Loader) -> str:
     """Why ``pin_memory=False`` is somebody's decision; empty where it only says the default, or
     where it is not written out.
     """
-    argument = given(loader, "pin_memory")
+    argument = loader_argument(loader, "pin_memory")
     if argument is None or not says_no(argument):
         return ""
     expr = argument.expr
@@ -118,7 +118,7 @@ def stays_unpinned(script: Script, loader: Loader) -> str:
     within = expr.lineno > getattr(loader.node, "lineno", 0) or "memory" in above or "pin" in above
     if "#" in beside or (within and above.lstrip().startswith("#")):
         return "pin_memory=False is written out, with a comment"
-    others = (given(x, "pin_memory") for x in script.loaders)
+    others = (loader_argument(x, "pin_memory") for x in script.loaders)
     if any(o is not None and not says_no(o) for o in others):
         return "pin_memory=False is written out, and other loaders pin"
     if has_no_workers(loader):
@@ -133,7 +133,7 @@ def has_workers(loader: Loader) -> bool:
 
 def has_no_workers(loader: Loader) -> bool:
     """Whether it certainly asks for none."""
-    if given(loader, "num_workers") is None:
+    if loader_argument(loader, "num_workers") is None:
         return not loader.args.open
     return set(_workers(loader)) == {0}
 
@@ -143,14 +143,14 @@ def _workers(loader: Loader) -> list[int]:
     things = values_given(loader, "num_workers")
     found = [t for thing in things for t in (thing.default if isinstance(thing, Arg) else {thing})]
     known = [t.value if isinstance(t, Const) and type(t.value) is int else -1 for t in found]
-    return [*known, *(-1 for t in only(things, Arg) if not t.default)]
+    return [*known, *(-1 for t in of_kind(things, Arg) if not t.default)]
 
 
-def counts(script: Script, loader: Loader) -> bool:
+def is_used(script: Script, loader: Loader) -> bool:
     """The loader takes part in training or evaluation."""
-    return bool(loader.uses or hooks(script, loader) or managed(script, loader)) and bool(
-        script.steps or script.frameworks
-    )
+    return bool(
+        loader.uses or lightning_hooks(script, loader) or is_managed(script, loader)
+    ) and bool(script.steps or script.frameworks)
 
 
 def own_order(loader: Loader) -> str:
@@ -166,7 +166,7 @@ def own_order(loader: Loader) -> str:
     return ""
 
 
-def unpinned(loader: Loader) -> str:
+def pinning_advice(loader: Loader) -> str:
     """What to do where a DataLoader cannot pin the objects that batches are; else empty."""
     name = next((t.cls.node.name for t in ordered(loader.batch) if cannot_pin(t)), "")  # type: ignore[attr-defined]
     if not name:
@@ -195,7 +195,7 @@ def cannot_pin(thing: Thing) -> bool:
 
 
 # --------------------------------------------------------------------------------------- frameworks
-def hooks(script: Script, loader: Loader) -> set[str]:
+def lightning_hooks(script: Script, loader: Loader) -> set[str]:
     """The Lightning methods that the loader is made for, of those that Lightning is told to call:
     ``self.train_dataloader = self.training_loader`` says so of a method with another name.
     """
@@ -218,9 +218,9 @@ def _kept_methods(script: Script) -> dict[Func, set[str]]:
     return found
 
 
-def managed(script: Script, loader: Loader) -> bool:
+def is_managed(script: Script, loader: Loader) -> bool:
     """A framework gets the loader and moves its batches to the device itself."""
-    if hooks(script, loader) and script.frameworks.keys() & {"lightning", "fabric"}:
+    if lightning_hooks(script, loader) and script.frameworks.keys() & {"lightning", "fabric"}:
         return True
     for site in script.methods(
         "prepare", "prepare_data_loader", "setup_dataloaders", "fit", "validate"
@@ -228,17 +228,17 @@ def managed(script: Script, loader: Loader) -> bool:
         for occurrence in site:
             name = getattr(occurrence.this, "name", "")
             if name.startswith(("accelerate.", "lightning.")):
-                every = opened(occurrence.args.things)
+                every = with_contents(occurrence.args.things)
                 if any_in(every, loader.things):
                     return True
     return False
 
 
-def told(script: Script, loader: Loader) -> set[str]:
+def lightning_passes(script: Script, loader: Loader) -> set[str]:
     """What Lightning is told to go through the loader for: ``training`` and ``validation``, in
     every epoch, ``test`` and ``predict``.
     """
-    found = {HOOKS[name] for name in hooks(script, loader)}
+    found = {HOOKS[name] for name in lightning_hooks(script, loader)}
     return found | {purpose for purpose, _ in _fitted(script, loader)}
 
 
@@ -250,13 +250,13 @@ def _fitted(script: Script, loader: Loader) -> Iterator[tuple[str, Ext]]:
             if not isinstance(trainer, Ext) or args is None:
                 continue
             for purpose, (names, n) in FITTED.items():
-                given = [t for name in names for t in opened(args.get(n, name))]
+                given = [t for name in names for t in with_contents(args.get(n, name))]
                 of_it = any_in(given, loader.things)
                 if of_it and trainer.name.startswith("lightning."):
                     yield purpose, trainer
 
 
-def fits(script: Script) -> Iterator[tuple[ast.AST, Stack]]:
+def trainer_fits(script: Script) -> Iterator[tuple[ast.AST, Stack]]:
     """Where Lightning is told to begin, and with that to call the hooks that make loaders."""
     for site in script.methods("fit", "validate", "test", "predict"):
         for occurrence in site:
@@ -268,12 +268,12 @@ def fits(script: Script) -> Iterator[tuple[ast.AST, Stack]]:
 
 
 # ---------------------------------------------------------------------------------------- how often
-def again(script: Script, loader: Loader) -> bool:
+def is_iterated_again(script: Script, loader: Loader) -> bool:
     """Certainly iterated more than once, from the beginning each time."""
     if loader.loop is not None:
         return any(epochs_of_its_own(loader, use) for use in loader.uses)
-    if hooks(script, loader):
-        return hooks(script, loader) <= EPOCH_HOOKS and "lightning" in script.frameworks
+    if lightning_hooks(script, loader):
+        return lightning_hooks(script, loader) <= EPOCH_HOOKS and "lightning" in script.frameworks
     return (
         any(use.repeated and not use.is_next for use in loader.uses)
         or any(f.is_statement for o in _restarts(script, loader) for f in loops(o.stack))
@@ -295,7 +295,7 @@ def epochs_of_its_own(loader: Loader, use: Use) -> bool:
     return bool(around) and not use.is_next and bool(inner - around - {use.node})
 
 
-def peeks(script: Script, loader: Loader) -> Use | None:
+def peeking_use(script: Script, loader: Loader) -> Use | None:
     """A use like ``next(iter(loader))``, which starts all workers for one batch: time and again, or
     there is no other use.
     """
@@ -334,9 +334,9 @@ def _is_iter(script: Script, expr: ast.expr) -> bool:
     )
 
 
-def lineage(cls: Cls) -> list[Cls]:
+def project_bases(cls: Cls) -> list[Cls]:
     """A class of the project and its ancestors there."""
-    return [cls, *(ancestor for base in cls.bases for ancestor in lineage(base))]
+    return [cls, *(ancestor for base in cls.bases for ancestor in project_bases(base))]
 
 
 @dataclass(frozen=True)
@@ -353,7 +353,7 @@ class Whole:
 
 def whole_batches(loader: Loader) -> Whole | None:
     """How batches are put together, where the sampler does so in a plain loader's order."""
-    sampler, dataset = given(loader, "sampler"), given(loader, "dataset")
+    sampler, dataset = loader_argument(loader, "sampler"), loader_argument(loader, "dataset")
     if sampler is None or len(sampler.values) != 1 or dataset is None or sampler.via:
         return None
     made = next(iter(sampler.values))

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from autofast.facts.parts import parts_of
 from autofast.flow.scopes import own_nodes
-from autofast.model.contents import unwrapped
+from autofast.model.contents import without_wrappers
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence
 from autofast.model.script import Script
-from autofast.model.several import any_in, only
+from autofast.model.several import any_in, of_kind
 from autofast.model.source import block_of, outwards, within
 from autofast.model.syntax import CHOICES
 from autofast.model.values import Const, Func, Inst, Thing, Values
@@ -32,18 +32,18 @@ def trains_at(script: Script, forward: Occurrence) -> bool | None:
         return None
     switch, mode = last
     around = {f.node for f in forward.stack}
-    if any(f.node not in around for f in only(switch.stack, BranchFrame)):
+    if any(f.node not in around for f in of_kind(switch.stack, BranchFrame)):
         return None
     # What the turns of a loop that the switch stands above leave behind comes to the next turn.
     shared = {f.node for f in switch.stack}
-    loops = {f.node for f in only(forward.stack, LoopFrame) if f.node not in shared}
+    loops = {f.node for f in of_kind(forward.stack, LoopFrame) if f.node not in shared}
     again = any(other is not mode and any(f.node in loops for f in o.stack) for o, other in every)
     return None if again else mode
 
 
 def _is_part(script: Script, forward: Occurrence) -> bool:
     """Whether something else that is switched has the model as a part, or may have."""
-    mine = {id(x) for x in unwrapped(forward.this)}
+    mine = {id(x) for x in without_wrappers(forward.this)}
     return any(
         parts is None or (thing not in mine and not mine.isdisjoint(parts))
         for thing, parts in script.analysis(_switched).items()
@@ -54,7 +54,7 @@ def _switched(script: Script) -> dict[int, frozenset[int] | None]:
     """What is switched anywhere, with its parts, all by id; None for what is not known."""
     found: dict[int, frozenset[int] | None] = {}
     for site in script.methods("eval", "train"):
-        for thing in (t for o in site for t in unwrapped(o.this)):
+        for thing in (t for o in site for t in without_wrappers(o.this)):
             if id(thing) not in found:
                 found[id(thing)] = frozenset(parts_of(thing))
         if len(site.owners) < len(site.occurrences):
@@ -64,15 +64,15 @@ def _switched(script: Script) -> dict[int, frozenset[int] | None]:
 
 def _switches(script: Script, forward: Occurrence) -> Iterator[tuple[Occurrence, bool]]:
     """Where the model of a forward pass, or what it is part of, is switched, to which mode."""
-    mine = set(unwrapped(forward.this))
+    mine = set(without_wrappers(forward.this))
     for site in script.methods("eval", "train"):
         for o in site:
-            if any_in(unwrapped(o.this), mine):
+            if any_in(without_wrappers(o.this), mine):
                 yield o, site.kind == ".train" and o.args.get(0, "mode") != {Const(False)}
 
 
 # ---------------------------------------------------------------------------------- what it returns
-def outputs(script: Script, call: ast.Call) -> Values:
+def outputs_in_mode(script: Script, call: ast.Call) -> Values:
     """What a call of a model may give, in the mode that the model is in there."""
     found = script.values(call)
     passes = script.log.ways("forward", call)

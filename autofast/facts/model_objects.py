@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from autofast.facts.precision.code import Code
 from autofast.model.calls import arguments_of, short_name
-from autofast.model.contents import opened, unwrapped
+from autofast.model.contents import with_contents, without_wrappers
 from autofast.model.events import Site
 from autofast.model.roles import Model
 from autofast.model.script import Script
@@ -64,10 +64,10 @@ def passed_on(script: Script, mine: set[int]) -> Iterator[Site]:
 
 
 def holds(values: Values, mine: set[int]) -> bool:
-    return any(id(inner) in mine for t in opened(values) for inner in unwrapped(t))
+    return any(id(inner) in mine for t in with_contents(values) for inner in without_wrappers(t))
 
 
-def traces(script: Script, mine: set[int]) -> list[ast.Call]:
+def tracing_calls(script: Script, mine: set[int]) -> list[ast.Call]:
     """``writer.add_graph(model, x)``, ``summary(model, ...)``: calls that run the model once in a
     way that a compiled one is not made for.
     """

@@ -36,7 +36,7 @@ from autofast.model.values import (
     is_named,
     surely_named,
 )
-from autofast.read.library.module_parts import SEQUENTIAL, is_container, parts
+from autofast.read.library.module_parts import SEQUENTIAL, is_container, module_parts
 
 LAYERS = frozenset(f"torch.nn.Conv{kind}{d}d" for kind in ("", "Transpose") for d in (1, 2, 3))
 # They subtract the mean of each channel; a GroupNorm or LayerNorm subtracts that of several.
@@ -171,7 +171,7 @@ class _Uses:
 
     def _container(self, container: Inst | Ext) -> None:
         """In a Sequential, what stands behind a layer gets its result."""
-        named, rest = parts(container)
+        named, rest = module_parts(container)
         in_turn = is_container(container, SEQUENTIAL) and not (
             isinstance(container, Inst) and container.cls.find("forward") is not None
         )

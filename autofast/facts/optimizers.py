@@ -43,7 +43,7 @@ SPARSE = (
 )
 
 
-def grows(script: Script) -> str:
+def where_it_grows(script: Script) -> str:
     """A place where an optimizer gets other parameters than those it is made with, if any does."""
     for node in script.nodes:
         if isinstance(node, ast.Attribute) and node.attr == "add_param_group":
@@ -55,7 +55,7 @@ def grows(script: Script) -> str:
     return ""
 
 
-def sparse(script: Script) -> str:
+def sparse_gradients(script: Script) -> str:
     """A place whose gradients may be sparse, in words; empty where there is none."""
     for site in script.log.of("new", *SPARSE):
         for occurrence in site:
@@ -80,7 +80,9 @@ def sparse(script: Script) -> str:
 FUSED = ("SGD", "Adam", "AdamW", "Adagrad")  # the classes that take fused= (torch 2.13)
 
 
-def unreached(script: Script, may_scale: bool) -> Iterator[tuple[ast.Call, str, ast.expr]]:
+def unreached_optimizers(
+    script: Script, may_scale: bool
+) -> Iterator[tuple[ast.Call, str, ast.expr]]:
     """Optimizers that could be fused in an arm that the script does not take as it stands: the
     call, the class, and the test.
 

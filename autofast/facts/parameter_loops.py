@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from autofast.facts.parts import moved_models, parts_of, trained_models
 from autofast.flow.program import Flow, definitions_of
 from autofast.model.calls import names_in, receiver_of
-from autofast.model.contents import opened, unwrapped
+from autofast.model.contents import with_contents, without_wrappers
 from autofast.model.events import LoopFrame, Occurrence
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
@@ -113,7 +113,7 @@ def norms(script: Script) -> Nodes:
     """Norms of whole parameters or of their gradients in such loops, if all are on one device:
     their modules are moved to one, and no part of them by itself.
     """
-    moved = [parts_of(*unwrapped(t)) for t in moved_models(script)]
+    moved = [parts_of(*without_wrappers(t)) for t in moved_models(script)]
     return {
         site.node
         for loop in ([] if script.calls(*SHARDED) else parameter_loops(script))
@@ -121,7 +121,7 @@ def norms(script: Script) -> Nodes:
             surely(
                 any(id(m) in parts for parts in moved)
                 and all(id(m) in parts or parts.keys().isdisjoint(parts_of(m)) for parts in moved)
-                for m in modules(script, call)
+                for m in looped_modules(script, call)
             )
             for call in loop.lists.values()
         )
@@ -140,12 +140,12 @@ def is_norm(script: Script, expr: ast.expr) -> bool:
     return not script.analysis(norms).isdisjoint({expr, script.analysis(Flow).value(expr)})
 
 
-def modules(script: Script, call: ast.Call) -> list[Thing]:
+def looped_modules(script: Script, call: ast.Call) -> list[Thing]:
     """The modules whose parameters ``call`` gives, without what is wrapped around them; none where
     some are not known.
     """
     assert isinstance(call.func, ast.Attribute)
-    found = [t for given in script.values(call.func.value) for t in unwrapped(given)]
+    found = [t for given in script.values(call.func.value) for t in without_wrappers(given)]
     return found if all(is_module(t) for t in found) else []
 
 
@@ -153,8 +153,8 @@ def has_parameters(script: Script, call: ast.Call) -> bool:
     """Whether there certainly is one: an optimizer has them, or one is trained."""
     owners: list[Thing] = [m.thing for m in trained_models(script)]
     owners += [t for o in script.optimizers for t in o.params]
-    mine = parts_of(*(x for t in owners for x in unwrapped(t)))
-    return surely(id(t) in mine for t in modules(script, call))
+    mine = parts_of(*(x for t in owners for x in without_wrappers(t)))
+    return surely(id(t) in mine for t in looped_modules(script, call))
 
 
 # ------------------------------------------------------------------------------ the same parameters
@@ -182,7 +182,7 @@ def _site(script: Script, call: ast.Call) -> list[Occurrence]:
 
 
 def _alike(script: Script, a: Thing, b: Thing) -> bool:
-    firsts, seconds = unwrapped(a), unwrapped(b)
+    firsts, seconds = without_wrappers(a), without_wrappers(b)
     return all(x is y or _is_made_alike(x, y, 0) for x in firsts for y in seconds)
 
 
@@ -226,7 +226,7 @@ def _same_given(a: Given, b: Given, depth: int) -> bool:
     """The same constant or module, or the same words in one file."""
     if _same(a.values, b.values, depth):
         return True
-    if a.expr is None or b.expr is None or any_of(opened(a.values), Dict):
+    if a.expr is None or b.expr is None or any_of(with_contents(a.values), Dict):
         return False
     words = ast.unparse(a.expr) == ast.unparse(b.expr)
     return words and source_of(a.expr) is source_of(b.expr) and a.values == b.values

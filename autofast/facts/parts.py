@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from autofast.model.changes import remember, remembered
-from autofast.model.contents import members, opened
+from autofast.model.contents import members, with_contents
 from autofast.model.kinds import is_module
 from autofast.model.names import first_part
 from autofast.model.roles import Model
@@ -39,12 +39,12 @@ def parts_of(*modules: Thing) -> Mapping[int, Thing]:
     """
     key = parts_of, *modules
     found: dict[int, Thing] | None = remembered(key)
-    return found or remember(key, {id(t): t for t in opened(modules, _modules_in)})
+    return found or remember(key, {id(t): t for t in with_contents(modules, _modules_in)})
 
 
 def held_by(*things: Thing) -> list[Thing]:
     """Things and whatever they hold, be it modules, functions or files."""
-    return [t for t in opened(things, members) if not isinstance(t, PLAIN)]
+    return [t for t in with_contents(things, members) if not isinstance(t, PLAIN)]
 
 
 def _modules_in(thing: Thing) -> Iterable[Thing]:

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.scopes import stored_in
 from autofast.model.calls import is_method, names_in
-from autofast.model.contents import opened
+from autofast.model.contents import with_contents
 from autofast.model.events import Site
 from autofast.model.script import Script
-from autofast.model.several import only, wordset
+from autofast.model.several import of_kind, wordset
 from autofast.model.source import nodes_in, walk
 from autofast.model.values import STATE_DICT, Ref, Tensor, Unknown, any_named
 
@@ -65,8 +65,8 @@ def _tensors(script: Script, loop: ast.AST) -> set[str]:
     head = _over(loop)
     names = names_in(head.target)  # type: ignore[attr-defined]
     loads = [n for n in nodes_in(loop, ast.Name) if n.id in names]
-    found = opened(t for n in loads for t in script.values(n))
-    of_parameters = any(t.param for t in only(found, Tensor))
+    found = with_contents(t for n in loads for t in script.values(n))
+    of_parameters = any(t.param for t in of_kind(found, Tensor))
     over = head.iter  # type: ignore[attr-defined]
     of_states = any(is_method(n, "state_dict") for n in walk(over))
     of_states = of_states or STATE_DICT in script.values(over)

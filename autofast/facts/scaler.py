@@ -19,7 +19,7 @@ from autofast.flow.graph import Function
 from autofast.flow.typestate import Events, Protocol, follow
 from autofast.model.events import CallFrame
 from autofast.model.script import Script
-from autofast.model.several import all_of, only
+from autofast.model.several import all_of, of_kind
 from autofast.model.source import parent_of
 from autofast.model.syntax import IDENTITY
 
@@ -58,7 +58,7 @@ class State(NamedTuple):
     checked: bool = False  # whether it has done so for any optimizer
 
 
-def problems(
+def scaler_problems(
     script: Script, events: Events[Event], things: frozenset[int], *, is_new: bool
 ) -> Problems:
     """What goes wrong for some optimizers (ids) on some way through the script.
@@ -86,7 +86,7 @@ def _roots(script: Script) -> Iterator[Function]:
     done: set[object] = set()
     for site in script.log.of(".backward", ".step", ".manual_backward"):
         for occurrence in site:
-            calls = only(reversed(occurrence.stack), CallFrame)
+            calls = of_kind(reversed(occurrence.stack), CallFrame)
             first = next((f for f in calls if f.node is f.func.node), None)
             if first is not None and first.func.node not in done:
                 done.add(first.func.node)

@@ -5,20 +5,20 @@ changed there is advice, with file and line; the reader follows those that the s
 
 from __future__ import annotations
 
-from autofast.model.values import Arguments, Dict, Setting, Values, only
+from autofast.model.values import Arguments, Dict, Setting, Values, of_kind
 
 
 def setting(values: Values) -> Setting | None:
     """The one setting that an argument is by default; None where it may be anything else."""
-    found = only(values, Setting)
+    found = of_kind(values, Setting)
     return found[0] if len(found) == len(values) == 1 else None
 
 
-def place(said: Setting) -> str:
+def setting_place(said: Setting) -> str:
     return f"line {said.line} of {said.file}"
 
 
-def beside(args: Arguments) -> str:
+def settings_place(args: Arguments) -> str:
     """Where the arguments stand that a call gets from a file with settings, in words; empty where
     it gets none.
     """
@@ -26,5 +26,5 @@ def beside(args: Arguments) -> str:
         if isinstance(holder, Dict):
             for said in sorted(holder.any(), key=lambda t: getattr(t, "line", 0)):
                 if isinstance(said, Setting):
-                    return place(said)
+                    return setting_place(said)
     return ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 
 from autofast.flow.holders import Holders
-from autofast.flow.memory import Memory, root, views_around
+from autofast.flow.memory import Memory, base_of, views_around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import own_nodes
 from autofast.model.calls import is_method
@@ -52,7 +52,7 @@ def written_through(script: Script, call: ast.Call, base: ast.expr) -> str:
         parent,
         (ast.Call, ast.Attribute, ast.BinOp, ast.keyword, ast.Compare, ast.Subscript, ast.Return),
     )
-    graph, under = flow.graph(call), root(base)
+    graph, under = flow.graph(call), base_of(base)
     for node in own_nodes(function_of(call)):
         targets = memory.written(node)
         if (

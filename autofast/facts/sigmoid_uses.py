@@ -12,9 +12,9 @@ from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.importers import Importers
 from autofast.flow.program import Flow
 from autofast.model.calls import call_of, stands_alone, taker_of
-from autofast.model.contents import opened
+from autofast.model.contents import with_contents
 from autofast.model.script import Script
-from autofast.model.several import only, wordset
+from autofast.model.several import of_kind, wordset
 from autofast.model.source import ByNode, Nodes, at, function_of, parent_of, statement_of
 from autofast.model.syntax import DISPLAYS, is_attribute
 from autofast.model.values import (
@@ -72,7 +72,7 @@ class Probabilities:
             return frozenset()
         if id(thing) not in self.held:
             every: list[Thing] = [thing]
-            inner = only(opened(every), Tensor)
+            inner = of_kind(with_contents(every), Tensor)
             self.held[id(thing)] = frozenset(t.prob for t in inner if t.prob is not None)
         return self.held[id(thing)]
 

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from autofast.facts.parts import parts_of
-from autofast.facts.precision.banned import banned
+from autofast.facts.precision.banned import banned_loss
 from autofast.facts.sigmoid_uses import Uses
 from autofast.flow.callgraph import CallGraph
 from autofast.model.calls import arguments_of, call_of, is_name, keyword_of, short_name
-from autofast.model.contents import opened, wrapped
+from autofast.model.contents import with_contents, wrapped
 from autofast.model.kinds import is_module
 from autofast.model.names import WRAPPERS, last_part
 from autofast.model.script import Script
@@ -32,9 +32,9 @@ from autofast.model.values import (
     any_named,
     begins,
     is_named,
-    only,
+    of_kind,
 )
-from autofast.read.library.module_parts import SEQUENTIAL, is_container, parts
+from autofast.read.library.module_parts import SEQUENTIAL, is_container, module_parts
 from autofast.rule import Refusal
 
 FUNCTIONS = wordset("torch.sigmoid torch.nn.functional.sigmoid")
@@ -66,12 +66,12 @@ class Group:
 
     @property
     def calls(self) -> list[ast.Call]:
-        return only(self.sigmoids, ast.Call)
+        return of_kind(self.sigmoids, ast.Call)
 
     @property
     def written(self) -> list[ast.Call]:
         """Where the losses are named: where they are made, else where they are computed."""
-        return only(self.made, ast.Call) or [loss for loss, _ in self.losses]
+        return of_kind(self.made, ast.Call) or [loss for loss, _ in self.losses]
 
 
 def sigmoids(script: Script) -> list[Group]:
@@ -81,12 +81,12 @@ def sigmoids(script: Script) -> list[Group]:
     groups: list[Group] = []
     kept: list[Nodes] = []
     for site in script.log.of("loss"):
-        if not isinstance(site.node, ast.Call) or not any(banned(o.this) for o in site):
+        if not isinstance(site.node, ast.Call) or not any(banned_loss(o.this) for o in site):
             continue
         given = _given(site.node)
         made = [o.this.node for o in site if isinstance(o.this, Ext) and o.this.node is not None]
         found = script.values(given) if given is not None else ()
-        origins = [t.prob for t in only(found, Tensor) if t.prob is not None]
+        origins = [t.prob for t in of_kind(found, Tensor) if t.prob is not None]
         one, keys = Group([(site.node, given)], made, origins), {site.node, *made, *origins}
         for n in [n for n, k in enumerate(kept) if k & keys][::-1]:
             other = groups.pop(n)
@@ -171,9 +171,9 @@ class _Proof:
     def _loss(self, loss: ast.Call, given: ast.expr | None) -> None:
         name = "binary cross entropy"
         for thing in self.script.called(loss):
-            name = last_part(banned(thing)) or name
+            name = last_part(banned_loss(thing)) or name
         for thing in self.script.called(loss):
-            if not banned(thing):
+            if not banned_loss(thing):
                 raise Refusal(f"which loss {at(loss)} computes is chosen when the script runs")
         if given is None:
             raise Refusal(f"what {at(loss)} gives {name} does not stand there one by one")
@@ -234,7 +234,7 @@ class _Proof:
         found = {id(t): t for m in self.script.models for t in parts_of(m.thing).values()}
         found |= {id(o.this): o.this for s in self.script.log.of("forward") for o in s if o.this}
         containers = [t for t in found.values() if isinstance(t, OBJECTS) and is_container(t)]
-        behind = {id(t) for t in only(found.values(), Ext) if t.node is place}
+        behind = {id(t) for t in of_kind(found.values(), Ext) if t.node is place}
         for _ in containers:  # from the inside out
             more = {id(c) for c in containers if self._holds_last(c, behind, place)} - behind
             if not more:
@@ -249,7 +249,7 @@ class _Proof:
                     raise Refusal("takes layers by their places", node)
 
     def _holds_last(self, container: Inst | Ext, layers: set[int], place: ast.AST) -> bool:
-        named, rest = parts(container)
+        named, rest = module_parts(container)
         groups = [*named.values(), *((rest,) if rest else ())]
         held = [any(id(t) in layers for t in found) for found in groups]
         if not any(held):
@@ -272,7 +272,7 @@ class _Proof:
             if self._is_harmless(node):
                 continue
             for given in arguments_of(node):
-                for thing in opened(self.script.values(given)):
+                for thing in with_contents(self.script.values(given)):
                     if is_module(thing) and self._has(thing, classes, made):
                         raise Refusal("is given a model that ends in the sigmoid", node)
 

@@ -17,7 +17,7 @@ from autofast.flow.frequency import (
 )
 from autofast.flow.loops import Loop
 from autofast.flow.program import Flow, definitions_at, graph_of
-from autofast.flow.provenance import assigned
+from autofast.flow.provenance import assigned_value
 from autofast.flow.scopes import own_nodes
 from autofast.model import names
 from autofast.model.events import (
@@ -35,9 +35,17 @@ from autofast.model.events import (
 )
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import ByNode, Nodes, function_of, is_elif, live, nodes_in, parent_of
+from autofast.model.source import (
+    ByNode,
+    Nodes,
+    function_of,
+    is_elif,
+    live_nodes,
+    nodes_in,
+    parent_of,
+)
 from autofast.model.syntax import DEFS, LOOPS, VARIABLES
-from autofast.model.values import Arg, Const, Setting, certainly, names_of, only
+from autofast.model.values import Arg, Const, Setting, certainly, names_of, of_kind
 from autofast.read.library.frameworks import batch_at
 
 ONCE = ("test_step", "predict_step")
@@ -71,7 +79,7 @@ def in_every_iteration(
             if not inside(occurrence.stack, loop):
                 continue
             rest = below(occurrence.stack, loop)
-            if any(f.part != "body" for f in only(rest, TryFrame)):
+            if any(f.part != "body" for f in of_kind(rest, TryFrame)):
                 continue
             if any(
                 not f.known
@@ -79,7 +87,7 @@ def in_every_iteration(
                 and not _is_given(f)
                 and not is_usual(f)
                 and not (or_none and is_settled(script, f.node))
-                for f in only(rest, BranchFrame)
+                for f in of_kind(rest, BranchFrame)
             ):
                 continue
             flow = script.analysis(Flow)
@@ -160,8 +168,8 @@ def _batch_loops(script: Script) -> list[ast.AST]:
     for evaluation in script.evaluations:
         for site in evaluation.forwards:
             for o in site:
-                loops = only(o.stack, LoopFrame)
-                free = only(_outside_of_models(o.stack), LoopFrame)
+                loops = of_kind(o.stack, LoopFrame)
+                free = of_kind(_outside_of_models(o.stack), LoopFrame)
                 over = [f for f in loops if f.loaders] or free[-1:]  # batches, users, a range
                 ways += [(o.stack, f.node) for f in over]
     mine: ByNode[ast.AST] = {loop: loop for _, loop in ways if isinstance(loop, LOOPS)}
@@ -195,7 +203,7 @@ def goes_by_batch(script: Script, loop: ast.AST) -> bool:
     sites = [b.site for s in script.steps if s.loop is loop for b in s.backwards]
     sites += [f for e in script.evaluations for f in e.forwards]
     for o in (o for site in sites for o in site if inside(o.stack, loop)):
-        around = only(o.stack, LoopFrame)
+        around = of_kind(o.stack, LoopFrame)
         if any(f.node is loop for f in around):
             here = next(n for n, f in enumerate(around) if f.node is loop)
         else:
@@ -215,7 +223,7 @@ def is_often(script: Script, node: ast.AST, loop: Loop | None) -> bool:
     )
 
 
-def often(
+def frequent_nodes(
     script: Script, kinds: type[ast.AST] | tuple[type[ast.AST], ...]
 ) -> Iterator[tuple[ast.AST, ast.AST]]:
     """The nodes of these kinds that run in more than few turns of loops over batches, each with its
@@ -226,7 +234,7 @@ def often(
         if isinstance(loop, (*LOOPS, *DEFS)) and goes_by_batch(script, loop):
             around = loop if isinstance(loop, LOOPS) else None  # or what a framework calls
             scope = function_of(loop) if around else loop
-            here = [n for n in live(loop) if isinstance(n, kinds) and n is not loop]
+            here = [n for n in live_nodes(loop) if isinstance(n, kinds) and n is not loop]
             here = [n for n in here if function_of(n) is scope and is_often(script, n, around)]
             there = [n for f in calls.run_in(loop, often=True) for n in own_nodes(f)]
             there = [n for n in there if isinstance(n, kinds) and is_often(script, n, None)]
@@ -243,7 +251,7 @@ def about_hardware(script: Script, test: ast.AST | None) -> bool:
         case ast.Attribute(value=owner, attr=attr):
             things = script.values(owner)
             sites = script.log.setting(things, attr)
-            return surely(_asks_for_gpu(assigned(s.node)) for s in sites)
+            return surely(_asks_for_gpu(assigned_value(s.node)) for s in sites)
     return _asks_for_gpu(test)
 
 
@@ -279,12 +287,12 @@ def is_settled(script: Script, node: ast.AST) -> bool:
     what kind of thing something is.
     """
     parts = list(nodes_in(getattr(node, "test", node), ast.expr))
-    kinds = only(parts, ast.Call)
+    kinds = of_kind(parts, ast.Call)
     if any(names_of(script.called(n)) - KINDS for n in kinds):
         return False
     if kinds:
         return getattr(node, "test", None) in kinds
-    read = only(parts, VARIABLES)
+    read = of_kind(parts, VARIABLES)
     leaves = [n for n in read if not isinstance(parent_of(n), ast.Attribute)]
     found = [script.values(n) for n in leaves]
     return surely(certainly(v, Arg, Const, Setting) for v in found)

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator
 from functools import cached_property
 
-from autofast.facts.loaders import given
+from autofast.facts.loaders import loader_argument
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import bound_to
 from autofast.flow.program import definitions_at, definitions_of
@@ -16,7 +16,7 @@ from autofast.model.calls import is_method, is_name, may_give, parts_of, unstarr
 from autofast.model.names import FACTORIES, LEGACY_TENSORS, is_loss
 from autofast.model.roles import Loader
 from autofast.model.script import Script
-from autofast.model.several import only, surely, wordset
+from autofast.model.several import of_kind, surely, wordset
 from autofast.model.source import ancestors, nodes_in, parent_of, statement_of
 from autofast.model.syntax import (
     ASSIGNMENTS,
@@ -182,7 +182,7 @@ class Plainness:
         """Whether a part of a batch is an object that is made for it: by torch, or by
         ``torch.stack()`` in the project's own function.
         """
-        collate = given(loader, "collate_fn")
+        collate = loader_argument(loader, "collate_fn")
         if collate is None or collate.values == {NONE}:
             return True
         tuple_ = parent_of(name)
@@ -415,7 +415,7 @@ class Plainness:
         )
 
     def _may_be_tensor(self, expr: ast.expr) -> bool:
-        return any(_is_clean(t) for t in only(self.script.values(expr), Tensor))
+        return any(_is_clean(t) for t in of_kind(self.script.values(expr), Tensor))
 
     def _stored_has_graph(self, target: ast.AST) -> bool:
         for outer in ancestors(target):
@@ -443,7 +443,9 @@ def _may_share(one: Values, other: Values) -> bool:
     """Whether two values may be the same tensor: they are alike in all that is known of them, or of
     one nothing is known.
     """
-    return bool(one & other) or any(t.reason is not Reason.UNDEFINED for t in only(other, Unknown))
+    return bool(one & other) or any(
+        t.reason is not Reason.UNDEFINED for t in of_kind(other, Unknown)
+    )
 
 
 def _is_clean(tensor: Tensor) -> bool:
@@ -459,7 +461,7 @@ def _is_passing(expr: ast.expr) -> bool:
 
 def _is_unbatched(loader: Loader) -> bool:
     """It hands on items of the dataset as they are: with ``batch_size=None``."""
-    size = given(loader, "batch_size")
+    size = loader_argument(loader, "batch_size")
     return size is not None and NONE in size.values
 
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from autofast.facts.freezing import freezes
+from autofast.facts.freezing import may_freeze
 from autofast.facts.gradient_accesses import DIFFERENTIATES, HOOKS
 from autofast.facts.parts import parts_of
 from autofast.flow.usage import Act, Usage
-from autofast.flow.valueflow import Answer, Verdict, expressions, first_bad
+from autofast.flow.valueflow import Answer, Verdict, expressions_holding, first_bad
 from autofast.model.calls import is_name, stands_alone, taker_of
-from autofast.model.contents import unwrapped
+from autofast.model.contents import without_wrappers
 from autofast.model.events import Site
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
@@ -36,7 +36,7 @@ from autofast.model.values import (
     any_of,
     certainly,
     is_named,
-    only,
+    of_kind,
 )
 
 Parts = Mapping[int, Thing]
@@ -60,11 +60,13 @@ def untrained(script: Script) -> Iterator[ast.stmt]:
 
     The gradients of its parameters are all that the backward computes there: its inputs need none.
     """
-    if script.unread or freezes(script) or not script.optimizers or _asks_for_gradients(script):
+    if script.unread or may_freeze(script) or not script.optimizers or _asks_for_gradients(script):
         return
     if not all(o.params and all(map(is_module, o.params)) for o in script.optimizers):
         return
-    trained = parts_of(*(m for o in script.optimizers for p in o.params for m in unwrapped(p)))
+    trained = parts_of(
+        *(m for o in script.optimizers for p in o.params for m in without_wrappers(p))
+    )
     passes = {s.node: s for s in script.log.of("forward")}
     found: dict[ast.stmt, None] = {}
     for step in script.steps:
@@ -107,7 +109,9 @@ def _asks_for_gradients(script: Script) -> bool:
         return True
     return any(
         not is_name(n, *over) and not is_name(getattr(n, "value", None), *over)
-        for n in expressions(script, lambda found: any(t.param for t in only(found, Tensor)))
+        for n in expressions_holding(
+            script, lambda found: any(t.param for t in of_kind(found, Tensor))
+        )
         if isinstance(n, VARIABLES) and not _is_set(script, n)
     )
 
@@ -126,7 +130,10 @@ def _is_apart(site: Site, trained: Parts) -> bool:
     return all(
         o.grad == "on"
         and o.this is not None
-        and all(is_module(m) and parts_of(m).keys().isdisjoint(trained) for m in unwrapped(o.this))
+        and all(
+            is_module(m) and parts_of(m).keys().isdisjoint(trained)
+            for m in without_wrappers(o.this)
+        )
         and certainly(frozenset(o.data["inputs"]), Tensor)
         and not any(t.grad or t.param for t in o.data["inputs"])
         for o in site
@@ -135,14 +142,14 @@ def _is_apart(site: Site, trained: Parts) -> bool:
 
 def _is_hidden(script: Script, site: Site) -> bool:
     """Whether nothing gets at the parameters of the modules that are called there."""
-    parts = parts_of(*(m for o in site for m in unwrapped(o.this)))
+    parts = parts_of(*(m for o in site for m in without_wrappers(o.this)))
 
     def holds(found: Values) -> bool:
         return any(
             is_module(t) and not parts_of(t).keys().isdisjoint(parts)
             for thing in found
             if isinstance(thing, Ext | Inst)
-            for t in unwrapped(thing)
+            for t in without_wrappers(thing)
         )
 
     def judge(use: Usage) -> Answer:

@@ -10,7 +10,7 @@ from autofast.model.calls import is_name, names_in
 from autofast.model.kinds import is_module
 from autofast.model.names import last_part
 from autofast.model.several import wordset
-from autofast.model.source import at, children, holds, nodes_in, walk
+from autofast.model.source import at, children, contains_kind, nodes_in, walk
 from autofast.model.syntax import DISPLAYS, TURN_ENDS, Def, is_stored
 from autofast.model.values import (
     COLLECTIONS,
@@ -24,7 +24,7 @@ from autofast.model.values import (
     all_of,
     any_of,
     is_named,
-    only,
+    of_kind,
 )
 from autofast.read.library.module_parts import MORE
 from autofast.rule import Refusal
@@ -65,7 +65,7 @@ def parameters_of(module: Thing) -> Iterator[tuple[Key, str]]:
             if any_of(part.attrs.get(MORE, ()), Unknown):
                 raise Refusal(f"what parameters {part.cls.node.name} has is not known")
             for name, found in part.attrs.items():
-                if any(t.param == "param" for t in only(found, Tensor)):
+                if any(t.param == "param" for t in of_kind(found, Tensor)):
                     yield (id(part), name), f"{part.cls.node.name}.{name}"
                 todo.extend(t for t in found if is_module(t) or isinstance(t, COLLECTIONS))
         elif is_named(part, Ext, CONTAINERS):
@@ -153,7 +153,7 @@ class Slice:
         self.attributes: set[str] = set()
         self.needed: set[str] = set()
         body = function.body
-        returns = only(walk(function), (ast.Return, ast.Yield, ast.YieldFrom))
+        returns = of_kind(walk(function), (ast.Return, ast.Yield, ast.YieldFrom))
         if not isinstance(body[-1], ast.Return) or len(returns) != 1 or body[-1].value is None:
             raise Refusal(f"{function.name}() ({at(function)}) does not end in one place")
         if isinstance(body[-1].value, DISPLAYS):
@@ -187,7 +187,7 @@ class Slice:
                     self.take_each(over)
             case ast.Expr() | ast.Assert() | ast.Pass():
                 pass
-            case ast.If() if not self.has_layers(stmt) and not holds(stmt, *TURN_ENDS):
+            case ast.If() if not self.has_layers(stmt) and not contains_kind(stmt, *TURN_ENDS):
                 pass
             case _:
                 raise Refusal("may leave a layer out", stmt)

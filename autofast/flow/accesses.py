@@ -61,7 +61,7 @@ def _of_node(node: Node) -> Iterator[Access]:
         yield from _of_statement(tree)
 
 
-def evaluated(tree: ast.AST, part: str = "") -> list[ast.AST]:
+def evaluated_parts(tree: ast.AST, part: str = "") -> list[ast.AST]:
     """The expressions and targets that a node of the graph evaluates, in order; the parts of an
     expression that are evaluated before it.
     """
@@ -123,7 +123,7 @@ def _of_statement(tree: ast.AST) -> Iterator[Access]:
         case ast.expr():
             yield from _of(tree, True)
         case _:
-            yield from _all(True, *evaluated(tree))
+            yield from _all(True, *evaluated_parts(tree))
 
 
 def _captures(pattern: ast.pattern) -> Iterator[Access]:

@@ -13,8 +13,8 @@ from autofast.flow.defuse import Definition
 from autofast.flow.frequency import rare_arms_around
 from autofast.flow.loops import Loop
 from autofast.flow.scopes import Expressions, own_nodes
-from autofast.model.calls import call_of, may_give, spreads
-from autofast.model.contents import opened
+from autofast.model.calls import call_of, has_unpacking, may_give
+from autofast.model.contents import with_contents
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_static
 from autofast.model.script import Script
@@ -253,7 +253,7 @@ class CallGraph:
     def leaves_default(self, call: ast.Call, callee: Callee, parameter: str) -> bool:
         """Whether the call certainly gives nothing for a parameter, so that its default holds."""
         kept = callee.kept or Arguments()
-        spread = spreads(call) or bool(kept.open)
+        spread = has_unpacking(call) or bool(kept.open)
         return (
             not spread
             and parameter not in kept.named
@@ -369,11 +369,11 @@ class CallGraph:
         """The functions that a call of ``function`` may run, itself first, through any number of
         calls that are known.
         """
-        return list(opened([function], self._entered_in))
+        return list(with_contents([function], self._entered_in))
 
     def running(self, functions: Iterable[Function | ast.Module]) -> list[Function | ast.Module]:
         """``functions`` and all code that may run one of them, through any known calls."""
-        return list(opened(functions, lambda f: map(function_of, self.entries(f))))
+        return list(with_contents(functions, lambda f: map(function_of, self.entries(f))))
 
     def run_in(self, loop: Loop | Function, often: bool = False) -> list[Function]:
         """The functions that iterations of a loop, or a call of a function, may run, through any

@@ -14,7 +14,7 @@ from itertools import takewhile
 
 from autofast.flow.build import Builder
 from autofast.flow.graph import FlowGraph, Function, Node
-from autofast.flow.loops import Loop, is_caught, leaving
+from autofast.flow.loops import Loop, is_caught, loop_exits
 from autofast.flow.solve import Problem, solve
 from autofast.model.several import any_in
 from autofast.model.source import ancestors, block_of
@@ -111,7 +111,7 @@ class Graph(FlowGraph):
 
         A ``raise`` that a handler in the iteration certainly catches is none of them.
         """
-        found = [s for body in loop.body for s in leaving(body)]
+        found = [s for body in loop.body for s in loop_exits(body)]
         return [
             s
             for s in found

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 from autofast.flow import callgraph
 from autofast.flow.graph import Function
-from autofast.flow.positions import block, nodes_of, place_in
+from autofast.flow.positions import nodes_of, place_in, statements_beside
 from autofast.flow.scopes import Variable, is_parameter, variables_of
 from autofast.model.calls import is_name
-from autofast.model.contents import opened
+from autofast.model.contents import with_contents
 from autofast.model.script import Script
 from autofast.model.several import grouped
 from autofast.model.source import ByNode, Nodes, ancestors, at, function_of, parent_of, statement_of
 from autofast.model.syntax import FUNCTIONS, is_stored
-from autofast.model.values import Inst, Thing, only
+from autofast.model.values import Inst, Thing, of_kind
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class _Search:
                 self.follow(expr)
 
     def _attribute(self, expr: ast.Attribute) -> None:
-        owners = only(self.script.values(expr.value), Inst)
+        owners = of_kind(self.script.values(expr.value), Inst)
         if not owners or len(owners) != len(self.script.values(expr.value)):
             self.refusal = f"what `{ast.unparse(expr.value)}` is on {at(expr)} is not known"
             return
@@ -148,7 +148,7 @@ class _Search:
     def _puts(self, statement: ast.stmt) -> bool:
         """It stores one of the objects, not None or a placeholder."""
         value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
-        held = opened(self.script.values(value)) if value is not None else ()
+        held = with_contents(self.script.values(value)) if value is not None else ()
         return any(id(t) in self.wanted for t in held)
 
 
@@ -205,8 +205,8 @@ def _lifted(statement: ast.stmt, busy: Nodes) -> ast.stmt:
 
 def _last(statements: list[ast.stmt]) -> ast.stmt | None:
     """The last of them in the innermost block that holds them all."""
-    for outer in [statements[0], *only(ancestors(statements[0]), ast.stmt)]:
-        here = block(outer)
+    for outer in [statements[0], *of_kind(ancestors(statements[0]), ast.stmt)]:
+        here = statements_beside(outer)
         places = [place_in(here, s) for s in statements]
         if here and all(p >= 0 for p in places):
             return here[max(places)]

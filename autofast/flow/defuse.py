@@ -17,7 +17,7 @@ from autofast.flow.scopes import STAR, Variable, variables_of
 from autofast.flow.solve import Problem, solve
 from autofast.model.calls import is_augmented
 from autofast.model.contents import each_once
-from autofast.model.several import only
+from autofast.model.several import of_kind
 from autofast.model.source import ByNode, Nodes, parent_of, statement_of, walk
 from autofast.model.syntax import COMPREHENSIONS, SEQUENCES, TAKERS, has_star
 from autofast.model.values import InOrder, Where
@@ -217,7 +217,7 @@ class DefUse:
             variable = Variable(definition.name, variable.scope)
         if variable is None:
             return []
-        stores = only(self.table.stores(variable), ast.Name)
+        stores = of_kind(self.table.stores(variable), ast.Name)
         found = [*self.table.loads(variable), *(n for n in stores if _reads_too(n))]
         # A class body reads the module's variable where it has not set its own yet.
         if variable.scope is self.table.tree:
@@ -440,7 +440,7 @@ class DefUse:
         return any(n not in self._inline for n in self._readers(variable))
 
     def _readers(self, variable: Variable) -> list[ast.Name]:
-        stores = only(self.table.stores(variable), ast.Name)
+        stores = of_kind(self.table.stores(variable), ast.Name)
         return [*self.table.loads(variable), *filter(_reads_too, stores)]
 
 

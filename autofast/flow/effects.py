@@ -14,7 +14,7 @@ from autofast.model.calls import is_augmented
 from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import wordset
-from autofast.model.source import live
+from autofast.model.source import live_nodes
 from autofast.model.syntax import is_stored
 from autofast.model.values import (
     Arg,
@@ -74,7 +74,7 @@ class Effects:
     @cached_property
     def writes(self) -> list[Write]:
         """Every write of the project's code that is reached, or may be."""
-        return [w for s in self.script.sources for n in live(s.tree) for w in self.of(n)]
+        return [w for s in self.script.sources for n in live_nodes(s.tree) for w in self.of(n)]
 
     def of(self, node: ast.AST) -> Iterator[Write]:
         """What one node changes by itself, without the nodes in it and what it calls."""

@@ -14,13 +14,13 @@ from enum import Enum
 
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
-from autofast.flow.memory import root, views_around
+from autofast.flow.memory import base_of, views_around
 from autofast.flow.program import Flow, function_around, holder_of
 from autofast.flow.scopes import parameters
 from autofast.model.calls import call_of
-from autofast.model.contents import opened
+from autofast.model.contents import with_contents
 from autofast.model.script import Script
-from autofast.model.several import only, wordset
+from autofast.model.several import of_kind, wordset
 from autofast.model.source import function_of, parent_of
 from autofast.model.syntax import TARGETS, is_read
 from autofast.model.values import COLLECTIONS, Tensor, all_of, library_names
@@ -81,7 +81,7 @@ class Holders:
         """``expr``, and all that may be the same value: calls that return it, loads of variables
         that hold it or something that it is in.
         """
-        return opened([expr], self._further)
+        return with_contents([expr], self._further)
 
     def _further(self, expr: ast.expr) -> list[ast.expr]:
         whole = self.whole(expr)
@@ -99,7 +99,7 @@ class Holders:
 
     def _returned(self, expr: ast.expr) -> Iterator[ast.expr]:
         """``expr``, and the calls of functions that return it."""
-        return opened([expr], lambda e: self._sites(self.whole(e)))
+        return with_contents([expr], lambda e: self._sites(self.whole(e)))
 
     def _sites(self, whole: ast.expr) -> list[ast.expr]:
         statement = parent_of(whole)
@@ -186,7 +186,7 @@ class Holders:
 
     def _by_container(self, container: ast.expr) -> Iterator[Holder]:
         """Something that it is put into, and the variables that hold that, also of callers."""
-        for expr in opened([container], self._same_container):
+        for expr in with_contents([container], self._same_container):
             yield Holder(How.CONTAINER, expr)
             for definition in self._definitions(expr):
                 yield Holder(How.VARIABLE, definition.node)
@@ -199,7 +199,7 @@ class Holders:
                     yield given
 
     def _definitions(self, expr: ast.expr) -> list[Definition]:
-        found = self.flow.reaching(root(expr))
+        found = self.flow.reaching(base_of(expr))
         return [d for d in found if isinstance(d.node, (ast.Name, ast.arg))]
 
     def _by_call(self, call: ast.Call, argument: ast.expr) -> Iterator[Holder]:
@@ -216,5 +216,5 @@ class Holders:
     def _is_tensor(self, expr: ast.expr) -> bool:
         """What is put into a tensor is copied."""
         found = self.script.values(expr)
-        held = only(found, COLLECTIONS)
+        held = of_kind(found, COLLECTIONS)
         return bool(found) and not held and all_of(found, Tensor)

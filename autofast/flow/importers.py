@@ -14,7 +14,7 @@ from pathlib import Path
 from autofast.model import disk
 from autofast.model.opening import open_source
 from autofast.model.script import Script
-from autofast.model.several import only
+from autofast.model.several import of_kind
 from autofast.model.source import BadInput, ByNode, Source, ancestors, parent_of, source_of
 from autofast.model.syntax import is_read
 
@@ -53,7 +53,7 @@ class Importers:
         return self._found[function]
 
     def _users(self, function: ast.AST) -> Iterator[User]:
-        outer = only(ancestors(function), ast.stmt)
+        outer = of_kind(ancestors(function), ast.stmt)
         owner = outer[-1] if outer and isinstance(outer[-1], ast.ClassDef) else function
         name, method = getattr(owner, "name", ""), getattr(function, "name", "")
         if not name or not isinstance(parent_of(owner), ast.Module) or len(outer) > 1:

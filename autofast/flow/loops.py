@@ -45,15 +45,15 @@ def is_repeated(part: ast.AST, loop: Loop) -> bool:
     return part is (loop.test if isinstance(loop, ast.While) else loop.target)
 
 
-def leaving(stmt: ast.AST, inner: bool = False) -> Iterator[ast.stmt]:
+def loop_exits(stmt: ast.AST, inner: bool = False) -> Iterator[ast.stmt]:
     """What in ``stmt`` may leave the iteration around it; ``inner``: in a loop inside that one."""
     if isinstance(stmt, CALL_ENDS) or (isinstance(stmt, TURN_ENDS) and not inner):
         yield stmt
     elif isinstance(stmt, LOOPS):
-        yield from (s for child in stmt.body for s in leaving(child, True))
-        yield from (s for child in stmt.orelse for s in leaving(child, inner))
+        yield from (s for child in stmt.body for s in loop_exits(child, True))
+        yield from (s for child in stmt.orelse for s in loop_exits(child, inner))
     elif not isinstance(stmt, (*FUNCTIONS, ast.expr)):
-        yield from (s for child in ast.iter_child_nodes(stmt) for s in leaving(child, inner))
+        yield from (s for child in ast.iter_child_nodes(stmt) for s in loop_exits(child, inner))
 
 
 def is_caught(stmt: ast.Raise, loop: Loop) -> bool:

@@ -17,7 +17,7 @@ from autofast.flow.defuse import bound_to
 from autofast.flow.program import Flow
 from autofast.flow.scopes import own_nodes
 from autofast.model.calls import arguments_of, is_augmented, is_method, is_name
-from autofast.model.contents import each_once, opened
+from autofast.model.contents import each_once, with_contents
 from autofast.model.names import LEGACY_TENSORS, last_part
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
@@ -80,7 +80,7 @@ class Memory:
         definitions of variables.
         """
         start: list[ast.AST] = [expr]
-        return frozenset(opened(start, self._below))
+        return frozenset(with_contents(start, self._below))
 
     def _below(self, node: ast.AST) -> Iterator[ast.AST]:
         """What a node is, or is a view of, one step further down."""
@@ -331,7 +331,7 @@ def view_of(expr: ast.expr) -> ast.expr | None:
     return func.value if isinstance(func, ast.Attribute) and is_view(func.attr) else None
 
 
-def root(expr: ast.expr) -> ast.expr:
+def base_of(expr: ast.expr) -> ast.expr:
     """The expression at the bottom of a chain of views and parts."""
     while (inner := view_of(expr)) is not None:
         expr = inner

@@ -18,7 +18,7 @@ from autofast.model.events import (
     TryFrame,
     is_undecided,
 )
-from autofast.model.several import only
+from autofast.model.several import of_kind
 from autofast.model.source import (
     Nodes,
     ancestors,
@@ -37,7 +37,7 @@ from autofast.model.source import (
 SHARED = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
 
 
-def shared(a: Sequence[Frame], b: Sequence[Frame]) -> int:
+def common_frames(a: Sequence[Frame], b: Sequence[Frame]) -> int:
     """How many frames, from the outside, two places have in common."""
     n = 0
     while n < min(len(a), len(b)) and _same(a[n], b[n]):
@@ -77,7 +77,7 @@ def node_in(scope: ast.AST, stack: Stack, node: ast.AST) -> ast.AST | None:
     """The node in the code of ``scope`` (a function or module) at which the script is when it comes
     to ``node``; None where it does not come through this code.
     """
-    calls = tuple(only(stack, CallFrame))
+    calls = tuple(of_kind(stack, CallFrame))
     start = depth_of(calls, scope)
     if not start and not isinstance(scope, ast.Module):
         return None
@@ -85,7 +85,7 @@ def node_in(scope: ast.AST, stack: Stack, node: ast.AST) -> ast.AST | None:
     return next(here, node if function_of(node) is scope else None)
 
 
-def index(block: list[ast.stmt], stmt: ast.stmt) -> int:
+def index_in_block(block: list[ast.stmt], stmt: ast.stmt) -> int:
     """Where ``stmt`` stands in ``block``; -1 where it does not."""
     return next((n for n, other in enumerate(block) if other is stmt), -1)
 
@@ -96,7 +96,7 @@ def place_in(here: list[ast.stmt], node: ast.AST) -> int:
     return next((n for n, statement in enumerate(here) if statement in found), -1)
 
 
-def block(stmt: ast.stmt) -> list[ast.stmt]:
+def statements_beside(stmt: ast.stmt) -> list[ast.stmt]:
     """The statements beside ``stmt``; empty for one that stands in no block (a case of
     ``match``).
     """
@@ -112,7 +112,7 @@ def in_common(
     """The statements of two places in the block that both happen in, on the same way to it, and the
     depth of that block.
     """
-    depth = shared(first.stack, second.stack)
+    depth = common_frames(first.stack, second.stack)
     return (
         statement_at(first.stack, first_node, depth),
         statement_at(second.stack, second_node, depth),
@@ -125,8 +125,8 @@ def comes_before(
 ) -> bool:
     """Whether one place comes before another in the block that both happen in."""
     a, b, _ = in_common(first, first_node, second, second_node)
-    here = block(a)
-    return 0 <= index(here, a) < index(here, b)
+    here = statements_beside(a)
+    return 0 <= index_in_block(here, a) < index_in_block(here, b)
 
 
 def nodes_of(parts: Iterable[ast.AST]) -> Nodes:
@@ -149,8 +149,8 @@ def follows(node: ast.AST, statement: ast.stmt) -> bool:
     """Whether ``node`` stands in a later statement of the same block: it runs after ``statement``,
     and never without it.
     """
-    here = block(statement)
-    return place_in(here, node) > index(here, statement)
+    here = statements_beside(statement)
+    return place_in(here, node) > index_in_block(here, statement)
 
 
 def position(node: ast.AST) -> tuple[int, int]:

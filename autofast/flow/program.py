@@ -12,7 +12,7 @@ from autofast.flow.callgraph import code_of
 from autofast.flow.cfg import Graph
 from autofast.flow.defuse import Definition, DefUse
 from autofast.flow.graph import Function
-from autofast.flow.positions import shared
+from autofast.flow.positions import common_frames
 from autofast.flow.scopes import own_nodes, owner, scope_of
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.script import Script
@@ -97,7 +97,7 @@ class Flow:
 
     def may_follow(self, later: ast.AST, way: Stack, earlier: ast.AST, other_way: Stack) -> bool:
         """Whether ``later`` may run after ``earlier``, each on its way through calls and loops."""
-        depth = shared(way, other_way)
+        depth = common_frames(way, other_way)
         if any_of(way[:depth], LoopFrame):
             return True
         ways = (

@@ -12,7 +12,7 @@ from autofast.flow.scopes import defaults, variables_of
 from autofast.model.calls import literal_of
 from autofast.model.events import CallFrame, Site, Stack
 from autofast.model.script import Script
-from autofast.model.several import only, wordset
+from autofast.model.several import of_kind, wordset
 from autofast.model.source import ByNode, function_of, nodes_in, parent_of
 from autofast.model.syntax import VARIABLES, is_read
 from autofast.model.values import (
@@ -123,7 +123,7 @@ class Trail:
             if isinstance(option := one(self.script.values(expr)), Arg) and option.said is not None:
                 return self._option(option)
             return self._parameter(expr.id, function_of(stores[0]), stack, depth)
-        value = assigned(stores[0])
+        value = assigned_value(stores[0])
         if value is None:
             raise Unresolved(f"`{expr.id}` is not set by a plain assignment")
         return self._follow(value, stack, True, depth + 1)
@@ -145,7 +145,7 @@ class Trail:
     def _attribute(self, expr: ast.Attribute, depth: int) -> Origin:
         owners = self.script.values(expr.value)
         sites = self._set_at(owners, expr.attr)
-        value = assigned(sites[0].node) if len(sites) == 1 else None
+        value = assigned_value(sites[0].node) if len(sites) == 1 else None
         if value is None:
             raise Unresolved(f"`.{expr.attr}` is set in {len(sites) or 'no'} places")
         stack = next(o.stack for o in sites[0] if o.this in owners)
@@ -224,13 +224,13 @@ class Trail:
 def _in_body(cls: Cls, name: str) -> ast.expr | None:
     """What the body of a class gives an attribute, where it does so once."""
     found = [n for s in cls.node.body for n in nodes_in(s, ast.Name) if n.id == name]
-    return assigned(found[0]) if len(found) == 1 else None
+    return assigned_value(found[0]) if len(found) == 1 else None
 
 
 def only_value(name: ast.Name) -> ast.expr | None:
     """The expression that a variable always holds: the right side of the only assignment to it."""
     stores = _stores(name)
-    return assigned(stores[0]) if len(stores) == 1 else None
+    return assigned_value(stores[0]) if len(stores) == 1 else None
 
 
 def _stores(name: ast.Name) -> list[ast.Name | ast.arg]:
@@ -238,11 +238,11 @@ def _stores(name: ast.Name) -> list[ast.Name | ast.arg]:
     table = variables_of(name)
     variable = table.of(name)
     if variable is not None:
-        return only(table.stores(variable), (ast.Name, ast.arg))
+        return of_kind(table.stores(variable), (ast.Name, ast.arg))
     return []
 
 
-def assigned(target: ast.AST) -> ast.expr | None:
+def assigned_value(target: ast.AST) -> ast.expr | None:
     """The right side of the plain assignment to a target."""
     parent = parent_of(target)
     if isinstance(parent, ast.Assign) and target in parent.targets:

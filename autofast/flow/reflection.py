@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 BY_TEXT = wordset("eval exec")
 
 
-def showing(scope: ast.AST) -> list[ast.Call]:
+def namespace_calls(scope: ast.AST) -> list[ast.Call]:
     """The calls by which a scope asks for its variables, ``locals()``, ``vars()``, ``globals()``,
     or runs text: ``"{loss}".format(**locals())``.
     """

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from autofast.model.names import first_part
-from autofast.model.several import only
+from autofast.model.several import of_kind
 from autofast.model.source import ByNode, ancestors, children, nodes_in, parent_of, source_of, walk
 from autofast.model.syntax import (
     COMPREHENSIONS,
@@ -346,7 +346,7 @@ def mentions(scope: ast.AST, name: str) -> list[ast.Name]:
         return []
     found = [
         *table.loads(variable),
-        *only(table.stores(variable), ast.Name),
+        *of_kind(table.stores(variable), ast.Name),
     ]
     here = [n for n in found if scope in ancestors(n)]
     return sorted(here, key=lambda n: (n.lineno, n.col_offset))

@@ -16,7 +16,7 @@ from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol as Interface, TypeVar
 
-from autofast.flow.accesses import Kind, accesses, evaluated
+from autofast.flow.accesses import Kind, accesses, evaluated_parts
 from autofast.flow.build import Builder, Ways, is_try
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.graph import FlowGraph, Function, Node
@@ -25,7 +25,7 @@ from autofast.flow.scopes import own_nodes
 from autofast.flow.solve import Problem, solve
 from autofast.model.limits import MOST_STATES
 from autofast.model.script import Script
-from autofast.model.several import any_in, grouped, only
+from autofast.model.several import any_in, grouped, of_kind
 from autofast.model.source import ByNode, Nodes, ancestors, at, function_of, walk
 from autofast.model.syntax import DEFINITIONS, DEFS, FUNCTIONS, is_read, is_text, is_unary
 from autofast.model.values import any_of
@@ -149,7 +149,7 @@ class _Walk(Generic[S, E]):
             function = function_of(node)
             if function not in self.functions:
                 self.functions.add(function)
-                nodes += only(own_nodes(function), (ast.Raise, ast.Assert))
+                nodes += of_kind(own_nodes(function), (ast.Raise, ast.Assert))
                 todo += self.calls.entries(function)
         self.hot: Nodes = set()
         for node in nodes:
@@ -226,7 +226,7 @@ class _Walk(Generic[S, E]):
             if isinstance(tree, (ast.Raise, ast.Assert)):
                 for state in states:
                     self.protocol.leave(tree, state.state)
-            for expr in [tree] if isinstance(tree, ast.expr) else evaluated(tree, part):
+            for expr in [tree] if isinstance(tree, ast.expr) else evaluated_parts(tree, part):
                 states = self.expr(expr, states)
             if isinstance(tree, ast.stmt) and not isinstance(tree, COMPOUND):
                 states = self._here(tree, states)
@@ -320,7 +320,7 @@ class _Walk(Generic[S, E]):
                 states = self.expr(node.test, states)
                 states = self.expr(node.body, states) | self.expr(node.orelse, states)
             case _:
-                for child in evaluated(node):
+                for child in evaluated_parts(node):
                     states = self.expr(child, states)
         return self._here(node, states)
 

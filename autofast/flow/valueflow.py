@@ -109,14 +109,14 @@ class ValueFlow(ABC, Generic[Context]):
     def _onwards(self, use: Usage, context: Context) -> str:
         if use.act is Act.RETURNED:
             return self.returned(use, context)
-        why = first(self.bind(target, context) for target in use.targets)
+        why = first_reason(self.bind(target, context) for target in use.targets)
         return why or (self.follow(use.result, context) if use.result is not None else "")
 
     def _given(self, use: Usage, context: Context) -> str:
         callees = self.script.called(use.node)
         if not callees:
             return self.lost(use)
-        return first(self._passed(use, callee, context) for callee in callees)
+        return first_reason(self._passed(use, callee, context) for callee in callees)
 
     def _passed(self, use: Usage, callee: Thing, context: Context) -> str:
         answer = self.given(use, callee, context)
@@ -134,7 +134,7 @@ class ValueFlow(ABC, Generic[Context]):
             if parameter.arg == name
         ]
         there = self.inside(call, context)
-        return first(self.bind(p, there) for p in found) if found else self.lost(use)
+        return first_reason(self.bind(p, there) for p in found) if found else self.lost(use)
 
     def returned(self, use: Usage, context: Context) -> str:
         """The first bad use of the result of the function, at any of its calls."""
@@ -142,7 +142,7 @@ class ValueFlow(ABC, Generic[Context]):
         calls = self.calls.sites(function) if isinstance(function, Function) else []
         if not calls:
             return self.lost(use)
-        return first(self.follow(call, self.outside(call, context)) for call in calls)
+        return first_reason(self.follow(call, self.outside(call, context)) for call in calls)
 
     def bind(self, target: ast.expr | ast.arg, context: Context) -> str:
         """The first bad use of what is bound to ``target``, a parameter or anything that an
@@ -150,9 +150,9 @@ class ValueFlow(ABC, Generic[Context]):
         """
         match target:
             case ast.Name() | ast.arg():
-                return first(self.follow(read, context) for read in self.reads(target))
+                return first_reason(self.follow(read, context) for read in self.reads(target))
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
-                return first(self.bind(part, context) for part in parts)
+                return first_reason(self.bind(part, context) for part in parts)
             case ast.Starred(value=inner):
                 return self.bind(inner, context)
             case ast.Subscript():
@@ -171,13 +171,13 @@ def first_bad(
     script: Script, holds: Callable[[Values], bool], judge: Callable[[Usage], Answer]
 ) -> tuple[ast.expr, str] | None:
     """The first expression with such values that is put to a bad use, and the reason."""
-    for expr in expressions(script, holds):
+    for expr in expressions_holding(script, holds):
         if isinstance(why := judge(usage_of(expr)), str):
             return expr, why
     return None
 
 
-def expressions(script: Script, holds: Callable[[Values], bool]) -> Iterator[ast.expr]:
+def expressions_holding(script: Script, holds: Callable[[Values], bool]) -> Iterator[ast.expr]:
     """All expressions whose values are meant, in the order of the files."""
     meant: dict[Values, bool] = {}  # most values are those of many expressions
     for node in script.nodes:
@@ -189,5 +189,5 @@ def expressions(script: Script, holds: Callable[[Values], bool]) -> Iterator[ast
                 yield node
 
 
-def first(reasons: Iterable[str]) -> str:
+def first_reason(reasons: Iterable[str]) -> str:
     return next((why for why in reasons if why), "")

@@ -47,7 +47,7 @@ def arguments_of(call: ast.Call) -> list[ast.expr]:
     return [*call.args, *(k.value for k in call.keywords)]
 
 
-def spreads(call: ast.Call) -> bool:
+def has_unpacking(call: ast.Call) -> bool:
     """Whether it has ``*args`` or ``**options``, so that it is not plain what goes where."""
     return has_star(call.args) or may_give(call)
 

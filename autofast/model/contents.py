@@ -43,7 +43,7 @@ def wrapped(thing: Thing) -> Iterable[Thing]:
     return thing.attrs.get("over", ()) if isinstance(thing, Ext) else ()
 
 
-def opened(roots: Iterable[T], opens: Callable[[T], Iterable[T]] = elements) -> Iterator[T]:  # type: ignore[assignment]
+def with_contents(roots: Iterable[T], opens: Callable[[T], Iterable[T]] = elements) -> Iterator[T]:  # type: ignore[assignment]
     """``roots`` and all inside of them, each once; ``opens`` says what is in one of them."""
     todo, seen = list(roots), set[int]()
     for thing in todo:  # which grows meanwhile
@@ -64,10 +64,10 @@ def each_once(todo: list[T]) -> Iterator[T]:
             yield here
 
 
-def unwrapped(thing: Thing | None) -> list[Thing]:
+def without_wrappers(thing: Thing | None) -> list[Thing]:
     """The modules inside DDP, DataParallel, torch.compile, however many are around them."""
     start = [] if thing is None else [thing]
-    return [t for t in opened(start, _inner) if not is_wrapper(t)]
+    return [t for t in with_contents(start, _inner) if not is_wrapper(t)]
 
 
 def _inner(thing: Thing) -> list[Thing]:

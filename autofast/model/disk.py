@@ -141,7 +141,7 @@ def _note(kind: str, path: Path | str, found: str | bool, *pattern: str) -> bool
     return found is True
 
 
-def real(path: Path) -> Path:
+def resolved_path(path: Path) -> Path:
     """The path without links; of a link to itself as far as it goes (``Path.resolve`` raises there
     before Python 3.13).
     """

@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 
 from autofast.model.limits import MOST_WAYS
 from autofast.model.source import ByNode, at, walk
-from autofast.model.values import Arguments, Func, Given, Thing, Values, only
+from autofast.model.values import Arguments, Func, Given, Thing, Values, of_kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,7 +252,7 @@ class Log:
 
 def loops(stack: Stack) -> list[LoopFrame]:
     """The loops around a place, outermost first, across function calls."""
-    return only(stack, LoopFrame)
+    return of_kind(stack, LoopFrame)
 
 
 def inside(stack: Stack, node: ast.AST) -> bool:
@@ -276,4 +276,4 @@ def is_undecided(frame: Frame) -> TypeGuard[BranchFrame]:
 
 def branches(stack: Stack) -> set[tuple[ast.AST, bool]]:
     """The conditions, and their arms, that decide whether a place is reached."""
-    return {(f.node, f.arm) for f in only(stack, BranchFrame) if not f.known}
+    return {(f.node, f.arm) for f in of_kind(stack, BranchFrame) if not f.known}

@@ -68,7 +68,7 @@ def surely(answers: Iterable[object]) -> bool:
     return some
 
 
-def only(found: Iterable[object], kind: type[T] | tuple[type[T], ...]) -> list[T]:
+def of_kind(found: Iterable[object], kind: type[T] | tuple[type[T], ...]) -> list[T]:
     """Those of one kind."""
     return [one for one in found if isinstance(one, kind)]
 

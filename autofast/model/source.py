@@ -320,7 +320,7 @@ def nodes_in(tree: ast.AST, *kinds: type[N]) -> Iterator[N]:
     return (node for node in walk(tree) if isinstance(node, kinds))
 
 
-def holds(tree: ast.AST, *kinds: type[ast.AST]) -> bool:
+def contains_kind(tree: ast.AST, *kinds: type[ast.AST]) -> bool:
     """Whether a node of one of these kinds is in ``tree``, itself included."""
     return any_of(walk(tree), kinds)
 
@@ -413,7 +413,7 @@ def is_elif(node: ast.AST) -> bool:
     )
 
 
-def live(node: ast.AST) -> Iterator[ast.AST]:
+def live_nodes(node: ast.AST) -> Iterator[ast.AST]:
     """``node`` and all nodes in it, but for branches that a constant keeps from running (``if
     False:``).
 

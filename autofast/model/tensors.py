@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from autofast.model.changes import CLOCK, remember, remembered
-from autofast.model.contents import opened
+from autofast.model.contents import with_contents
 from autofast.model.names import last_part
 from autofast.model.several import wordset
 from autofast.model.values import (
@@ -28,7 +28,7 @@ from autofast.model.values import (
     const,
     is_const,
     is_named,
-    only,
+    of_kind,
     things as values,
 )
 
@@ -78,7 +78,7 @@ def tensors_in(*sets: Values) -> list[Tensor]:
     # One layer after the other is given the same, and asks.
     ticks, found = remembered((tensors_in, sets)) or (-1, [])
     if ticks != CLOCK.ticks:
-        found = list(dict.fromkeys(only(things_in(*sets), Tensor)))
+        found = list(dict.fromkeys(of_kind(things_in(*sets), Tensor)))
         remember((tensors_in, sets), (CLOCK.ticks, found))
     return found
 
@@ -90,13 +90,13 @@ def is_unknown_in(*sets: Values) -> bool:
 
 def things_in(*sets: Values) -> Iterator[Thing]:
     """What is in these values, tuples, lists and dicts opened."""
-    every = opened(t for values in sets for t in values)
+    every = with_contents(t for values in sets for t in values)
     return (t for t in every if not isinstance(t, COLLECTIONS))
 
 
 def binary(left: Values, right: Values, op: str) -> Values:
     """The result of an operator on abstract values."""
-    tensors = only((*left, *right), Tensor)
+    tensors = of_kind((*left, *right), Tensor)
     if tensors:
         if op != "Compare" and all(
             t.rank == "0d" if isinstance(t, Tensor) else _is_number(t) for t in (*left, *right)
@@ -119,7 +119,7 @@ def binary(left: Values, right: Values, op: str) -> Values:
         elif made.dtype == "int" and any_of((*left, *right), Num):
             made = made.but(dtype="?")  # the number may be an integer or not
         return values(made)
-    unknown = only((*left, *right), Unknown)
+    unknown = of_kind((*left, *right), Unknown)
     numbers = all(map(_is_number, (*left, *right)))
     return values(unknown[0]) if unknown else values(Num(scalar=numbers))
 
@@ -146,7 +146,7 @@ def _is_number(thing: Thing) -> bool:
 def device_kinds(found: Values) -> set[str]:
     """The kinds of device these may name: cpu, cuda, mps, accel (whatever there is), option, ?."""
     kinds: set[str] = set()
-    for thing in opened(found, _made_of):  # ``device = torch.device(device)`` in a loop
+    for thing in with_contents(found, _made_of):  # ``device = torch.device(device)`` in a loop
         if isinstance(thing, Const):
             if isinstance(thing.value, bool) or thing.value is None:
                 kinds.add("cuda" if thing.value is None else "?")

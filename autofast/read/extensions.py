@@ -21,7 +21,7 @@ CODE = tuple("**/*.cpp **/*.cc **/*.cu **/*.cuh **/*.h **/*.hpp".split())
 DECLARED = re.compile(r"""Extension\(\s*(?:name\s*=\s*)?["']([\w.]+)["']""")
 
 
-def extensions(script: Script) -> Iterator[Newest]:
+def extension_limits(script: Script) -> Iterator[Newest]:
     """What the sources of the extensions that a script uses rule out."""
     root = script.entry.path.parents[len(Path(script.entry.rel).parts) - 1]
     seen: set[Path] = set()

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from autofast.model import disk
-from autofast.model.disk import real
+from autofast.model.disk import resolved_path
 from autofast.model.opening import open_source, read_source
 from autofast.model.several import wordset
 from autofast.model.source import BadInput, Source
@@ -45,7 +45,7 @@ class Project:
         self.neighbours: set[Path] = set()  # files that import the entry, and are read for that
         self.namespaces: dict[str, Source | None] = {}
         self._places: dict[tuple[Path | str, ...], Source | None] = {}
-        first = real(entry).parent
+        first = resolved_path(entry).parent
         self.search = list(
             dict.fromkeys([first, self.root, self.root / "src", self.root / "lib", first.parent])
         )
@@ -69,7 +69,7 @@ class Project:
 
     def read(self, path: Path) -> Source:
         """The source at ``path``, read once; raises :class:`BadInput`."""
-        key = real(path)  # a link to itself is told by the reader
+        key = resolved_path(path)  # a link to itself is told by the reader
         if key not in self.sources:
             before = self.before.get(key)
             if key in self.overlay:

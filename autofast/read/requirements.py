@@ -215,7 +215,7 @@ def rules_out(script: Script, version: tuple[int, ...], package: str) -> str:
     return next(
         (
             f"{place} asks for {package} {spec}"
-            for place, spec, limit in limits(script, package)
+            for place, spec, limit in version_limits(script, package)
             if limit is not None and limit.is_below(version)
         ),
         "",
@@ -224,10 +224,10 @@ def rules_out(script: Script, version: tuple[int, ...], package: str) -> str:
 
 def at_least(script: Script, version: tuple[int, ...], package: str) -> bool:
     """Whether the project asks for ``version`` or a newer one."""
-    return any(lower(spec) >= version for _, spec, _ in limits(script, package))
+    return any(oldest_version(spec) >= version for _, spec, _ in version_limits(script, package))
 
 
-def limits(script: Script, package: str) -> tuple[Demand, ...]:
+def version_limits(script: Script, package: str) -> tuple[Demand, ...]:
     """Where the project asks for ``package``, what it asks for, and which versions that rules
     out.
     """
@@ -371,7 +371,7 @@ def _limit(spec: str) -> Limit | None:
     return min(found, key=lambda limit: (limit.newest, limit.included), default=None)
 
 
-def lower(spec: str) -> tuple[int, ...]:
+def oldest_version(spec: str) -> tuple[int, ...]:
     """The oldest version that is allowed."""
     bounds = [
         text for sign, text in SPECIFIER.findall(spec) if sign in (">=", "==", "~=", "^", "=")

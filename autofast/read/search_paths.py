@@ -11,7 +11,7 @@ from pathlib import Path
 from autofast.flow.scopes import own_nodes
 from autofast.model.calls import is_name, short_name
 from autofast.model.events import CallFrame, Frame
-from autofast.model.several import only, wordset
+from autofast.model.several import of_kind, wordset
 from autofast.model.source import function_of, source_of
 from autofast.model.syntax import is_text
 
@@ -28,7 +28,7 @@ def folder(expr: ast.expr, stack: Sequence[Frame], working: Path) -> Path | None
     not known.
     """
     try:
-        return (working / _path(expr, only(stack, CallFrame), 0)).resolve()
+        return (working / _path(expr, of_kind(stack, CallFrame), 0)).resolve()
     except NotKnown:
         return None
 

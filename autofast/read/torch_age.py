@@ -15,14 +15,20 @@ from autofast.model.calls import is_method, keyword_of, names_in
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, Site, TryFrame, is_undecided
 from autofast.model.names import first_part, last_part
 from autofast.model.script import Script
-from autofast.model.several import only
+from autofast.model.several import of_kind
 from autofast.model.source import Source, line_of, source_of, statement_of
 from autofast.model.syntax import is_attribute
 from autofast.model.torch_age import Limit, Newest, Oldest, TorchAge, Version, shown
 from autofast.model.values import Arguments, Ext, Ref
-from autofast.read.extensions import extensions
+from autofast.read.extensions import extension_limits
 from autofast.read.old_tensors import broken_views, byte_masks, differences, old_losses, old_numbers
-from autofast.read.requirements import PACKAGE, in_words, limits, lower, newest_with
+from autofast.read.requirements import (
+    PACKAGE,
+    in_words,
+    newest_with,
+    oldest_version,
+    version_limits,
+)
 from autofast.read.torch_versions import (
     GONE,
     GONE_KEYWORDS,
@@ -52,7 +58,7 @@ def torch_age(script: Script) -> TorchAge:
         *_keywords(script),
         *_stft(script),
         *_functions(script),
-        *extensions(script),
+        *extension_limits(script),
         *(_at(node, why, Limit((0, 4)), "item") for node, why in old_numbers(script)),
         *(_at(node, why, Limit((1, 6)), "reshape") for node, why in broken_views(script)),
         *(_at(node, why, Limit((2, 0)), anew) for node, why, anew in byte_masks(script)),
@@ -84,26 +90,31 @@ def _place(node: ast.AST) -> str:
 
 # ----------------------------------------------------------------------------- files of the project
 def _pins(script: Script) -> Iterator[Newest]:
-    for place, spec, limit in limits(script, "torch"):
+    for place, spec, limit in version_limits(script, "torch"):
         if limit is not None:
             yield Newest(place, f"asks for torch {spec}", limit)
     for said in in_words(script)[1]:
         if said.limit is not None:
             yield Newest(said.place, said.why, said.limit)
     for package, first in PAIRED.items():
-        for place, spec, limit in limits(script, package):
+        for place, spec, limit in version_limits(script, package):
             if limit is not None and len(limit.newest) > 1 and limit.newest >= first:
                 paired = Limit(_paired(package, limit.newest), limit.included)
                 yield Newest(place, f"asks for {package} {spec}", paired)
-    for place, spec, limit in limits(script, "python"):
+    for place, spec, limit in version_limits(script, "python"):
         if (torch := newest_with(limit)) is not None:
             yield Newest(place, f"asks for Python {spec}", Limit(torch))
 
 
 def _asked(script: Script) -> Iterator[Oldest]:
-    python = max((lower(spec) for _, spec, _ in limits(script, "python")), default=(0,))
+    python = max(
+        (oldest_version(spec) for _, spec, _ in version_limits(script, "python")), default=(0,)
+    )
     least = max((torch for since, torch in SINCE_PYTHON.items() if since <= python), default=(0,))
-    bounds = [(lower(spec), place, spec, limit) for place, spec, limit in limits(script, "torch")]
+    bounds = [
+        (oldest_version(spec), place, spec, limit)
+        for place, spec, limit in version_limits(script, "torch")
+    ]
     bounds.sort(key=lambda bound: bound[0], reverse=True)
     asked = {b[1].partition(":")[0]: b for b in bounds if b[0] != (0,)}  # the lowest of each file
     for version, place, spec, limit in asked.values():
@@ -241,7 +252,7 @@ def _is_old_function(script: Script, node: ast.ClassDef) -> bool:
     }
     return "torch.autograd.Function" in named and any(
         stmt.name == "forward" and not stmt.decorator_list
-        for stmt in only(node.body, ast.FunctionDef)
+        for stmt in of_kind(node.body, ast.FunctionDef)
     )
 
 

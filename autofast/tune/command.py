@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from autofast.commands.discover import idle
+from autofast.commands.discover import untrained_hint
 from autofast.commands.planning import trains_nothing
 from autofast.commands.rewriting import Rewritten
 from autofast.model.source import BadInput
@@ -66,7 +66,7 @@ def tune(request: Request, tell: Tell, *, alone: bool = False) -> tuple[Tuned, R
     original = Program.of(OF_ORIGINAL, entry)
     whole = space.whole()
     if trains_nothing(whole.script, whole.plan.first):
-        raise BadInput(f"{request.script}: {idle(request.script)}")
+        raise BadInput(f"{request.script}: {untrained_hint(request.script)}")
     wanted = Wanted(
         "exact",
         None,

@@ -19,7 +19,7 @@ from autofast.commands.rewriting import Rewritten, rewrite
 from autofast.config import Config
 from autofast.edit.passes import Passes
 from autofast.edit.plan import PostConditionError
-from autofast.model.disk import real
+from autofast.model.disk import resolved_path
 from autofast.model.measured import Facts
 from autofast.model.source import BadInput
 from autofast.report import diff
@@ -136,7 +136,7 @@ def _facts(series: Series, request: Request, machine: Mapping[str, str]) -> Fact
     timed = [run for run in series.runs if run.arm == ORIGINAL and run.detail == LIGHT and run.ok]
     if series.watched is None or not series.watched.record.watched or not timed:
         return None
-    root = real(request.root)
+    root = resolved_path(request.root)
     return facts_of(series.original, series.watched, timed, root, series.runner.setup, machine)
 
 
@@ -208,7 +208,7 @@ def _words(launch: str, option: str) -> Words:
 # --------------------------------------------------------------------------------- the two programs
 def _check(request: Request) -> None:
     """Raise ``BadInput`` for what can be told before anything is run."""
-    script = real(request.script)
+    script = resolved_path(request.script)
     for path in (request.script, request.rewritten):
         if path is not None and path.is_dir():
             raise BadInput(f"{path}: is a folder; give the training script in it")
@@ -233,7 +233,7 @@ def _check(request: Request) -> None:
 def _pair(request: Request, config: Config) -> Pair:
     if request.rewritten is None:
         return _rewritten_now(request, config)
-    script, other = real(request.script), request.rewritten.resolve()
+    script, other = resolved_path(request.script), request.rewritten.resolve()
     texts = {request.rewritten.name: _difference(script, other)}
     pair = Pair(
         Program.of(ORIGINAL, script),

@@ -17,8 +17,8 @@ import ast
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from autofast.edit.edits import After, DictItem, Edit, Edits, Keyword, Rewrite, Written, literal
-from autofast.facts.settings import beside
+from autofast.edit.edits import After, DictItem, Edit, Edits, Keyword, Rewrite, Written, plain_code
+from autofast.facts.settings import settings_place
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.importers import Importers
 from autofast.flow.scopes import defaults, is_parameter, variables_of
@@ -38,7 +38,7 @@ from autofast.model.values import (
     Given,
     Ref,
     any_named,
-    only,
+    of_kind,
 )
 from autofast.rule import Effect, Finding, Need
 
@@ -70,12 +70,14 @@ class Home:
             return DictItem(self.node, name, value)
         assert isinstance(self.node, ast.Subscript)
         holder = source_of(self.node).segment(self.node.value)
-        return After(statement_of(self.node), f"{literal(holder)}[{name!r}] = {literal(value)}")
+        return After(
+            statement_of(self.node), f"{plain_code(holder)}[{name!r}] = {plain_code(value)}"
+        )
 
     def replace(self, value: str) -> Edit:
         """The edit that puts ``value`` in place of :attr:`expr`, however that is given."""
         assert self.expr is not None
-        return Rewrite(self.expr, literal(value))
+        return Rewrite(self.expr, plain_code(value))
 
 
 def put(
@@ -86,16 +88,16 @@ def put(
 
     ``calls`` are other calls for which this is right too: a dict may feed them.
     """
-    homes = written(script, args, name, calls)
+    homes = places_of_argument(script, args, name, calls)
     if isinstance(homes, str):
         return homes
     if homes:
         return tuple(home.replace(value) for home in homes)
-    home = room(script, args, name, calls)
+    home = place_for_argument(script, args, name, calls)
     return home if isinstance(home, str) else (home.set(name, value),)
 
 
-def written(
+def places_of_argument(
     script: Script, args: Arguments, name: str, calls: Collection[ast.Call] = (), index: int = -1
 ) -> list[Home] | str:
     """Where the argument ``name`` (or the one at ``index``) is written now; empty where it is not
@@ -111,7 +113,7 @@ def written(
     return _entries(script, args, name, given, {id(c) for c in (args.call, *calls)})
 
 
-def room(
+def place_for_argument(
     script: Script, args: Arguments, name: str, calls: Collection[ast.Call] = ()
 ) -> Home | str:
     """Where the argument ``name``, which is not given, can be added: the dict that holds the call's
@@ -146,7 +148,7 @@ def others_may_give(script: Script, call: ast.AST) -> str:
     if isinstance(function, (ast.Module, ast.Lambda)) or not spread:
         return ""
     graph, importers = script.analysis(CallGraph), script.analysis(Importers)
-    comes_in = any(is_parameter(function, s.id) for s in only(spread, ast.Name))
+    comes_in = any(is_parameter(function, s.id) for s in of_kind(spread, ast.Name))
     todo: list[ast.AST] = [function]
     seen: set[object] = set()
     while todo:
@@ -297,13 +299,15 @@ def _enters(script: Script, call: ast.Call) -> bool:
 
 
 def _dicts(script: Script, expr: ast.AST) -> list[Dict]:
-    return only(script.values(expr), Dict)
+    return of_kind(script.values(expr), Dict)
 
 
 def _uses(script: Script) -> Mapping[int, list[ast.expr]]:
     """Where each dict of the script stands, by its id: every expression that may be it."""
     return grouped(
-        (id(thing), node) for node in only(script.nodes, ast.expr) for thing in _dicts(script, node)
+        (id(thing), node)
+        for node in of_kind(script.nodes, ast.expr)
+        for thing in _dicts(script, node)
     )
 
 
@@ -320,15 +324,17 @@ class Wish:
     home: Home | None = None  # where it is written already, otherwise; None where it is not
 
 
-def added(script: Script, name: str, message: str, wishes: list[Wish]) -> Iterator[Finding]:
+def argument_findings(
+    script: Script, name: str, message: str, wishes: list[Wish]
+) -> Iterator[Finding]:
     """One finding for each place where the argument is to be written: a call, or a dict that
     several of the loaders share.
     """
     calls = [wish.loader.node for wish in wishes]
     homes: dict[int, tuple[Home, list[Wish]]] = {}
     for wish in wishes:
-        home = wish.home or room(script, wish.loader.args, name, calls)
-        if isinstance(home, str) and (where := beside(wish.loader.args)):
+        home = wish.home or place_for_argument(script, wish.loader.args, name, calls)
+        if isinstance(home, str) and (where := settings_place(wish.loader.args)):
             yield Finding(
                 wish.loader.node, message, advice=f"set {name} beside the arguments of {where}"
             )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Written
 from autofast.flow.program import Flow
-from autofast.flow.provenance import assigned
+from autofast.flow.provenance import assigned_value
 from autofast.flow.scopes import (
     Variable,
     Variables,
@@ -19,7 +19,7 @@ from autofast.flow.scopes import (
 from autofast.model.events import CallFrame, Stack, TryFrame, is_undecided
 from autofast.model.roles import Loader, Transfer
 from autofast.model.script import Script
-from autofast.model.several import only
+from autofast.model.several import of_kind
 from autofast.model.source import at, function_of, parent_of, source_of
 from autofast.model.syntax import is_read
 from autofast.model.values import Ext, Given, Values
@@ -204,7 +204,7 @@ def _way(scope: ast.AST, loader: Loader, stack: Stack) -> ast.AST | None:
     """
     if function_of(loader.node) is scope:
         return loader.node
-    calls = [f.node for f in only(stack, CallFrame) if function_of(f.node) is scope]
+    calls = [f.node for f in of_kind(stack, CallFrame) if function_of(f.node) is scope]
     return calls[-1] if calls else None
 
 
@@ -222,7 +222,7 @@ def _attribute(script: Script, loader: Loader, target: Given, move: Transfer) ->
     if len(owners) == 1 and not late:
         for name in _held_by(script, loader, expr.value, owners):
             return f"{name}.{expr.attr}"
-    if len(owners) == len(sites) == 1 and (value := assigned(sites[0].node)) is not None:
+    if len(owners) == len(sites) == 1 and (value := assigned_value(sites[0].node)) is not None:
         stacks = [o.stack for o in sites[0] if o.this in owners]
         name = next(_names(script, loader, value, stacks), "")
         if name and script.values(value) == script.values(expr):

@@ -9,17 +9,17 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from autofast.facts.model_objects import traces
-from autofast.flow.positions import block, index
+from autofast.facts.model_objects import tracing_calls
+from autofast.flow.positions import index_in_block, statements_beside
 from autofast.flow.program import graph_of
 from autofast.model.calls import is_method, is_path, items_of, pairs_of, targets_of
-from autofast.model.contents import unwrapped
+from autofast.model.contents import without_wrappers
 from autofast.model.events import CallFrame, LoopFrame, Stack
 from autofast.model.kinds import is_module, is_optimizer, is_wrapper
 from autofast.model.names import DDP
 from autofast.model.roles import Model
 from autofast.model.script import Script
-from autofast.model.several import only, surely, wordset
+from autofast.model.several import of_kind, surely, wordset
 from autofast.model.source import (
     ancestors,
     at,
@@ -73,7 +73,7 @@ def place_of(script: Script, model: Model) -> Place | str:
 
 
 def _in_loop(stack: Stack) -> bool:
-    return any(isinstance(f.node, LOOPS) for f in only(stack, LoopFrame))
+    return any(isinstance(f.node, LOOPS) for f in of_kind(stack, LoopFrame))
 
 
 class _Search:
@@ -81,7 +81,7 @@ class _Search:
 
     def __init__(self, script: Script, model: Model):
         self.script, self.model = script, model
-        self.traced = traces(script, {id(model.thing)})
+        self.traced = tracing_calls(script, {id(model.thing)})
         self.running = script.analysis(_running).get(id(model.thing), set())
 
     def place(self, call: ast.expr, wrappers: tuple[str, ...]) -> Place | None:
@@ -93,7 +93,9 @@ class _Search:
             return None
         first, things = lifted
         last = self._end(first, name, things)
-        done = set(map(id, block(last)[: index(block(last), last) + 1]))
+        done = set(
+            map(id, statements_beside(last)[: index_in_block(statements_beside(last), last) + 1])
+        )
         traced = all(any(id(a) in done for a in (n, *ancestors(n))) for n in self.traced)
         return Place(last, name, call, things) if traced else None
 
@@ -108,7 +110,7 @@ class _Search:
             if is_path(target) and call in ast.walk(statement_of(call)):
                 found = self.script.values(value)
                 if surely(is_module(t) for t in found) and self._is_mine(found):
-                    things = frozenset(inner for t in found for inner in unwrapped(t))
+                    things = frozenset(inner for t in found for inner in without_wrappers(t))
                     if not any(is_wrapper(t) for t in found):
                         return ast.unparse(target), things
                     if all(is_named(t, Ext, wrappers) for t in found):
@@ -116,7 +118,7 @@ class _Search:
         return "", NOTHING
 
     def _is_mine(self, values: Values) -> bool:
-        return any(self.model.thing in unwrapped(t) for t in values)
+        return any(self.model.thing in without_wrappers(t) for t in values)
 
     # ----------------------------------------------------------------------------------- conditions
     def _lifted(
@@ -167,9 +169,9 @@ class _Search:
         """The last of the statements behind ``first`` that still sets the model up: before an
         optimizer or a wrapper is made of it, but behind what traces it, and before it is run or the
         name is something else."""
-        around = block(first)
+        around = statements_beside(first)
         last, is_set_up = first, True
-        for other in around[index(around, first) + 1 :]:
+        for other in around[index_in_block(around, first) + 1 :]:
             calls = list(nodes_in(other, ast.Call))
             if any(id(c) in self.running for c in calls) or isinstance(
                 other, (ast.Return, ast.FunctionDef, ast.ClassDef)
@@ -212,7 +214,7 @@ def _running(script: Script) -> dict[int, set[int]]:
     for site in script.log.of("forward"):
         for o in site:
             calls = {id(site.node), *(id(f.node) for f in o.stack if isinstance(f, CallFrame))}
-            for inner in unwrapped(o.this):
+            for inner in without_wrappers(o.this):
                 found[id(inner)] |= calls
     return found
 
@@ -263,10 +265,10 @@ def _is_bound(statement: ast.stmt, name: str) -> bool:
         return True
     here: ast.AST | None = statement
     while isinstance(here, ast.stmt) and here is not scope:
-        around = block(here)
+        around = statements_beside(here)
         if any(
             _assigns(s, name) and not isinstance(s, (*CALL_ENDS, ast.Expr))
-            for s in around[: max(index(around, here), 0)]
+            for s in around[: max(index_in_block(around, here), 0)]
         ):
             return True
         here = parent_of(here)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 
 from autofast.facts.parts import trained_models
-from autofast.flow.positions import index
+from autofast.flow.positions import index_in_block
 from autofast.flow.program import graph_of
 from autofast.flow.scopes import loaded_in, stored_in
 from autofast.model.events import CallFrame, GuardFrame, Site, Stack
@@ -26,7 +26,7 @@ from autofast.model.source import (
 )
 from autofast.model.syntax import is_docstring
 from autofast.model.tensors import target_of
-from autofast.model.values import any_of, const, only
+from autofast.model.values import any_of, const, of_kind
 
 NESTS = (
     ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With, ast.AsyncWith, ast.Match,
@@ -64,7 +64,7 @@ def _above_methods(script: Script, place: ast.stmt) -> ast.stmt:
         return place
     found = dict[ast.stmt, None]()
     for way in (o.stack for site in script.log.within(place) for o in site):
-        calls = [f.node for f in only(way, CallFrame) if isinstance(f.node, ast.Call)]
+        calls = [f.node for f in of_kind(way, CallFrame) if isinstance(f.node, ast.Call)]
         calls = [c for c in calls if source_of(c) is script.entry and not _in_class(c)]
         guards = {f.node for f in way if isinstance(f, GuardFrame)}
         found |= {_outermost(statement_of(call), guards): None for call in calls[-1:]}
@@ -83,7 +83,7 @@ def _with_preparation(place: ast.stmt) -> ast.stmt:
     """
     here, lines = block_of(place), source_of(place).lines
     first, needed = place, loaded_in(place)
-    for above in reversed(here[: index(here, place)]):
+    for above in reversed(here[: index_in_block(here, place)]):
         given = stored_in(above) if isinstance(above, ast.Assign) else set()
         if not given & needed or above.end_lineno != first.lineno - 1:
             break
@@ -109,7 +109,7 @@ def _comes_first(script: Script, place: ast.stmt) -> bool:
     )
 
 
-def forks(script: Script, trainer: Trainer) -> bool:
+def forks_processes(script: Script, trainer: Trainer) -> bool:
     """Lightning forks its processes here, as it does in notebooks: CUDA must not be asked before,
     or no process could use it.
     """
@@ -131,7 +131,7 @@ def trainer_place(script: Script) -> ast.stmt | None:
         if (
             trainer.framework in ("lightning", "lightning-cli")
             and not on_cpu
-            and not forks(script, trainer)
+            and not forks_processes(script, trainer)
         ):
             guards = {
                 f.node for thing in trainer.things for f in thing.made if isinstance(f, GuardFrame)
@@ -185,7 +185,7 @@ def _leading_to(script: Script, model: Model) -> ast.stmt | None:
     the training as well, if that can be.
     """
     made = model.thing.made
-    calls = only(made, CallFrame)
+    calls = of_kind(made, CallFrame)
     common = max((_shared(calls, step.stack) for step in script.steps), default=0)
     # From the function that trains, inwards.
     nodes = [*(f.node for f in calls[common:]), model.node]
@@ -199,7 +199,7 @@ def _leading_to(script: Script, model: Model) -> ast.stmt | None:
 
 def _shared(calls: list[CallFrame], stack: Stack) -> int:
     """How many calls lead to both places."""
-    others = only(stack, CallFrame)
+    others = of_kind(stack, CallFrame)
     n = 0
     while n < min(len(calls), len(others)) and calls[n].node is others[n].node:
         n += 1

@@ -29,7 +29,7 @@ from autofast.flow.importers import Importers
 from autofast.flow.positions import in_main_guard
 from autofast.flow.scopes import Variable, variables_of
 from autofast.model.script import Script
-from autofast.model.several import only, surely
+from autofast.model.several import of_kind, surely
 from autofast.model.source import (
     ByNode,
     Source,
@@ -148,7 +148,7 @@ class Way:
         here = isinstance(self.origin, Variable) and isinstance(self.origin.scope, ast.Module)
         if not (self._guarded and here) or isinstance(scope, ast.Module):
             return False
-        outermost = only((scope, *ancestors(scope)), FUNCTIONS)[-1]
+        outermost = of_kind((scope, *ancestors(scope)), FUNCTIONS)[-1]
         table = variables_of(scope)
         reads = (n for n in nodes_in(outermost, ast.Name))
         module = (v for n in reads if (v := table.of(n)) is not None and v.scope is table.tree)

@@ -19,7 +19,7 @@ from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import ByNode, Nodes, ancestors, at, function_of, source_of, statement_of
 from autofast.model.syntax import DEFS, FUNCTIONS, Def, is_read, is_stored
-from autofast.model.values import NOTHING, Const, Dict, Thing, Values, one, only
+from autofast.model.values import NOTHING, Const, Dict, Thing, Values, of_kind, one
 from autofast.rule import Refusal
 from autofast.write.plumbing import Way
 
@@ -50,7 +50,7 @@ class Reach:
 
     def _subscript(self, expr: ast.Subscript) -> None:
         """``loaders["train"]`` goes the way of ``loaders``."""
-        tables = only(self.script.values(expr.value), Dict)
+        tables = of_kind(self.script.values(expr.value), Dict)
         keys = {k for t in tables for k in t.entries if t.get(k) & frozenset(self.objects)}
         key = one(keys)
         fine = isinstance(key, (str, int)) and all(
@@ -101,9 +101,9 @@ class Reach:
             self._way = self._new_way(free)
             name = [self._name(self._way, s) for s in self._scopes][-1]
         if isinstance(self._way.origin, Variable) and not any(
-            e.function is scope for e in only(self._way.edits, Parameter)
+            e.function is scope for e in of_kind(self._way.edits, Parameter)
         ):
-            for inner in (scope, *only(ancestors(scope), FUNCTIONS)):
+            for inner in (scope, *of_kind(ancestors(scope), FUNCTIONS)):
                 if inner is self._way.origin.scope:
                     break
                 if binds(inner, name):

@@ -18,7 +18,7 @@ from autofast.model.events import (
     is_undecided,
 )
 from autofast.model.script import Script
-from autofast.model.several import only, wordset
+from autofast.model.several import of_kind, wordset
 from autofast.model.source import (
     Source,
     at,
@@ -86,7 +86,9 @@ def inference_mode(script: Script, called: ast.Name | ast.Attribute) -> Spelled:
 
 def _is_starred(source: Source) -> bool:
     """Nothing in the file binds ``torch`` if it is used: it comes through ``from ... import *``."""
-    stars = any(any(a.name == "*" for a in n.names) for n in only(source.tree.body, ast.ImportFrom))
+    stars = any(
+        any(a.name == "*" for a in n.names) for n in of_kind(source.tree.body, ast.ImportFrom)
+    )
     uses = [n for n in source.nodes if is_name(n, "torch")]
     others = (getattr(n, field, "") for n in source.nodes for field in ("asname", "arg", "name"))
     return stars and all(is_read(n) for n in uses) and "torch" not in others
@@ -110,7 +112,7 @@ def requires_cuda(script: Script) -> bool:
         for occurrence in site:
             if not _certain(script, site.node, occurrence.stack):
                 continue
-            if any(f.node not in around for f in only(occurrence.stack, LoopFrame)):
+            if any(f.node not in around for f in of_kind(occurrence.stack, LoopFrame)):
                 continue  # a loop that may not turn
             if site.kind == "move" and not any(inside(occurrence.stack, x) for x in steps):
                 continue  # perhaps when all is trained
@@ -137,7 +139,7 @@ def _certain(script: Script, node: ast.AST, stack: Stack) -> bool:
     )
 
 
-def devices(script: Script) -> frozenset[str]:
+def named_devices(script: Script) -> frozenset[str]:
     """The kinds of device that the script names: cpu, cuda, mps, xpu, accel, option, ?."""
     return frozenset(kind for kind, _ in script.analysis(_named))
 
@@ -228,7 +230,7 @@ def is_taken(source: Source, *names: str) -> bool:
     )
 
 
-def spelled(call: ast.Call, given: Given | None) -> ast.expr | None:
+def argument_expression(call: ast.Call, given: Given | None) -> ast.expr | None:
     """The expression of an argument where the call itself holds it: what comes through ``**`` or a
     partial means nothing there.
     """
@@ -241,7 +243,7 @@ def uses_gpu(script: Script) -> bool:
 
     Tensors that go where a model is stay with one that nothing moves.
     """
-    found = devices(script) - {"cpu"}
+    found = named_devices(script) - {"cpu"}
     moved = any(m.moves for m in script.models)
     return bool(script.frameworks or found - {"?"} or (found and moved))
 
@@ -309,7 +311,7 @@ def _before(script: Script, place: ast.AST, fits: Callable[[Values], bool]) -> s
     definitions = definitions_of(script, place)
     graph, own = graph_of(script, place), [*own_nodes(scope)]
     for name in _device_names(script, scope, fits):
-        stores = [n for n in only(own, ast.Name) if n.id == name and not is_read(n)]
+        stores = [n for n in of_kind(own, ast.Name) if n.id == name and not is_read(n)]
         if stores and is_parameter(scope, name):  # device = torch.device(device)
             here = graph.place(place)
             if any(graph.place(n) is not here and graph.dominates(n, place) for n in stores):

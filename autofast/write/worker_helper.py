@@ -9,7 +9,7 @@ from autofast.edit.edits import Edits, Helper
 from autofast.edit.toplevel import stand_in
 from autofast.facts.loaders import has_workers, values_given
 from autofast.facts.parts import held_by
-from autofast.facts.workers.shared_state import unseen
+from autofast.facts.workers.shared_state import reads_late_state
 from autofast.flow.program import definitions_of
 from autofast.flow.scopes import declared, is_parameter, mentions
 from autofast.model.calls import keyword_of
@@ -73,7 +73,7 @@ def against_starting(script: Script) -> str:
     return ""
 
 
-def helper(script: Script, source: Source, options: Options, alone: bool = False) -> Helped:
+def worker_count(script: Script, source: Source, options: Options, alone: bool = False) -> Helped:
     """How many workers: the cores (of a rank, where ranks share them), up to a number; none where
     they may not be started.
 
@@ -168,14 +168,14 @@ def _fork_only(script: Script) -> str:
     if script.entry.is_notebook:
         # No worker runs it again, or can import what a cell defines.
         own = any(_unpicklable(loader, script.entry) for loader in script.loaders)
-        hidden = any(unseen(script, x) for x in script.loaders if x.uses)
+        hidden = any(reads_late_state(script, x) for x in script.loaders if x.uses)
         return UNPICKLABLE if own or hidden else ""
     unguarded = [loader for loader in script.loaders if loader.uses and not loader.guarded]
     if (unguarded or not script.guarded) and not any(map(has_workers, unguarded)):
         return UNGUARDED
     if any(_unpicklable(loader) for loader in script.loaders):
         return UNPICKLABLE
-    if any(unseen(script, loader) for loader in script.loaders if loader.uses):
+    if any(reads_late_state(script, loader) for loader in script.loaders if loader.uses):
         return UNSEEN
     return ""
 

@@ -132,7 +132,7 @@ def main() -> int:
     parser.add_argument("--cuda", action="store_true")
     args = parser.parse_args()
     one_tree()
-    running.raised = raised  # type: ignore[assignment]
+    running.rule_failed = raised  # type: ignore[assignment]
     rows, wrong = [], 0
     for claim in CLAIMS:
         if args.claims and claim.name not in args.claims:

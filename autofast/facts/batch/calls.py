@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from autofast.facts.batch.kinds import EACH, FREE, REDUCED, Kind, each, unknown, words
+from autofast.facts.batch.kinds import EACH, FREE, REDUCED, Kind, elementwise, unknown_value, words
 from autofast.facts.batch.losses_of_torch import (
     DROPOUT,
     FACTORIES,
@@ -13,7 +13,13 @@ from autofast.facts.batch.losses_of_torch import (
     REGROUPING,
     Loss,
 )
-from autofast.facts.batch.samples import Activation, Shape, Shapes, odd, skipped
+from autofast.facts.batch.samples import (
+    Activation,
+    Shape,
+    Shapes,
+    ignored_label,
+    why_not_per_sample,
+)
 from autofast.model.calls import arguments_of, keyword_of, spread_out
 from autofast.model.names import last_part
 from autofast.model.script import Script
@@ -39,7 +45,7 @@ class TorchCalls(Shapes):
         """A method of a tensor or of what holds some."""
         func = expr.func
         if not isinstance(func, ast.Attribute):
-            raise unknown(expr)
+            raise unknown_value(expr)
         kind, name = self.shape(func.value, run), func.attr
         if (
             name == "size"
@@ -49,7 +55,7 @@ class TorchCalls(Shapes):
         ):
             return Kind.SIZE
         if isinstance(kind, tuple):
-            raise unknown(expr)
+            raise unknown_value(expr)
         if kind in FREE and self._all_free(arguments_of(expr), run):
             return Kind.FREE
         if name in ("items", "values", "keys") and kind is Kind.ROWS:
@@ -81,7 +87,7 @@ class TorchCalls(Shapes):
         if name in ALONG:
             dims = self._dims(args[1:] if name == "norm" and args else args, expr)
             if dims is None:
-                raise unknown(expr)
+                raise unknown_value(expr)
             return self._along(dims, kind, expr)
         if name in REGROUPING:
             return self._regrouped(name, kind, args, expr, run)
@@ -91,7 +97,7 @@ class TorchCalls(Shapes):
         self, name: str, kind: Shape, args: list[ast.expr], expr: ast.Call, run: Activation
     ) -> Shape:
         """Any other operation on a value of this kind; ``args`` are the arguments after it."""
-        raise unknown(expr)
+        raise unknown_value(expr)
 
     def _elementwise(
         self, kind: Kind, others: list[ast.expr], expr: ast.expr, run: Activation
@@ -102,13 +108,13 @@ class TorchCalls(Shapes):
                 continue
             found = self.script.values(other)
             if isinstance(other, ast.Starred) or not found:
-                raise unknown(expr)
+                raise unknown_value(expr)
             if any_of(found, Tensor):
                 shape = self.shape(other, run)
                 if isinstance(shape, tuple):
-                    raise unknown(expr)
+                    raise unknown_value(expr)
                 kinds.append(shape)
-        return each(kinds, expr)
+        return elementwise(kinds, expr)
 
     def _dims(self, args: list[ast.expr], expr: ast.Call) -> list[int] | None:
         """The dimensions that a reduction is along; None for all."""
@@ -121,7 +127,7 @@ class TorchCalls(Shapes):
             k.arg not in ("dim", "axis", "keepdim", "p", "unbiased", "correction", "dtype")
             for k in expr.keywords
         ):
-            raise unknown(expr)
+            raise unknown_value(expr)
         if given is None:
             return None
         found = self.script.constant(given)
@@ -129,17 +135,17 @@ class TorchCalls(Shapes):
             try:
                 found = ast.literal_eval(given)
             except ValueError:
-                raise unknown(expr) from None
+                raise unknown_value(expr) from None
         if isinstance(given, SEQUENCES):
             found = tuple(self.script.constant(e) for e in given.elts)
         dims = list(found) if isinstance(found, (tuple, list)) else [found]
         if not are_whole(dims):
-            raise unknown(expr)
+            raise unknown_value(expr)
         return dims
 
     def _along(self, dims: list[int], kind: Kind, expr: ast.expr) -> Kind:
         if kind is Kind.TURNED:
-            raise unknown(expr)
+            raise unknown_value(expr)
         if 0 in dims:
             raise Refusal(f"`{words(expr)}` on {at(expr)} goes over the samples of the batch")
         return kind
@@ -151,7 +157,7 @@ class TorchCalls(Shapes):
         samples.
         """
         if expr.keywords and name not in ("flatten", "squeeze", "unsqueeze"):
-            raise unknown(expr)
+            raise unknown_value(expr)
         named = (k.value for k in expr.keywords if k.arg in ("dim", "start_dim"))
         given = spread_out([*args, *named])
         first = self.script.constant(given[0]) if given else ...
@@ -178,7 +184,7 @@ class TorchCalls(Shapes):
                 )
         if name == "unsqueeze" and isinstance(first, int) and first != 0:
             return Kind.COLUMN if kind is Kind.ROWS else kind
-        raise unknown(expr)
+        raise unknown_value(expr)
 
     def _is_size(self, expr: ast.expr, run: Activation) -> bool:
         try:
@@ -207,7 +213,7 @@ class TorchCalls(Shapes):
         if name.startswith("math.") and self._all_free(expr.args, run):
             return Kind.FREE
         if not name.startswith("torch."):
-            raise unknown(expr)
+            raise unknown_value(expr)
         if name == "torch.autograd.Variable" and expr.args:
             return self.shape(expr.args[0], run)
         if short in LIKE and expr.args and self.shape(expr.args[0], run) in EACH:
@@ -232,7 +238,7 @@ class TorchCalls(Shapes):
             if dims and 0 not in dims and all(k in EACH for k in kinds):
                 return Kind.OPAQUE if Kind.OPAQUE in kinds else Kind.ROWS
         if not expr.args:
-            raise unknown(expr)
+            raise unknown_value(expr)
         kind = self.shape(expr.args[0], run)
         if kind in FREE and self._all_free(arguments_of(expr), run):
             return Kind.FREE
@@ -253,11 +259,11 @@ class TorchCalls(Shapes):
         others = [self.shape(a, run) for a in expr.args[1:2]] if count == 2 else []
         plain = len(expr.args) == count and all(k.arg in ("dim", "p", "eps") for k in expr.keywords)
         if not plain or not all(k in (Kind.ROWS, Kind.OPAQUE) for k in others):
-            raise unknown(expr)
+            raise unknown_value(expr)
         if dim is not None and not (
             isinstance(along := self.script.constant(dim), int) and along != 0
         ):
-            raise unknown(expr)
+            raise unknown_value(expr)
         return Kind.OPAQUE if Kind.OPAQUE in (kind, *others) else kind
 
     def _loss(self, known: Loss, made: Ext | None, expr: ast.Call, run: Activation) -> Shape:
@@ -302,7 +308,7 @@ def reduction_of(
             elif name in known.uneven:
                 uneven = "" if const(given.values) is None else name
             elif name not in known.fine:
-                raise Refusal(odd(name, made.node or expr))
+                raise Refusal(why_not_per_sample(name, made.node or expr))
     for keyword in expr.keywords:
         if keyword.arg == "reduction":
             reduction = script.constant(keyword.value)
@@ -313,7 +319,7 @@ def reduction_of(
         elif keyword.arg in known.uneven:
             uneven = keyword.arg or ""
         elif keyword.arg not in known.fine:
-            raise Refusal(odd(keyword.arg or "**", expr))
+            raise Refusal(why_not_per_sample(keyword.arg or "**", expr))
     if len(positional) != len(known.inputs):
         raise Refusal(f"the arguments of the loss on {at(expr)} are more than its inputs")
     if any(v is not None and not isinstance(v, bool) for v in old.values()):
@@ -329,8 +335,8 @@ def reduction_of(
     if reduction in ("mean", "batchmean"):
         if uneven:
             where = made.node if made is not None and made.node is not None else expr
-            raise Refusal(odd(uneven, where))
-        if known.uneven and (place := skipped(script)) is not None:
+            raise Refusal(why_not_per_sample(uneven, where))
+        if known.uneven and (place := ignored_label(script)) is not None:
             raise Refusal(
                 f"the loss on {at(expr)} leaves out targets of -100 ({at(place)}): its mean is over those that are left"
             )

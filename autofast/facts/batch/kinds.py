@@ -37,7 +37,7 @@ EACH = frozenset({Kind.ROWS, Kind.TURNED, Kind.COLUMN, Kind.OPAQUE})
 REDUCED = frozenset({Kind.MEAN, Kind.SUM})
 
 
-def unknown(node: ast.AST, why: str = "") -> Refusal:
+def unknown_value(node: ast.AST, why: str = "") -> Refusal:
     """A refusal, to be raised, for an expression of which nothing can be said; ``why`` where more
     is known.
     """
@@ -52,7 +52,7 @@ def words(node: ast.AST) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def each(kinds: Iterable[Kind], where: ast.AST) -> Kind:
+def elementwise(kinds: Iterable[Kind], where: ast.AST) -> Kind:
     """What comes out of an operation on each element. Raises :class:`Refusal` where elements of
     different samples may meet.
     """
@@ -66,7 +66,7 @@ def each(kinds: Iterable[Kind], where: ast.AST) -> Kind:
                 return kind
         if found == {Kind.COLUMN}:
             return Kind.COLUMN
-    raise unknown(where)
+    raise unknown_value(where)
 
 
 def combined(op: ast.operator, left: Kind, right: Kind, where: ast.AST) -> Kind:
@@ -79,7 +79,7 @@ def combined(op: ast.operator, left: Kind, right: Kind, where: ast.AST) -> Kind:
             return left
         if right in (Kind.ROWS, Kind.TURNED) and left in FREE:
             return Kind.TURNED
-        raise unknown(where)
+        raise unknown_value(where)
     if isinstance(op, (ast.Add, ast.Sub)):
         if Kind.NONE in both:
             return right if left is Kind.NONE else left
@@ -90,9 +90,13 @@ def combined(op: ast.operator, left: Kind, right: Kind, where: ast.AST) -> Kind:
             return Kind.MEAN
         if added == {Kind.SUM, Kind.FREE}:
             what = "a part that does not depend on it"
-            raise unknown(where, f"the loss on {at(where)} adds a sum over the batch and {what}")
+            raise unknown_value(
+                where, f"the loss on {at(where)} adds a sum over the batch and {what}"
+            )
         if added == {Kind.SUM, Kind.MEAN}:
-            raise unknown(where, f"the loss on {at(where)} adds a sum over the batch and a mean")
+            raise unknown_value(
+                where, f"the loss on {at(where)} adds a sum over the batch and a mean"
+            )
     if isinstance(op, ast.Mult) and right in REDUCED | {Kind.SIZE} and left not in REDUCED:
         left, right = right, left
     if isinstance(op, (ast.Mult, ast.Div)) and left in REDUCED:
@@ -102,7 +106,7 @@ def combined(op: ast.operator, left: Kind, right: Kind, where: ast.AST) -> Kind:
             return Kind.MEAN if left is Kind.SUM else Kind.SUM
     if isinstance(op, (ast.Mult, ast.Div)) and left is Kind.SIZE and right in FREE:
         return Kind.SIZE
-    return each(both, where)
+    return elementwise(both, where)
 
 
 def one_of(kinds: Iterable[Kind], where: ast.AST) -> Kind:
@@ -116,7 +120,7 @@ def one_of(kinds: Iterable[Kind], where: ast.AST) -> Kind:
     if found == {Kind.MEAN, Kind.FREE}:
         return Kind.MEAN
     if len(found) > 1 and found <= EACH:
-        return each(found, where) if Kind.COLUMN not in found else Kind.COLUMN
+        return elementwise(found, where) if Kind.COLUMN not in found else Kind.COLUMN
     if len(found) != 1:
-        raise unknown(where)
+        raise unknown_value(where)
     return found.pop()

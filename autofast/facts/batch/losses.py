@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from autofast.facts.batch.calls import TorchCalls
-from autofast.facts.batch.kinds import EACH, FREE, REDUCED, Kind, each, unknown, words
+from autofast.facts.batch.kinds import EACH, FREE, REDUCED, Kind, elementwise, unknown_value, words
 from autofast.facts.batch.losses_of_torch import LAYERS, loss_called
 from autofast.facts.batch.samples import Activation, Shape, is_all, is_layer, joined
 from autofast.flow.callgraph import Callee, CallGraph, code_of
@@ -22,11 +22,11 @@ from autofast.flow.graph import Function
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import defaults, owner
-from autofast.model.calls import arguments_of, is_name, items_of, spreads, unstarred
+from autofast.model.calls import arguments_of, has_unpacking, is_name, items_of, unstarred
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import ONE_TENSOR, last_part
 from autofast.model.script import Script
-from autofast.model.several import only, surely, wordset
+from autofast.model.several import of_kind, surely, wordset
 from autofast.model.source import Nodes, at, function_of, line_of, nodes_in, statement_of
 from autofast.model.syntax import is_attribute, is_constant, is_text
 from autofast.model.tensors import tensors_in
@@ -120,10 +120,10 @@ class Losses(TorchCalls):
             case ast.Compare():
                 found = [self.shape(e, run) for e in (expr.left, *expr.comparators)]
                 if not any_of(found, tuple):
-                    return each((k for k in found if not isinstance(k, tuple)), expr)
+                    return elementwise((k for k in found if not isinstance(k, tuple)), expr)
         if self._is_free(expr):
             return Kind.FREE
-        raise unknown(expr)
+        raise unknown_value(expr)
 
     def _display(self, expr: ast.expr, run: Activation) -> Shape:
         """``{k: v.to(device) for k, v in batch.items()}``, ``[t.to(device) for t in batch]``."""
@@ -135,7 +135,7 @@ class Losses(TorchCalls):
             for part in expr.generators:
                 kind = self.shape(part.iter, replace(run, local=local))
                 if not isinstance(kind, Kind) or kind not in FREE | {Kind.ROWS} or part.ifs:
-                    raise unknown(expr)
+                    raise unknown_value(expr)
                 local.update((n.id, kind) for n in nodes_in(part.target, ast.Name))
             kinds = [
                 self.shape(
@@ -146,7 +146,7 @@ class Losses(TorchCalls):
         for kind in (Kind.ROWS, Kind.FREE):
             if surely(k is kind for k in kinds):
                 return kind
-        raise unknown(expr)
+        raise unknown_value(expr)
 
     # ---------------------------------------------------------------------------------------- names
     def _name(self, expr: ast.Name, run: Activation) -> Shape:
@@ -197,7 +197,7 @@ class Losses(TorchCalls):
     def _from_outside(self, expr: ast.Name) -> Kind:
         if self._is_free(expr):
             return Kind.FREE
-        raise unknown(expr)
+        raise unknown_value(expr)
 
     def _defined(self, definition: Definition, expr: ast.Name, run: Activation) -> Shape:
         node, statement = definition.node, definition.statement
@@ -206,7 +206,7 @@ class Losses(TorchCalls):
                 return run.given[definition.name]()
             return self._from_outside(expr)
         if not isinstance(node, ast.Name):
-            raise unknown(expr)
+            raise unknown_value(expr)
         if isinstance(statement, ast.AugAssign) and statement.target is node:
             more = self.shape(statement.value, run)
             return self._combined(statement.op, self.shape(node, run), more, statement)
@@ -217,7 +217,7 @@ class Losses(TorchCalls):
         if statement is run.loop:
             if node.id in run.batch:
                 return Kind.ROWS
-            raise unknown(node)
+            raise unknown_value(node)
         taker, way = taken_by(node)
         match taker:
             case (
@@ -235,29 +235,29 @@ class Losses(TorchCalls):
                     return joined(list(kind), node)
                 if kind is Kind.ROWS and self._container(over) is True:
                     return kind
-        raise unknown(node)
+        raise unknown_value(node)
 
     def _part(self, kind: Shape, index: int, node: ast.AST) -> Shape:
         if isinstance(kind, tuple):
             if index >= len(kind):
-                raise unknown(node)
+                raise unknown_value(node)
             return kind[index]
         if kind in FREE | {Kind.ROWS, Kind.TURNED, Kind.OPAQUE}:
             return kind
-        raise unknown(node)
+        raise unknown_value(node)
 
     # ---------------------------------------------------------------------------------------- parts
     def _attribute(self, expr: ast.Attribute, run: Activation) -> Shape:
         if self._is_free(expr):
             return Kind.FREE
         if is_name(expr.value, "self", "cls"):
-            raise unknown(expr)
+            raise unknown_value(expr)
         kind = self.shape(expr.value, run)
         if expr.attr in ("data",) and kind in EACH:
             return kind
         if kind is Kind.OPAQUE and expr.attr in OUTPUTS:
             return kind
-        raise unknown(expr)
+        raise unknown_value(expr)
 
     def _subscript(self, expr: ast.Subscript, run: Activation) -> Shape:
         if is_attribute(expr.value, "shape") and self.script.constant(expr.slice) == 0:
@@ -273,7 +273,7 @@ class Losses(TorchCalls):
                 index = expr.slice.value
             if isinstance(index, int) and -len(kind) <= index < len(kind):
                 return kind[index]
-            raise unknown(expr)
+            raise unknown_value(expr)
         if kind in (Kind.ROWS, Kind.TURNED, Kind.OPAQUE):
             if self._container(expr.value) or is_text(expr.slice):
                 return kind
@@ -286,8 +286,8 @@ class Losses(TorchCalls):
             parts = items_of(expr.slice)
             kinds = [self.shape(p, run) for p in parts if not isinstance(p, ast.Slice)]
             if not any_of(kinds, tuple):
-                return each([kind, *only(kinds, Kind)], expr)
-        raise unknown(expr)
+                return elementwise([kind, *of_kind(kinds, Kind)], expr)
+        raise unknown_value(expr)
 
     def _is_fixed(self, index: ast.expr) -> bool:
         """A slice or a number that is the same for every batch."""
@@ -303,14 +303,14 @@ class Losses(TorchCalls):
 
     # ---------------------------------------------------------------------------------------- calls
     def _call(self, expr: ast.Call, run: Activation) -> Shape:
-        if spreads(expr):
+        if has_unpacking(expr):
             if not self._is_model_given_rows(expr, run):
-                raise unknown(expr)
+                raise unknown_value(expr)
             return joined([self._output(t, expr) for t in self.script.called(expr)], expr)
         if is_name(expr.func, "len") and len(expr.args) == 1:
             if self.shape(expr.args[0], run) is Kind.ROWS and not self._container(expr.args[0]):
                 return Kind.SIZE
-            raise unknown(expr)
+            raise unknown_value(expr)
         callees = self.script.called(expr)
         if (made := self.script.values(expr)) and all(are_parameters(t) for t in made):
             return Kind.FREE
@@ -320,7 +320,7 @@ class Losses(TorchCalls):
             return self._method(expr, run)
         kinds = {id(t): t for t in callees}
         if not kinds:
-            raise unknown(expr)
+            raise unknown_value(expr)
         shapes = [self._called(t, expr, run) for t in kinds.values()]
         return joined(shapes, expr)
 
@@ -335,7 +335,7 @@ class Losses(TorchCalls):
             return self._module(callee, expr, run)
         if self._is_free(expr):
             return Kind.FREE
-        raise unknown(expr)
+        raise unknown_value(expr)
 
     # -------------------------------------------------------------------------- code of the project
     def _module(self, callee: Thing, expr: ast.Call, run: Activation) -> Shape:
@@ -345,7 +345,7 @@ class Losses(TorchCalls):
                 k not in EACH | FREE | {Kind.SIZE}
                 for k in (kind if isinstance(kind, tuple) else (kind,))
             ):
-                raise unknown(given)
+                raise unknown_value(given)
         if is_loss(callee) and not isinstance(callee, Inst):
             raise Refusal(
                 f"what the loss on {at(expr)} does with the samples of a batch is not known"
@@ -403,13 +403,13 @@ class Losses(TorchCalls):
         function = callee.function
         spec, calls = function.args, self.script.analysis(CallGraph)
         if len(self._calls) > 12 or function in self._calls:
-            raise unknown(expr)
+            raise unknown_value(expr)
         if (
             spec.vararg
             or spec.kwarg
             or len(expr.args) + callee.is_bound > len(spec.posonlyargs) + len(spec.args)
         ):
-            raise unknown(expr)
+            raise unknown_value(expr)
         given: dict[str, Callable[[], Shape]] = {}
         for name, default in defaults(function).items():
             if (argument := calls.argument(expr, callee, name)) is not None:
@@ -425,7 +425,7 @@ class Losses(TorchCalls):
                 if isinstance(function, ast.Lambda) or self.script.reached(r)
             ]
             if not results:
-                raise unknown(expr)
+                raise unknown_value(expr)
             return joined([self.shape(r, inner) for r in results], expr)
         finally:
             self._calls.pop()

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from autofast.facts.batch.kinds import FREE, Kind, combined, one_of, unknown
+from autofast.facts.batch.kinds import FREE, Kind, combined, one_of, unknown_value
 from autofast.facts.batch.losses_of_torch import LAYERS
 from autofast.flow.graph import Function
 from autofast.model.names import last_part
@@ -27,7 +27,7 @@ from autofast.model.values import (
     Thing,
     begins,
     certainly,
-    only,
+    of_kind,
 )
 from autofast.rule import Refusal
 
@@ -89,7 +89,7 @@ class Shapes:
 
     def _combined(self, op: ast.operator, left: Shape, right: Shape, where: ast.AST) -> Shape:
         if isinstance(left, tuple) or isinstance(right, tuple):
-            raise unknown(where)
+            raise unknown_value(where)
         if isinstance(op, ast.Div) and left is Kind.SUM and right in FREE and not self.whole:
             raise Refusal(
                 f"the sum on {at(where)} is divided by a number: whether that is the size of the batch is not known"
@@ -97,7 +97,7 @@ class Shapes:
         return combined(op, left, right, where)
 
 
-def odd(name: str, node: ast.AST) -> str:
+def why_not_per_sample(name: str, node: ast.AST) -> str:
     """Why a loss with this option is neither a mean nor a sum over samples."""
     if name == "ignore_index":
         return f"the loss on {at(node)} has `ignore_index`: its mean is over the targets that are left, of which batches have different numbers"
@@ -108,10 +108,10 @@ def odd(name: str, node: ast.AST) -> str:
 
 def joined(kinds: list[Shape], where: ast.AST) -> Shape:
     """The one thing that all of these are."""
-    tuples = only(kinds, tuple)
+    tuples = of_kind(kinds, tuple)
     if tuples:
         if len(tuples) != len(kinds) or len({len(t) for t in tuples}) != 1:
-            raise unknown(where)
+            raise unknown_value(where)
         return tuple(joined([t[n] for t in tuples], where) for n in range(len(tuples[0])))
     return one_of((k for k in kinds if not isinstance(k, tuple)), where)
 
@@ -125,7 +125,7 @@ def is_set_later(script: Script, attribute: str) -> bool:
     return False
 
 
-def skipped(script: Script) -> ast.AST | None:
+def ignored_label(script: Script) -> ast.AST | None:
     """A place that writes -100, which the losses of classes leave out."""
     for node in script.each(ast.UnaryOp):
         if (

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 
 from autofast.facts.arrays import held_under
-from autofast.facts.cost.inputs import number
+from autofast.facts.cost.inputs import whole_number
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.program import definitions_at
@@ -23,28 +23,28 @@ RANGE = Ref("builtins.range")
 EXPONENT = 16  # beyond which a power is no size of a layer
 
 
-def most(script: Script, expr: ast.expr | None, depth: int = 0) -> int | None:
+def largest_value(script: Script, expr: ast.expr | None, depth: int = 0) -> int | None:
     """The largest value of an expression of whole numbers; None where that is not known."""
     if expr is None or depth > DEEP:
         return None
     found = script.values(expr)
     if surely(is_const(t, int) for t in found):
         return int(max(t.value for t in found if is_const(t, int)))
-    if (known := number(found)) is not None:
+    if (known := whole_number(found)) is not None:
         return known
     match expr:
         case ast.Name():
             return _largest([_of(script, d, depth) for d in definitions_at(script, expr)])
         case ast.Attribute(value=owner, attr=name):
             held = [e for thing in script.values(owner) for e in held_under(script, thing, name)]
-            return _largest([most(script, e, depth + 1) for e in held])
+            return _largest([largest_value(script, e, depth + 1) for e in held])
         case ast.BinOp(left=left, op=op, right=right):
-            sides = most(script, left, depth + 1), most(script, right, depth + 1)
+            sides = largest_value(script, left, depth + 1), largest_value(script, right, depth + 1)
             return _combined(op, *sides)
         case ast.Call(func=func, args=[only]) if script.values(func) == {Ref("builtins.int")}:
-            return most(script, only, depth + 1)
+            return largest_value(script, only, depth + 1)
         case ast.Call(args=[_, _, high]) if is_method(expr, "suggest_int"):
-            return most(script, high, depth + 1)  # of a study of optuna
+            return largest_value(script, high, depth + 1)  # of a study of optuna
     return None
 
 
@@ -81,7 +81,7 @@ def _of(script: Script, made: Definition, depth: int) -> int | None:
             over = over.args[0]
         if not isinstance(over, ast.Call) or script.called(over) != {RANGE}:
             return None
-        last = most(script, over.args[len(over.args) > 1], depth + 1)
+        last = largest_value(script, over.args[len(over.args) > 1], depth + 1)
         return None if last is None or len(over.args) > 2 else last - 1
     given = script.analysis(CallGraph).gives(made)
-    return _largest([most(script, expr, depth + 1) for expr in given])
+    return _largest([largest_value(script, expr, depth + 1) for expr in given])

@@ -12,7 +12,7 @@ from autofast.model.events import Occurrence, Site
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import at
-from autofast.model.values import Arg, Given, only
+from autofast.model.values import Arg, Given, of_kind
 from autofast.read.requirements import rules_out
 
 TRAINER = "lightning.Trainer"
@@ -48,7 +48,7 @@ def kept_on_host(script: Script) -> str:
 
 def _is_switched_on(script: Script) -> bool:
     """Whether a switch asks for the GPU, ``--cuda``: whoever has one gives it."""
-    options = {t for n in script.each(ast.Attribute) for t in only(script.values(n), Arg)}
+    options = {t for n in script.each(ast.Attribute) for t in of_kind(script.values(n), Arg)}
     return any(t.kind == "flag" and SWITCH.search(t.name) for t in options)
 
 

@@ -11,7 +11,7 @@ from autofast.model.kinds import library_dataset
 from autofast.model.names import last_part
 from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
-from autofast.model.several import all_known, only, wordset
+from autofast.model.several import all_known, of_kind, wordset
 from autofast.model.values import (
     OBJECTS,
     Arg,
@@ -49,7 +49,7 @@ SAME_SIZE = wordset("""ToTensor PILToTensor ToImage ToDtype ConvertImageDtype No
     RandomAffine ColorJitter RandomErasing AutoAugment RandAugment TrivialAugmentWide Grayscale RandomGrayscale""")
 
 
-def number(values: Values) -> int | None:
+def whole_number(values: Values) -> int | None:
     """A whole number; of an option, its default; of a setting, what the project's file says."""
     thing = one(values)
     found = const(thing.default) if isinstance(thing, Arg) else const(values)
@@ -72,7 +72,7 @@ def batch_size(loader: Loader) -> int | None:
 
 def _largest(values: Values) -> int | None:
     """Of all numbers that a value may be: a batch is made smaller to try a script out."""
-    return max(all_known(number(frozenset({thing})) for thing in values), default=None)
+    return max(all_known(whole_number(frozenset({thing})) for thing in values), default=None)
 
 
 def _most(given: Given | None) -> int | None:
@@ -83,7 +83,7 @@ def _most(given: Given | None) -> int | None:
     return None
 
 
-def item(script: Script, dataset: Dataset) -> Shape | None:
+def item_shape(script: Script, dataset: Dataset) -> Shape | None:
     """The shape of what a model is given of one item; None where that is not known."""
     thing = _pictured(script, dataset)
     if is_named(thing, Ext, TENSORS) and thing.args.positional:
@@ -100,7 +100,7 @@ def item(script: Script, dataset: Dataset) -> Shape | None:
     return None
 
 
-def batches(script: Script, loader: Loader) -> int | None:
+def batch_count(script: Script, loader: Loader) -> int | None:
     """How many batches a pass over a loader takes, at the most; None where that is not known."""
     size = batch_size(loader)
     own = loader.args.get(3, "sampler") | loader.args.get(4, "batch_sampler")
@@ -129,7 +129,7 @@ def _held(script: Script, loader: Loader, thing: Thing) -> int | None:
             return range_of(script, given.expr)
     if is_named(thing, Ext, SPLIT):
         parts = one(thing.args.get(1, "lengths"))
-        lengths = [number(p) for p in parts.exact or ()] if isinstance(parts, Seq) else []
+        lengths = [whole_number(p) for p in parts.exact or ()] if isinstance(parts, Seq) else []
         return max(all_known(lengths), default=None)
     mine = [d for d in loader.datasets if d.thing is thing]
     return _items(script, mine[0]) if mine else None
@@ -147,7 +147,7 @@ def _pictured(script: Script, dataset: Dataset) -> Thing:
     """The image set that a TensorDataset is made of; else the dataset."""
     thing = dataset.thing
     made = ast.walk(thing.node) if is_named(thing, Ext, TENSORS) and thing.node else ()
-    for node in only(made, ast.Name):
+    for node in of_kind(made, ast.Name):
         owners = script.values(node)
         if len({library_name_of(t) for t in owners} & NATIVE.keys()) == 1:
             return next(t for t in owners if library_name_of(t) in NATIVE)
@@ -176,7 +176,7 @@ def _side(transform: Values, side: int) -> int | None:
                 size = step.args.get(0, "size")
                 given = one(size)
                 parts = given.exact if isinstance(given, Seq) else None
-                found = all_known(map(number, parts if parts is not None else [size]))
+                found = all_known(map(whole_number, parts if parts is not None else [size]))
                 if not found:
                     return None
                 side = max(found)
@@ -195,7 +195,7 @@ def _row(script: Script, values: Values) -> Shape | None:
     return Shape(sizes[0], tuple(sizes[1:])) if sizes else None
 
 
-def turns(script: Script, loop: ast.AST) -> int | None:
+def range_turns(script: Script, loop: ast.AST) -> int | None:
     """How often a loop over ``range(...)`` turns; None where that is not known."""
     match loop:
         case ast.For(iter=over):

@@ -23,7 +23,7 @@ from autofast.model.names import first_part
 from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import live, nodes_in, outwards
+from autofast.model.source import live_nodes, nodes_in, outwards
 from autofast.model.syntax import COMPREHENSIONS, LOOPS
 from autofast.model.values import (
     Bound,
@@ -128,7 +128,9 @@ def _time(script: Script, function: ast.AST, figure: Figure) -> float:
     known, key = script.analysis(_Times), (function, figure)
     if key not in known:
         known[key] = 0.0
-        times = ((_once(script, n, figure), n) for n in live(function) if isinstance(n, COMPUTES))
+        times = (
+            (_once(script, n, figure), n) for n in live_nodes(function) if isinstance(n, COMPUTES)
+        )
         known[key] = sum(time * _turns(script, n, function, figure) for time, n in times if time)
     return known[key]
 
@@ -153,7 +155,7 @@ def _drawn(script: Script, call: ast.Call) -> int:
         return 0
     given = [*call.args, *(k.value for k in call.keywords if k.arg == "size")]
     shapes = [e.elts for e in given if isinstance(e, ast.Tuple)] or [given]
-    sizes = [inputs.number(script.values(e)) for e in shapes[-1]]
+    sizes = [inputs.whole_number(script.values(e)) for e in shapes[-1]]
     return math.prod(n for n in sizes if n is not None) if len(sizes) > 1 else 0
 
 
@@ -164,7 +166,7 @@ def _cut_to(script: Script, call: ast.Call) -> int:
     if not surely(names.is_tokenizer(_owner(t)) for t in script.called(call)):
         return 0
     given = (k.value for k in call.keywords if k.arg == "max_length")
-    return next((inputs.number(script.values(e)) or 0 for e in given), 0)
+    return next((inputs.whole_number(script.values(e)) or 0 for e in given), 0)
 
 
 def _owner(callee: Thing) -> str:
@@ -180,7 +182,7 @@ def _turns(script: Script, node: ast.AST, function: ast.AST, figure: Figure) -> 
             break
         again = isinstance(outer, COMPREHENSIONS) and not isinstance(here, ast.comprehension)
         again = is_repeated(here, outer) if isinstance(outer, LOOPS) else again
-        turns = inputs.turns(script, outer)
+        turns = inputs.range_turns(script, outer)
         if turns is None and again and figure is _likely:
             turns = SHORT
         if turns and not any(nodes_in(outer, ast.Break, ast.Return)):

@@ -9,12 +9,12 @@ import re
 from math import prod
 
 from autofast.facts.by_default import not_by_default
-from autofast.facts.cost.bounds import most
-from autofast.facts.cost.inputs import turns
+from autofast.facts.cost.bounds import largest_value
+from autofast.facts.cost.inputs import range_turns
 from autofast.facts.cost.run_counts import SHORT
 from autofast.facts.parts import moved_models, parts_of, trained_models
 from autofast.model.calls import is_method, receiver_of
-from autofast.model.contents import elements, members, opened
+from autofast.model.contents import elements, members, with_contents
 from autofast.model.events import CallFrame, loops
 from autofast.model.kinds import is_module
 from autofast.model.names import CONTAINERS, CONVOLVE, WRAPPERS, last_part
@@ -22,7 +22,7 @@ from autofast.model.roles import Model
 from autofast.model.script import Script
 from autofast.model.several import not_none, wordset
 from autofast.model.source import ByNode, Nodes, function_of, parent_of
-from autofast.model.values import OBJECTS, Ext, Inst, const, only
+from autofast.model.values import OBJECTS, Ext, Inst, const, of_kind
 from autofast.ops.families import RECURRENT
 from autofast.read.recover.models import layers_of
 
@@ -94,7 +94,7 @@ def only_embeds(script: Script) -> bool:
 
 
 def _only_embeds(model: Model) -> bool:
-    parts = only(parts_of(model.thing).values(), Ext)
+    parts = of_kind(parts_of(model.thing).values(), Ext)
     convolutions = [t for t in parts if t.name.startswith("torch.nn.Conv")]
     dense = [t for t in parts if t.name in DENSE]
     return (
@@ -139,7 +139,7 @@ def multiplies(script: Script) -> str:
 
 
 def _multiplies(script: Script, model: Model) -> str:
-    parts = only(parts_of(model.thing).values(), Ext)
+    parts = of_kind(parts_of(model.thing).values(), Ext)
     images = [t for t in parts if IMAGES.fullmatch(t.name.removeprefix("torch.nn."))]
     attending = [t for t in parts if ATTENTION.match(t.name)]
     dense = [t for t in parts if t.name == "torch.nn.Linear"]
@@ -158,7 +158,7 @@ def _multiplies(script: Script, model: Model) -> str:
     ):
         return "attention between positions"
     made = [_loops(model, t) for t in wide if _sizes(script, t)]
-    many = sum(prod(turns(script, loop) or 1 for loop in each) for each in made)
+    many = sum(prod(range_turns(script, loop) or 1 for loop in each) for each in made)
     if not images and many > FEW:
         return f"{many} dense layers, none of them narrow"
     embeddings = [t for t in parts if t.name == "torch.nn.Embedding"]
@@ -215,12 +215,12 @@ def tensors(script: Script) -> int:
     layers = [
         (m, t)
         for m in _usual_models(script)
-        for t in only(parts_of(m.thing).values(), Ext)
+        for t in of_kind(parts_of(m.thing).values(), Ext)
         if not WEIGHTLESS.match(last_part(t.name))
     ]
     return sum(
         (2 if t.name.startswith("torch.nn.") else NETWORK)
-        * prod(turns(script, loop) or SHORT for loop in _loops(m, t))
+        * prod(range_turns(script, loop) or SHORT for loop in _loops(m, t))
         for m, t in layers
     )
 
@@ -262,7 +262,7 @@ def goes_along_few(script: Script, batch: int) -> str:
     convolved; empty where that is not known.
     """
     parts = [p for m in _usual_models(script) for p in parts_of(m.thing).values()]
-    layers = {last_part(t.name) for t in only(parts, Ext)}
+    layers = {last_part(t.name) for t in of_kind(parts, Ext)}
     if not 0 < batch <= TOGETHER or any(map(IMAGES.match, layers)):
         return ""
     if layers & {*RECURRENT}:
@@ -275,7 +275,7 @@ def goes_along_few(script: Script, batch: int) -> str:
 
 
 def _is_narrow(script: Script, model: Model) -> bool:
-    parts = only(parts_of(model.thing).values(), Ext)
+    parts = of_kind(parts_of(model.thing).values(), Ext)
     dense = [t for t in parts if t.name == "torch.nn.Linear"]
     recurrent = [t for t in parts if t.name.removeprefix("torch.nn.") in RECURRENT]
     along = [t for t in parts if _width(script, t) <= NARROW]
@@ -309,7 +309,7 @@ def _is_known(model: Model) -> bool:
     what it is given unseen.
     """
     containers = [t for t in parts_of(model.thing).values() if getattr(t, "name", "") in CONTAINERS]
-    held = [t for container in containers for t in opened(members(container), elements)]
+    held = [t for container in containers for t in with_contents(members(container), elements)]
     return not model.unknown and all(is_module(t) for t in held if isinstance(t, Ext))
 
 
@@ -339,4 +339,4 @@ def _size(script: Script, layer: Ext, n: int, name: str) -> int | None:
     if isinstance(known, int):
         return known
     given = layer.args.given(n, name)
-    return most(script, given.expr) if given is not None else None
+    return largest_value(script, given.expr) if given is not None else None

@@ -124,7 +124,7 @@ def copying(script: Script, target: str, nodes: Iterable[ast.AST]) -> Gain | Non
     return gain(share, f"{seconds(spent)} of a step copy {size} to the device, {percent(share)}")
 
 
-def varies(script: Script, nodes: Iterable[ast.AST]) -> str:
+def measured_variation(script: Script, nodes: Iterable[ast.AST]) -> str:
     """How the shapes that models are called with in ``nodes`` vary, in words; empty where they do
     not, or were not seen.
     """

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 
-from autofast.facts.cost.bounds import most
+from autofast.facts.cost.bounds import largest_value
 from autofast.facts.cost.shapes import Shape, Unsized, Work, layer
 from autofast.model.calls import is_name
 from autofast.model.contents import wrapped_by
@@ -107,7 +107,7 @@ class Network:
         return shape
 
     def _most(self, expr: ast.expr) -> int | None:
-        return most(self.script, expr)
+        return largest_value(self.script, expr)
 
     # ----------------------------------------------------------------------- code of forward passes
     def _call(

@@ -29,7 +29,7 @@ from autofast.model.events import (
 from autofast.model.names import CONTAINERS, CONVOLVE, TIMM, VISION, last_part
 from autofast.model.roles import Step
 from autofast.model.script import Script
-from autofast.model.several import only
+from autofast.model.several import of_kind
 from autofast.model.source import Nodes, at, nodes_in, statement_of
 from autofast.model.values import Ext, Inst, Tensor, any_of
 from autofast.ops import op
@@ -157,7 +157,7 @@ def _layers(occurrence: Occurrence) -> int:
     """
     if isinstance(occurrence.this, Inst):
         return 0
-    parts = only(parts_of(occurrence.this).values(), Ext) if occurrence.this else []
+    parts = of_kind(parts_of(occurrence.this).values(), Ext) if occurrence.this else []
     turns = [machine.TURN // BOTH_WAYS for t in parts if last_part(t.name) in CELLS]
     return max(1, *turns, sum(t.name not in CONTAINERS for t in parts))
 

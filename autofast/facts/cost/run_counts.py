@@ -10,11 +10,17 @@ from itertools import takewhile
 from math import prod
 
 from autofast.facts.by_default import not_by_default
-from autofast.facts.cost.inputs import batch_size, batches, item, number, turns
-from autofast.facts.loaders import told
+from autofast.facts.cost.inputs import (
+    batch_count,
+    batch_size,
+    item_shape,
+    range_turns,
+    whole_number,
+)
+from autofast.facts.loaders import lightning_passes
 from autofast.flow.frequency import is_first_time, is_rare
 from autofast.model.calls import names_in
-from autofast.model.contents import opened
+from autofast.model.contents import with_contents
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -28,7 +34,7 @@ from autofast.model.events import (
 from autofast.model.kinds import ways_made
 from autofast.model.roles import Loader, Step, Use
 from autofast.model.script import Script
-from autofast.model.several import all_known, any_in, only, surely
+from autofast.model.several import all_known, any_in, of_kind, surely
 from autofast.model.source import nodes_in, parent_of, statement_of, walk
 from autofast.model.syntax import DEFS
 from autofast.model.values import NOTHING, Ext, Seq, Thing, Values
@@ -73,21 +79,21 @@ class Often:
         by Lightning, ``training`` or ``evaluation`` by the script.
         """
         own = {"training" if self.trains_with(u) else "evaluation" for u in loader.uses}
-        return own | told(self.script, loader)
+        return own | lightning_passes(self.script, loader)
 
     @cached_property
     def epochs(self) -> int | None:
         """How often the training goes over its data; None where that is not known."""
         for step in self.training:
             around = [f.node for f in loops(step.stack) if f.node is not step.loop]
-            return turns(self.script, around[-1]) if around else 1
+            return range_turns(self.script, around[-1]) if around else 1
         return None
 
     @cached_property
     def steps(self) -> int | None:
         """Batches in an epoch; None where that is not known."""
         trained = (x for x in self.script.loaders if "training" in self.purposes(x))
-        return next((n for x in trained if (n := batches(self.script, x))), None)
+        return next((n for x in trained if (n := batch_count(self.script, x))), None)
 
     @cached_property
     def updates(self) -> int | None:
@@ -103,9 +109,9 @@ class Often:
         total = 1
         for loop in {n: n for n in (*(f.node for f in loops(step.stack)), step.loop)}.values():
             over = [x for x in self.script.loaders if any(u.node is loop for u in x.uses)]
-            found = [batches(self.script, x) for x in over]
+            found = [batch_count(self.script, x) for x in over]
             if loop is not step.loop:
-                found = found or [turns(self.script, loop)]
+                found = found or [range_turns(self.script, loop)]
             known = all_known(found)
             if not known:
                 return None
@@ -137,7 +143,7 @@ class Often:
 
     def channels(self, node: ast.AST) -> set[int | None]:
         """How many channels the images have that are moved there; None among them: not known."""
-        shapes = [item(self.script, d) for x in self.moved_at(node) for d in x.datasets]
+        shapes = [item_shape(self.script, d) for x in self.moved_at(node) for d in x.datasets]
         return {s.channels if s is not None else None for s in shapes}
 
     def moved_at(self, node: ast.AST) -> list[Loader]:
@@ -149,7 +155,7 @@ class Often:
 
     def _bytes(self, loader: Loader) -> int | None:
         batch = batch_size(loader)
-        shapes = [item(self.script, d) for d in loader.datasets]
+        shapes = [item_shape(self.script, d) for d in loader.datasets]
         elements = all_known(None if s is None else s.elements for s in shapes)
         return batch * max(elements) * 4 if batch and elements else None
 
@@ -182,20 +188,20 @@ class Often:
         """
         said = [n for n in self.script.each(ast.Name) if BATCHES.fullmatch(n.id.lower())]
         held = [n for n in self.script.each(ast.Attribute) if BATCHES.fullmatch(n.attr.lower())]
-        return max((number(self.script.values(n)) or 0 for n in (*said, *held)), default=0)
+        return max((whole_number(self.script.values(n)) or 0 for n in (*said, *held)), default=0)
 
     def turns_of(self, loop: LoopFrame) -> int:
         """How often a loop turns each time, at the least: few times where that is not known."""
-        counted = 1 if loop.unrolled else turns(self.script, loop.node)
+        counted = 1 if loop.unrolled else range_turns(self.script, loop.node)
         if counted is not None:
             return counted
-        lists = only(loop.over, Seq)
+        lists = of_kind(loop.over, Seq)
         if surely(t.exact is not None for t in lists):
             return max(len(t.exact or ()) for t in lists)
         if not over_layers(loop.node):
             return SHORT if isinstance(loop.node, ast.While) else max(SHORT, min(self.named, ROWS))
         made = [f.node for t in lists for held in t.elem for f in loops(ways_made(held))]
-        return max((turns(self.script, node) or 1 for node in made), default=1)
+        return max((range_turns(self.script, node) or 1 for node in made), default=1)
 
     def updates_of(self, loader: Loader) -> int:
         """Updates for each batch of a loader, where its turns have a loop of these."""
@@ -272,7 +278,7 @@ class Often:
             if isinstance(frame, BranchFrame) and is_rare(frame):
                 first = is_first_time(frame)
                 if not within or first or self._every(frame.node) >= SELDOM:
-                    inner = only(stack[n:], LoopFrame)
+                    inner = of_kind(stack[n:], LoopFrame)
                     return all(f.unrolled or _is_over_list(f) for f in inner)
         return False
 
@@ -285,7 +291,7 @@ class Often:
                     test=ast.Compare(ast.Name(name), [ast.Eq() | ast.Gt() | ast.GtE()], [most]),
                     body=[*_, ast.Break()],
                 ) if name in counted:
-                    last = number(self.script.values(most))
+                    last = whole_number(self.script.values(most))
                     return last is not None and 0 <= last <= EARLY
         return False
 
@@ -293,7 +299,7 @@ class Often:
     def is_cut(self) -> bool:
         """Whether a library is told to take a few batches of each pass."""
         told = (k.value for k in self.script.each(ast.keyword) if k.arg in CUT)
-        return any(0 < (number(self.script.values(e)) or 0) <= EARLY for e in told)
+        return any(0 < (whole_number(self.script.values(e)) or 0) <= EARLY for e in told)
 
     def _every(self, gate: ast.AST) -> int:
         """The turns of a loop of which one passes a condition: 100 of ``if step % 100 == 0``; of
@@ -303,7 +309,7 @@ class Often:
         parts = [
             n for n in ast.walk(test) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod)
         ]
-        return min((number(self.script.values(n.right)) or SELDOM for n in parts), default=0)
+        return min((whole_number(self.script.values(n.right)) or SELDOM for n in parts), default=0)
 
     def is_outside(self, way: Stack) -> bool:
         """Outside of all loops around the training steps, and these turn more than once."""
@@ -351,7 +357,7 @@ def _is_called_back(stack: Stack) -> bool:
 
 def _is_over_list(loop: LoopFrame) -> bool:
     """Over lists and tuples, also by ``enumerate`` and ``zip``; of loaders, that is an ``Ext``."""
-    found = list(opened(loop.over, _gone_over))
+    found = list(with_contents(loop.over, _gone_over))
     ends = [t for t in found if not _gone_over(t)]
     return surely(isinstance(t, Seq) and t.kind in LISTS for t in ends)
 

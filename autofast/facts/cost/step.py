@@ -9,7 +9,7 @@ from functools import cached_property
 
 from autofast.facts.by_default import not_by_default
 from autofast.facts.cost import machine
-from autofast.facts.cost.inputs import batch_size, item
+from autofast.facts.cost.inputs import batch_size, item_shape
 from autofast.facts.cost.machine import Machine, seconds
 from autofast.facts.cost.network import Network
 from autofast.facts.cost.run_counts import Often
@@ -32,7 +32,7 @@ from autofast.model.script import Script
 from autofast.model.several import all_known, any_in, not_none, wordset
 from autofast.model.source import Nodes, Source, at
 from autofast.model.syntax import LOOPS
-from autofast.model.values import Tensor, Thing, only
+from autofast.model.values import Tensor, Thing, of_kind
 
 ROWS = 64  # of an item whose shape is not known, for a network of nothing but dense layers
 BATCH = 4096  # rows that are given to such a network, where that is not known either
@@ -243,7 +243,7 @@ class Cost(Often):
         """
         found = self._loaders(_inputs(occurrence))
         sizes = {batch_size(x) for x in found}
-        shapes = {item(self.script, d) for x in found for d in x.datasets}
+        shapes = {item_shape(self.script, d) for x in found for d in x.datasets}
         batch = max(all_known(sizes), default=0)
         batch = batch or self.named
         tried: list[Shape] = not_none(shapes) if len(shapes) == 1 else []
@@ -308,7 +308,7 @@ def _passes(step: Step) -> Iterator[tuple[Site, Occurrence]]:
 
 
 def _inputs(occurrence: Occurrence) -> list[Tensor]:
-    return only(occurrence.data.get("inputs", ()), Tensor)
+    return of_kind(occurrence.data.get("inputs", ()), Tensor)
 
 
 def _products(source: Source) -> Iterator[ast.BinOp]:

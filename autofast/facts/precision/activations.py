@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from autofast.model.contents import opened
+from autofast.model.contents import with_contents
 from autofast.model.names import first_part
-from autofast.model.several import only, wordset
+from autofast.model.several import of_kind, wordset
 from autofast.model.values import Tensor, Unknown, Values
 
 # Packages of Python whose functions give numbers, texts and lists of them, and never a tensor that
@@ -25,7 +25,9 @@ def is_activation(found: Values) -> bool:
 
 def holds_output(found: Values) -> bool:
     """A value that may be, or hold, what a network made and no fp32 loss has been made of."""
-    return any(t.models and not t.loss and t.dtype != "int" for t in only(opened(found), Tensor))
+    return any(
+        t.models and not t.loss and t.dtype != "int" for t in of_kind(with_contents(found), Tensor)
+    )
 
 
 def has_tensor(given: Iterable[object]) -> bool:

@@ -11,7 +11,7 @@ from autofast.model.values import Ext, Inst, Ref, Thing
 BANNED = ("torch.nn.BCELoss", "torch.nn.functional.binary_cross_entropy")
 
 
-def banned(loss: Thing | None) -> str:
+def banned_loss(loss: Thing | None) -> str:
     """The name of a loss that is an error under autocast; empty for any other."""
     if isinstance(loss, Inst):
         return next((n for n in BANNED if n in loss.cls.external), "")

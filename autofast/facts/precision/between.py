@@ -13,7 +13,7 @@ from autofast.model.values import is_weight
 
 
 def structure(code: Code) -> str:
-    return _yields(code) or between(code) or both_modes(code)
+    return _yields(code) or gradient_changes(code) or both_modes(code)
 
 
 def _yields(code: Code) -> str:
@@ -23,7 +23,7 @@ def _yields(code: Code) -> str:
     return ""
 
 
-def between(code: Code) -> str:
+def gradient_changes(code: Code) -> str:
     """What it does to gradients or weights between forward pass and loss, in words; empty where it
     does nothing.
     """

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator
 
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.positions import happens_in, nodes_of
-from autofast.model.contents import unwrapped
+from autofast.model.contents import without_wrappers
 from autofast.model.events import Occurrence, Site
 from autofast.model.kinds import is_autograd_function, is_module
 from autofast.model.roles import Model
 from autofast.model.script import Script
-from autofast.model.several import only
+from autofast.model.several import of_kind
 from autofast.model.source import ByNode, nodes_in
 from autofast.model.values import Cls, Reason, Thing, Unknown, is_chosen
 
@@ -52,7 +52,7 @@ class Code:
         todo: list[ast.AST] = list(self.statements)
         for model in self.models:
             for cls in model.classes:
-                forwards = [s for s in only(cls.body, ast.FunctionDef) if s.name == "forward"]
+                forwards = [s for s in of_kind(cls.body, ast.FunctionDef) if s.name == "forward"]
                 found.update((f, f) for f in forwards)
                 todo += forwards
         while todo:
@@ -84,7 +84,7 @@ class Code:
         call = site.node
         if not isinstance(call, ast.Call):
             return False
-        if applied(self.script, call.func):
+        if applied_functions(self.script, call.func):
             return True  # an autograd Function, asked about elsewhere
         called = self.script.called(call)
         return any(map(is_module, called)) and not is_chosen(called)
@@ -97,11 +97,11 @@ def _entered(script: Script, node: ast.AST) -> list[ast.AST]:
     return [c.function for c in every if c.makes is None]
 
 
-def applied(script: Script, func: ast.expr) -> list[Cls]:
+def applied_functions(script: Script, func: ast.expr) -> list[Cls]:
     """The autograd Functions of the project that calling ``func`` applies: ``Clip.apply``, or
     ``clip`` after ``clip = Clip.apply``.
     """
-    names = {t.name for t in only(script.values(func), Unknown) if t.reason is Reason.FUNCTION}
+    names = {t.name for t in of_kind(script.values(func), Unknown) if t.reason is Reason.FUNCTION}
     if not names:
         return []
     asked = (n for n in script.each(ast.Attribute) if n.attr == "apply")
@@ -110,5 +110,5 @@ def applied(script: Script, func: ast.expr) -> list[Cls]:
 
 
 def _models(script: Script, things: Iterable[Thing]) -> list[Model]:
-    wanted = {inner for thing in things for inner in unwrapped(thing)}
+    wanted = {inner for thing in things for inner in without_wrappers(thing)}
     return [m for m in script.models if m.thing in wanted]

@@ -27,7 +27,7 @@ from autofast.model.contents import each_once
 from autofast.model.kinds import is_module
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.several import only, surely, wordset
+from autofast.model.several import of_kind, surely, wordset
 from autofast.model.source import Nodes, at, nodes_in, parent_of, walk
 from autofast.model.syntax import is_attribute, is_operation, is_read, is_unary
 from autofast.model.values import (
@@ -173,7 +173,7 @@ def _added(
 def _is_taken_away(call: ast.Call) -> bool:
     """``alpha=-2``, or as it was written long ago: ``squares.addmm(1, -2, a, b)``."""
     given = [k.value for k in call.keywords if k.arg == "alpha"] or call.args[:2]
-    return any(isinstance(v.op, ast.USub) for v in only(given, ast.UnaryOp))
+    return any(isinstance(v.op, ast.USub) for v in of_kind(given, ast.UnaryOp))
 
 
 def _is_product(script: Script, term: ast.expr) -> bool:

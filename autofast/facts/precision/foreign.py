@@ -8,10 +8,10 @@ import ast
 
 from autofast.facts.parts import not_known
 from autofast.facts.precision.activations import has_tensor
-from autofast.facts.precision.code import Code, applied
+from autofast.facts.precision.code import Code, applied_functions
 from autofast.model.calls import short_name
 from autofast.model.names import first_part
-from autofast.model.several import only, wordset
+from autofast.model.several import of_kind, wordset
 from autofast.model.source import Said, at, walk
 from autofast.model.syntax import VARIABLES, is_operation
 from autofast.model.tensors import dtype_of
@@ -33,7 +33,7 @@ OPERATORS = ("torch.ops.aten.", "torch.ops.torchvision.")
 LOADED_IN_16 = ("torch_dtype", "dtype", "load_in_8bit", "load_in_4bit", "quantization_config")
 
 
-def foreign(code: Code) -> str:
+def unfollowed_use(code: Code) -> str:
     """What gets tensors here and is not followed, so that 16 bits may not suit it, in words; empty
     where there is nothing.
     """
@@ -102,7 +102,7 @@ def custom_function(code: Code) -> str:
     words.
     """
     names = (n for p in code.parts for n in walk(p) if isinstance(n, VARIABLES))
-    for name, thing in ((n, t) for n in names for t in applied(code.script, n)):
+    for name, thing in ((n, t) for n in names for t in applied_functions(code.script, n)):
         if not _marked(thing) and not _elementwise(thing):
             return f"{thing.node.name}, an autograd Function, is not marked with torch.amp.custom_fwd ({at(name)})"
     return ""
@@ -119,7 +119,7 @@ def _elementwise(cls: Cls) -> bool:
     """A Function of nothing but elementwise operations, which compute in any dtype; autograd casts
     what its backward gives.
     """
-    methods = [m for m in only(cls.node.body, ast.FunctionDef) if m.name[:2] != "__"]
+    methods = [m for m in of_kind(cls.node.body, ast.FunctionDef) if m.name[:2] != "__"]
     if {m.name for m in methods} != {"forward", "backward"}:
         return False
     for node in (n for m in methods for s in m.body for n in walk(s)):

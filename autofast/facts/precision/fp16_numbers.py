@@ -31,7 +31,7 @@ def not_fp16(code: Code) -> str:
     return ""
 
 
-def summed(code: Code) -> str:
+def summed_loss(code: Code) -> str:
     """A loss that is a sum over a batch, in words; empty where there is none.
 
     What a GradScaler begins with, 65536 times gradients of such a loss, is too much for fp16, and

@@ -11,7 +11,7 @@ from autofast.facts.precision.distances import written_out
 from autofast.facts.precision.quantised import quantised
 from autofast.model.events import branches
 from autofast.model.script import Script
-from autofast.model.several import only
+from autofast.model.several import of_kind
 from autofast.model.source import at
 from autofast.model.tensors import dtype_of
 from autofast.model.values import Ref, Tensor, Unknown, const, is_chosen
@@ -25,7 +25,7 @@ SCIENCE = tuple(
 )
 
 
-def decided(script: Script) -> bool:
+def is_precision_set(script: Script) -> bool:
     """Some file says already how precise fp32 products are, in whichever of the three interfaces; a
     comment decides nothing.
     """
@@ -67,7 +67,7 @@ def needs_digits(script: Script) -> str:
             return f"{model.name} computes in float64, which TF32 has no part in"
     for step in script.steps:
         for backward in step.backwards:
-            if any(t.dtype in ("f64", "complex") for t in only(backward.tensors, Tensor)):
+            if any(t.dtype in ("f64", "complex") for t in of_kind(backward.tensors, Tensor)):
                 return f"the loss is float64 ({at(backward)}): this script wants its digits"
     if positions := script.calls(*SAMPLING):
         return f"positions are computed for {at(positions[0])} (grid_sample): with TF32 they are off by up to a pixel"

@@ -9,7 +9,7 @@ import ast
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.program import Flow
 from autofast.model.calls import may_give
-from autofast.model.contents import unwrapped
+from autofast.model.contents import without_wrappers
 from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
@@ -87,7 +87,7 @@ class FullOutputs:
         return self.script.must_be(expr, Const, Num, Arg)
 
     def _call(self, call: ast.Call, part: int | None, depth: int) -> bool:
-        found = [inner for t in self.script.called(call) for inner in unwrapped(t)]
+        found = [inner for t in self.script.called(call) for inner in without_wrappers(t)]
         return surely(self._thing(t, call, part, depth) for t in found)
 
     def _thing(self, thing: Thing, call: ast.Call, part: int | None, depth: int) -> bool:

@@ -17,7 +17,7 @@ from autofast.facts.precision.activations import holds_output
 from autofast.facts.precision.full_outputs import NORMALIZE, FullOutputs
 from autofast.flow.scopes import mentions, scope_of
 from autofast.flow.usage import Act, Usage
-from autofast.flow.valueflow import Answer, ValueFlow, Verdict, first
+from autofast.flow.valueflow import Answer, ValueFlow, Verdict, first_reason
 from autofast.model.calls import arguments_of, short_name
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import last_part
@@ -98,7 +98,7 @@ class Half(ValueFlow[bool]):
         match parent:
             case ast.Assign(targets=[ast.Tuple(elts=names)]) if parent.value is expr:
                 half = (name for n, name in enumerate(names) if not self._is_full(expr, n))
-                return first(self.bind(name, entered) for name in half)
+                return first_reason(self.bind(name, entered) for name in half)
         return self.follow(expr, entered)
 
     def misuse_of_part(self, call: ast.Call, part: int, target: ast.Name) -> str:
@@ -234,11 +234,11 @@ class Half(ValueFlow[bool]):
         if not isinstance(container, ast.Name) or self._is_tensor(container):
             return _bad(target)
         loads = mentions(scope_of(target), container.id)
-        return first(self.follow(n, context) for n in loads if self._holds_output(n))
+        return first_reason(self.follow(n, context) for n in loads if self._holds_output(n))
 
     def kept(self, target: ast.Attribute, context: bool) -> str:
         owners = self.script.values(target.value)
-        return first(
+        return first_reason(
             self.follow(node, context)
             for node in self.script.each(ast.Attribute)
             if node.attr == target.attr

@@ -9,11 +9,11 @@ import ast
 
 from autofast.facts.precision.activations import is_activation
 from autofast.facts.precision.algebra import algebra
-from autofast.facts.precision.banned import banned, error_of
+from autofast.facts.precision.banned import banned_loss, error_of
 from autofast.facts.precision.between import structure
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.distances import Ratios, distances, similarities
-from autofast.facts.precision.foreign import custom_function, foreign, loaded_in_16
+from autofast.facts.precision.foreign import custom_function, loaded_in_16, unfollowed_use
 from autofast.facts.precision.kept_inside import kept_inside
 from autofast.facts.precision.layers import dense_sizes, is_small
 from autofast.facts.precision.whole_script import CHOSEN, complex_in
@@ -24,7 +24,7 @@ from autofast.model.events import WithFrame
 from autofast.model.kinds import is_autocast, is_module
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.several import only, wordset
+from autofast.model.several import of_kind, wordset
 from autofast.model.source import at, nodes_in, walk
 from autofast.model.syntax import is_attribute
 from autofast.model.tensors import is_dtype
@@ -177,10 +177,10 @@ SAME_DTYPE = wordset(""".scatter_ .scatter_add_ .index_add_ .index_copy_ .index_
     .index_add .index_copy""")
 
 
-def against(code: Code) -> str:
+def why_not_autocast(code: Code) -> str:
     """Why it cannot run under autocast; empty where nothing speaks against."""
     for check in (
-        _losses, _dtypes, algebra, distances, similarities, structure, custom_function, foreign,
+        _losses, _dtypes, algebra, distances, similarities, structure, custom_function, unfollowed_use,
         _writes, kept_inside, one_dtype, own_dtype, _size,
     ):  # fmt: skip
         if why := check(code):
@@ -190,7 +190,7 @@ def against(code: Code) -> str:
 
 def _losses(code: Code) -> str:
     for site, occurrence in code.events("loss"):
-        if site.node not in code.logits and (name := banned(occurrence.this)):
+        if site.node not in code.logits and (name := banned_loss(occurrence.this)):
             return error_of(name, site)
     return ""
 
@@ -212,7 +212,7 @@ def _dtypes(code: Code) -> str:
     return ""
 
 
-def ratio(code: Code) -> str:
+def probability_ratio(code: Code) -> str:
     """A ratio of probabilities of which one would be in 16 bits and the other not, in words; empty
     where there is none.
     """
@@ -279,7 +279,7 @@ def has_autocast(code: Code) -> bool:
 
 def _may_be(contexts: Values) -> bool:
     """A context that is autocast on one branch, or one that is not known at all."""
-    return any("autocast" in t.name for t in only(contexts, Unknown))
+    return any("autocast" in t.name for t in of_kind(contexts, Unknown))
 
 
 def _by_mask(script: Script, index: ast.expr) -> bool:

@@ -30,7 +30,7 @@ def is_small(code: Code) -> bool:
     return surely(s and max(s) < TINY for s in sizes)
 
 
-def recurrent(code: Code) -> str:
+def recurrent_layers(code: Code) -> str:
     """What autocast for CUDA computes in fp16, whichever dtype it was asked for, in words; empty
     where there is nothing.
 

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.facts.by_default import behind_option
-from autofast.facts.settings import place, setting
+from autofast.facts.settings import setting, setting_place
 from autofast.flow.provenance import Trail
 from autofast.model.events import Site, Stack, WithFrame, inside
 from autofast.model.kinds import is_autocast
@@ -62,7 +62,7 @@ def _enabled(script: Script, context: Ext, stack: Stack) -> str:
         is_off = const(option.default) in (False, None)
         return _where(f"`--{option.name}`", option.node) if is_off else ""
     if (said := setting(given.values)) is not None and given.expr is not None:
-        words = f"`{ast.unparse(given.expr)}` ({place(said)})"
+        words = f"`{ast.unparse(given.expr)}` ({setting_place(said)})"
         return words if said.value in (False, None) else ""
     found = Trail(script).of(given, [stack])
     if isinstance(found, str) or len(found) != 1:

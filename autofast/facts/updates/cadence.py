@@ -10,7 +10,7 @@ from autofast.flow.loops import Loop
 from autofast.flow.program import graph_of
 from autofast.model.roles import Loader
 from autofast.model.script import Script
-from autofast.model.several import first_such, only
+from autofast.model.several import first_such, of_kind
 from autofast.model.source import at, nodes_in
 from autofast.model.values import Const, Ext, Inst, Thing, Values, begins, const
 from autofast.rule import Refusal
@@ -31,7 +31,7 @@ def cut_short(script: Script, node: ast.AST, loop: Loop | None) -> ast.stmt | No
 
 def ends_of(script: Script, loop: Loop) -> list[ast.stmt]:
     """The ``break`` and ``return`` statements that end a loop."""
-    return only(graph_of(script, loop).exits(loop), (ast.Break, ast.Return))
+    return of_kind(graph_of(script, loop).exits(loop), (ast.Break, ast.Return))
 
 
 def inside_bar(found: Values) -> ast.expr | None:
@@ -40,7 +40,7 @@ def inside_bar(found: Values) -> ast.expr | None:
     """
     inner = {
         t.args.positional[0].expr: t.args.positional[0].expr
-        for t in only(found, Ext)
+        for t in of_kind(found, Ext)
         if t.args.positional
     }
     if len(inner) != 1 or not all(begins(t, Ext, BARS) for t in found):

@@ -13,7 +13,7 @@ from autofast.facts.used_parameters import parameters_of
 from autofast.flow.frequency import is_rare
 from autofast.flow.scopes import stored_in
 from autofast.model.calls import is_method, is_name, stands_alone
-from autofast.model.contents import opened, unwrapped
+from autofast.model.contents import with_contents, without_wrappers
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -30,7 +30,7 @@ from autofast.model.events import (
 from autofast.model.kinds import is_module, is_optimizer, is_scaler, is_scheduler
 from autofast.model.roles import Backward, Step, Update
 from autofast.model.script import Script
-from autofast.model.several import all_known, any_in, only, surely, wordset
+from autofast.model.several import all_known, any_in, of_kind, surely, wordset
 from autofast.model.source import at, function_of, is_same_function, parent_of, source_of, within
 from autofast.model.syntax import DEFS, is_attribute
 from autofast.model.values import Const, Ext, Tensor, Thing, Values, are_parameters
@@ -147,7 +147,7 @@ def _events(
     for occurrences in paths.values():
         rest = below(occurrences[0].stack, iteration.loop)
         _check_path(kind, rest, site.node, iteration.loop)
-        calls = tuple(only(rest, CallFrame))
+        calls = tuple(of_kind(rest, CallFrame))
         order = min(o.order for o in occurrences)
         yield Event(
             kind,
@@ -252,7 +252,9 @@ def _others(script: Script, iteration: Iteration) -> None:
     a reason to refuse.
     """
     known = {e.node for e in iteration.events}
-    trained = {x for m in iteration.step.models for x in unwrapped(m)} | set(iteration.step.models)
+    trained = {x for m in iteration.step.models for x in without_wrappers(m)} | set(
+        iteration.step.models
+    )
     if kept := average_in_variable(script, iteration.loop):
         raise Refusal("keeps an average of parameters, which would be one of batches", kept)
     for (kind, _), site in script.log.each():
@@ -260,7 +262,8 @@ def _others(script: Script, iteration: Iteration) -> None:
         if not here or site.node in known:
             continue
         rarely = all(
-            any(is_rare(f) for f in only(below(o.stack, iteration.loop), BranchFrame)) for o in here
+            any(is_rare(f) for f in of_kind(below(o.stack, iteration.loop), BranchFrame))
+            for o in here
         )
         evaluates = all(_evaluates(o, iteration) for o in here)
         if kind in ("grad_read", "grad_write"):
@@ -337,7 +340,7 @@ def _check_given(site: Site, here: Iterable[Occurrence]) -> None:
 def _evaluates(occurrence: Occurrence, iteration: Iteration) -> bool:
     """In the forward pass, where autograd looks on, or in an evaluation."""
     return occurrence.grad in ("off", "inference") and not any(
-        f.node is iteration.loop for f in only(occurrence.stack[-1:], LoopFrame)
+        f.node is iteration.loop for f in of_kind(occurrence.stack[-1:], LoopFrame)
     )
 
 
@@ -369,7 +372,7 @@ def _check_method(name: str, site: Site, here: Iterable[Occurrence]) -> None:
 
 def _holds(found: Values) -> bool:
     """Something that is trained, or trains, is among these values."""
-    return any(map(_trains, opened(found)))
+    return any(map(_trains, with_contents(found)))
 
 
 def _trains(thing: Thing) -> bool:
@@ -406,7 +409,7 @@ def check_order(script: Script, iteration: Iteration) -> None:
 def _exclude(one: Event, other: Event) -> bool:
     """Where one of these happens, the other does not: they stand in the arms of one condition."""
     arms = {f.node: f.arm for f in one.rest if isinstance(f, BranchFrame)}
-    return any(arms.get(f.node, f.arm) != f.arm for f in only(other.rest, BranchFrame))
+    return any(arms.get(f.node, f.arm) != f.arm for f in of_kind(other.rest, BranchFrame))
 
 
 def _leak(backward: Event, step: Event) -> str:
@@ -420,8 +423,8 @@ def clears(script: Script, zero: Event, step: Event) -> bool:
     """Whether the gradients that a step uses are those that ``zero`` clears."""
     if any(is_optimizer(t) for t in zero.things):
         return any_in(zero.things, step.things)
-    cleared = {x for t in zero.things if is_module(t) for x in (t, *unwrapped(t))}
-    return surely(any_in((p, *unwrapped(p)), cleared) for p in _owners(script, step))
+    cleared = {x for t in zero.things if is_module(t) for x in (t, *without_wrappers(t))}
+    return surely(any_in((p, *without_wrappers(p)), cleared) for p in _owners(script, step))
 
 
 def _owners(script: Script, step: Event) -> list[Thing]:
@@ -439,12 +442,12 @@ def _reaches(script: Script, backward: Event, step: Event) -> bool:
     if not forwards:
         return True
     makers = [o.this for site in forwards for o in site if o.this is not None]
-    mine = {x for p in owners for x in (p, *unwrapped(p))}
-    if any(x in mine for m in makers for x in (m, *unwrapped(m))):
+    mine = {x for p in owners for x in (p, *without_wrappers(p))}
+    if any(x in mine for m in makers for x in (m, *without_wrappers(m))):
         return True
     try:
-        keys = {key for p in owners for x in unwrapped(p) for key, _ in parameters_of(x)}
-        reached = {key for m in makers for x in unwrapped(m) for key, _ in parameters_of(x)}
+        keys = {key for p in owners for x in without_wrappers(p) for key, _ in parameters_of(x)}
+        reached = {key for m in makers for x in without_wrappers(m) for key, _ in parameters_of(x)}
     except Refusal:
         return True
     return not keys or bool(keys & reached)

@@ -14,7 +14,7 @@ from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_loader, is_scheduler
 from autofast.model.roles import Scheduler, Tick
 from autofast.model.script import Script
-from autofast.model.several import any_in, only, surely
+from autofast.model.several import any_in, of_kind, surely
 from autofast.model.source import ancestors, at, nodes_in, outwards, parent_of, statement_of
 from autofast.model.syntax import (
     LOOPS,
@@ -213,7 +213,7 @@ def _is_number_of_epochs(script: Script, values: Values, tick: Tick) -> bool:
     if not values or not all_of(values, Arg, Const):
         return False
     for occurrence in tick.site:
-        around = [f for f in only(occurrence.stack, LoopFrame) if isinstance(f.node, LOOPS)]
+        around = [f for f in of_kind(occurrence.stack, LoopFrame) if isinstance(f.node, LOOPS)]
         if len(around) < 2 or not around[-1].loaders:
             return False
         match around[-2].node:

@@ -15,10 +15,10 @@ from autofast.flow.effects import Effects
 from autofast.flow.program import function_around
 from autofast.model import names
 from autofast.model.calls import is_method
-from autofast.model.contents import opened
+from autofast.model.contents import with_contents
 from autofast.model.several import wordset
 from autofast.model.source import Said, nodes_in, within_any
-from autofast.model.values import Ext, Inst, Thing, is_named, only
+from autofast.model.values import Ext, Inst, Thing, is_named, of_kind
 
 # fmt: off
 OPENERS = wordset("""
@@ -69,7 +69,7 @@ class Held:
         for part in (n for f in functions for n in nodes_in(f, ast.Subscript)):
             by_name = isinstance(self.script.constant(part.slice), str)
             start: list[ast.AST] = [part.value]
-            for call in loads.intersection(opened(start, self._whole)):  # type: ignore[arg-type]
+            for call in loads.intersection(with_contents(start, self._whole)):  # type: ignore[arg-type]
                 if by_name or any(_is_npz(t) for a in call.args[:1] for t in self.script.values(a)):
                     return call, ARCHIVE
         return None
@@ -89,7 +89,7 @@ class Held:
             if is_named(thing, Ext, SPLIT)
             for t in thing.args.get(2, "generator")
         }
-        things = only(self.code.objects.values(), Ext)
+        things = of_kind(self.code.objects.values(), Ext)
         made = [t.node for t in things if t.name in names.GENERATORS and id(t) not in of_splits]
         made += [c for c in self._origins if self._names(c) & names.GENERATORS]
         return next((n for n in made if n is not None and not self._is_own(n)), None)
@@ -109,8 +109,8 @@ class Held:
         start: list[ast.AST] = [*self._stored()]
         for name in self.code.free.values():
             start += [value for value, _ in ever_bound(name) if value is not None]
-        found = opened(start, self._below)
-        return [n for n in only(found, ast.Call) if not self._is_own(n)]
+        found = with_contents(start, self._below)
+        return [n for n in of_kind(found, ast.Call) if not self._is_own(n)]
 
     def _stored(self, wanted: Iterable[tuple[int, str]] | None = None) -> Iterator[ast.expr]:
         """What the attributes are set to that items read, or single ones of objects."""
@@ -140,7 +140,7 @@ class Held:
                 values = (bound_to(d.node)[0] for d in self.flow.reaching(node))
                 yield from (v for v in values if v is not None)
             case ast.Attribute(value=base, attr=attr) if attr not in FACTS:
-                things = only(self.script.values(base), Inst)
+                things = of_kind(self.script.values(base), Inst)
                 yield from self._stored([(id(t), attr) for t in things]) if things else (base,)
             case ast.Subscript(value=base, slice=index) if not isinstance(index, SLICES):
                 yield base

@@ -14,7 +14,7 @@ from autofast.flow.program import holder_of
 from autofast.flow.scratch import is_scratch
 from autofast.model.calls import is_method, keyword_of
 from autofast.model.several import surely, wordset
-from autofast.model.source import Said, function_of, live, source_of
+from autofast.model.source import Said, function_of, live_nodes, source_of
 from autofast.model.syntax import TAKERS, VARIABLES
 from autofast.model.values import Const, Ext, Num, Ref, Seq, Values, begins, is_const
 
@@ -51,7 +51,7 @@ class Changes:
 
     def _writes(self) -> Iterator[Said]:
         for function in list(self.code.functions.values()):
-            for node in live(function):
+            for node in live_nodes(function):
                 if not isinstance(node, PLACES) or function_of(node) is not function:
                     continue
                 for write in self.effects.of(node):

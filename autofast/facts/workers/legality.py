@@ -6,13 +6,13 @@ import ast
 
 from autofast.facts.cost import measured
 from autofast.facts.cost.items import worth_a_worker
-from autofast.facts.datasets import Images, images
+from autofast.facts.datasets import Images, image_sets
 from autofast.facts.loaders import (
-    again,
-    hooks,
+    is_iterated_again,
+    lightning_hooks,
     made_elsewhere,
     made_in,
-    peeks,
+    peeking_use,
     split_after,
     values_given,
 )
@@ -22,7 +22,7 @@ from autofast.facts.workers.shared_state import (
     changed_by_items,
     changed_meanwhile,
     draws_ahead,
-    seeds,
+    seeds_generators,
 )
 from autofast.model.events import inside, loops
 from autofast.model.roles import Dataset, Loader, Use
@@ -31,7 +31,7 @@ from autofast.model.several import wordset
 from autofast.model.source import at
 from autofast.model.syntax import is_attribute
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Const, Ext, Inst, Unknown, only
+from autofast.model.values import Const, Ext, Inst, Unknown, of_kind
 from autofast.read.requirements import rules_out
 from autofast.rule import Effect
 
@@ -60,16 +60,20 @@ def _only_below(use: Use, epochs: ast.AST) -> bool:
     return [f.node for f in loops(use.stack) if f.node is not use.node] == [epochs]
 
 
-def against(script: Script, loader: Loader) -> str:
+def why_no_workers(script: Script, loader: Loader) -> str:
     """Why (more) workers would change or break something, whatever they cost; empty where nothing
     speaks against.
     """
     if script.processes:
         return f"the script starts processes of its own ({at(script.processes[0])}): share the cores between them by hand"
-    anew = loader.loop is not None and not hooks(script, loader) and not _each_epoch(script, loader)
-    if anew and not again(script, loader):
+    anew = (
+        loader.loop is not None
+        and not lightning_hooks(script, loader)
+        and not _each_epoch(script, loader)
+    )
+    if anew and not is_iterated_again(script, loader):
         return f"the loader is made again in the loop of {at(loader.loop)}: workers would be started every time"
-    if (use := peeks(script, loader)) is not None:
+    if (use := peeking_use(script, loader)) is not None:
         return f"{at(use)} starts all workers for one batch: keep one iterator instead"
     if (place := made_elsewhere(script, loader)) is not None:
         return f"{at(place)} puts new tensors on another device: workers would have to use it too"
@@ -210,12 +214,14 @@ def _shared_generator(script: Script, loader: Loader) -> str:
     return ""
 
 
-def cheap(script: Script, loader: Loader) -> str:
+def why_cheap(script: Script, loader: Loader) -> str:
     """Why an item costs less than handing a batch over from another process; empty where it is
     worth a worker.
     """
     for dataset in loader.datasets:
-        if isinstance(script.analysis(images).get(dataset.node), Images) or makes_batches(dataset):
+        if isinstance(script.analysis(image_sets).get(dataset.node), Images) or makes_batches(
+            dataset
+        ):
             return f"{dataset.name} can make whole batches at once, which needs no worker: see batched-dataset"
         if dataset.kind in ("tensors", "list") or (
             dataset.in_memory and not dataset.reads & {"compute", "file", "decode"}
@@ -244,7 +250,7 @@ def makes_batches(dataset: Dataset) -> bool:
 
 def _transforms(dataset: Dataset) -> bool:
     """Items go through transforms of torchvision or the like, which work on one image at a time."""
-    parts = only(held_by(dataset.thing), Ext)
+    parts = of_kind(held_by(dataset.thing), Ext)
     return any(
         t.name.startswith(("torchvision.transforms.", "albumentations.", "torchaudio.transforms."))
         for t in parts
@@ -265,7 +271,7 @@ def effect_of(script: Script, loader: Loader) -> Effect:
     if (
         loader.collate_random
         or draws_ahead(script, loader)
-        or seeds(script, loader)
+        or seeds_generators(script, loader)
         or any(dataset.random for dataset in loader.datasets)
     ):
         return Effect.SAMPLING

@@ -12,8 +12,8 @@ from autofast.flow.defuse import Definition, bound_to, taken_by
 from autofast.flow.program import holder_of
 from autofast.flow.scopes import defaults, parameters
 from autofast.model.calls import is_method, is_name, unstarred
-from autofast.model.several import only, wordset
-from autofast.model.source import function_of, live, parent_of
+from autofast.model.several import of_kind, wordset
+from autofast.model.source import function_of, live_nodes, parent_of
 from autofast.model.syntax import SEQUENCES, has_star
 from autofast.model.values import (
     Bound,
@@ -219,7 +219,7 @@ class Lifetime:
             else:
                 ends = [
                     n
-                    for n in live(function)
+                    for n in live_nodes(function)
                     if isinstance(n, (ast.Return, ast.Yield)) and function_of(n) is function
                 ]
                 place = None if any_of(ends, ast.Yield) else place
@@ -239,4 +239,4 @@ class Lifetime:
 
 
 def draws(found: Values) -> bool:
-    return any("andom" in t.name or t.name.startswith("logging.") for t in only(found, Ext))
+    return any("andom" in t.name or t.name.startswith("logging.") for t in of_kind(found, Ext))

@@ -18,7 +18,7 @@ from autofast.model.kinds import is_property
 from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import wordset
-from autofast.model.source import ByNode, Nodes, live, nodes_in, parent_of, within
+from autofast.model.source import ByNode, Nodes, live_nodes, nodes_in, parent_of, within
 from autofast.model.syntax import VARIABLES, is_read
 from autofast.model.values import (
     COLLECTIONS,
@@ -42,7 +42,7 @@ from autofast.model.values import (
     all_of,
     begins,
     library_names,
-    only,
+    of_kind,
     ordered,
 )
 
@@ -116,7 +116,7 @@ class Side:
         body = (
             [function.body] if isinstance(function, ast.Lambda) else getattr(function, "body", [])
         )
-        for node in (n for part in body for n in live(part)):
+        for node in (n for part in body for n in live_nodes(part)):
             if isinstance(node, ast.Attribute) and is_read(node):
                 self.loads.add(node.attr)
                 self.properties(node)
@@ -193,7 +193,7 @@ class Side:
             todo += ordered(self.script.values(name))
         for function in self.functions.values():
             for name in (n for n in nodes_in(function, ast.Name)):
-                todo += only(self.script.values(name), Cls)
+                todo += of_kind(self.script.values(name), Cls)
         seen: set[object] = set()
         while todo and len(seen) < 4000:
             thing = todo.pop()
@@ -248,7 +248,7 @@ class Side:
         fields: set[tuple[int, str]] = set()
         for thing in self.objects.values():
             if isinstance(thing, OBJECTS) and isinstance(thing.args, Arguments):
-                frames = only(thing.made, CallFrame)
+                frames = of_kind(thing.made, CallFrame)
                 for given_ in thing.args.every:
                     self.follow(given_.expr, frames, names, fields)
         return names, fields

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from autofast.facts.by_default import not_by_default
 from autofast.facts.loaders import values_given
-from autofast.facts.workers.shared_state import items
+from autofast.facts.workers.shared_state import worker_code
 from autofast.facts.workers.timing import Time
 from autofast.flow.callgraph import CallGraph, Function, code_of
 from autofast.model.calls import names_in
@@ -54,7 +54,7 @@ def seeded_anew(script: Script, loader: Loader) -> tuple[ast.AST, frozenset[str]
     drawn = draws_of(loader)
     if not drawn:
         return None
-    side = items(script, loader)
+    side = worker_code(script, loader)
     inside = set(side.functions) | set(side.beside)
     time = Time(script, loader, lambda node: any_in((node, *ancestors(node)), inside))
     found = [

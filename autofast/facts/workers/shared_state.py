@@ -21,8 +21,16 @@ from autofast.flow.scopes import parameters
 from autofast.model.calls import is_name
 from autofast.model.roles import Loader
 from autofast.model.script import Script
-from autofast.model.several import only
-from autofast.model.source import Nodes, ancestors, at, function_of, holds, live, parent_of
+from autofast.model.several import of_kind
+from autofast.model.source import (
+    Nodes,
+    ancestors,
+    at,
+    contains_kind,
+    function_of,
+    live_nodes,
+    parent_of,
+)
 from autofast.model.syntax import COMPREHENSIONS, VARIABLES, is_attribute, is_read
 from autofast.model.values import (
     Cls,
@@ -69,7 +77,7 @@ class _Sides:
         return self.made[key]
 
 
-def items(script: Script, loader: Loader) -> Side:
+def worker_code(script: Script, loader: Loader) -> Side:
     """The code that would run in workers."""
     return script.analysis(_Sides).of(loader, ("dataset", "collate_fn"), "worker_init_fn")
 
@@ -93,7 +101,7 @@ def changed_by_items(script: Script, loader: Loader, *, files: bool = True) -> s
 
     Without ``files``: but for files, which are the same for workers that stay and for new ones.
     """
-    side = items(script, loader)
+    side = worker_code(script, loader)
     held = Held(side)
     if (opened := held.handle()) is not None:
         place, name = opened
@@ -122,8 +130,8 @@ def changed_by_items(script: Script, loader: Loader, *, files: bool = True) -> s
 
 def changed_meanwhile(script: Script, loader: Loader) -> str:
     """What is changed while batches are fetched ahead."""
-    time = Time(script, loader, _skip(items(script, loader)))
-    why = _changed(script, items(script, loader), time.within, time)
+    time = Time(script, loader, _skip(worker_code(script, loader)))
+    why = _changed(script, worker_code(script, loader), time.within, time)
     if why:
         return f"{why} while workers fetch items ahead: they would not see it"
     side = indices(script, loader)
@@ -133,12 +141,12 @@ def changed_meanwhile(script: Script, loader: Loader) -> str:
             return f"{why}, which its sampler reads, and workers ask for indices ahead of time"
         if why := _told(script, loader, side):
             return why
-    return _files(script, loader, items(script, loader), time)
+    return _files(script, loader, worker_code(script, loader), time)
 
 
 def changed_between(script: Script, loader: Loader) -> str:
     """What is changed between epochs, or within them."""
-    side = items(script, loader)
+    side = worker_code(script, loader)
     time = Time(script, loader, _skip(side))
     why = _changed(script, side, time.after, time)
     return (
@@ -150,7 +158,7 @@ def changed_since_made(script: Script, loader: Loader) -> str:
     """What items, or the number of them, read and is changed once the loader has been made: all
     items that it took at once would be others.
     """
-    side = Side(script, items(script, loader).roots, more=("__len__",))
+    side = Side(script, worker_code(script, loader).roots, more=("__len__",))
     time = Time.since_made(script, loader, _skip(side))
     return _changed(script, side, time.after, time)
 
@@ -159,14 +167,14 @@ def changed_ever(script: Script, loader: Loader) -> str:
     """What items read and is changed outside constructors, whenever that is: it is no longer as its
     class makes it.
     """
-    return _changed(script, items(script, loader), lambda _: True)
+    return _changed(script, worker_code(script, loader), lambda _: True)
 
 
-def unseen(script: Script, loader: Loader) -> bool:
+def reads_late_state(script: Script, loader: Loader) -> bool:
     """Items read variables of modules that the script sets as it runs: only a forked worker has
     their values.
     """
-    side = items(script, loader)
+    side = worker_code(script, loader)
     shared = _about(Shared, side)
     held: set[int] = set(side.classes)
     todo = [
@@ -189,7 +197,7 @@ def unseen(script: Script, loader: Loader) -> bool:
             if isinstance(holder_of(change.node), ast.Module) and shared.touched(change):  # type: ignore[arg-type]
                 return True
         elif change.base is not None and not _makes_itself(change) and shared.touched(change):
-            parts = only(ast.walk(change.base), VARIABLES)
+            parts = of_kind(ast.walk(change.base), VARIABLES)
             if any(id(t) in held for n in parts for t in script.values(n)):
                 return True
     return False
@@ -249,7 +257,7 @@ def _at_once(script: Script, side: Side) -> bool:
     for function in (side.functions[n] for n in side.starts):
         parts = [
             n
-            for n in live(function)
+            for n in live_nodes(function)
             if isinstance(n, (ast.Return, ast.Yield, ast.YieldFrom)) and function_of(n) is function
         ]
         for part in parts:
@@ -279,9 +287,9 @@ def draws_ahead(script: Script, loader: Loader) -> bool:
     return False
 
 
-def seeds(script: Script, loader: Loader) -> bool:
+def seeds_generators(script: Script, loader: Loader) -> bool:
     """Whether items seed the generators, which a worker does with its own only."""
-    calls = items(script, loader).calls
+    calls = worker_code(script, loader).calls
     return any(
         isinstance(t, Ref) and t.name.endswith(("seed", "seed_all", "seed_everything"))
         for c in calls
@@ -292,8 +300,8 @@ def seeds(script: Script, loader: Loader) -> bool:
 def _between(side: Side, call: ast.Call, seen: Nodes) -> bool:
     """In a loop that yields, or in a function that is called there."""
     function = function_of(call)
-    for loop in only(ancestors(call), LOOPS):
-        if function_of(loop) is function and holds(loop, ast.Yield, ast.YieldFrom):
+    for loop in of_kind(ancestors(call), LOOPS):
+        if function_of(loop) is function and contains_kind(loop, ast.Yield, ast.YieldFrom):
             return True
     if function in seen:
         return False
@@ -354,7 +362,7 @@ def _written_files(script: Script) -> list[tuple[ast.Call, ast.expr]]:
     """The calls of library functions that write a file, each with the argument that names it."""
     found = []
     for source in script.sources:
-        for node in live(source.tree):
+        for node in live_nodes(source.tree):
             if isinstance(node, ast.Call):
                 names = script.library_functions(node)
                 place = 0 if names & TARGET_FIRST else 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from autofast.facts.loaders import fits, hooks
+from autofast.facts.loaders import lightning_hooks, trainer_fits
 from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.effects import Write
 from autofast.flow.program import Flow
@@ -46,10 +46,10 @@ class Time:
         self.ways: list[list[ast.AST]] = [
             [*(f.node for f in use.stack if isinstance(f, STARTS)), use.node] for use in loader.uses
         ]
-        if not self.ways and hooks(script, loader):
+        if not self.ways and lightning_hooks(script, loader):
             self.ways = [
                 [*(f.node for f in stack if isinstance(f, STARTS)), node]
-                for node, stack in fits(script)
+                for node, stack in trainer_fits(script)
             ]
         if not self.ways:
             self.ways = made(loader)

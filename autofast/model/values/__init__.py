@@ -7,7 +7,7 @@ thing says what an object is and where it was made, never how it was spelled. Wh
 
 # mypy: implicit-reexport
 # ruff: noqa: F401
-from autofast.model.several import all_of, any_of, certainly, one, only
+from autofast.model.several import all_of, any_of, certainly, of_kind, one
 from autofast.model.values.arguments import NO_ARGUMENTS, Arguments, Given, both_given, joined
 from autofast.model.values.containers import COLLECTIONS, Dict, Entry, Seq, are_parameters
 from autofast.model.values.program import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from autofast.model.changes import Mutable, Numbered, Watched
-from autofast.model.several import only
+from autofast.model.several import of_kind
 from autofast.model.syntax import Def
 from autofast.model.values.arguments import Arguments
 from autofast.model.values.thing import NOTHING, ByName, Row, Thing, Values
@@ -141,7 +141,7 @@ class Cls(Mutable, Thing):
 
     def methods(self, name: str) -> list[Func]:
         """What :meth:`find` gives, as far as it is functions of the project."""
-        return only(self.find(name) or (), Func)
+        return of_kind(self.find(name) or (), Func)
 
     def find(self, name: str, after: Cls | None = None) -> Values | None:
         """The class attribute ``name`` along the classes of the project; only those that come after

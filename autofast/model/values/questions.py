@@ -6,7 +6,7 @@ from collections.abc import Collection, Container, Iterable
 from typing import Any, TypeGuard, TypeVar
 
 from autofast.model.changes import Numbered, remember, remembered
-from autofast.model.several import Kinds, one, only, surely
+from autofast.model.several import Kinds, of_kind, one, surely
 from autofast.model.values.program import Bound, Ext
 from autofast.model.values.simple import Arg, Const, Method, Num, Reason, Ref, Unknown
 from autofast.model.values.tensor import Tensor
@@ -140,4 +140,4 @@ def why_unknown(values: Values) -> str:
 
 def is_chosen(values: Values) -> bool:
     """Whether these may be anything that a name means which is not known."""
-    return any(t.reason is Reason.CHOSEN for t in only(values, Unknown))
+    return any(t.reason is Reason.CHOSEN for t in of_kind(values, Unknown))

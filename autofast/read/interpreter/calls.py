@@ -40,8 +40,8 @@ from autofast.model.values import (
     is_const,
     is_named,
     joined,
+    of_kind,
     one,
-    only,
     ordered,
     things as values,
     unbound,
@@ -172,7 +172,7 @@ class Calls(Entering):
         if classes and not self.each:
             callee = callee - classes | one_of(classes)
         self.several = self.several or bool(classes and self.each)
-        own = only(callee, Cls)
+        own = of_kind(callee, Cls)
         many = len(own) >= MANY
         if not many and (not self.several or len(callee) < 2):
             return self.call_each(callee, args, node)

@@ -26,7 +26,7 @@ from autofast.model.values import (
 )
 from autofast.model.values.thing import Row
 from autofast.read.interpreter.binding import Binding
-from autofast.read.library.containers import begun, revive
+from autofast.read.library.containers import begin_dict, revive
 from autofast.read.library.iteration import iterate, loaders_in
 from autofast.read.state.core import NotYet, join
 
@@ -75,7 +75,7 @@ class Comprehensions(Binding):
     expr_GeneratorExp = expr_ListComp
 
     def expr_DictComp(self, node: ast.DictComp, env: Env) -> Values:
-        made, past = begun(self, node)
+        made, past = begin_dict(self, node)
         plain = len(node.generators) == 1 and not node.generators[0].ifs
         over = node.generators[0].iter
         rows = self.rows_in(over, env) if plain else []

@@ -37,7 +37,7 @@ from autofast.model.values import (
     any_named,
     any_of,
     is_named,
-    only,
+    of_kind,
     ordered,
     things as values,
     unbound,
@@ -132,7 +132,7 @@ class Definitions(Binding):
             return False
         held = [t for found in func.env.vars.values() for t in found]
         held += [decorator.this] if isinstance(decorator, Bound) else []
-        owners = only(held, Inst)  # the registry
+        owners = of_kind(held, Inst)  # the registry
         key = (func.node, *owners)
         self.registered[key] = self.registered.get(key, 0) + 1
         if self.registered[key] <= MOST_CALLEES:

@@ -37,8 +37,8 @@ from autofast.model.values import (
     const,
     is_const,
     is_scalar,
+    of_kind,
     one,
-    only,
     ordered,
     things as values,
 )
@@ -47,7 +47,7 @@ from autofast.ops.families import COMPARES
 from autofast.read.interpreter.comprehensions import Comprehensions
 from autofast.read.interpreter.named import by_key, is_namespace
 from autofast.read.library import loaded_settings, module_parts
-from autofast.read.library.containers import begun, revive
+from autofast.read.library.containers import begin_dict, revive
 from autofast.read.library.iteration import element, iterate
 from autofast.read.library.protocols import operate
 from autofast.read.state.core import TooDeep, join, merge
@@ -153,7 +153,7 @@ class Expressions(Comprehensions):
             (self.expr(value, env), NOTHING if key is None else self.expr(key, env))
             for key, value in zip(node.keys, node.values, strict=True)
         ]
-        made, past = begun(self, node)
+        made, past = begin_dict(self, node)
         for key, value, (found, called) in zip(node.keys, node.values, given, strict=True):
             if key is None:
                 for thing in ordered(found):
@@ -283,7 +283,7 @@ class Expressions(Comprehensions):
                 return binary(*tensors, type(node.op).__name__)
             return values(self.joined_rows(node, left, right))
         if isinstance(node.op, ast.BitOr) and any_of((*left, *right), Dict):
-            made, past = begun(self, node)
+            made, past = begin_dict(self, node)
             for side in (left, right):
                 for thing in ordered(side):
                     self.spread(made, thing, len(side) == 1)
@@ -361,7 +361,7 @@ class Expressions(Comprehensions):
         record.is_generator = True
         if node.value is not None:
             record.yields = join(record.yields, self.expr(node.value, env))
-        record.contexts += only(self.stack[record.depth :], WithFrame)
+        record.contexts += of_kind(self.stack[record.depth :], WithFrame)
         return values(Const(None), Unknown("what is sent to a generator"))
 
     def expr_YieldFrom(self, node: ast.YieldFrom, env: Env) -> Values:
@@ -427,7 +427,7 @@ def _with_tensors(left: Values, right: Values) -> tuple[Values, Values] | None:
 def _added(left: Values, right: Values) -> Values:
     """The strings that ``a + b`` may be, where each is one of a few constants; empty otherwise."""
     sides = [[t.value for t in ordered(side) if isinstance(t, Const)] for side in (left, right)]
-    known = [only(side, str) for side in sides]
+    known = [of_kind(side, str) for side in sides]
     if [len(side) for side in known] != [len(left), len(right)]:
         return NOTHING
     if len(left) * len(right) > MOST_ITEMS:

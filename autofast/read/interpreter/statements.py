@@ -40,8 +40,8 @@ from autofast.model.values import (
 from autofast.read.interpreter.definitions import Definitions
 from autofast.read.library import loaded_settings
 from autofast.read.library.containers import extend, shuffle
-from autofast.read.library.module_parts import displaced, is_container
-from autofast.read.library.protocols import drop, operate, unwound
+from autofast.read.library.module_parts import displace_modules, is_container
+from autofast.read.library.protocols import drop_attribute, operate, unwind_stack
 from autofast.read.state.core import NotYet, NoValue, join, merge
 from autofast.read.state.type_tests import is_one_of, is_possible, kinds, tested
 
@@ -134,7 +134,7 @@ class Statements(Definitions):
                 env.vars.pop(target.id, None)
             elif isinstance(target, ast.Attribute):
                 for thing in self.choices(self.expr(target.value, env)):
-                    drop(self, thing, target.attr, target)
+                    drop_attribute(self, thing, target.attr, target)
             elif isinstance(target, ast.Subscript):
                 key = const(self.expr(target.slice, env))
                 for thing in self.choices(self.expr(target.value, env)):
@@ -145,7 +145,7 @@ class Statements(Definitions):
                     elif isinstance(thing, Inst) and thing.cls.find("__delitem__"):
                         self.call_method_of(thing, "__delitem__", [NUMBER], target)
                     elif is_container(thing):
-                        displaced(self, thing)
+                        displace_modules(self, thing)
 
     def stmt_Global(self, node: ast.Global, env: Env) -> None:
         env.globals.update(node.names)
@@ -284,7 +284,7 @@ class Statements(Definitions):
             del self.stack[len(self.stack) - 1 - swallows :]
         for expr, found in reversed(contexts):
             for thing in ordered(found):
-                unwound(self, thing, grad, expr)
+                unwind_stack(self, thing, grad, expr)
                 if isinstance(thing, Inst):
                     self.call_method_of(
                         thing,

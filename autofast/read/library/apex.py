@@ -16,30 +16,30 @@ from autofast.model.values import (
     any_of,
     const,
     is_named,
+    of_kind,
     one,
-    only,
     things as values,
 )
-from autofast.read.library.table import gives
+from autofast.read.library.table import gives_for
 from autofast.read.state.core import Core
 
 SCALE_LOSS = "apex.amp.scale_loss"
 
 
-@gives(SCALE_LOSS)
+@gives_for(SCALE_LOSS)
 def _scaled(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     made = interp.intern(Ext, (node, name), lambda: Ext(name, node, args))
     made.args = args
     return values(made)
 
 
-@gives("apex.amp.master_params")
+@gives_for("apex.amp.master_params")
 def _parameters(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     elem = values(Tensor(param="param", grad=True))
     return values(interp.intern(Seq, (node, name), lambda: Seq(node, None, elem, "parameters")))
 
 
-@gives("apex.amp.initialize")
+@gives_for("apex.amp.initialize")
 def _initialize(interp: Core, name: str, args: Arguments, node: Where) -> Values | None:
     """The models and optimizers that it is given, where they stay what they are: O1 changes the
     functions of torch instead.
@@ -61,7 +61,7 @@ def _level(given: Values) -> object:
 
 def scales(stack: Stack) -> bool:
     """Whether a place is below ``with amp.scale_loss(...)``."""
-    frames = only(stack, WithFrame)
+    frames = of_kind(stack, WithFrame)
     return any(
         is_named(t, Ext, SCALE_LOSS) for f in frames for _, found in f.contexts for t in found
     )

@@ -40,12 +40,12 @@ from autofast.model.values import (
     any_of,
     const,
     is_named,
+    of_kind,
     one,
-    only,
     ordered,
     things as values,
 )
-from autofast.read.library.table import first_of, gives
+from autofast.read.library.table import first_of, gives_for
 from autofast.read.library.unfollowed import changes_others
 from autofast.read.state.core import Core, join
 
@@ -102,7 +102,7 @@ def networks_in(several: Values) -> Values:
     """The classes of networks, where one of several is called."""
     if len(several) < 2:
         return NOTHING
-    found = frozenset(t for t in only(several, Cls) if t.external & MODULE_BASES)
+    found = frozenset(t for t in of_kind(several, Cls) if t.external & MODULE_BASES)
     return found if len(found) > 1 else NOTHING
 
 
@@ -110,7 +110,7 @@ def one_of(several: Iterable[Thing]) -> Values:
     """A module or dataset of which nothing else is known, for one of many classes of the project;
     where these may compute gradients themselves, or keep what they compute, nothing is known.
     """
-    classes = only(several, Cls)
+    classes = of_kind(several, Cls)
     kinds = {name for t in classes for name in t.external & (MODULE_BASES | DATASET_BASES)}
     harmless = not any(
         OWN_GRADIENTS.search(source_of(t.node).text)
@@ -164,7 +164,7 @@ def parts_of_name(
     return interp.tuple_of(node, tuple(values(replace(this, value=x)) for x in found), this)
 
 
-@gives("importlib.import_module", "builtins.__import__")
+@gives_for("importlib.import_module", "builtins.__import__")
 def _imported(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     """``importlib.import_module("models." + name)``: every module of the project that it may be."""
     found: Values = NOTHING
@@ -189,7 +189,7 @@ def module_of(interp: Core, name: str) -> Values:
     return found or values(Unknown(f"the module `{name or '*'}` is imported by name"))
 
 
-@gives(
+@gives_for(
     "pydoc.locate",
     *(f"hydra.utils.get_{what}" for what in ("class", "object", "method", "static_method")),
 )
@@ -206,7 +206,7 @@ def _of_path(interp: Core, path: Thing, node: Where) -> Values:
     return found if isinstance(path, Const) else found | values(COMPUTED)
 
 
-@gives("hydra.utils.instantiate", "hydra.utils.call")
+@gives_for("hydra.utils.instantiate", "hydra.utils.call")
 def _instantiated(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     """What a table of settings with a ``_target_`` describes, and the tables in it."""
     found: Values = NOTHING

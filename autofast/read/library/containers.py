@@ -47,7 +47,7 @@ SETTINGS = " may set others"  # after the name of a file with settings: why a di
 OVER = LoopFrame(ast.Pass(), NOTHING)
 
 
-def begun(
+def begin_dict(
     interp: Core, node: Where, of: Thing | None = None
 ) -> tuple[Dict, dict[Any, list[Entry]] | None]:
     """The dict that is made at a place, without entries, and those of the dicts made there before
@@ -62,7 +62,7 @@ def begun(
 
 def dict_of(interp: Core, node: Where, args: Arguments, of: Thing | None = None) -> Dict:
     """``dict(...)``, or the ``**kwargs`` of a call, or a copy of the dict ``of``."""
-    made, past = begun(interp, node, of)
+    made, past = begin_dict(interp, node, of)
     for given in args.positional:
         for thing in ordered(given.values):
             sure = len(given.values) == 1

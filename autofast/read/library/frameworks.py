@@ -26,7 +26,7 @@ from autofast.model.values import (
     Values,
     Where,
     is_named,
-    only,
+    of_kind,
     ordered,
     result_of,
     things as values,
@@ -87,7 +87,7 @@ def run_hooks(interp: Core) -> None:
     found: dict[int, Cls] = {}
     for thing in list(interp.made):
         if name_of(thing) in HF_TRAINERS and thing.args is not None:
-            models = only(ordered(given(thing.args, "model")), Inst)
+            models = of_kind(ordered(given(thing.args, "model")), Inst)
             interp.__dict__.setdefault("_given_models", []).extend(models)
             found.update((id(t.cls), t.cls) for t in models)
             _fetch(interp, thing.args)
@@ -95,14 +95,14 @@ def run_hooks(interp: Core) -> None:
         for bound in module.env.vars.values():
             found.update(
                 (id(t), t)
-                for t in only(bound, Cls)
+                for t in of_kind(bound, Cls)
                 if is_lightning(t) and source_of(t.node) is module.source
             )
     for cls in found.values():
         interp.run_class(cls)
     for thing in list(interp.made):
         if is_loader(thing) and any(
-            f.func.name in DATA_HOOKS for f in only(ways_made(thing), CallFrame)
+            f.func.name in DATA_HOOKS for f in of_kind(ways_made(thing), CallFrame)
         ):
             batch_of(interp, thing)
 

@@ -15,7 +15,7 @@ from autofast.model.values import (
     Where,
     things as values,
 )
-from autofast.read.library.table import gives, make
+from autofast.read.library.table import gives_for, make
 from autofast.read.state.core import Core
 
 LOADS = tuple(
@@ -28,7 +28,7 @@ IN_PLACE = wordset("set_format reset_format set_transform save_to_disk")
 SPLITS = tuple("train valid test dev eval unsupervised".split())
 
 
-@gives("datasets.*", "datasets.Dataset.*")
+@gives_for("datasets.*", "datasets.Dataset.*")
 def _made(interp: Core, name: str, args: Arguments, node: Where) -> Values | None:
     return make(interp, name, args, node) if is_made(name) else None
 

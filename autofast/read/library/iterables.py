@@ -28,8 +28,8 @@ from autofast.model.values import (
     Where,
     all_of,
     any_of,
+    of_kind,
     one,
-    only,
     result_of,
     things as values,
 )
@@ -37,7 +37,7 @@ from autofast.model.values.thing import Row
 from autofast.read.library import protocols
 from autofast.read.library.containers import copied, row_of, seq_method, shuffle
 from autofast.read.library.iteration import Collation, following, iterate, loaders_in
-from autofast.read.library.table import first_of, gives
+from autofast.read.library.table import first_of, gives_for
 from autofast.read.state.core import Core
 
 EACH = """builtins.enumerate builtins.iter builtins.reversed tqdm.tqdm itertools.cycle itertools.islice itertools.chain itertools.chain.from_iterable
@@ -51,13 +51,13 @@ COMBINES = """itertools.product itertools.combinations itertools.permutations
 itertools.combinations_with_replacement""".split()
 
 
-@gives(*COLLATES)
+@gives_for(*COLLATES)
 def _collated(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     rows = iterate(interp, first_of(args) or args.get(0, "batch"), node)
     return Collation(interp, frozenset(), "batch", node).every(rows)
 
 
-@gives(*KEYED)
+@gives_for(*KEYED)
 def _key(interp: Core, name: str, args: Arguments, node: Where) -> None:
     """``key=f`` is called for all elements, whatever is made of them."""
     if "key" in args.named:
@@ -69,13 +69,13 @@ def _compared(name: str, args: Arguments) -> Values:
     return args.get(1, "iterable") if name.startswith("heapq.") else first_of(args)
 
 
-@gives(*ORDERED)
+@gives_for(*ORDERED)
 def _ordered(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     each = iterate(interp, _compared(name, args), node)
     return values(row_of(interp, (node, name), node, each))
 
 
-@gives(*EACH)
+@gives_for(*EACH)
 def _each(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     over = first_of(args)
     if name == "itertools.chain":
@@ -99,7 +99,7 @@ def _within(thing: Thing, name: str, node: Where) -> Values:
     return values(thing)
 
 
-@gives("builtins.zip")
+@gives_for("builtins.zip")
 def _zip(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     if args.loose == 0 and len(args.positional) == 1:
         return _transposed(interp, args.positional[0].values, node)
@@ -141,7 +141,7 @@ def _transposed(interp: Core, rows: Values, node: Where) -> Values:
     )
 
 
-@gives("builtins.next")
+@gives_for("builtins.next")
 def _next(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     first = first_of(args)
     if loaders := loaders_in(first):
@@ -151,7 +151,7 @@ def _next(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     )
 
 
-@gives(*COPIES)
+@gives_for(*COPIES)
 def _copy(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     first, kind = first_of(args), last_part(name)
     single = one(first)
@@ -164,7 +164,7 @@ def _copy(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return values(row_of(interp, (node, "copy"), node, elem, kind))
 
 
-@gives("builtins.map")
+@gives_for("builtins.map")
 def _map(interp: Core, name: str, args: Arguments, node: Where) -> Values | None:
     if len(args.positional) < 2:
         return None
@@ -181,7 +181,7 @@ def _map(interp: Core, name: str, args: Arguments, node: Where) -> Values | None
     return values(row_of(interp, (node, "map"), node, found, "lazy"))
 
 
-@gives(*SOME)
+@gives_for(*SOME)
 def _filter(interp: Core, name: str, args: Arguments, node: Where) -> Values | None:
     if len(args.positional) != 2:
         return None
@@ -193,7 +193,7 @@ def _filter(interp: Core, name: str, args: Arguments, node: Where) -> Values | N
     return over
 
 
-@gives(*FOLDS)
+@gives_for(*FOLDS)
 def _folded(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     """``sum(...)``, ``max(...)``, ``min(...)``: a tensor, a number, or one of the things that are
     compared.
@@ -204,18 +204,18 @@ def _folded(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     alone = len(given) == 1 or name in ("builtins.sum", "math.fsum")
     parts = iterate(interp, given[0], node) if given and alone else NOTHING.union(*given)
     things = frozenset(t for t in parts if not isinstance(t, (Num, Const, Arg)))
-    rows = frozenset(only(things, Seq)) if name == "builtins.sum" else NOTHING
+    rows = frozenset(of_kind(things, Seq)) if name == "builtins.sum" else NOTHING
     if rows:  # ``sum(lists, [])``
         whole = row_of(interp, (node, "sum"), node, iterate(interp, rows, node))
-        return values(whole, *only(things, Unknown))
+        return values(whole, *of_kind(things, Unknown))
     if name in ("builtins.max", "builtins.min"):
         return (
             things | args.get(-1, "default") | (NUMBER if things != parts or not parts else NOTHING)
         )
-    return values(Num(), *only(things, Unknown))
+    return values(Num(), *of_kind(things, Unknown))
 
 
-@gives("functools.reduce")
+@gives_for("functools.reduce")
 def _reduced(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     """``reduce(f, items[, first])``: f gets what it gave before, and the next item."""
     each = iterate(interp, args.get(1, "iterable"), node)
@@ -226,7 +226,7 @@ def _reduced(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return found
 
 
-@gives("builtins.len")
+@gives_for("builtins.len")
 def _length(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     """The lengths of tuples that are known one by one; a number where there may be something
     else.
@@ -236,12 +236,12 @@ def _length(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return lengths or values(Num(scalar=True))
 
 
-@gives("builtins.range")
+@gives_for("builtins.range")
 def _range(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return values(interp.intern(Seq, (node, "range"), lambda: Seq(node, None, NUMBER, "range")))
 
 
-@gives(*COMBINES)
+@gives_for(*COMBINES)
 def _combined(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     parts = tuple(iterate(interp, g.values, node) for g in args.positional)
     plain = name == "itertools.product" and not args.named and args.loose is None
@@ -254,8 +254,8 @@ def _combined(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return values(row_of(interp, (node, "rows"), node, values(row), "lazy"))
 
 
-@gives("random.choice", "random.choices", "random.sample")
-@gives("numpy.random.choice", "numpy.random.permutation")
+@gives_for("random.choice", "random.choices", "random.sample")
+@gives_for("numpy.random.choice", "numpy.random.permutation")
 def _drawn(interp: Core, name: str, args: Arguments, node: Where) -> Values | None:
     """Of objects, as they are; what NumPy draws of numbers is said with its functions."""
     drawn = iterate(interp, first_of(args) or args.get(0, "population"), node)
@@ -266,28 +266,28 @@ def _drawn(interp: Core, name: str, args: Arguments, node: Where) -> Values | No
     return values(row_of(interp, (node, "drawn"), node, drawn))
 
 
-@gives("heapq.heappush", "heapq.heappushpop", "heapq.heapreplace", "bisect.insort")
-@gives("bisect.insort_left", "bisect.insort_right")
+@gives_for("heapq.heappush", "heapq.heappushpop", "heapq.heapreplace", "bisect.insort")
+@gives_for("bisect.insort_left", "bisect.insort_right")
 def _put(interp: Core, name: str, args: Arguments, node: Where) -> Values:
-    for thing in only(first_of(args), Seq):
+    for thing in of_kind(first_of(args), Seq):
         seq_method(interp, thing, "insert", Arguments(node, args.positional[1:2]), node)
     gives_one = name in ("heapq.heappushpop", "heapq.heapreplace")
     return iterate(interp, first_of(args), node) if gives_one else NONE
 
 
-@gives("heapq.heappop")
+@gives_for("heapq.heappop")
 def _taken(interp: Core, name: str, args: Arguments, node: Where) -> Values:
-    found = [seq_method(interp, t, "pop", args, node) for t in only(first_of(args), Seq)]
+    found = [seq_method(interp, t, "pop", args, node) for t in of_kind(first_of(args), Seq)]
     return NOTHING.union(*found) or values(result_of(name))
 
 
-@gives("random.shuffle", "numpy.random.shuffle")
+@gives_for("random.shuffle", "numpy.random.shuffle")
 def _shuffled(interp: Core, name: str, args: Arguments, node: Where) -> Values:
-    for thing in only(first_of(args), Seq):
+    for thing in of_kind(first_of(args), Seq):
         shuffle(interp, thing)
     return NONE
 
 
-@gives("os.listdir")
+@gives_for("os.listdir")
 def _files(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return values(row_of(interp, (node, "files"), node, NUMBER))

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from autofast.model.changes import CLOCK
-from autofast.model.contents import dict_items, opened, wrapped
+from autofast.model.contents import dict_items, with_contents, wrapped
 from autofast.model.kinds import is_dataset, is_loader, is_module, library_dataset
 from autofast.model.limits import FETCHED, FEW
 from autofast.model.names import GRAPHS, NAMED_TUPLE, last_part
@@ -39,7 +39,7 @@ from autofast.model.values import (
     any_named,
     const,
     is_const,
-    only,
+    of_kind,
     ordered,
     things as values,
 )
@@ -50,7 +50,7 @@ from autofast.read.state.core import Core, TooDeep
 def loaders_in(over: Values) -> frozenset[Any]:
     """The loaders whose batches a loop over these values gets."""
     found: set[Any] = set()
-    for thing in opened(over, lambda t: () if is_loader(t) else wrapped(t)):
+    for thing in with_contents(over, lambda t: () if is_loader(t) else wrapped(t)):
         if is_loader(thing):
             found.add(thing)
         elif isinstance(thing, Seq) and thing.kind in ("generator", "zip"):
@@ -211,7 +211,7 @@ def element(interp: Core, thing: Thing, index: int | None) -> Values:
 
 def made_with(loader: Ext | Inst) -> tuple[Arguments | None, Where]:
     """What a DataLoader was made with, and where; its ``collate_fn`` may have been set later."""
-    inner = only(loader.attrs.get("__loader__", NOTHING), Ext)
+    inner = of_kind(loader.attrs.get("__loader__", NOTHING), Ext)
     args, node = (inner[0].args, inner[0].node) if inner else (loader.args, loader.node)
     set_later = loader.attrs.get("collate_fn", NOTHING)
     if args is not None and set_later and set_later != args.get(6, "collate_fn"):
@@ -266,7 +266,7 @@ def batch_of(interp: Core, loader: Thing) -> Values:
 
 def _folded(batches: Values) -> Values:
     """Of many dicts, as many datasets make them one of which is chosen, one that may be each."""
-    several = only(ordered(batches), Dict)
+    several = of_kind(ordered(batches), Dict)
     if len(several) <= FEW:
         return batches
     one = Dict(None, open=next((t.open for t in several if t.open), ""))

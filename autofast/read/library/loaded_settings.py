@@ -39,7 +39,7 @@ from autofast.model.values import (
     things as values,
 )
 from autofast.read.library.containers import SETTINGS, dict_of, row_of
-from autofast.read.library.table import first_of, gives
+from autofast.read.library.table import first_of, gives_for
 from autofast.read.setting_files import JSON, SUFFIXES, TOML, YAML, candidates, text_of
 from autofast.read.state.core import Core
 
@@ -73,7 +73,7 @@ PARTS = wordset("strip lstrip rstrip readlines split rsplit splitlines partition
 COMMENTS = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)  # beside strings
 
 
-@gives(*OPENED, *PATHS)
+@gives_for(*OPENED, *PATHS)
 def _path(interp: Core, name: str, args: Arguments, node: Where) -> Values | None:
     """A file that may hold settings."""
     first = first_of(args)
@@ -84,7 +84,7 @@ def _path(interp: Core, name: str, args: Arguments, node: Where) -> Values | Non
     return values(*known) if found and all(found) else None
 
 
-@gives(*LOADERS, *WRAPPERS)
+@gives_for(*LOADERS, *WRAPPERS)
 def _settings(interp: Core, name: str, args: Arguments, node: Where) -> Values | None:
     """What is loaded out of a file with settings, or wraps what was loaded."""
     if name in WRAPPERS and (args.named or not args.positional):
@@ -141,7 +141,7 @@ def method(interp: Core, this: Thing, name: str, args: Arguments, node: Where) -
     return lines if lines and all(map(is_text, lines)) else NOTHING
 
 
-@gives("re.sub")
+@gives_for("re.sub")
 def _replaced(interp: Core, name: str, args: Arguments, node: Where) -> Values | None:
     """The text without its comments."""
     pattern, new = const(args.get(0, "pattern")), const(args.get(1, "repl"))

@@ -10,7 +10,7 @@ import re
 from autofast.model.contents import dict_items
 from autofast.model.kinds import is_dataset, is_loader, is_module, is_optimizer, is_scaler
 from autofast.model.names import LOADER
-from autofast.model.several import only, wordset
+from autofast.model.several import of_kind, wordset
 from autofast.model.tensors import SHAPE, dtype_of, kind_asked, mixed, target_of, tensors_in
 from autofast.model.values import (
     NONE,
@@ -312,7 +312,7 @@ def tensor_method(interp: Core, this: Tensor, name: str, args: Arguments, node: 
 def moved(interp: Core, this: Tensor, name: str, args: Arguments, node: Where) -> Tensor:
     if name in ("type", "type_as"):
         given = args.given(0, "dtype")
-        cuda = given is not None and any(".cuda." in t.name for t in only(given.values, Ref))
+        cuda = given is not None and any(".cuda." in t.name for t in of_kind(given.values, Ref))
         kinds = {"cuda", "?"} if cuda else {"tensor"} if name == "type_as" else {"type"}
         interp.emit("move", node, this, args, target=given, kinds=kinds, how=name)
         others = given.values if given is not None else NOTHING

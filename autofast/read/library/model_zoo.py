@@ -21,7 +21,7 @@ from autofast.model.values import (
     ordered,
     things as values,
 )
-from autofast.read.library.table import gives, make
+from autofast.read.library.table import gives_for, make
 from autofast.read.state.core import Core
 
 REGISTERS = wordset(
@@ -42,7 +42,7 @@ def register(interp: Core, name: str, made: Values) -> None:
     interp.zoo[name] = interp.zoo.get(name, NOTHING) | made
 
 
-@gives(*MAKERS)
+@gives_for(*MAKERS)
 def _created(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     own = _own(interp, args, node)
     optional = any_of(args.get(0, "model_name"), Arg)  # another may be given

@@ -59,7 +59,7 @@ def is_of_library(thing: Thing | None) -> bool:
     return begins(thing, Ext, "torchvision.models.")
 
 
-def parts(thing: Inst | Ext) -> tuple[ByName, Values]:
+def module_parts(thing: Inst | Ext) -> tuple[ByName, Values]:
     """Those under names that are known, in order; and what may stand under any other, or at any
     place.
     """
@@ -126,7 +126,7 @@ def pairs_in(thing: Thing) -> list[tuple[Any, Values]] | None:
 
 def any_part(thing: Inst | Ext) -> Values:
     """What a module directly below it may be."""
-    named, rest = parts(thing)
+    named, rest = module_parts(thing)
     return rest.union(*named.values())
 
 
@@ -144,7 +144,7 @@ def whole(thing: Inst | Ext) -> Values:
 
 def part(thing: Inst | Ext, key: object) -> Values:
     """``container[key]``. Those whose names are not known stand behind all others."""
-    named, rest = parts(thing)
+    named, rest = module_parts(thing)
     every = list(named.values())
     if isinstance(key, str):
         return named.get(key, NOTHING) | rest or any_part(thing)
@@ -155,7 +155,7 @@ def part(thing: Inst | Ext, key: object) -> Values:
 
 def put(interp: Core, thing: Inst | Ext, key: object, found: Values) -> None:
     """``container[key] = found``, ``module._modules[key] = found``."""
-    named, rest = parts(thing)
+    named, rest = module_parts(thing)
     names = list(named)
     if isinstance(key, int) and -len(names) <= key < len(names) and not rest:
         key = names[key]
@@ -176,12 +176,12 @@ def grow(interp: Core, thing: Inst | Ext, name: str, args: Arguments) -> None:
     if name in ("extend", "update"):
         held = one(given.values)
         new = Arguments(None, [given])
-        named, rest = parts(held) if is_container(held) else given_parts(new)
+        named, rest = module_parts(held) if is_container(held) else given_parts(new)
     if name == "update":
         for key, found in named.items():
             put(interp, thing, key, found)
     elif name == "insert":
-        displaced(interp, thing)
+        displace_modules(interp, thing)
         rest = rest.union(*named.values())
     elif isinstance(thing, Inst) or _is_loose(interp, thing):
         rest = rest.union(*named.values())
@@ -195,7 +195,7 @@ def grow(interp: Core, thing: Inst | Ext, name: str, args: Arguments) -> None:
         add_part(interp, thing, rest)
 
 
-def displaced(interp: Core, thing: Inst | Ext) -> None:
+def displace_modules(interp: Core, thing: Inst | Ext) -> None:
     """Modules of a container may stand at other places from now on."""
     if found := any_part(thing):
         add_part(interp, thing, found)
@@ -203,7 +203,7 @@ def displaced(interp: Core, thing: Inst | Ext) -> None:
 
 def _is_loose(interp: Core, thing: Inst | Ext) -> bool:
     """Whether it is not known at which place of a container a module comes that is put last."""
-    named, rest = parts(thing)
+    named, rest = module_parts(thing)
     of_attributes = any(is_module(t) for found in thing.attrs.values() for t in found)
     return bool(rest) or of_attributes or _may_be_many(interp, thing)
 
@@ -215,7 +215,7 @@ def _may_be_many(interp: Core, thing: Inst | Ext) -> bool:
 
 def children(interp: Core, thing: Inst | Ext, node: Where) -> Values:
     """``thing.children()``: one by one where their number is known."""
-    named, rest = parts(thing)
+    named, rest = module_parts(thing)
     if rest or not named:
         return NOTHING
     return interp.tuple_of(node, tuple(named.values()), "children", thing)
@@ -223,7 +223,7 @@ def children(interp: Core, thing: Inst | Ext, node: Where) -> Values:
 
 def table(interp: Core, thing: Inst | Ext) -> Values:
     """``thing._modules``, and what ``keys``, ``values`` and ``items`` of a container go through."""
-    named, rest = parts(thing)
+    named, rest = module_parts(thing)
     made = interp.intern(Dict, ("_modules", thing), lambda: Dict(None))
     for name, found in named.items():
         made.entries[name] = [Entry(found, None, None, True)]
@@ -233,7 +233,7 @@ def table(interp: Core, thing: Inst | Ext) -> Values:
 
 def joined(interp: Core, node: ast.BinOp, both: list[Inst | Ext]) -> Values:
     """``layers + more``: a ModuleList of both."""
-    known = [parts(thing) for thing in both]
+    known = [module_parts(thing) for thing in both]
     args = Arguments(None, [Given(f, None) for named, _ in known for f in named.values()])
     if rest := NOTHING.union(*(rest for _, rest in known)):
         every = rest.union(*args.placed)
@@ -249,7 +249,7 @@ def joined(interp: Core, node: ast.BinOp, both: list[Inst | Ext]) -> Values:
 
 def sliced(interp: Core, thing: Inst | Ext, node: ast.Subscript) -> Values:
     """``layers[2:]``: a container of the same kind."""
-    named, rest = parts(thing)
+    named, rest = module_parts(thing)
     every, bounds = list(named.values()), _bounds(interp, node)
     if rest or bounds is None:
         args = Arguments(None, [Given(rest.union(*every), None)], loose=0)
@@ -302,7 +302,7 @@ def add_part(interp: Core, thing: Inst | Ext, found: Values) -> None:
 def in_order(interp: Core, thing: Inst | Ext, args: Arguments, base: Values) -> Values:
     """What a Sequential gives: each part is called with what the one before has given."""
     current = args.positional[0].values if args.positional else base
-    named, rest = parts(thing)
+    named, rest = module_parts(thing)
     for found in (*named.values(), *((rest,) if rest else ())):
         current = interp.call_values(found, Arguments(None, [Given(current, None)]), None)
     return current

@@ -389,7 +389,7 @@ def module_method(interp: Core, this: Thing, name: str, args: Arguments, node: W
         return values(this)
     if module_parts.is_container(this) and name in ("pop", "__delitem__"):
         found = module_parts.part(this, const(args.get(0, "key")))
-        module_parts.displaced(interp, this)
+        module_parts.displace_modules(interp, this)
         return found or values(Unknown("a submodule"))
     if module_parts.is_container(this) and name in ("keys", "values", "items"):
         (table,) = module_parts.table(interp, this)

@@ -38,7 +38,7 @@ from autofast.model.values import (
 )
 from autofast.read.library import chosen, loaded_settings, module_parts, protocols  # noqa: F401
 from autofast.read.library.containers import copied, deep_copied, dict_of
-from autofast.read.library.table import first_of, gives, plain
+from autofast.read.library.table import first_of, gives_for, plain
 from autofast.read.search_paths import folder
 from autofast.read.state.core import Core
 
@@ -47,22 +47,22 @@ NUMBERS = [
 ]
 TEXTS = [f"builtins.{name}" for name in "print str repr format".split()]
 
-gives(
+gives_for(
     "collections.namedtuple", "contextlib.nullcontext", "contextlib.suppress", "dataclasses.field"
 )(plain)
 
 
-@gives("builtins.staticmethod", "builtins.classmethod", "weakref.proxy")
+@gives_for("builtins.staticmethod", "builtins.classmethod", "weakref.proxy")
 def _itself(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return first_of(args)
 
 
-@gives(protocols.PROPERTY, *protocols.WEAK)
+@gives_for(protocols.PROPERTY, *protocols.WEAK)
 def _referring(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return values(interp.intern(Ext, (node, name, first_of(args)), lambda: Ext(name, node, args)))
 
 
-@gives("sys.path.append", "sys.path.insert", "site.addsitedir")
+@gives_for("sys.path.append", "sys.path.insert", "site.addsitedir")
 def _search_path(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     where = args.given(int(name == "sys.path.insert"), "")
     if where is not None and where.expr is not None:
@@ -72,7 +72,7 @@ def _search_path(interp: Core, name: str, args: Arguments, node: Where) -> Value
     return NONE
 
 
-@gives("builtins.float", "builtins.int", "builtins.bool")
+@gives_for("builtins.float", "builtins.int", "builtins.bool")
 def _cast(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     first = first_of(args)
     for thing in first:
@@ -81,12 +81,12 @@ def _cast(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return values(Num(first_such(first, Tensor), scalar=True))
 
 
-@gives(*NUMBERS)
+@gives_for(*NUMBERS)
 def _number(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return NUMBER
 
 
-@gives(*TEXTS)
+@gives_for(*TEXTS)
 def _text(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     for given in args.positional:
         for thing in given.values:
@@ -95,12 +95,12 @@ def _text(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return NUMBER
 
 
-@gives("builtins.dict", "collections.OrderedDict", "collections.defaultdict")
+@gives_for("builtins.dict", "collections.OrderedDict", "collections.defaultdict")
 def _dict(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return values(dict_of(interp, node, args))
 
 
-@gives("builtins.type")
+@gives_for("builtins.type")
 def _type(interp: Core, name: str, args: Arguments, node: Where) -> Values | None:
     if len(args.positional) == 3:
         return plain(interp, name, args, node)
@@ -118,7 +118,7 @@ def _type_of(thing: Thing) -> Thing:
     return Ref(f"builtins.{kind}") if known else result_of("builtins.type")
 
 
-@gives("builtins.getattr")
+@gives_for("builtins.getattr")
 def _getattr(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     """``getattr(x, "name"[, default])``, the name being one of a few."""
     found = args.get(2, "default")
@@ -139,7 +139,7 @@ def _getattr(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return found
 
 
-@gives("builtins.setattr")
+@gives_for("builtins.setattr")
 def _setattr(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     names = args.get(1, "name")
     for thing in interp.choices(args.get(0, "object")):
@@ -162,18 +162,18 @@ def _setattr(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return NONE
 
 
-@gives("builtins.delattr")
+@gives_for("builtins.delattr")
 def _delattr(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     for thing in interp.choices(first_of(args)):
         for key in args.get(1, "name"):
             if is_const(key, str):
-                protocols.drop(interp, thing, key.value, node)
+                protocols.drop_attribute(interp, thing, key.value, node)
             else:
                 interp.open_attributes(thing, "an attribute is deleted whose name is computed")
     return NONE
 
 
-@gives("builtins.vars")
+@gives_for("builtins.vars")
 def _vars(interp: Core, name: str, args: Arguments, node: Where) -> Values | None:
     owners = ordered(first_of(args))
     return (
@@ -181,7 +181,7 @@ def _vars(interp: Core, name: str, args: Arguments, node: Where) -> Values | Non
     )
 
 
-@gives("functools.partial")
+@gives_for("functools.partial")
 def _partial(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     first = first_of(args)
     loose = None if args.loose is None else max(args.loose - 1, 0)
@@ -191,7 +191,7 @@ def _partial(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return values(partial)
 
 
-@gives("copy.deepcopy", "copy.copy")
+@gives_for("copy.deepcopy", "copy.copy")
 def _copy(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     how = deep_copied if name == "copy.deepcopy" else copied
     own = f"__{name[5:]}__"
@@ -205,21 +205,21 @@ def _copy(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     )
 
 
-@gives("os.environ.get", "os.getenv", "os.environ.pop")
+@gives_for("os.environ.get", "os.getenv", "os.environ.pop")
 def _environment(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return NUMBER | (args.get(1, "default") or NONE)
 
 
-@gives("logging.getLogger")
+@gives_for("logging.getLogger")
 def _logger(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return values(interp.intern(Ext, (node, name), lambda: Ext("logging.Logger", node, args)))
 
 
-@gives(*(f"{name}.**" for name in "math time random os sys datetime logging".split()))
+@gives_for(*(f"{name}.**" for name in "math time random os sys datetime logging".split()))
 def _measured(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return NUMBER
 
 
-@gives("json.**")
+@gives_for("json.**")
 def _json(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return values(result_of(name))

@@ -39,12 +39,12 @@ from autofast.model.values import (
     const,
     is_const,
     is_named,
-    only,
+    of_kind,
     ordered,
     things as values,
 )
 from autofast.read.library.iteration import iterate
-from autofast.read.library.table import gives, make
+from autofast.read.library.table import gives_for, make
 from autofast.read.state.core import Core
 
 PARSERS = wordset("""argparse.ArgumentParser configargparse.ArgParser configargparse.ArgumentParser
@@ -72,21 +72,21 @@ COMMAND_LINE = "the command line gives them"
 OPTION = "option "  # before the names of options among the attributes of a parser
 
 
-@gives(*PARSERS)
+@gives_for(*PARSERS)
 def _parser(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     parser = interp.intern(Ext, (node, name), lambda: Ext(name, node, args))
     _inherit(interp, parser, args.get(4, "parents"), node)
     return values(parser)
 
 
-@gives("typer.Typer")
+@gives_for("typer.Typer")
 def _app(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     made = make(interp, name, args, node)
     _open_group(interp, made)
     return made
 
 
-@gives(*RUNNERS)
+@gives_for(*RUNNERS)
 def _run(interp: Core, name: str, args: Arguments, node: Where) -> Values | None:
     """What the function gives that ``fire.Fire(train)`` calls, or the object of a class with the
     options (``tyro.cli(Args)``); None where it is nothing of the project.
@@ -157,12 +157,12 @@ def of_field(cls: Cls, name: str, default: Values, node: Where) -> Arg | None:
     if not isinstance(node, ast.Call) or not all_of(default, Const):
         return None
     written = (s for base in (cls, *cls.ancestors()) for s in base.node.body)
-    said = (s.value for s in only(written, ast.AnnAssign) if is_name(s.target, name))
+    said = (s.value for s in of_kind(written, ast.AnnAssign) if is_name(s.target, name))
     expr = next(said, None)
     return Arg(name, default, node, "", expr if isinstance(expr, ast.Constant) else None)
 
 
-@gives(*SPACES)
+@gives_for(*SPACES)
 def _space(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     space = interp.intern(Ext, (node, "namespace"), lambda: Ext("argparse.Namespace", node, args))
     for key, given in args.named.items():
@@ -172,7 +172,7 @@ def _space(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return values(space)
 
 
-@gives(*TYPER)
+@gives_for(*TYPER)
 def _of_typer(interp: Core, name: str, args: Arguments, node: Where) -> Values | None:
     given = args.given(0, "default")
     if given is None or not isinstance(node, ast.Call):
@@ -256,7 +256,7 @@ def chosen(
 def _is_action(thing: Thing) -> bool:
     if isinstance(thing, Ext):  # type("Choose", (argparse.Action,), {...})
         bases = thing.args.get(1, "bases") if thing.name == "builtins.type" else NOTHING
-        return any(Ref(ACTION) in t.any() for t in only(bases, Seq))
+        return any(Ref(ACTION) in t.any() for t in of_kind(bases, Seq))
     return isinstance(thing, Cls) and ACTION in thing.external
 
 
@@ -336,7 +336,7 @@ def of_command(interp: Core, func: Func, parameter: str) -> Values:
     for written in getattr(func.node, "decorator_list", ()):
         if isinstance(written, ast.Call) and _is_option(interp, written):
             words = [const(interp.at.get(a, NOTHING)) for a in written.args]
-            names = only(words, str)
+            names = of_kind(words, str)
             plain = [n for n in names if not n.startswith("-")]
             if (plain[0] if plain else _name(names)) == parameter:
                 return values(_option_of(interp, written, parameter))
@@ -365,7 +365,7 @@ def _parameter_of(default: ast.expr) -> str:
 
 
 # --------------------------------------------------------------------------------------------- absl
-@gives(f"{DEFINE.rpartition('.')[0]}.*")
+@gives_for(f"{DEFINE.rpartition('.')[0]}.*")
 def _defined(interp: Core, name: str, args: Arguments, node: Where) -> Values | None:
     """``flags.DEFINE_integer("workers", 4, "...")``, which gives a holder with the ``value``."""
     if not name.startswith(DEFINE) or not isinstance(node, ast.Call):

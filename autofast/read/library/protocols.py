@@ -8,7 +8,7 @@ import ast
 
 from autofast.model import names
 from autofast.model.kinds import entered, grad_mode_of
-from autofast.model.several import only, wordset
+from autofast.model.several import of_kind, wordset
 from autofast.model.values import (
     NONE,
     NOTHING,
@@ -116,7 +116,7 @@ def own_getter(interp: Core, this: Inst) -> bool:
 
 
 def _runs(interp: Core, methods: Values, this: Inst) -> bool:
-    return any(t.node in interp.active for t in only(methods, Func))
+    return any(t.node in interp.active for t in of_kind(methods, Func))
 
 
 def spelled(this: Thing, name: str, args: Arguments) -> tuple[str, Arguments] | None:
@@ -139,7 +139,7 @@ def spelled(this: Thing, name: str, args: Arguments) -> tuple[str, Arguments] | 
     )
 
 
-def drop(interp: Core, this: Thing, name: str, node: Where) -> None:
+def drop_attribute(interp: Core, this: Thing, name: str, node: Where) -> None:
     """``del this.name``: a class attribute shows again, and where this may not happen both are
     possible.
     """
@@ -202,14 +202,14 @@ def manual_context(
         return given
     if grad_mode_of(given) is not None:
         interp.grad_default = "maybe"
-    own = frozenset(t for t in only(given, Inst) if t.cls.find("__enter__"))
+    own = frozenset(t for t in of_kind(given, Inst) if t.cls.find("__enter__"))
     found = entered(given - own)
     for thing in own:
         found |= interp.call_method_of(thing, "__enter__", [], node)
     return found
 
 
-def unwound(interp: Core, this: Thing, grad: str, node: Where) -> None:
+def unwind_stack(interp: Core, this: Thing, grad: str, node: Where) -> None:
     """The block of an ExitStack ends: what was entered is left, and gradients are as they were
     before it.
     """

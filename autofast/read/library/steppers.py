@@ -15,7 +15,7 @@ from pathlib import Path
 from autofast.model.names import last_part
 from autofast.model.source import Told
 from autofast.model.values import Arguments, Values, Where
-from autofast.read.library.table import gives
+from autofast.read.library.table import gives_for
 from autofast.read.state.core import Core
 
 # Called with the loss and the optimizer. Clipping by the norm of the weights ("agc") scales
@@ -180,7 +180,7 @@ def _source(part: str) -> Told:
     return Told(path, part, TOLD[part][0].encode())
 
 
-@gives(*_NAMES)
+@gives_for(*_NAMES)
 def _called(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     module = interp.run_module(_source(_NAMES[name]), False)
     return interp.call_values(module.env.vars[last_part(name)], args, node)

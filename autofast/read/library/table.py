@@ -20,7 +20,7 @@ Function: TypeAlias = Callable[[Core, str, Arguments, "Where"], "Values | None"]
 TABLE: dict[str, list[Function]] = {}
 
 
-def gives(*names: str) -> Callable[[Function], Function]:
+def gives_for(*names: str) -> Callable[[Function], Function]:
     """Registers what the functions of these names give."""
 
     def register(function: Function) -> Function:

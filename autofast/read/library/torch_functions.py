@@ -34,7 +34,7 @@ from autofast.model.values import (
 )
 from autofast.ops import is_in_place, op
 from autofast.read.library.modules import loss
-from autofast.read.library.table import gives, make
+from autofast.read.library.table import gives_for, make
 from autofast.read.library.tensor_results import result, result_dtype
 from autofast.read.state.core import Core
 
@@ -45,15 +45,15 @@ MOVES += "item tolist numpy".split()
 GRADIENTS = ("torch.autograd.grad", "torch.autograd.functional.jacobian", "torch.func.grad")
 # of what old constructors make; all others of them make integers
 LEGACY = {"DoubleTensor": "f64", "FloatTensor": "f32", "HalfTensor": "half", "Tensor": "?"}
-gives(*names.GENERATORS, *AUTOCAST, "peft.get_peft_model")(make)
+gives_for(*names.GENERATORS, *AUTOCAST, "peft.get_peft_model")(make)
 
 
-@gives("torch.device", "torch.cuda.device")
+@gives_for("torch.device", "torch.cuda.device")
 def _device(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return make(interp, "torch.device", args, node)
 
 
-@gives(*NO_GRAD, "torch.set_grad_enabled")
+@gives_for(*NO_GRAD, "torch.set_grad_enabled")
 def _gradient_mode(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     around = getattr(node, "_af_parent", None)
     if name == "torch.set_grad_enabled" and node is not None:
@@ -67,7 +67,7 @@ def _gradient_mode(interp: Core, name: str, args: Arguments, node: Where) -> Val
     return make(interp, name, args, node)
 
 
-@gives("torch.compile")
+@gives_for("torch.compile")
 def _compiled(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     if not args.positional and "model" not in args.named:
         return values(Ext("torch.compile.decorator", node, args))
@@ -75,18 +75,18 @@ def _compiled(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return make(interp, name, args, node) if any(map(is_module, model)) else model
 
 
-@gives(*(f"{root}.load" for root in ROOTS))
+@gives_for(*(f"{root}.load" for root in ROOTS))
 def _loaded(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return values(Unknown("it is loaded from a file"))
 
 
-@gives(*(f"torch.Tensor.{name}" for name in MOVES))
+@gives_for(*(f"torch.Tensor.{name}" for name in MOVES))
 def _by_its_class(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     """``torch.Tensor.to(x, "cuda")``: another device or type, or no tensor any more."""
     return values(result_of(name))
 
 
-@gives(*(f"{root}.*" for root in ROOTS))
+@gives_for(*(f"{root}.*" for root in ROOTS))
 def _operation(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     short = last_part(name)
     given = [g.values for g in args.every]
@@ -132,31 +132,31 @@ def _operation(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return values(result_of(name)) if is_unknown_in(*given) else NUMBER
 
 
-@gives("torch.nn.parallel.data_parallel")
+@gives_for("torch.nn.parallel.data_parallel")
 def _in_parallel(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     given = Given(args.get(1, "inputs"), None)
     return interp.call_values(args.get(0, "module"), Arguments(None, [given]), node)
 
 
-@gives("torch.autograd.Variable")
+@gives_for("torch.autograd.Variable")
 def _variable(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return frozenset(t.but(grad=False) if isinstance(t, Tensor) else t for t in args.get(0, "data"))
 
 
-@gives(*GRADIENTS)
+@gives_for(*GRADIENTS)
 def _gradients(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     rank = "?" if "allow_unused" in args.named or args.open else ""  # None for what is not used
     made = mixed(tensors_in(args.get(1, "inputs")) or [Tensor()], grad=True, rank=rank)
     return values(Seq(node, None, values(made), "tuple"))
 
 
-@gives(*(f"{name}**" if name.endswith(".") else name for name in names.ON_A_MODULE))
+@gives_for(*(f"{name}**" if name.endswith(".") else name for name in names.ON_A_MODULE))
 def _same_module(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     """The module itself, with other parameters or layers."""
     return args.get(0, "module")
 
 
-@gives("torch.autograd.backward")
+@gives_for("torch.autograd.backward")
 def _backward(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     roots: list[Tensor | None] = [*tensors_in(args.get(0, "tensors"))] or [None]
     for t in roots:
@@ -164,13 +164,13 @@ def _backward(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return NONE
 
 
-@gives("torch.nn.Parameter")
+@gives_for("torch.nn.Parameter")
 def _parameter(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     dtype = next((t.dtype for t in tensors_in(args.get(0, "data"))), "?")
     return values(Tensor(param="param", grad=True, dtype=dtype))
 
 
-@gives("torch.nn.Embedding.from_pretrained", "torch.nn.EmbeddingBag.from_pretrained")
+@gives_for("torch.nn.Embedding.from_pretrained", "torch.nn.EmbeddingBag.from_pretrained")
 def _pretrained(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     """The layer; its constructor takes the sizes in place of the weights and ``freeze``."""
     if args.loose is not None:
@@ -183,19 +183,19 @@ def _pretrained(interp: Core, name: str, args: Arguments, node: Where) -> Values
     return make(interp, name.rpartition(".")[0], args, node)
 
 
-@gives("torch.utils.data.random_split")
+@gives_for("torch.utils.data.random_split")
 def _split(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     made = make(interp, name, args, node)
     return values(interp.intern(Seq, (node, "split"), lambda: Seq(node, None, made)))
 
 
-@gives(*names.GRAPH_LOADERS)
+@gives_for(*names.GRAPH_LOADERS)
 def _loader_of_graphs(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     named = {**args.named, "collate_fn": Given(values(result_of(names.GRAPHS)), None)}
     return make(interp, names.LOADER, replace(args, named=named), node)
 
 
-@gives("torch.accelerator.current_accelerator")
+@gives_for("torch.accelerator.current_accelerator")
 def _accelerator(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     kind = {"kind": values(Const("accel"))}
     return values(
@@ -205,14 +205,14 @@ def _accelerator(interp: Core, name: str, args: Arguments, node: Where) -> Value
     )
 
 
-@gives("torch.nn.utils.rnn.**")
+@gives_for("torch.nn.utils.rnn.**")
 def _packed(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     tensors = tensors_in(*args.placed)
     made = mixed(tensors, sure=name.endswith(".pad_sequence"))
     return values(made if tensors else Unknown(f"what {name} returns"))
 
 
-@gives("accelerate.Accelerator.prepare")
+@gives_for("accelerate.Accelerator.prepare")
 def _prepared(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return values(Unknown("prepared by Accelerate"))
 

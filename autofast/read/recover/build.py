@@ -11,14 +11,14 @@ from autofast.depth import deeply
 from autofast.model import names
 from autofast.model.calls import is_method
 from autofast.model.changes import restart
-from autofast.model.contents import elements, opened, unwrapped, wrapped
+from autofast.model.contents import elements, with_contents, without_wrappers, wrapped
 from autofast.model.events import BranchFrame, below, loops
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.limits import SCRIPT, WORK, TooLarge
 from autofast.model.names import last_part
 from autofast.model.roles import Optimizer, Sync, Transfer
 from autofast.model.script import Script
-from autofast.model.several import only
+from autofast.model.several import of_kind
 from autofast.model.source import BadInput, ByNode, Endless, Source, Told, shown_path
 from autofast.model.syntax import CHOICES
 from autofast.model.values import (
@@ -36,7 +36,7 @@ from autofast.read.interpreter.interpreter import Again, Interpreter, TooDeep
 from autofast.read.library import determinism
 from autofast.read.library.frameworks import run_hooks
 from autofast.read.project import Project
-from autofast.read.recover.evaluations import evaluations
+from autofast.read.recover.evaluations import find_evaluations
 from autofast.read.recover.loaders import build_loaders, is_guarded
 from autofast.read.recover.models import build_models
 from autofast.read.recover.schedulers import build_schedulers
@@ -163,7 +163,7 @@ def build(interp: Interpreter, source: object) -> Script:
     script.unread = (
         f"{interp.cut} is too large to follow to the end" if interp.cut else interp.log.full
     )
-    script.evaluations = evaluations(script)
+    script.evaluations = find_evaluations(script)
     script.trainers = build_trainers(interp, script)
     for evaluation in script.evaluations if script.unread else ():
         evaluation.unknown = evaluation.unknown or script.unread
@@ -242,7 +242,7 @@ def _owners(script: Script, given: object) -> list[Thing]:
     """The models behind ``model.parameters()`` somewhere in the argument."""
     expr = getattr(given, "expr", None)
     owners: list[Thing] = []
-    for thing in opened(getattr(given, "values", ()), _given_over):
+    for thing in with_contents(getattr(given, "values", ()), _given_over):
         if are_parameters(thing):
             node = thing.node
             if is_method(node):
@@ -250,7 +250,7 @@ def _owners(script: Script, given: object) -> list[Thing]:
     for node in ast.walk(expr) if isinstance(expr, ast.AST) else ():
         if is_method(node, "parameters", "named_parameters"):
             owners += (t for t in script.values(node.func.value) if is_module(t))
-    return list({id(t): t for owner in owners for t in unwrapped(owner)}.values())
+    return list({id(t): t for owner in owners for t in without_wrappers(owner)}.values())
 
 
 def _given_over(thing: Thing) -> Iterable[Thing]:
@@ -304,7 +304,7 @@ def _syncs(script: Script) -> list[Sync]:
             loop = around[-1].node
             trains = loop in training
             rest = below(occurrence.stack, loop)
-            gated |= any(not f.known and _gates(f) for f in only(rest, BranchFrame))
+            gated |= any(not f.known and _gates(f) for f in of_kind(rest, BranchFrame))
         tensors = [o.this for o in site if isinstance(o.this, Tensor)]
         how = site.occurrences[-1].data.get("how", "item")
         read, unknown = list(dict.fromkeys(tensors)), any(isinstance(o.this, Unknown) for o in site)

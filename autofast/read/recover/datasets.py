@@ -8,11 +8,11 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from autofast.model.contents import attributes, opened
+from autofast.model.contents import attributes, with_contents
 from autofast.model.kinds import library_dataset
 from autofast.model.names import last_part
 from autofast.model.roles import Dataset
-from autofast.model.several import only, wordset
+from autofast.model.several import of_kind, wordset
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
     Arg,
@@ -45,7 +45,7 @@ WRAPPERS = tuple(f"torch.utils.data.{n}" for n in ("Subset", "ConcatDataset", "r
 
 def describe(interp: Core, found: Values) -> list[Dataset]:
     """The datasets a loader may read, wrappers (Subset, random_split, ConcatDataset) opened."""
-    every = opened(ordered(found), _wrapped)
+    every = with_contents(ordered(found), _wrapped)
     return [_describe(interp, t) for t in every if not is_named(t, Ext, WRAPPERS)]
 
 
@@ -136,7 +136,7 @@ def _of_project(interp: Core, thing: Inst) -> Dataset:
     iterable = "torch.utils.data.IterableDataset" in cls.external
     walk = Walk(interp, getters)
     walk.follow_attributes(thing)
-    tensors = only(attributes(thing), Tensor)
+    tensors = of_kind(attributes(thing), Tensor)
     on_device = next(
         (
             f"its attribute `{n}` is on the device"

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from autofast.flow.program import Flow
 from autofast.flow.scopes import binds, declared, is_local
 from autofast.flow.usage import usage_of
-from autofast.flow.valueflow import first
+from autofast.flow.valueflow import first_reason
 from autofast.model.calls import is_method
-from autofast.model.contents import opened
+from autofast.model.contents import with_contents
 from autofast.model.events import Occurrence
 from autofast.model.names import CONTEXT, FORWARD_HOOKS, HOOK_OF_ALL
 from autofast.model.script import Script
@@ -33,7 +33,7 @@ from autofast.model.source import (
 )
 from autofast.model.syntax import FUNCTIONS, is_stored
 from autofast.model.values import COLLECTIONS, Ext, Tensor, Thing, certainly, is_named
-from autofast.read.recover.leaks import FRESH, Leaks, carries, in_data, root_of
+from autofast.read.recover.leaks import FRESH, Leaks, carries_tensor, in_data, root_of
 from autofast.read.recover.region import Region
 
 YIELDS = "it yields in between: what the caller does then would run in the same mode"
@@ -41,7 +41,7 @@ YIELDS = "it yields in between: what the caller does then would run in the same 
 
 def leak(script: Script, region: Region) -> str:
     """How a tensor made in ``region`` may come to autograd outside it; empty where none can."""
-    return first(_Ways(script, region).reasons())
+    return first_reason(_Ways(script, region).reasons())
 
 
 class _Ways:
@@ -61,7 +61,7 @@ class _Ways:
         for (kind, _), site in self.script.log.each():
             if kind.startswith("pandas."):
                 given = [v for o in site for v in o.args.all()]
-                if any(isinstance(t, Tensor) for v in given for t in opened(v, in_data)):
+                if any(isinstance(t, Tensor) for v in given for t in with_contents(v, in_data)):
                     yield f"{at(site)} gives tensors to pandas, which may keep them"
         yield from self.kept()
         yield from self.carried()
@@ -76,7 +76,7 @@ class _Ways:
         """Stores other than in local variables, here and in the functions called here."""
         for site, occurrence in self.region.sites(self.script, "set_attribute", "set_elsewhere"):
             if (
-                carries(occurrence.result)
+                carries_tensor(occurrence.result)
                 and not self.born_inside(occurrence.this)
                 and (why := self.leaks.keeper(occurrence.this, getattr(site.node, "attr", "")))
             ):
@@ -86,7 +86,7 @@ class _Ways:
         ):
             if (
                 site.kind != "inplace"
-                and not carries(occurrence.result)
+                and not carries_tensor(occurrence.result)
                 or self.born_inside(occurrence.this)
             ):
                 continue
@@ -105,7 +105,7 @@ class _Ways:
                     holder = holder if isinstance(holder, ast.NamedExpr) else statement_of(part)
                     value = getattr(holder, "value", None)
                     here = function is not self.region.scope or self.region.holds(part)
-                    if here and (value is None or carries(self.script.values(value))):
+                    if here and (value is None or carries_tensor(self.script.values(value))):
                         yield f"the global `{part.id}` may keep a tensor made here ({at(part)})"
 
     def carried(self) -> Iterator[str]:
@@ -114,7 +114,7 @@ class _Ways:
             match part:
                 case ast.Lambda() | ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                     free = (n for n in nodes_in(part, ast.Name) if not binds(part, n.id))
-                    if any(carries(self.script.values(n)) for n in free):
+                    if any(carries_tensor(self.script.values(n)) for n in free):
                         yield f"what {at(part)} makes may keep a tensor made here"
         for function in self.functions():
             whole = function is self.region.scope
@@ -126,7 +126,7 @@ class _Ways:
         match part:
             case ast.Raise(exc=ast.expr() as error):
                 given = (self.script.values(n) for n in nodes_in(error, ast.expr))
-                if isinstance(error, ast.Name) or any(map(carries, given)):
+                if isinstance(error, ast.Name) or any(map(carries_tensor, given)):
                     return f"the error of {at(part)} may carry a tensor made here"
             case ast.Attribute(attr="grad") if is_stored(part):
                 return f"{at(part)} sets a gradient"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from autofast.flow.positions import block, index, nodes_of
+from autofast.flow.positions import index_in_block, nodes_of, statements_beside
 from autofast.model.roles import Evaluation
 from autofast.model.script import Script
 from autofast.model.source import function_of
@@ -20,8 +20,8 @@ def switched_above(script: Script, evaluation: Evaluation) -> bool:
     block.
     """
     assert isinstance(evaluation.node, ast.stmt)
-    here = block(evaluation.node)
-    above = nodes_of(here[: index(here, evaluation.node)])
+    here = statements_beside(evaluation.node)
+    above = nodes_of(here[: index_in_block(here, evaluation.node)])
     models = {o.this for site in evaluation.forwards for o in site}
     return any(
         site.node in above and any(o.this in models for o in site)

@@ -29,7 +29,7 @@ from autofast.model.source import (
 )
 from autofast.model.syntax import DEFINITIONS, DEFS, LOOPS, WITHS
 from autofast.model.tensors import is_unknown_in, tensors_in, things_in
-from autofast.model.values import Const, Ext, Inst, Num, Ref, Tensor, Values, all_of, only
+from autofast.model.values import Const, Ext, Inst, Num, Ref, Tensor, Values, all_of, of_kind
 from autofast.read.recover.backward_needs import gathering, is_wanted
 from autofast.read.recover.escapes import leak
 from autofast.read.recover.hazards import hazard, needs_gradients
@@ -37,7 +37,7 @@ from autofast.read.recover.leaks import root_of
 from autofast.read.recover.region import Region
 from autofast.read.recover.shared_passes import (
     KEEPS,
-    apart,
+    apart_passes,
     binds_elsewhere,
     keeps_gradients,
     keeps_inside,
@@ -126,7 +126,7 @@ def _is_local_variable(node: ast.AST) -> bool:
     )
 
 
-def evaluations(script: Script) -> list[Evaluation]:
+def find_evaluations(script: Script) -> list[Evaluation]:
     """The program's evaluations, each at the smallest place that holds all its forwards."""
     training = Training(script)
     sealed = Sealed(script, training.all + training.handed_out)
@@ -156,7 +156,7 @@ def evaluations(script: Script) -> list[Evaluation]:
                 evaluation.mode = "maybe"
             if site not in evaluation.forwards:
                 evaluation.forwards.append(site)
-    for site, occurrence, node, kind, call in apart(
+    for site, occurrence, node, kind, call in apart_passes(
         script, training.passes, training.all + training.handed_out
     ):
         within = sealed.around(occurrence.stack)
@@ -234,7 +234,7 @@ def _makes(script: Script, region: Region, inner: Nodes) -> str:
     stacks = (region.below(stack) for stack in script.stacks)
     begun = [s for s in stacks if s and region.holds(s[0].node)]  # not read elsewhere, for all
     own = [s for s in begun if not any(f.node in inner for f in s)]
-    called = {f.func.node: None for s in own for f in only(s, CallFrame)}
+    called = {f.func.node: None for s in own for f in of_kind(s, CallFrame)}
     nodes = [n for n in region.nodes() if n not in inner]
     for node in (*nodes, *(n for function in called for n in walk(function))):
         if isinstance(node, ast.Name) or not isinstance(node, (ast.expr, *DEFINITIONS)):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from autofast.flow.scopes import is_local
-from autofast.model.contents import members, opened, wrapped_by
+from autofast.model.contents import members, with_contents, wrapped_by
 from autofast.model.events import Frame, WithFrame
 from autofast.model.kinds import is_autocast, is_module, is_optimizer
 from autofast.model.names import WRAPPERS, first_part, is_of_model_library
@@ -35,7 +35,7 @@ from autofast.model.values import (
 from autofast.read.recover.backward_needs import Wanted
 from autofast.read.recover.compiled import is_in_place, is_left_eager, records_graphs
 from autofast.read.recover.escapes import YIELDS, ends_with_call
-from autofast.read.recover.leaks import carries
+from autofast.read.recover.leaks import carries_tensor
 from autofast.read.recover.memory_trials import memory_trial
 from autofast.read.recover.module_changes import changed_module
 from autofast.read.recover.region import Region
@@ -61,7 +61,7 @@ def hazard(script: Script, evaluation: Evaluation, region: Region) -> str:
         if site.kind != "torch.set_grad_enabled" or site.node is not evaluation.context:
             return f"{at(site)} computes gradients here"
     for site, occurrence in region.sites(script, "builtins.setattr"):
-        if carries(occurrence.args.get(2, "value")):
+        if carries_tensor(occurrence.args.get(2, "value")):
             return f"setattr() keeps a tensor made here ({at(site)})"
     return (
         changed_module(script, evaluation, region)
@@ -212,7 +212,7 @@ def _has_weights_alone(script: Script, thing: Thing | None, region: Region) -> b
     """
     if not isinstance(thing, Inst) or not thing.args or script.calls("copy.copy"):
         return False
-    mine = set(opened([thing], members))  # type: ignore[arg-type]
+    mine = set(with_contents([thing], members))  # type: ignore[arg-type]
     for (kind, _), site in script.log.each():
         for o in site:
             if region.meets(site, o):
@@ -220,7 +220,7 @@ def _has_weights_alone(script: Script, thing: Thing | None, region: Region) -> b
             if kind == "forward" and o.data["outer"]:
                 if not isinstance(o.this, OBJECTS):
                     return False
-                theirs = set(opened(site.owners, members))
+                theirs = set(with_contents(site.owners, members))
                 # the reader's copies have the layers of what they are made from
                 twin = o.this.args is thing.args
                 if thing in theirs or (not twin and any(map(is_module, theirs & mine))):

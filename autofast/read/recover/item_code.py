@@ -12,10 +12,10 @@ from typing import TypeGuard
 from autofast.flow.scratch import is_scratch
 from autofast.model import names
 from autofast.model.calls import is_name, method_name, targets_of
-from autofast.model.contents import opened
+from autofast.model.contents import with_contents
 from autofast.model.names import first_part, last_part
 from autofast.model.several import wordset
-from autofast.model.source import Nodes, ancestors, at, function_of, live
+from autofast.model.source import Nodes, ancestors, at, function_of, live_nodes
 from autofast.model.tensors import device_kinds, is_device
 from autofast.model.values import (
     Arg,
@@ -36,7 +36,7 @@ from autofast.model.values import (
     Values,
     begins,
     is_named,
-    only,
+    of_kind,
     ordered,
 )
 from autofast.ops import draws
@@ -110,7 +110,7 @@ class Walk:
         if func.node in self.seen or len(self.seen) > 60:
             return
         self.seen.add(func.node)
-        for node in live(func.node):
+        for node in live_nodes(func.node):
             if isinstance(node, ast.Call):
                 self.call(node)
             elif isinstance(node, ast.Attribute):
@@ -252,7 +252,7 @@ def collating(interp: Core, found: Values) -> Walk:
     funcs: list[Func] = []
     for thing in found:
         if isinstance(thing, Partial):
-            funcs += only(thing.func, Func)
+            funcs += of_kind(thing.func, Func)
         elif isinstance(thing, (Func, Bound)):
             funcs.append(thing.func if isinstance(thing, Bound) else thing)
         elif isinstance(thing, Inst):
@@ -288,7 +288,7 @@ def transform_randomness(interp: Core, transforms: Values) -> tuple[frozenset[st
             found |= Walk(interp, [thing]).random
         elif isinstance(thing, Inst):
             call = thing.cls.find("__call__") or thing.cls.find("forward") or frozenset()
-            found |= Walk(interp, only(call, Func)).random
+            found |= Walk(interp, of_kind(call, Func)).random
         elif isinstance(thing, Unknown):
             found.add("unknown")
             unknown = thing.why
@@ -297,7 +297,7 @@ def transform_randomness(interp: Core, transforms: Values) -> tuple[frozenset[st
 
 def _objects(found: Values) -> Iterator[Thing]:
     """Transforms inside Compose, lists, arguments."""
-    for thing in opened(ordered(found), _composed):
+    for thing in with_contents(ordered(found), _composed):
         is_drawn = isinstance(thing, Ext) and short_name_of(thing) in (
             "RandomApply",
             "RandomChoice",

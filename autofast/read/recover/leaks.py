@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from autofast.flow.callgraph import Callee, CallGraph, code_of
 from autofast.flow.scopes import Expressions, is_parameter, owner, parameters
 from autofast.flow.usage import Act, Usage
-from autofast.flow.valueflow import Answer, ValueFlow, Verdict, first
+from autofast.flow.valueflow import Answer, ValueFlow, Verdict, first_reason
 from autofast.model import names
 from autofast.model.calls import arguments_of, is_augmented, is_method, may_give, receiver_of
-from autofast.model.contents import attributes, opened, wrapped
+from autofast.model.contents import attributes, with_contents, wrapped
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.names import first_part, last_part
 from autofast.model.script import Script
@@ -67,12 +67,12 @@ KEEPERS = wordset("append appendleft add insert extend extendleft update setdefa
 # fmt: on
 
 
-def carries(values: Values) -> bool:
+def carries_tensor(values: Values) -> bool:
     """Whether these values may be, or hold, a tensor."""
     return any(
         isinstance(t, Tensor)
         or (isinstance(t, Unknown) and not _is_of_arrays(t) and t.reason is not Reason.UNDEFINED)
-        for t in opened(values, in_data)
+        for t in with_contents(values, in_data)
     )
 
 
@@ -109,7 +109,7 @@ class Leaks(ValueFlow[None]):
         if isinstance(getattr(expr, "ctx", None), (ast.Store, ast.Del)):
             return Verdict.GOES_ON
         if values or isinstance(expr, (ast.Starred, ast.Slice)):
-            return Verdict.GOES_ON if not values or carries(values) else Verdict.STOPS
+            return Verdict.GOES_ON if not values or carries_tensor(values) else Verdict.STOPS
         return Verdict.STOPS if self.is_dead(expr) else _unread(expr)
 
     def judge(self, use: Usage, context: None) -> Answer:
@@ -254,7 +254,7 @@ class Leaks(ValueFlow[None]):
     def returned(self, use: Usage, context: None = None) -> str:
         """A result that holds a tensor is followed to the places that call the function."""
         node = use.node
-        if not any(carries(o.result) for o in self.script.log.ways("return", node)):
+        if not any(carries_tensor(o.result) for o in self.script.log.ways("return", node)):
             return ""
         function = function_of(node)
         leaves = f"{getattr(function, 'name', 'a lambda')}() returns a tensor ({at(node)})"
@@ -264,7 +264,7 @@ class Leaks(ValueFlow[None]):
             or self.calls.complete(function)
         ):
             return leaves
-        why = first(self.follow(call, None) for call in self.calls.sites(function))
+        why = first_reason(self.follow(call, None) for call in self.calls.sites(function))
         return f"{leaves}: {why}" if why else ""
 
     # -------------------------------------------------------------------------------- what keeps it
@@ -274,7 +274,7 @@ class Leaks(ValueFlow[None]):
         """
         if root is None or is_parameter(owner(root) or function_of(root), root.id):
             return keeps
-        return first(self.follow(read, None) for read in self.filled(root, by))
+        return first_reason(self.follow(read, None) for read in self.filled(root, by))
 
     def put(self, target: ast.Subscript, context: None) -> str:
         return self.stored(root_of(target), statement_of(target), _keeps(target))
@@ -304,7 +304,7 @@ class Leaks(ValueFlow[None]):
         self.keepers.add(key)
         for site in self.script.log.of("set_attribute", "set_elsewhere"):
             for occurrence in site:
-                in_place = is_augmented(site.node) and carries(occurrence.result)
+                in_place = is_augmented(site.node) and carries_tensor(occurrence.result)
                 if (
                     in_place
                     and occurrence.this is thing
@@ -315,7 +315,7 @@ class Leaks(ValueFlow[None]):
             for occurrence in site:
                 if any(thing in given for given in occurrence.args.all()):
                     return f": {at(site)} gives it to something that is not known"
-        names = {name for name, values in thing.attrs.items() if carries(values)}
+        names = {name for name, values in thing.attrs.items() if carries_tensor(values)}
         if module:
             names = {attribute}
         for node in self.script.nodes:

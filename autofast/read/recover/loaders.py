@@ -9,7 +9,7 @@ from autofast.model.events import CallFrame, GuardFrame, LoopFrame, Stack, insid
 from autofast.model.kinds import is_loader
 from autofast.model.roles import Loader, Use
 from autofast.model.script import Script
-from autofast.model.several import any_in, first_such, only, surely
+from autofast.model.several import any_in, first_such, of_kind, surely
 from autofast.model.source import ByNode
 from autofast.model.syntax import LOOPS
 from autofast.model.values import (
@@ -109,7 +109,9 @@ def _through(stack: Stack, frame: LoopFrame) -> bool:
     """Whether a backward's way leads through this loop over these very loaders (one function may
     train and evaluate).
     """
-    return any(f.node is frame.node and f.loaders & frame.loaders for f in only(stack, LoopFrame))
+    return any(
+        f.node is frame.node and f.loaders & frame.loaders for f in of_kind(stack, LoopFrame)
+    )
 
 
 def is_guarded(stack: Stack) -> bool:

@@ -12,7 +12,7 @@ from autofast.model.events import Occurrence, TryFrame
 from autofast.model.names import last_part
 from autofast.model.roles import Evaluation
 from autofast.model.script import Script
-from autofast.model.several import only, wordset
+from autofast.model.several import of_kind, wordset
 from autofast.model.source import Nodes, at, parent_of
 from autofast.model.values import Num, Ref, Tensor
 from autofast.read.recover.region import Region
@@ -42,7 +42,8 @@ def memory_trial(script: Script, evaluation: Evaluation, region: Region) -> str:
 def _may_fail(occurrence: Occurrence) -> bool:
     """Whether something around it goes on where the memory does not suffice."""
     return any(
-        frame.part == "body" and _catches(frame.node) for frame in only(occurrence.stack, TryFrame)
+        frame.part == "body" and _catches(frame.node)
+        for frame in of_kind(occurrence.stack, TryFrame)
     )
 
 
@@ -82,5 +83,5 @@ def _is_unused(script: Script, target: ast.Name, seen: Nodes) -> bool:
 
 
 def _only_computes(script: Script, call: ast.Call) -> bool:
-    outside = any(not t.name.startswith("torch.") for t in only(script.called(call), Ref))
+    outside = any(not t.name.startswith("torch.") for t in of_kind(script.called(call), Ref))
     return not outside and script.must_be(call, Tensor, Num)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from autofast.model import names
-from autofast.model.contents import each_once, unwrapped
+from autofast.model.contents import each_once, without_wrappers
 from autofast.model.kinds import foreign_bases, is_loss, is_module
 from autofast.model.names import last_part
 from autofast.model.roles import Model
@@ -35,13 +35,13 @@ def build_models(interp: Interpreter, script: Script) -> list[Model]:
         (id(inner), made)
         for made in interp.made
         if is_named(made, Ext, names.WRAPPERS)
-        for inner in unwrapped(made)
+        for inner in without_wrappers(made)
     )
     for site in script.log.of("forward"):
         for occurrence in site:
             if not occurrence.data["outer"] or occurrence.this is None:
                 continue
-            for thing in unwrapped(occurrence.this):
+            for thing in without_wrappers(occurrence.this):
                 if not isinstance(thing, OBJECTS) or is_loss(thing):
                     continue
                 model = found.get(id(thing))
@@ -61,7 +61,7 @@ def build_models(interp: Interpreter, script: Script) -> list[Model]:
                     model.forwards.append(site)
     for site in script.log.of("move_model"):
         for occurrence in site:
-            for thing in unwrapped(occurrence.this):
+            for thing in without_wrappers(occurrence.this):
                 if id(thing) in found and site not in found[id(thing)].moves:
                     found[id(thing)].moves.append(site)
     return list(found.values())

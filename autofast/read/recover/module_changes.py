@@ -10,7 +10,7 @@ and a backward after it pass.
 from __future__ import annotations
 
 from autofast.model.calls import call_of
-from autofast.model.contents import attributes, opened
+from autofast.model.contents import attributes, with_contents
 from autofast.model.events import Occurrence, branches
 from autofast.model.kinds import is_loss, is_module, is_optimizer
 from autofast.model.names import WITHOUT_TENSORS
@@ -77,7 +77,7 @@ def _copied(script: Script, region: Region) -> str:
 
 
 def _holds_module(args: Arguments) -> bool:
-    given = opened((t for values in args.all() for t in values), attributes)
+    given = with_contents((t for values in args.all() for t in values), attributes)
     return any(is_module(t) or is_optimizer(t) for t in given)
 
 

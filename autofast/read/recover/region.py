@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from autofast.model.events import CallFrame, Log, Occurrence, Site, Stack, Way, way_of
 from autofast.model.script import Script
-from autofast.model.several import only
+from autofast.model.several import of_kind
 from autofast.model.source import function_of, walk
 from autofast.model.syntax import PAUSES
 
@@ -76,7 +76,7 @@ class Region:
         """The calls of the project's functions that run here."""
         if self._calls is None:
             frames = (frame for stack in script.stacks for frame in self.below(stack))
-            self._calls = dict.fromkeys(only(frames, CallFrame))
+            self._calls = dict.fromkeys(of_kind(frames, CallFrame))
         return self._calls
 
     def sites(self, script: Script, *kinds: str) -> Iterator[tuple[Site, Occurrence]]:

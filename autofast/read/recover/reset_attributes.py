@@ -13,14 +13,14 @@ from autofast.model.script import Script
 from autofast.model.source import (
     Nodes,
     block_of,
+    contains_kind,
     function_of,
-    holds,
     statements_around,
     within,
     within_statement,
 )
 from autofast.model.syntax import COMPREHENSIONS, DEFS, SIMPLE, TURN_ENDS, is_attribute, is_stored
-from autofast.model.values import Inst, certainly, only
+from autofast.model.values import Inst, certainly, of_kind
 from autofast.read.recover.region import Region
 
 LEAVES = (ast.Return, *TURN_ENDS, ast.Try, ast.Yield, ast.YieldFrom)
@@ -58,7 +58,7 @@ def _is_sure(script: Script, site: Site, occurrence: Occurrence, inside: Nodes) 
     """
     stack = occurrence.stack
     start = next((n for n, f in enumerate(stack) if f.node in inside), len(stack))
-    calls = only(stack[start:], CallFrame)
+    calls = of_kind(stack[start:], CallFrame)
     places = [*(f.node for f in calls), site.node]
     loops = [f.node for f in stack[start:] if isinstance(f, LoopFrame)]
     each = {n for loop in loops if isinstance(loop, ast.For) for n in stored_in(loop.target)}
@@ -75,7 +75,7 @@ def _is_sure(script: Script, site: Site, occurrence: Occurrence, inside: Nodes) 
         called = getattr(place, "func", None)
         one = called is None or is_attribute(called) or is_name(called, *each)
         ways = () if at is None else (s for s in body[: at + 1] if not isinstance(s, SIMPLE))
-        if at is None or not one or any(holds(s, *LEAVES) for s in ways):
+        if at is None or not one or any(contains_kind(s, *LEAVES) for s in ways):
             return False
     return bool(calls) and not any(
         isinstance(n, MAYBE) for p in places for n in within_statement(p)

@@ -13,7 +13,7 @@ from autofast.model.kinds import is_optimizer, is_scheduler
 from autofast.model.names import last_part
 from autofast.model.roles import Scheduler, Tick
 from autofast.model.script import Script
-from autofast.model.several import any_in, only
+from autofast.model.several import any_in, of_kind
 from autofast.model.source import ByNode
 from autofast.model.syntax import LOOPS
 from autofast.model.values import Ext, Inst, Seq, Thing, Values, joined, one, ordered
@@ -99,4 +99,4 @@ def _unit(script: Script, site: Site) -> str:
 
 
 def _holds(stack: tuple[object, ...], loop: ast.AST) -> bool:
-    return any(f.node is loop for f in only(stack, LoopFrame))
+    return any(f.node is loop for f in of_kind(stack, LoopFrame))

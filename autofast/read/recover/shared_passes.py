@@ -19,7 +19,7 @@ from autofast.flow.scratch import hands_on
 from autofast.model.calls import is_augmented, is_method, receiver_of
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack
 from autofast.model.script import Script
-from autofast.model.several import any_of, first_such, only
+from autofast.model.several import any_of, first_such, of_kind
 from autofast.model.source import (
     Nodes,
     Said,
@@ -41,7 +41,7 @@ WHOLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
 KEEPS = tuple("set_attribute set_elsewhere append set_item augment tensor_write".split())
 
 
-def apart(
+def apart_passes(
     script: Script, passes: Nodes, backwards: list[Stack]
 ) -> Iterator[tuple[Site, Occurrence, ast.AST, str, ast.AST]]:
     """The passes through trained code that no backward follows: each with the loop, function or
@@ -59,7 +59,7 @@ def apart(
             shared |= {f.code for f in before}
     shared |= {f.code for stack in backwards for f in stack}
     for _, occurrence, at in found:  # what a backward wants to know of computes for training
-        calls = only(occurrence.stack[at:], CallFrame)
+        calls = of_kind(occurrence.stack[at:], CallFrame)
         if len(calls) and script.of_node(is_wanted, calls[0].node):
             shared |= {frame.func.node for frame in calls}
     for site, occurrence, at in found:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from autofast.flow.positions import shared
+from autofast.flow.positions import common_frames
 from autofast.model.calls import is_method
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack, WithFrame, inside
 from autofast.model.kinds import is_autocast, is_optimizer, is_scaler, is_scheduler
@@ -22,7 +22,7 @@ from autofast.model.values import (
     Unknown,
     any_named,
     begins,
-    only,
+    of_kind,
 )
 from autofast.read.library import apex
 
@@ -53,7 +53,7 @@ def build_steps(script: Script) -> list[Step]:
 
 
 def _plain_loops(stack: Stack) -> list[LoopFrame]:
-    return [f for f in only(stack, LoopFrame) if isinstance(f.node, LOOPS)]
+    return [f for f in of_kind(stack, LoopFrame) if isinstance(f.node, LOOPS)]
 
 
 def _home(occurrence: Occurrence, updates: list[Update]) -> ast.AST:
@@ -63,7 +63,7 @@ def _home(occurrence: Occurrence, updates: list[Update]) -> ast.AST:
     depth = -1
     for update in updates:
         for other in update.site:
-            common = shared(mine, _plain_loops(other.stack))
+            common = common_frames(mine, _plain_loops(other.stack))
             if common and common > depth:
                 depth, best = common, mine[common - 1]
     if best is not None:
@@ -106,7 +106,7 @@ def _backwards(script: Script) -> list[Backward]:
             if isinstance(node.func, ast.Attribute)
             else node.func
         )
-        tensors = only(receivers, Tensor)
+        tensors = of_kind(receivers, Tensor)
         backward = Backward(node, expr, site, framework=framework, tensors=tensors)
         _peel(script, backward)
         backward.double = any(

@@ -10,20 +10,20 @@ import ast
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from autofast.edit.edits import Around, Edit, Edits, Import, literal
+from autofast.edit.edits import Around, Edit, Edits, Import, plain_code
 from autofast.edit.order import Rank
 from autofast.facts.batch.kinds import Kind
 from autofast.facts.batch.losses import Losses
 from autofast.facts.batch.samples import Activation, Shape
 from autofast.facts.updates.cadence import FRAMEWORKS
 from autofast.facts.updates.events import Iteration, check_order, iteration_of
-from autofast.flow.positions import block, index, place_in
+from autofast.flow.positions import index_in_block, place_in, statements_beside
 from autofast.flow.scopes import stored_in
 from autofast.model.calls import arguments_of, names_in
 from autofast.model.names import DDP
 from autofast.model.roles import Step
 from autofast.model.script import Script
-from autofast.model.several import only
+from autofast.model.several import of_kind
 from autofast.model.source import (
     at,
     function_of,
@@ -37,9 +37,9 @@ from autofast.model.syntax import VARIABLES
 from autofast.model.values import Ext, is_named
 from autofast.read.recover.compiled import records_graphs
 from autofast.rule import Options, Refusal
-from autofast.techniques.accumulation.batch_size import drops_last, smaller
+from autofast.techniques.accumulation.batch_size import drops_last, smaller_batches
 from autofast.techniques.accumulation.body import Body, whole
-from autofast.techniques.accumulation.existing import existing
+from autofast.techniques.accumulation.existing import existing_window
 from autofast.techniques.accumulation.window import Window, loader_of, window_of
 
 OTHERS = {
@@ -110,7 +110,7 @@ def _of(script: Script, step: Step, steps: int, keep: bool) -> Accumulated:
                 "has torch record CUDA graphs, whose gradients overwrite those of the batch before",
                 graphs,
             )
-        present = existing(script, step)
+        present = existing_window(script, step)
         if present is not None:
             count = present.count or f"`{ast.unparse(present.every)}`"
             raise Refusal(
@@ -146,7 +146,7 @@ def _made(script: Script, step: Step, node: ast.AST, steps: int, keep: bool) -> 
     if Kind.MEAN in kinds.values():
         edits.append(window.helper)
     if keep:
-        edits += smaller(script, iteration, window)
+        edits += smaller_batches(script, iteration, window)
     message = _message(steps, keep)
     if _has_batch_norm(script, step):
         message += "; BatchNorm takes its statistics from the single batches"
@@ -215,7 +215,7 @@ def communicates(script: Script, iteration: Iteration, window: Window, edits: li
     same = len({ast.unparse(c.func) for c in calls}) == 1 and isinstance(model, VARIABLES)
     if not same or names_in(model) & stored_in(iteration.loop):
         return SLOW
-    condition = literal(window.is_last)
+    condition = plain_code(window.is_last)
     backwards = [e.node for e in iteration.of("backward")]
     quiet = no_sync(
         iteration.loop,
@@ -246,14 +246,14 @@ def no_sync(
     called ``name`` there and is ``always`` a DistributedDataParallel, or only in some runs.
     """
     ends = [statement_of(b) for b in backwards]
-    here = block(ends[0])
+    here = statements_beside(ends[0])
     first = min(place_in(here, c) for c in calls)
-    last = [index(here, b) for b in ends]
+    last = [index_in_block(here, b) for b in ends]
     if min(first, *last) < 0 or not all(
         is_same_function(b, loop) and within(b, loop) for b in ends
     ):
         return []
-    if any(_crosses(e, here, first, max(last)) for e in only(edits, Around)):
+    if any(_crosses(e, here, first, max(last)) for e in of_kind(edits, Around)):
         return []
     if not always:
         condition += f' or not hasattr({name}, "no_sync")'
@@ -266,4 +266,4 @@ def no_sync(
 
 def _crosses(edit: Around, here: list[ast.stmt], first: int, last: int) -> bool:
     """Something of the update stands between forward and backward."""
-    return any(first <= index(here, s) <= last for s in (edit.first, edit.last))
+    return any(first <= index_in_block(here, s) <= last for s in (edit.first, edit.last))

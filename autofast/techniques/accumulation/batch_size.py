@@ -15,7 +15,7 @@ from autofast.model.calls import short_name, taker_of
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.roles import Loader
 from autofast.model.script import Script
-from autofast.model.several import any_in, only, wordset
+from autofast.model.several import any_in, of_kind, wordset
 from autofast.model.source import ancestors, at, nodes_in, parent_of, within
 from autofast.model.syntax import VARIABLES, is_attribute, is_read, is_stored
 from autofast.model.values import (
@@ -31,7 +31,7 @@ from autofast.model.values import (
 )
 from autofast.rule import Refusal
 from autofast.techniques.accumulation.window import Window
-from autofast.write.spelling import spelled
+from autofast.write.spelling import argument_expression
 
 SHOWS = tuple(
     "print info debug warning log write format set_description set_postfix update".split()
@@ -60,13 +60,13 @@ def drops_last(script: Script, loaders: list[Thing]) -> bool:
     return drop
 
 
-def smaller(script: Script, iteration: Iteration, window: Window) -> list[Edit]:
+def smaller_batches(script: Script, iteration: Iteration, window: Window) -> list[Edit]:
     """The edits where the loaders are made; raises :class:`Refusal`."""
     edits: list[Edit] = []
     for loader in _made(script, iteration.step.loaders):
         args, call = _arguments(loader)
         given = args.given(1, "batch_size")
-        expr = spelled(call, given)
+        expr = argument_expression(call, given)
         if given is not None and expr is None and len(given.via) == 1:
             expr = given.via[0][1].expr  # ``DataLoader(data, **options)``
         if given is None or expr is None:
@@ -159,9 +159,9 @@ def _check_others(
 
 
 def _in_a_loader(script: Script, node: ast.AST) -> bool:
-    for outer in only(ancestors(node), ast.Call):
+    for outer in of_kind(ancestors(node), ast.Call):
         if any(outer is x.node for x in script.loaders) or any(
-            t.name.endswith("BatchSampler") for t in only(script.values(outer), Ext)
+            t.name.endswith("BatchSampler") for t in of_kind(script.values(outer), Ext)
         ):
             return True
     return False

@@ -11,13 +11,13 @@ import ast
 from collections.abc import Iterable
 from textwrap import indent
 
-from autofast.edit.edits import After, Around, Before, Edit, Remove, Wrap, literal
+from autofast.edit.edits import After, Around, Before, Edit, Remove, Wrap, plain_code
 from autofast.edit.order import Rank
 from autofast.facts.batch.kinds import Kind
 from autofast.facts.updates.cadence import cut_short
 from autofast.facts.updates.events import Event, Iteration, clears
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.positions import block, index, nodes_of, place_in
+from autofast.flow.positions import index_in_block, nodes_of, place_in, statements_beside
 from autofast.flow.program import graph_of
 from autofast.flow.scopes import Variable, loaded_in, mentions, stored_in
 from autofast.model.calls import is_same_code, receiver_of
@@ -38,7 +38,13 @@ from autofast.model.source import (
 )
 from autofast.model.syntax import Def, is_read, is_stored
 from autofast.rule import Refusal
-from autofast.techniques.accumulation.statements import Unit, again, closed, outermost, top_of
+from autofast.techniques.accumulation.statements import (
+    Unit,
+    outermost,
+    repeated,
+    top_of,
+    with_preparation,
+)
 from autofast.techniques.accumulation.window import Window
 from autofast.write.plumbing import Way
 
@@ -65,7 +71,7 @@ class Body:
         starts = self._units(
             [e for e in self.iteration.events if e.kind == "zero" and not self._comes_after(e)]
         )
-        ends = closed(ends, self.iteration)
+        ends = with_preparation(ends, self.iteration)
         self._check_exits([*ends, *starts])
         self._check_names(ends)
         runs = self._runs(ends)
@@ -73,7 +79,7 @@ class Body:
         for run in sorted(runs, key=lambda r: function_of(r[0]) is self.home):
             self.inside |= nodes_of(run)
             self.edits.append(
-                Around(run[0], run[-1], f"if {literal(self._last(run[0]))}:", rank=Rank.GUARD)
+                Around(run[0], run[-1], f"if {plain_code(self._last(run[0]))}:", rank=Rank.GUARD)
             )
         for start in starts:
             self._move(start, ends, runs)
@@ -172,10 +178,13 @@ class Body:
         for statement in sorted(
             chosen.values(), key=lambda s: (source_of(s).rel, s.lineno, s.col_offset)
         ):
-            here = block(statement)
+            here = statements_beside(statement)
             if not here:
                 raise Refusal(f"what belongs to the update stands on {at(statement)}, in no block")
-            if runs and index(here, runs[-1][-1]) == index(here, statement) - 1 >= 0:
+            if (
+                runs
+                and index_in_block(here, runs[-1][-1]) == index_in_block(here, statement) - 1 >= 0
+            ):
                 runs[-1].append(statement)
             else:
                 runs.append([statement])
@@ -185,8 +194,8 @@ class Body:
     def _move(self, start: Unit, ends: list[Unit], runs: list[list[ast.stmt]]) -> None:
         """Gradients that are cleared before the backward are cleared after the update."""
         statement = start.statement
-        here = block(statement)
-        place = index(here, statement)
+        here = statements_beside(statement)
+        place = index_in_block(here, statement)
         last = -1
         steps = self._steps_after(start)
         for unit in ends:
@@ -198,7 +207,7 @@ class Body:
                     )
                 last = max(last, top)
         after = here[last]
-        code, holes = again(statement)
+        code, holes = repeated(statement)
         self.edits.append(Remove(statement))
         run = next((r for r in runs if after in r), None) or self._only_run(ends, runs)
         if run is not None:
@@ -207,7 +216,7 @@ class Body:
             self.edits.append(
                 After(
                     after,
-                    f"if {literal(self._last(after))}:\n{indent(code, '    ')}",
+                    f"if {plain_code(self._last(after))}:\n{indent(code, '    ')}",
                     holes,
                     rank=Rank.ZERO,
                 )
@@ -231,7 +240,7 @@ class Body:
         run = next((r for r in runs if all(within_any(u.statement, r) for u in steps)), None)
         if run is None or any(e.calls for u in steps for e in u.events):
             return None
-        here = block(run[0])
+        here = statements_beside(run[0])
         beside = all(
             self._holder(here, Unit(statement_of(b.node), [b])) >= 0
             for b in self.iteration.of("backward")
@@ -245,11 +254,11 @@ class Body:
 
     def _clear_first(self, statement: ast.stmt) -> None:
         """What may be there when the first window begins is cleared before the loop."""
-        if block(statement) is self.loop.body:
+        if statements_beside(statement) is self.loop.body:
             if stored_in(self.loop) - stored_in(statement) & loaded_in(statement):
                 raise Refusal(f"what clears gradients on {at(statement)} is made in the loop")
             if not self._is_cleared_before(statement):
-                code, holes = again(statement)
+                code, holes = repeated(statement)
                 self.edits.append(Before(self.loop, code, holes, rank=Rank.ZERO))
         elif self.window.drop:
             raise Refusal(
@@ -261,8 +270,8 @@ class Body:
             )
 
     def _is_cleared_before(self, statement: ast.stmt) -> bool:
-        here = block(self.loop)
-        place = index(here, self.loop)
+        here = statements_beside(self.loop)
+        place = index_in_block(here, self.loop)
         return place > 0 and is_same_code(here[place - 1], statement)
 
     def _other_backward(self) -> ast.AST | None:
@@ -289,7 +298,7 @@ class Body:
             else:
                 weight = self._in(backward.node, "share", self.window.weight)
             self.edits.append(
-                Wrap(whole(backward), f"{{}} * {literal(weight)}", rank=Rank.LOSS_DIVIDE)
+                Wrap(whole(backward), f"{{}} * {plain_code(weight)}", rank=Rank.LOSS_DIVIDE)
             )
 
     # ------------------------------------------------------------------------------ other functions
@@ -298,7 +307,7 @@ class Body:
             return self._in(statement, "is_update", self.window.is_last)
         if "is_update" in self._carried:
             body = self.loop.body
-            if place_in(body, statement) >= index(body, self._first_call()):
+            if place_in(body, statement) >= index_in_block(body, self._first_call()):
                 return self._names["is_update"]
         return self.window.is_last
 
@@ -308,7 +317,8 @@ class Body:
         """
         called = [Unit(self.loop, [e]) for e in self.iteration.events if e.calls]
         return min(
-            (top_of(self.loop, unit) for unit in called), key=lambda s: index(self.loop.body, s)
+            (top_of(self.loop, unit) for unit in called),
+            key=lambda s: index_in_block(self.loop.body, s),
         )
 
     def _in(self, node: ast.AST, name: str, value: str) -> str:
@@ -339,7 +349,9 @@ class Body:
             return
         first = self._first_call()
         for name, way in self._carried.items():
-            self.edits.append(Before(first, f"{self._names[name]} = {literal(self._values[name])}"))
+            self.edits.append(
+                Before(first, f"{self._names[name]} = {plain_code(self._values[name])}")
+            )
             self.edits += way.edits
 
     def _check_callers(self) -> None:

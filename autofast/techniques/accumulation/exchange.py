@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autofast.edit.edits import Edit, literal
+from autofast.edit.edits import Edit, plain_code
 from autofast.model.script import Script
 from autofast.model.source import ByNode
 from autofast.rule import Finding, Need, Options, Refusal
@@ -15,7 +15,7 @@ from autofast.techniques.accumulation import accumulated, existing
 EXCHANGE = "the processes exchange gradients after every batch, and the last of a window is enough"
 
 
-def quiet(
+def without_exchange(
     script: Script, options: Options, wrapped: ByNode[str], beside: object
 ) -> Iterator[Finding]:
     """Where the gradients of several batches are gathered, the processes exchange them once a
@@ -34,7 +34,7 @@ def quiet(
         needs: tuple[Need, ...] = ((None, beside),)
         try:
             if planned is not None and planned.window is not None and planned.iteration is not None:
-                condition = literal(planned.window.is_last)
+                condition = plain_code(planned.window.is_last)
                 backwards = [e.node for e in planned.iteration.of("backward")]
                 edits = accumulated.no_sync(
                     planned.iteration.loop,
@@ -46,7 +46,7 @@ def quiet(
                     always=False,
                 )
                 needs = ((None, beside), (accumulated.Accumulated, step.loop))
-            elif existing.existing(script, step) is None:
+            elif existing.existing_window(script, step) is None:
                 continue
         except Refusal:
             pass

@@ -13,7 +13,7 @@ from autofast.model.calls import alternatives, literal_of
 from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Stack, below, inside
 from autofast.model.roles import Step
 from autofast.model.script import Script
-from autofast.model.several import only, surely
+from autofast.model.several import of_kind, surely
 from autofast.model.source import ByNode, at, function_of
 from autofast.model.syntax import is_operation
 from autofast.model.values import Arg, const, one
@@ -30,7 +30,7 @@ class Existing:
     count: int | None
 
 
-def existing(script: Script, step: Step) -> Existing | None:
+def existing_window(script: Script, step: Step) -> Existing | None:
     """The window of a training loop; None where there is none. Conditions of another kind raise
     :class:`Refusal`.
     """
@@ -43,7 +43,7 @@ def existing(script: Script, step: Step) -> Existing | None:
             rest = below(occurrence.stack, step.loop)
             windows = [
                 w
-                for f in only(rest, BranchFrame)
+                for f in of_kind(rest, BranchFrame)
                 if (w := _window(script, step, f, rest)) is not None
             ]
             if len(windows) > 1:
@@ -116,7 +116,7 @@ def _resolved(script: Script, test: ast.expr, rest: Stack) -> ast.expr:
         if definition is None:
             return test
         frame = next(
-            (f for f in only(reversed(rest), CallFrame) if f.func.node is function_of(test)),
+            (f for f in of_kind(reversed(rest), CallFrame) if f.func.node is function_of(test)),
             None,
         )
         if frame is not None and definition.is_parameter:

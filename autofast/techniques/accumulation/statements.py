@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from textwrap import dedent
 
-from autofast.edit.edits import Holes, literal
+from autofast.edit.edits import Holes, plain_code
 from autofast.facts.updates.events import Event, Iteration
-from autofast.flow.positions import block, index, nodes_of, place_in
+from autofast.flow.positions import index_in_block, nodes_of, place_in, statements_beside
 from autofast.flow.scopes import mentions, stored_in
 from autofast.model.several import surely
 from autofast.model.source import Nodes, ancestors, at, function_of, source_of, within
@@ -31,7 +31,7 @@ class Unit:
         return max(e.order for e in self.events)
 
 
-def again(statement: ast.stmt) -> tuple[str, Holes]:
+def repeated(statement: ast.stmt) -> tuple[str, Holes]:
     """Code that does what a statement does."""
     if isinstance(statement, ast.Expr):
         return "{zero}", {"zero": statement.value}
@@ -39,7 +39,7 @@ def again(statement: ast.stmt) -> tuple[str, Holes]:
     lines = source.lines[statement.lineno - 1 : statement.end_lineno]
     if lines[0][: statement.col_offset].strip():
         raise Refusal(f"gradients are cleared on {at(statement)}, beside something else")
-    return literal(dedent("\n".join(lines))), {}
+    return plain_code(dedent("\n".join(lines))), {}
 
 
 def outermost(statement: ast.stmt, loop: ast.AST, iteration: Iteration, kind: str) -> ast.stmt:
@@ -81,7 +81,7 @@ def top_of(loop: ast.For, unit: Unit) -> ast.stmt:
     raise Refusal(f"where {at(node)} stands in the loop is not known")
 
 
-def closed(units: list[Unit], iteration: Iteration) -> list[Unit]:
+def with_preparation(units: list[Unit], iteration: Iteration) -> list[Unit]:
     """With the statements between them that only work out what they need (``skipped = scale >
     scaler.get_scale()``).
     """
@@ -97,9 +97,9 @@ def closed(units: list[Unit], iteration: Iteration) -> list[Unit]:
 def _between(units: list[Unit], events: Nodes) -> Iterator[Unit]:
     inside = nodes_of([u.statement for u in units])
     for unit in units:
-        here = block(unit.statement)
-        last = max(index(here, u.statement) for u in units)
-        for statement in here[index(here, unit.statement) + 1 : max(last, 0)]:
+        here = statements_beside(unit.statement)
+        last = max(index_in_block(here, u.statement) for u in units)
+        for statement in here[index_in_block(here, unit.statement) + 1 : max(last, 0)]:
             names = stored_in(statement)
             if (
                 statement in inside

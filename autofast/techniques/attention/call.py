@@ -11,7 +11,7 @@ from autofast.edit.edits import Before, Edits, Holes, Remove, Rewrite
 from autofast.facts.dimensions import may_be_vector
 from autofast.facts.double_backward import functional_derivative, gradients_of_gradients
 from autofast.flow.changes import may_change
-from autofast.flow.positions import block
+from autofast.flow.positions import statements_beside
 from autofast.flow.program import Flow
 from autofast.flow.scopes import binds
 from autofast.model.calls import is_name
@@ -262,7 +262,7 @@ def _nothing_between(
 ) -> None:
     """What is quoted moves down to the product: nothing on the way may change it."""
     last = statement_of(found.product)
-    here = block(last)
+    here = statements_beside(last)
     if any(s not in here for s in gone):
         raise Refusal(f"not all of it stands in the block of {at(last)}")
     for expr in moved:

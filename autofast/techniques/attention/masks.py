@@ -13,8 +13,8 @@ import ast
 import math
 
 from autofast.edit.edits import Holes
-from autofast.facts.attribute_values import lasting
-from autofast.facts.dimensions import least
+from autofast.facts.attribute_values import lasting_value
+from autofast.facts.dimensions import least_dimensions
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow, definitions_at
@@ -23,7 +23,7 @@ from autofast.model.script import Script
 from autofast.model.several import is_numeric, surely, wordset
 from autofast.model.source import at, nodes_in
 from autofast.model.syntax import SEQUENCES, is_attribute, is_constant
-from autofast.model.values import Ext, Tensor, are_numbers, only, surely_named
+from autofast.model.values import Ext, Tensor, are_numbers, of_kind, surely_named
 from autofast.rule import Refusal
 from autofast.techniques.attention.written_out import Attention, Mask
 
@@ -202,7 +202,7 @@ def _is_triangle(script: Script, expr: ast.expr, lower: bool, depth: int) -> boo
             right = diagonal in (None, 0) if lower else diagonal == 1
             return right and (not lower or not given or diagonal == 0) and _is_ones(script, ones)
         case ast.Attribute(value=ast.Name()):
-            made = lasting(script, expr)
+            made = lasting_value(script, expr)
             return made is not None and _is_triangle(script, made, lower, depth + 1)
         case ast.Name():
             # where it is used again, something may be written to it
@@ -230,7 +230,7 @@ def _is_square(cut: ast.expr) -> bool:
     rest = [p for p in parts if p not in new]
     if any(not isinstance(p, ast.Slice) or p.step is not None for p in rest):
         return False
-    cuts = only(rest, ast.Slice)
+    cuts = of_kind(rest, ast.Slice)
     if any(not (p.lower is None or is_constant(p.lower, 0)) for p in cuts):
         return False
     ends = [p.upper for p in cuts]
@@ -276,7 +276,7 @@ def mask_text(script: Script, mask: Mask) -> tuple[str, Holes]:
     Raises :class:`Refusal` where there is none that gives the same.
     """
     text, holes = _given(script, mask)
-    if least(script, mask.expr) < 2:
+    if least_dimensions(script, mask.expr) < 2:
         raise Refusal(f"nothing shows that the mask of {at(mask.expr)} has two dimensions or more")
     if mask.unless_none is not None:
         text, holes = (

@@ -8,7 +8,7 @@ import ast
 import re
 from dataclasses import dataclass, replace
 
-from autofast.facts.dimensions import rank
+from autofast.facts.dimensions import dimension_count
 from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.values import Tensor
@@ -151,5 +151,5 @@ def _swapped(script: Script, expr: ast.expr) -> ast.expr | None:
     swapped = {script.constant(a), script.constant(b)}
     if swapped == {-1, -2}:
         return inner
-    deep = rank(script, inner)
+    deep = dimension_count(script, inner)
     return inner if deep is not None and swapped == {deep - 1, deep - 2} else None

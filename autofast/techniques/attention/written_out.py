@@ -14,13 +14,21 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from autofast.facts.dimensions import rank
+from autofast.facts.dimensions import dimension_count
 from autofast.flow.defuse import Definition, DefUse
 from autofast.flow.program import definitions_of
 from autofast.model.calls import is_method, put_into
 from autofast.model.script import Script
 from autofast.model.several import wordset
-from autofast.model.source import Nodes, at, function_of, line_of, live, parent_of, statement_of
+from autofast.model.source import (
+    Nodes,
+    at,
+    function_of,
+    line_of,
+    live_nodes,
+    parent_of,
+    statement_of,
+)
 from autofast.model.syntax import VARIABLES, is_attribute
 from autofast.model.values import (
     Const,
@@ -86,7 +94,7 @@ def softmaxes(script: Script) -> Iterator[tuple[ast.Call, ast.expr]]:
     for source in script.sources:
         if "softmax" not in source.text.lower():
             continue
-        for node in live(source.tree):
+        for node in live_nodes(source.tree):
             if isinstance(node, ast.Call) and (given := _softmax(script, node)) is not None:
                 yield node, given
 
@@ -117,10 +125,10 @@ def _softmax(script: Script, call: ast.Call) -> ast.expr | None:
 def _is_last(script: Script, expr: ast.expr, dim: object) -> bool:
     if dim == -1:
         return True
-    deep = rank(script, expr)
+    deep = dimension_count(script, expr)
     if deep is None:
         pair = factors(script, expr)
-        deep = rank(script, pair[0]) if pair else None
+        deep = dimension_count(script, pair[0]) if pair else None
     return deep is not None and dim == deep - 1
 
 

@@ -16,7 +16,7 @@ from autofast.edit.edits import Around, Decorator, Edit, Edits
 from autofast.facts.cost import measured
 from autofast.facts.cost.matmul_layers import is_narrow
 from autofast.facts.cost.step import Cost
-from autofast.facts.input_shapes import varying
+from autofast.facts.input_shapes import why_inputs_vary
 from autofast.facts.precision.code import Code
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.callgraph import CallGraph
@@ -25,7 +25,7 @@ from autofast.flow.loops import loop_of
 from autofast.flow.program import definitions_at, graph_of
 from autofast.flow.scopes import declared, scope_of, variables_of
 from autofast.model.calls import keyword_of
-from autofast.model.contents import unwrapped
+from autofast.model.contents import without_wrappers
 from autofast.model.events import CallFrame, LoopFrame, Site, below, inside
 from autofast.model.kinds import is_module
 from autofast.model.names import WRAPPERS
@@ -34,7 +34,7 @@ from autofast.model.script import Script
 from autofast.model.several import any_in, surely, wordset
 from autofast.model.source import at, function_of, is_same_function, parent_of, source_of, within
 from autofast.model.syntax import LOOPS
-from autofast.model.values import Method, Ref, Tensor, begins, const, only
+from autofast.model.values import Method, Ref, Tensor, begins, const, of_kind
 from autofast.write.spelling import torch_in
 
 
@@ -116,7 +116,7 @@ def recorded(script: Script, model: Model) -> Recorded | str:
 
 
 def _is(model: Model, thing: object) -> bool:
-    return model.thing in unwrapped(thing)  # type: ignore[arg-type]
+    return model.thing in without_wrappers(thing)  # type: ignore[arg-type]
 
 
 def _launches(script: Script) -> str:
@@ -168,11 +168,13 @@ def _gradients(script: Script, model: Model, step: Step) -> str:
 
 def _shapes(script: Script, model: Model, step: Step) -> str:
     """Why what it is called with may differ in shape, but for a smaller last batch."""
-    if why := varying(script):
+    if why := why_inputs_vary(script):
         return why
     own = Code(script, (), (model.thing,)).all
     items = {d.getitem for x in script.loaders for d in x.datasets}  # of one shape, as is known
-    stacks = [only(below(s, step.loop), CallFrame) for s in script.stacks if inside(s, step.loop)]
+    stacks = [
+        of_kind(below(s, step.loop), CallFrame) for s in script.stacks if inside(s, step.loop)
+    ]
     functions = {
         f.func.node: f.func.node
         for calls in stacks

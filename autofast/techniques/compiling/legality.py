@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from autofast.facts.double_backward import functional_derivative, gradients_of_gradients
 from autofast.facts.retained_graphs import gone_through_twice
 from autofast.model.calls import is_name, keyword_of
-from autofast.model.contents import opened, unwrapped
+from autofast.model.contents import with_contents, without_wrappers
 from autofast.model.events import Site
 from autofast.model.names import first_part
 from autofast.model.script import Script
@@ -130,9 +130,9 @@ def class_of(node: ast.AST) -> ast.ClassDef | None:
 def _shared(script: Script) -> str:
     for site in script.methods("share_memory"):
         return f"several processes train one model in shared memory ({at(site)})"
-    modules = {id(inner) for m in script.models for inner in unwrapped(m.thing)}
+    modules = {id(inner) for m in script.models for inner in without_wrappers(m.thing)}
     for site in script.processes:
-        if any(modules & {id(t) for t in opened(v)} for o in site for v in o.args.all()):
+        if any(modules & {id(t) for t in with_contents(v)} for o in site for v in o.args.all()):
             return f"the model is given to another process or thread ({at(site)}), and is compiled in none but its own"
     return ""
 

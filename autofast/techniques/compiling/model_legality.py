@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator
 from autofast.facts.freezing import is_data
 from autofast.facts.model_objects import own_state
 from autofast.facts.parts import not_known, parts_of
-from autofast.facts.precision.code import Code, applied
+from autofast.facts.precision.code import Code, applied_functions
 from autofast.flow.callgraph import code_of
 from autofast.model.calls import is_method, short_name
-from autofast.model.contents import unwrapped
+from autofast.model.contents import without_wrappers
 from autofast.model.events import CallFrame, LoopFrame, Site, Stack
 from autofast.model.kinds import is_module
 from autofast.model.names import last_part
 from autofast.model.roles import Model, Step
 from autofast.model.script import Script
-from autofast.model.several import any_in, only, wordset
+from autofast.model.several import any_in, of_kind, wordset
 from autofast.model.source import at, enclosing, nodes_in, parent_of
 from autofast.model.syntax import IDENTITY, PAUSES, TESTS, VARIABLES, is_attribute
 from autofast.model.values import (
@@ -53,7 +53,7 @@ NOISY = tuple(
 )
 
 
-def against(script: Script, model: Model, code: Code) -> str:
+def why_not_compiled(script: Script, model: Model, code: Code) -> str:
     """Why this model must not be compiled; empty where nothing speaks against."""
     if why := not_known(model):
         return why
@@ -65,7 +65,7 @@ def against(script: Script, model: Model, code: Code) -> str:
         return f"{at(jit)} uses TorchScript"
     if begins(model.thing, Ext, "torch.nn.") and not model.thing.name.startswith(MANY):
         return f"it is a single {model.name}: there is nothing to fuse"
-    if any(f.is_statement for f in only(model.thing.made, LoopFrame)):
+    if any(f.is_statement for f in of_kind(model.thing.made, LoopFrame)):
         return "a new model is made in each turn of a loop, and each would be compiled again"
     if (
         "LayerNorm" in model.layers
@@ -92,11 +92,11 @@ def _inputs(script: Script, model: Model, code: Code) -> str:
     for site, args in _given(model):
         given = args.every
         for values in (g.values for g in given):
-            if any(not is_module(t) for t in only(values, Inst)):
+            if any(not is_module(t) for t in of_kind(values, Inst)):
                 return f"its input on {at(site)} is no plain tensor"
             if any_of(values, Num) and not any_of(values, Tensor):
                 return f"{at(site)} gives it a number: it is compiled again where that changes"
-            if any(t.items is None and t.kind == "list" for t in only(values, Seq)):
+            if any(t.items is None and t.kind == "list" for t in of_kind(values, Seq)):
                 return f"{at(site)} gives it a list, whose length may be another in each batch"
         if not any(
             isinstance(t, (Tensor, Seq)) or hasattr(t, "entries") for g in given for t in g.values
@@ -113,7 +113,7 @@ def _given(model: Model) -> Iterator[tuple[Site, Arguments]]:
     return ((site, o.args) for site in model.forwards for o in site if o.grad in ("on", "maybe"))
 
 
-def padded(script: Script, model: Model) -> str:
+def padded_batches(script: Script, model: Model) -> str:
     """Where batches get the size of their longest item, in words; empty where nothing shows
     that.
     """
@@ -125,7 +125,7 @@ def padded(script: Script, model: Model) -> str:
 
 
 def _steps(script: Script, model: Model) -> list[Step]:
-    return [s for s in script.steps if any(model.thing in unwrapped(t) for t in s.models)]
+    return [s for s in script.steps if any(model.thing in without_wrappers(t) for t in s.models)]
 
 
 def _shapes(script: Script, model: Model, code: Code) -> str:
@@ -133,7 +133,7 @@ def _shapes(script: Script, model: Model, code: Code) -> str:
     for site in script.calls("torch.nn.functional.interpolate"):
         for occurrence in site:
             in_step = any(
-                any(f.node is s.loop for s in mine) for f in only(occurrence.stack, LoopFrame)
+                any(f.node is s.loop for s in mine) for f in of_kind(occurrence.stack, LoopFrame)
             )
             in_step &= _module_of(occurrence.stack) is None
             size = occurrence.args.get(1, "size")
@@ -186,7 +186,9 @@ def _state(script: Script, model: Model, code: Code) -> str:
     for node in script.nodes:
         if is_method(node, "append", "extend", "insert"):
             kept = node.func.value
-            if not is_attribute(kept) or any(is_module(t) for t in only(script.values(kept), Ext)):
+            if not is_attribute(kept) or any(
+                is_module(t) for t in of_kind(script.values(kept), Ext)
+            ):
                 continue
             here = model.thing in script.values(kept.value)
             if (here and not _building(node)) or node in code.all:
@@ -212,7 +214,7 @@ def _numbers(script: Script, model: Model, code: Code) -> str:
 
 
 def _turns(stack: Stack) -> list[LoopFrame]:
-    return [f for f in only(stack, LoopFrame) if f.is_statement]
+    return [f for f in of_kind(stack, LoopFrame) if f.is_statement]
 
 
 def _building(node: ast.AST) -> bool:
@@ -247,7 +249,7 @@ def _control(script: Script, model: Model, code: Code) -> str:
             return f"its forward pass holds a while loop ({at(node)})"
         over = [node.iter] if isinstance(node, (ast.For, ast.comprehension)) else []
         for expr in (e for o in over for e in nodes_in(o, ast.expr)):
-            if any(not t.param for t in only(script.values(expr), Tensor)):
+            if any(not t.param for t in of_kind(script.values(expr), Tensor)):
                 return f"{at(over[0])} loops over a tensor: each turn becomes part of the graph, and compiling takes very long"
     return ""
 
@@ -270,7 +272,7 @@ def _operands(test: ast.expr) -> Iterator[ast.expr]:
 def _foreign_code(script: Script, model: Model, code: Code) -> str:
     for part in code.parts:
         for node in ast.walk(part):
-            for thing in applied(script, node) if isinstance(node, VARIABLES) else ():
+            for thing in applied_functions(script, node) if isinstance(node, VARIABLES) else ():
                 return f"{thing.node.name} on {at(node)} is an autograd Function, where the graph may break"
             if isinstance(node, PAUSES):
                 return f"{at(node)} leaves the forward pass in the middle"

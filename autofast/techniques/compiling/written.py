@@ -9,27 +9,27 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import indent
 
-from autofast.edit.edits import After, Edits, literal
-from autofast.facts.cost.inputs import turns
-from autofast.facts.cost.measured import varies
-from autofast.facts.layout import draws
+from autofast.edit.edits import After, Edits, plain_code
+from autofast.facts.cost.inputs import range_turns
+from autofast.facts.cost.measured import measured_variation
+from autofast.facts.layout import draws_in_layout
 from autofast.facts.model_objects import against_replaced_forward
 from autofast.facts.parts import parts_of
 from autofast.facts.precision.code import Code
 from autofast.facts.several_processes import several_processes
 from autofast.flow.scopes import loaded_in, stored_in
-from autofast.model.contents import unwrapped
+from autofast.model.contents import without_wrappers
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_module
 from autofast.model.names import MODULE_BASES
 from autofast.model.roles import Model
 from autofast.model.script import Script
-from autofast.model.several import any_in, only, surely, wordset
+from autofast.model.several import any_in, of_kind, surely, wordset
 from autofast.model.source import ancestors, source_of
 from autofast.model.values import Dict, Ext, Inst, Tensor, Thing, Values, const, is_named, one
 from autofast.rule import Effect, Finding, Options
 from autofast.techniques.compiling import graphs
-from autofast.techniques.compiling.model_legality import padded
+from autofast.techniques.compiling.model_legality import padded_batches
 from autofast.write.model_setup import Place
 from autofast.write.spelling import torch_in
 
@@ -65,7 +65,7 @@ def blocks_of(script: Script, model: Model) -> Blocks | None:
         if block is None or not _are_alike(block):
             continue
         loop = _loop(block)
-        number = turns(script, loop) if loop is not None else None
+        number = range_turns(script, loop) if loop is not None else None
         if number and number >= LEAST and _is_wide(block) and _takes_tensors(script, block):
             if not _is_set_outside(script, block):
                 return Blocks(path, block, number)
@@ -99,7 +99,7 @@ def _attributes(thing: Thing) -> Iterator[tuple[str, Values]]:
 def _only(container: Ext) -> Inst | None:
     """The block that all modules of a list are, made in one loop."""
     held = [t for t in parts_of(container).values() if is_module(t)]
-    direct = [t for t in only(held, Inst) if _is_in(container, t)]
+    direct = [t for t in of_kind(held, Inst) if _is_in(container, t)]
     others = [t for t in held if t is not container and _is_in(container, t)]
     spread = len(getattr(container.node, "args", ())) == 1
     known = not container.args.open or spread  # ``Sequential(*[Block() for _ in range(12)])``
@@ -192,7 +192,7 @@ class Form:
     torch: tuple[int, int] | None = None
 
 
-def written(script: Script, options: Options, place: Place, alone: bool) -> Finding:
+def compile_finding(script: Script, options: Options, place: Place, alone: bool) -> Finding:
     """The finding for a place; ``alone`` where no other model is compiled."""
     things = [m.thing for m in place.models]
     form = form_of(script, options, place.models, alone)
@@ -215,17 +215,19 @@ def written(script: Script, options: Options, place: Place, alone: bool) -> Find
     if any(_is_copied(script, t) for t in things):
         code = f"if {torch}.cuda.device_count() < 2:\n" + indent(code, "    ")
         imports = needed
-    random = any(draws(script, m, Code(script, (), (m.thing,)), NEVER) for m in place.models)
-    edits = (After(place.statement, literal(code)), *imports, *form.eager)
+    random = any(
+        draws_in_layout(script, m, Code(script, (), (m.thing,)), NEVER) for m in place.models
+    )
+    edits = (After(place.statement, plain_code(code)), *imports, *form.eager)
     effect = Effect.SAMPLING if random else None
     return Finding(place.node, message, edits=edits, effect=effect, torch=form.torch)
 
 
 def form_of(script: Script, options: Options, models: Sequence[Model], alone: bool) -> Form:
     """In which form models are compiled that stand in one place."""
-    if changing := varies(script, [site.node for m in models for site in m.forwards]):
+    if changing := measured_variation(script, [site.node for m in models for site in m.forwards]):
         return Form(("dynamic=True",), f"measured: {changing}")
-    if padding := next((why for m in models if (why := padded(script, m))), ""):
+    if padding := next((why for m in models if (why := padded_batches(script, m))), ""):
         return Form(("dynamic=True",), f"{padding}: compiled once for all sizes")
     if len(models) > 1 or options.target == "cpu":
         return Form()
@@ -247,7 +249,9 @@ def _is_copied(script: Script, thing: Thing) -> bool:
     parts = parts_of(thing)
     for site in script.calls(*PARALLEL):
         for occurrence in site:
-            given = [inner for t in occurrence.args.get(0, "module") for inner in unwrapped(t)]
+            given = [
+                inner for t in occurrence.args.get(0, "module") for inner in without_wrappers(t)
+            ]
             if not given or any(id(t) in parts or not isinstance(t, Inst) for t in given):
                 return True
     return False

@@ -11,7 +11,7 @@ import ast
 
 from autofast.flow.program import Flow
 from autofast.model.calls import call_of, is_augmented, is_method, is_name
-from autofast.model.contents import members, opened
+from autofast.model.contents import members, with_contents
 from autofast.model.events import Occurrence
 from autofast.model.names import first_part
 from autofast.model.script import Script
@@ -31,7 +31,7 @@ from autofast.model.values import (
     any_named,
     begins,
     is_const,
-    only,
+    of_kind,
 )
 from autofast.ops import draws, is_in_place
 from autofast.rule import Refusal
@@ -71,7 +71,7 @@ def _orders(script: Script) -> None:
     """The order of a set of strings is another one in every process."""
     for site in script.log.of("iterate", *ORDERED):
         for expr in _gone_over(site.node):
-            sets = [t for t in only(script.values(expr), Seq) if _is_set(script, t)]
+            sets = [t for t in of_kind(script.values(expr), Seq) if _is_set(script, t)]
             if any(not _are_numbers(t) for t in sets) and not _is_sorted(script, site.node):
                 raise Refusal(
                     f"the order of the set on {at(expr)} is another one in every process: sort it"
@@ -109,7 +109,7 @@ def _is_sorted(script: Script, node: ast.AST) -> bool:
             return True
     match statement_of(node):
         case ast.Assign(targets=targets):
-            kept = only(targets, ast.Name)
+            kept = of_kind(targets, ast.Name)
             return any(_is_sorted_later(script.analysis(Flow), t) for t in kept)
     return False
 
@@ -189,7 +189,7 @@ def _written(script: Script, node: ast.AST, occurrences: list[Occurrence]) -> No
 
 def _kept(script: Script, thing: Thing) -> None:
     """What forward keeps for the next batch would be that of one process."""
-    for part in opened([thing], members):
+    for part in with_contents([thing], members):
         if isinstance(part, Inst):
             for func in part.cls.find("forward") or ():
                 if isinstance(func, Func):

@@ -15,7 +15,7 @@ from autofast.model.kinds import is_loader, is_module
 from autofast.model.names import last_part
 from autofast.model.roles import Loader
 from autofast.model.script import Script
-from autofast.model.several import only, wordset
+from autofast.model.several import of_kind, wordset
 from autofast.model.source import (
     ByNode,
     at,
@@ -104,7 +104,7 @@ def _loads(script: Script, name: ast.Name) -> list[ast.Name]:
 
 
 def _in_loader(script: Script, node: ast.AST) -> bool:
-    calls = only(within_statement(node), ast.Call)
+    calls = of_kind(within_statement(node), ast.Call)
     return any(is_loader(t) for call in calls for t in script.values(call))
 
 

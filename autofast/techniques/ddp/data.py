@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 
-from autofast.facts.loaders import given, managed, whole_batches
+from autofast.facts.loaders import is_managed, loader_argument, whole_batches
 from autofast.model.calls import is_name
 from autofast.model.names import last_part
 from autofast.model.roles import Loader, Step
 from autofast.model.script import Script
-from autofast.model.several import any_in, only
+from autofast.model.several import any_in, of_kind
 from autofast.model.source import ByNode, at, function_of
 from autofast.model.values import Const, Ext, Given, all_of, const, ordered
 from autofast.rule import Refusal
@@ -59,7 +59,7 @@ def size_of(script: Script, loader: Loader) -> Given | None:
     """The argument that is the size of a batch."""
     whole = whole_batches(loader)
     if whole is None:
-        return given(loader, "batch_size")
+        return loader_argument(loader, "batch_size")
     return Given(script.values(whole.size), whole.size)
 
 
@@ -67,7 +67,7 @@ def _check_loader(script: Script, loader: Loader) -> None:
     where = at(loader)
     if not all_of(loader.things, Ext):
         raise Refusal(f"the loader on {where} is of a class of its own")
-    if managed(script, loader):
+    if is_managed(script, loader):
         raise Refusal("a framework gets the loader and shares its batches out itself")
     if loader.args.open:
         raise Refusal(
@@ -76,20 +76,20 @@ def _check_loader(script: Script, loader: Loader) -> None:
     if loader.loop is not None:
         raise Refusal(f"the loader on {where} is made anew in a loop ({at(loader.loop)})")
     for name in ("sampler", "batch_sampler"):
-        value = given(loader, name)
+        value = loader_argument(loader, name)
         if whole_batches(loader) is not None:
             break
         if value is not None and value.values != frozenset({Const(None)}):
-            made = only(ordered(value.values), Ext)
+            made = of_kind(ordered(value.values), Ext)
             kind = next((last_part(t.name) for t in made), "its own")
             raise Refusal(
                 f"the loader on {where} has a {name.replace('_', ' ')} ({kind}): which samples it draws would change if each process got a part"
             )
     for name in ("generator",):
-        value = given(loader, name)
+        value = loader_argument(loader, name)
         if value is not None and value.values != frozenset({Const(None)}):
             raise Refusal(f"the loader on {where} has a generator of its own for the order")
-    collate = given(loader, "collate_fn")
+    collate = loader_argument(loader, "collate_fn")
     if collate is not None and collate.values != frozenset({Const(None)}):
         raise Refusal(
             f"the loader on {where} has a collate_fn: batches of different shapes would weigh otherwise in each process"

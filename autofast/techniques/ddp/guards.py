@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator
 
 from autofast.edit.edits import After, Around, Before, Edit, Keyword, Wrap
 from autofast.facts.host_io import HostEffect
-from autofast.flow.positions import block, index
+from autofast.flow.positions import index_in_block, statements_beside
 from autofast.model.calls import call_of, is_method, items_of, keyword_of, may_give
 from autofast.model.names import last_part
 from autofast.model.script import Script
@@ -113,10 +113,10 @@ def run(
     statement: ast.stmt, mine: Collection[ast.AST], splits: frozenset[ast.AST] = frozenset()
 ) -> tuple[ast.stmt, ast.stmt]:
     """The first and the last of neighbouring statements that are all guarded."""
-    beside = block(statement)
+    beside = statements_beside(statement)
     if not beside:
         raise Refusal("stands in a case of `match`", statement)
-    here = index(beside, statement)
+    here = index_in_block(beside, statement)
     first = last = here
     while first > 0 and beside[first - 1] in mine and beside[first] not in splits:
         first -= 1
@@ -209,7 +209,7 @@ def _downloads(ranks: Ranks, host: Host) -> Iterator[Edit]:
     mine = {statement_of(e.node): statement_of(e.node) for e in host.all if e.kind == "download"}
     done: set[object] = set()
     for statement in mine.values():
-        beside = block(statement)
+        beside = statements_beside(statement)
         if not isinstance(statement, SIMPLE) or not beside:
             raise Refusal(
                 f"the download on {at(statement)} is part of a larger statement: give it one of its own"

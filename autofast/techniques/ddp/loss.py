@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import ast
 
-from autofast.facts.batch.kinds import EACH, Kind, each, unknown, words
+from autofast.facts.batch.kinds import EACH, Kind, elementwise, unknown_value, words
 from autofast.facts.batch.losses import Losses
 from autofast.facts.batch.losses_of_torch import Loss as KnownLoss
 from autofast.facts.batch.samples import Activation, Shape
@@ -32,7 +32,7 @@ from autofast.model.several import wordset
 from autofast.model.source import ByNode, at, function_of, nodes_in, parent_of
 from autofast.model.syntax import TAKERS
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Const, Dict, Ext, Inst, Num, Seq, Tensor, Thing, any_of, only
+from autofast.model.values import Const, Dict, Ext, Inst, Num, Seq, Tensor, Thing, any_of, of_kind
 from autofast.rule import Refusal
 from autofast.techniques.ddp.samples import REDUCTIONS, TURNS, check_forward, first_dim, is_apart
 
@@ -60,7 +60,7 @@ class Loss(Losses):
         """``mean`` or ``sum``; raises :class:`Refusal`."""
         kind = self.shape(backward.expr, self._run(backward.expr))
         if not isinstance(kind, Kind):
-            raise unknown(backward.expr)
+            raise unknown_value(backward.expr)
         if kind not in REDUCTION:
             raise Refusal(
                 f"the loss on {at(backward)} is {kind.value}: whether its gradient is averaged or added up is not known"
@@ -88,7 +88,7 @@ class Loss(Losses):
             if isinstance(node, (ast.Name, ast.Attribute, ast.Call)):
                 for thing in self.script.values(node):
                     if isinstance(thing, Num) and thing.synced is not None:
-                        raise unknown(
+                        raise unknown_value(
                             expr,
                             f"`{ast.unparse(expr)}` on {at(expr)} is read from a tensor: each process has another",
                         )
@@ -131,12 +131,12 @@ class Loss(Losses):
             return Kind.NUMBER
         tensors = tensors_in(found)
         if not tensors or any(not isinstance(t, (Tensor, Seq, Dict, Const)) for t in found):
-            raise unknown(expr)
+            raise unknown_value(expr)
         if all(t.param for t in tensors):
             return Kind.FREE
         if all(t.batch and not t.models and not t.loss for t in tensors):
             return Kind.ROWS
-        raise unknown(expr)
+        raise unknown_value(expr)
 
     def _attribute(self, expr: ast.Attribute, run: Activation) -> Shape:
         if expr.attr in ("T", "mT"):
@@ -153,7 +153,7 @@ class Loss(Losses):
         except Refusal:
             if self.shape(expr.value, run) not in EACH:
                 raise
-        raise unknown(
+        raise unknown_value(
             expr,
             f"`{words(expr)}` on {at(expr)} picks some of the samples: how many may differ between processes",
         )
@@ -178,8 +178,8 @@ class Loss(Losses):
         kinds = [self.shape(g, run) for g in (*given, *(k.value for k in expr.keywords))]
         flat = [k for kind in kinds for k in (kind if isinstance(kind, tuple) else (kind,))]
         if any_of(flat, tuple):
-            raise unknown(expr)
-        kind = each(only(flat, Kind), expr)
+            raise unknown_value(expr)
+        kind = elementwise(of_kind(flat, Kind), expr)
         return kind if kind is Kind.TURNED else Kind.ROWS
 
     def _output(self, model: Thing, expr: ast.Call) -> Kind:
@@ -217,7 +217,7 @@ class Loss(Losses):
         self, name: str, kind: Shape, args: list[ast.expr], expr: ast.Call, run: Activation
     ) -> Shape:
         if (found := self._looser(name, kind, args, expr, run)) is None:
-            raise unknown(expr)
+            raise unknown_value(expr)
         return found
 
     def _looser(
@@ -232,13 +232,13 @@ class Loss(Losses):
             for found in (kind, *others)
             for k in (found if isinstance(found, tuple) else (found,))
         ]
-        kinds = only(flat, Kind)
+        kinds = of_kind(flat, Kind)
         if len(kinds) < len(flat):
             return None
         if name in SHAPES | TURNS | JOINING and kinds and kinds[0] in EACH:
             return Kind.TURNED
         if is_apart(name):
-            return each(kinds, expr)
+            return elementwise(kinds, expr)
         if name in REDUCTIONS and kind is Kind.ROWS and first_dim(self.script, expr, args) is False:
             return Kind.ROWS
         return None

@@ -16,13 +16,13 @@ from autofast.facts.gradients import left_out
 from autofast.facts.parts import parts_of
 from autofast.facts.used_parameters import parameters_of, used_parameters
 from autofast.flow.positions import position
-from autofast.model.contents import unwrapped
+from autofast.model.contents import without_wrappers
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.kinds import is_module
 from autofast.model.names import DDP, last_part
 from autofast.model.roles import Model, Step
 from autofast.model.script import Script
-from autofast.model.several import only, wordset
+from autofast.model.several import of_kind, wordset
 from autofast.model.source import ByNode, at
 from autofast.model.values import Const, Ext, Num, Tensor, Thing, begins
 from autofast.rule import Refusal
@@ -57,7 +57,7 @@ class Trained:
         """Whether this way leads into a loop in which the model is trained."""
         loops = {s.loop for s in self.steps}
         loops |= {f.node for s in self.steps for f in s.stack if isinstance(f, LoopFrame)}
-        return any(f.node in loops for f in only(stack, LoopFrame))
+        return any(f.node in loops for f in of_kind(stack, LoopFrame))
 
 
 # -------------------------------------------------------------------------------------------- which
@@ -88,7 +88,7 @@ def trained(script: Script) -> list[Trained]:
             if occurrence.this is None or not occurrence.data["outer"]:
                 continue
             _check_call(script, site.node)
-            for thing in unwrapped(occurrence.this):
+            for thing in without_wrappers(occurrence.this):
                 model = next((m for m in script.models if m.thing is thing), None)
                 if model is None:
                     raise Refusal(f"the model that {at(site)} calls is not known")

@@ -35,7 +35,7 @@ from autofast.model.values import (
     Thing,
     any_of,
     const,
-    only,
+    of_kind,
 )
 from autofast.ops import by_element
 from autofast.ops.families import PAIRED
@@ -275,7 +275,7 @@ def is_apart(short: str) -> bool:
 def _optional(script: Script, call: ast.Call) -> bool:
     """Only under a condition, as for an option that asks for several GPUs."""
     return surely(
-        any(not f.known for f in only(below(o.stack, function_of(call)), BranchFrame))
+        any(not f.known for f in of_kind(below(o.stack, function_of(call)), BranchFrame))
         for o in script.log.ways("torch.nn.parallel.data_parallel", call)
     )
 
@@ -306,7 +306,7 @@ def first_dim(script: Script, call: ast.Call, arguments: list[ast.expr]) -> bool
         return None
     if all(isinstance(d, int) and (d > 0 or d == -1) for d in dims):
         return False
-    last = sorted(only(dims, int)) == list(range(-len(dims), 0))
+    last = sorted(of_kind(dims, int)) == list(range(-len(dims), 0))
     return not (last and 1 < len(dims) < 4)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import After, Before, Edit, Rewrite
 from autofast.flow.graph import Function
-from autofast.flow.positions import is_sure, node_in, place_in, shared
+from autofast.flow.positions import common_frames, is_sure, node_in, place_in
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -39,7 +39,7 @@ from autofast.model.values import (
     const,
     is_const,
     names_of,
-    only,
+    of_kind,
 )
 from autofast.rule import Refusal
 from autofast.techniques.ddp.names import Ranks
@@ -91,10 +91,10 @@ def in_block(
 def extent_of(script: Script, happenings: Iterable[Happening]) -> Extent:
     """The extent that holds all ``happenings``; raises :class:`Refusal`."""
     stacks = [stack for stack, _ in happenings]
-    calls = [tuple(only(stack, CallFrame)) for stack in stacks]
+    calls = [tuple(of_kind(stack, CallFrame)) for stack in stacks]
     common = calls[0]
     for other in calls[1:]:
-        common = common[: shared(common, other)]
+        common = common[: common_frames(common, other)]
     scope: Function = script.entry.tree
     if common:
         scope = common[-1].func.node
@@ -315,7 +315,7 @@ def _numbered(script: Script, ranks: Ranks, expr: ast.expr) -> Iterator[Edit]:
     numbers = {
         t.value for t in script.values(expr) if is_const(t, int) and not isinstance(t.value, bool)
     }
-    options = [t for t in only(script.values(expr), Arg) if isinstance(const(t.default), int)]
+    options = [t for t in of_kind(script.values(expr), Arg) if isinstance(const(t.default), int)]
     if options or numbers - {0}:
         raise Refusal(
             f"the GPU is chosen by its number (`{ast.unparse(expr)}` on {at(expr)}): leave the choice to torchrun"

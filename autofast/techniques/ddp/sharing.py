@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import ast
 
-from autofast.edit.edits import Before, Edit, Keyword, Rewrite, Wrap, literal
-from autofast.facts.loaders import Whole, given, plain_text, whole_batches
+from autofast.edit.edits import Before, Edit, Keyword, Rewrite, Wrap, plain_code
+from autofast.facts.loaders import Whole, loader_argument, plain_text, whole_batches
 from autofast.facts.updates import cadence
 from autofast.flow.loops import loop_of
 from autofast.flow.positions import computed_before, is_always
@@ -25,14 +25,14 @@ from autofast.model.kinds import is_loader
 from autofast.model.names import first_part
 from autofast.model.roles import Loader, Step
 from autofast.model.script import Script
-from autofast.model.several import any_in, only, surely
-from autofast.model.source import at, function_of, holds, parent_of, statement_of
+from autofast.model.several import any_in, of_kind, surely
+from autofast.model.source import at, contains_kind, function_of, parent_of, statement_of
 from autofast.model.syntax import is_constant
 from autofast.model.values import Ext, Given, any_of, const
 from autofast.rule import Refusal
 from autofast.techniques.ddp.names import Ranks
 from autofast.write.reach import Reach
-from autofast.write.spelling import spelled
+from autofast.write.spelling import argument_expression
 
 SAMPLER = "torch.utils.data.distributed", "DistributedSampler"
 
@@ -42,13 +42,16 @@ def share(script: Script, ranks: Ranks, loader: Loader) -> list[Edit]:
     if (whole := whole_batches(loader)) is not None:
         return _of_whole_batches(ranks, loader, whole)
     wanted = {
-        name: given(loader, name) for name in ("batch_size", "shuffle", "drop_last", "dataset")
+        name: loader_argument(loader, name)
+        for name in ("batch_size", "shuffle", "drop_last", "dataset")
     }
     through = [g for g in wanted.values() if g is not None and g.via]
     if through:
         return _through_dict(script, ranks, loader, wanted)
     for name, value in wanted.items():
-        if value is not None and (spelled(loader.node, value) is None or not value.sure):
+        if value is not None and (
+            argument_expression(loader.node, value) is None or not value.sure
+        ):
             raise Refusal(
                 f"`{name}` of the loader on {at(loader)} is given in a way that cannot be changed"
             )
@@ -56,12 +59,12 @@ def share(script: Script, ranks: Ranks, loader: Loader) -> list[Edit]:
 
 
 def _of_whole_batches(ranks: Ranks, loader: Loader, whole: Whole) -> list[Edit]:
-    dataset = given(loader, "dataset")
+    dataset = loader_argument(loader, "dataset")
     assert dataset is not None and dataset.expr is not None
     arguments = [plain_text(dataset.expr), *([] if whole.random else ["shuffle=False"])]
     if whole.drop is not None and not is_constant(whole.drop, False):
         arguments.append(f"drop_last={ast.unparse(whole.drop)}")
-    made = literal(f"{ranks.imported(*SAMPLER, loader.node)}({', '.join(arguments)})")
+    made = plain_code(f"{ranks.imported(*SAMPLER, loader.node)}({', '.join(arguments)})")
     shared = f"{made} if {ranks.several(loader.node)} else {{}}"
     return [Wrap(whole.inner, shared), Wrap(whole.size, f"{{}} // {ranks.world(loader.node)}")]
 
@@ -95,7 +98,7 @@ def _at_call(
         holes = {"dataset": dataset}
         edits.append(Rewrite(dataset, name))
     sampler = _name(script, ranks, loader)
-    made, order = _sampler(ranks, loader, literal(name), wanted)
+    made, order = _sampler(ranks, loader, plain_code(name), wanted)
     lines.append(f"{sampler} = {made} if {ranks.several(call)} else None")
     edits += [
         Before(statement, "\n".join(lines), holes),
@@ -176,11 +179,11 @@ def _sampler(
 
 def _text(value: Given | None, loader: Loader) -> str:
     assert value is not None and value.expr is not None
-    if holds(value.expr, ast.Call, ast.NamedExpr, ast.Await):
+    if contains_kind(value.expr, ast.Call, ast.NamedExpr, ast.Await):
         raise Refusal(
             f"`{ast.unparse(value.expr)}` on {at(value.expr)} cannot be written twice: put it into a variable"
         )
-    return literal(ast.unparse(value.expr))
+    return plain_code(ast.unparse(value.expr))
 
 
 def _through_dict(
@@ -241,11 +244,11 @@ def _through_dict(
         ]
     if share:
         lines += [f"if {ranks.several(call)}:", *(f"    {line}" for line in share)]
-    return [Before(statement_of(call), literal("\n".join(lines))), *edits]
+    return [Before(statement_of(call), plain_code("\n".join(lines))), *edits]
 
 
 def _own(call: ast.Call, value: Given, name: str) -> ast.expr:
-    expr = spelled(call, value)
+    expr = argument_expression(call, value)
     if expr is None or not value.sure:
         raise Refusal(
             f"`{name}` of the loader on {at(call)} is given in a way that cannot be changed"
@@ -255,14 +258,14 @@ def _own(call: ast.Call, value: Given, name: str) -> ast.expr:
 
 def epochs_of(step: Step, stack: Stack) -> ast.AST | None:
     """The loop around a training loop, across calls."""
-    loops = [f for f in only(stack, LoopFrame) if not f.unrolled]
+    loops = [f for f in of_kind(stack, LoopFrame) if not f.unrolled]
     mine = next((n for n, f in enumerate(loops) if f.node is step.loop), None)
     return loops[mine - 1].node if mine else None
 
 
 def another_order(script: Script, ranks: Ranks, loader: Loader) -> list[Edit]:
     """Another order in every epoch: DistributedSampler draws it from a seed and the epoch."""
-    shuffle, whole = given(loader, "shuffle"), whole_batches(loader)
+    shuffle, whole = loader_argument(loader, "shuffle"), whole_batches(loader)
     if not (
         whole.random
         if whole is not None

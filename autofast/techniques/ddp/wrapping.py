@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from autofast.edit.edits import After, Before, Edit, Rewrite, literal
+from autofast.edit.edits import After, Before, Edit, Rewrite, plain_code
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.definition_sites import Attribute, home_of
 from autofast.flow.graph import Function
-from autofast.flow.positions import block as block_around, place_in
+from autofast.flow.positions import place_in, statements_beside as block_around
 from autofast.flow.scopes import Variable, is_parameter, mentions, own_nodes
 from autofast.model.calls import call_of, names_in, variable_name
 from autofast.model.events import BranchFrame, GuardFrame, LoopFrame, Occurrence
@@ -60,7 +60,7 @@ def _wrappers(
         lines.append(f"    {mine.name} = {ddp}({', '.join([mine.raw, *mine.options])})")
     if seeds:
         lines += [f"    {line}" for line in own_seeds(ranks, script, node)]
-    code = literal("\n".join(lines))
+    code = plain_code("\n".join(lines))
     return After(node, code) if group[0].after else Before(node, code)
 
 

@@ -31,7 +31,7 @@ from autofast.model.source import (
 from autofast.model.syntax import is_docstring
 from autofast.model.values import (
     all_of,
-    only,
+    of_kind,
 )
 from autofast.read.recover.evaluations import region_of
 from autofast.rule import Finding
@@ -122,7 +122,7 @@ def evaluating_turns(script: Script) -> Iterator[tuple[ast.expr, str]]:
 
 def _gates(script: Script, step: Step, stack: Stack) -> list[BranchFrame]:
     frames = below(stack, step.loop) if inside(stack, step.loop) else ()
-    return [f for f in only(frames, BranchFrame) if _is_of_loop(script, f, step.loop)]
+    return [f for f in of_kind(frames, BranchFrame) if _is_of_loop(script, f, step.loop)]
 
 
 def _is_in(gate: BranchFrame, others: list[BranchFrame]) -> bool:
@@ -174,5 +174,5 @@ def joined(found: Sequence[Finding], rule: str) -> list[Finding]:
 # `no_grad` comes behind `inference_mode` in the alphabet.
 def _block(finding: Finding, rule: str) -> Around | None:
     """The block that a fix puts one evaluation in, which no comment keeps as it is."""
-    blocks = only(finding.edits, Around)
+    blocks = of_kind(finding.edits, Around)
     return blocks[0] if blocks and not is_spared(blocks[0].first, rule) else None

@@ -7,11 +7,17 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import After, Edit, Keyword, Wrap
 from autofast.facts.cost.step import Cost
-from autofast.facts.layout import against, draws, filled_flat, is_convolutional, takes_image
+from autofast.facts.layout import (
+    draws_in_layout,
+    filled_flat,
+    is_convolutional,
+    takes_image,
+    why_not_channels_last,
+)
 from autofast.facts.precision.code import Code
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method, is_same_code, put_into
-from autofast.model.contents import unwrapped
+from autofast.model.contents import without_wrappers
 from autofast.model.events import CallFrame, Site, inside
 from autofast.model.kinds import is_module, is_wrapper
 from autofast.model.roles import Model, Transfer
@@ -54,20 +60,20 @@ def is_there(script: Script) -> bool:
     return any(n.attr.startswith("channels_last") for n in script.each(ast.Attribute))
 
 
-def trained(script: Script) -> Iterator[Model]:
+def trained_networks(script: Script) -> Iterator[Model]:
     """The convolutional networks that take part in training."""
     steps = script.analysis(Cost).training
-    used = {inner for step in steps for t in step.models for inner in unwrapped(t)}
+    used = {inner for step in steps for t in step.models for inner in without_wrappers(t)}
     for model in script.models:
         if is_convolutional(model) and model.thing in used:
             yield model
 
 
-def beside(script: Script) -> Iterator[Model]:
+def networks_beside(script: Script) -> Iterator[Model]:
     """Networks of the classes that are trained, which every step calls without training them:
     averages of the weights, targets, teachers.
     """
-    mine = list(trained(script))
+    mine = list(trained_networks(script))
     classes = {m.thing.cls for m in mine if isinstance(m.thing, Inst)}
     for model in script.models:
         known = isinstance(model.thing, Inst) and model.thing.cls in classes
@@ -84,7 +90,7 @@ def _in_steps(script: Script, model: Model) -> bool:
     )
 
 
-def averages(script: Script, place: ast.expr, models: list[Model]) -> list[Model]:
+def averaged_networks(script: Script, place: ast.expr, models: list[Model]) -> list[Model]:
     """Networks of the same classes that are converted at the same place, and only measured:
     averages of the weights, targets, teachers.
     """
@@ -111,7 +117,7 @@ def part_of(models: list[Model], others: list[Model]) -> str:
     return f"it is a part of {owner.node.name}, the rest of which is not converted" if owner else ""
 
 
-def scattered(models: list[Model], converted: list[list[Model]]) -> str:
+def scattered_makers(models: list[Model], converted: list[list[Model]]) -> str:
     """In words, which network makes ``models``, and elsewhere others that would each be converted
     by themselves; empty where none does.
     """
@@ -218,7 +224,7 @@ def _others(script: Script, place: ast.expr, models: list[Model]) -> str:
     if any(s.node is place for m in models for s in m.moves):
         of = [place.func.value] if is_method(place, "to", "cuda", "cpu") else place.args[:1]  # type: ignore[attr-defined]
     for thing in (t for e in of for t in script.values(e)):
-        for inner in unwrapped(thing):
+        for inner in without_wrappers(thing):
             if isinstance(inner, Unknown) and inner.name != SAVED:
                 return f"it may be a network that is chosen when it runs: {inner.why}"
             if isinstance(inner, OBJECTS) and is_module(inner) and inner not in known:
@@ -236,13 +242,13 @@ def _convert(script: Script, place: ast.expr, models: list[Model]) -> Finding:
         return Finding(place, MODEL, refusal=why)
     for model in models:
         code = Code(script, (), (model.thing,))
-        if why := against(script, model, code):
+        if why := why_not_channels_last(script, model, code):
             return Finding(place, MODEL, refusal=why)
         rewritten = reshapes(script, code, things)
         if isinstance(rewritten, str):
             return Finding(place, MODEL, refusal=rewritten)
         edits += rewritten
-        if draws(script, model, code, since):
+        if draws_in_layout(script, model, code, since):
             effect = Effect.SAMPLING
     torch, needed = torch_in(source_of(place))
     layout = f"{torch}.channels_last"
@@ -272,7 +278,7 @@ def _below(place: ast.expr, layout: str) -> Edit | None:
     return None
 
 
-def images(
+def image_transfers(
     script: Script, converted: list[tuple[Model, object]], effect: Effect | None
 ) -> Iterator[Finding]:
     """The transfers of the image batches that go into these networks first; they need the findings

@@ -14,7 +14,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow, definitions_at
 from autofast.model.calls import call_of, is_method, literal_of
 from autofast.model.script import Script
-from autofast.model.several import only, surely, wordset
+from autofast.model.several import of_kind, surely, wordset
 from autofast.model.source import at, function_of, nodes_in, parent_of
 from autofast.model.syntax import SEQUENCES, is_attribute, is_read
 from autofast.model.tensors import tensors_in
@@ -65,7 +65,9 @@ def _reshapings(script: Script, code: Code, models: Values) -> Iterator[tuple[as
         if base is None or not isinstance(node, ast.Call):
             continue
         found = script.values(base)
-        mine = any((t.models & models or t.param) and t.dtype != "int" for t in only(found, Tensor))
+        mine = any(
+            (t.models & models or t.param) and t.dtype != "int" for t in of_kind(found, Tensor)
+        )
         mine = mine or _may_be_gradient(found, differentiated)
         if (mine or (node in code.all and is_activation(found))) and not _is_fine(
             script, node, base
@@ -91,7 +93,7 @@ def _may_be_gradient(found: Values, differentiated: frozenset[Thing] | None) -> 
     layout of its weights.
     """
     return differentiated is not None and any(
-        t.grad and t.models <= differentiated for t in only(found, Tensor)
+        t.grad and t.models <= differentiated for t in of_kind(found, Tensor)
     )
 
 

@@ -107,7 +107,7 @@ def _named(
     return ".".join([bound[root.id][0] if root.id in bound else root.id, *parts])
 
 
-def against(script: Script, use: Use) -> str:
+def why_not_renamed(script: Script, use: Use) -> str:
     """Why a use cannot be changed; empty where it can."""
     where = f"{at(use)} of {use.source.rel}"
     if use.call is None and use.decorated is None:
@@ -143,7 +143,7 @@ def _other_use(use: Use, binding: ast.Import | ast.ImportFrom) -> ast.expr | Non
     return None
 
 
-def edits(source: Source, use: Use) -> Iterator[Edit]:
+def renaming_edits(source: Source, use: Use) -> Iterator[Edit]:
     """``autocast(True)`` → ``autocast("cuda", enabled=True)``; ``torch.cuda.amp.GradScaler()`` →
     ``torch.amp.GradScaler("cuda")``.
     """
@@ -174,7 +174,7 @@ def _callee(source: Source, use: Use) -> str:
     return f"{torch_in(source)[0]}.amp.{use.short}"
 
 
-def imports(uses: list[Use]) -> Iterator[Edit]:
+def import_edits(uses: list[Use]) -> Iterator[Edit]:
     """``from torch.cuda.amp import autocast`` → ``from torch.amp import autocast``; aliases are
     kept.
     """

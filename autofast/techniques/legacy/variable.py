@@ -26,7 +26,7 @@ from autofast.flow.scopes import is_parameter
 from autofast.model.calls import call_of, is_name, keyword_of, may_give, pairs_of, variable_name
 from autofast.model.names import FUNCTIONAL_LOSSES, is_loss, last_part
 from autofast.model.script import Script
-from autofast.model.several import only
+from autofast.model.several import of_kind
 from autofast.model.source import Source, function_of, parent_of, source_of, statement_of, within
 from autofast.model.syntax import VARIABLES, has_star, is_constant, is_read
 from autofast.model.values import Ref, Tensor
@@ -171,8 +171,8 @@ def _use(
             advice = (
                 "put the evaluation under `with torch.no_grad():`, which is what volatile meant"
             )
-    graph = any(t.grad for t in only(script.values(data), Tensor))
-    detached = any(".detach()" in e.template for e in only(edits, Rewrite))
+    graph = any(t.grad for t in of_kind(script.values(data), Tensor))
+    detached = any(".detach()" in e.template for e in of_kind(edits, Rewrite))
     worth = DETACHED if detached and not graph else volatile_gain if advice else gains.renaming
     return made(call, message=message, edits=edits, advice=advice, asks=worth)
 
@@ -251,7 +251,7 @@ def _says_nothing(script: Script, statement: ast.Assign, plain: Plainness) -> bo
     return True
 
 
-def renewed(script: Script) -> Iterator[Finding]:
+def renewed_code(script: Script) -> Iterator[Finding]:
     """What keeps newer versions of torch away, as these have it."""
     mine = {old.node for old in script.torch.newest if old.anew}
     for old in script.torch.newest:

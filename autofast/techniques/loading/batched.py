@@ -16,11 +16,11 @@ from autofast.edit.edits import (
     Wrap,
     Written,
 )
-from autofast.facts.aliases import learned, written_after
-from autofast.facts.datasets import SPLIT, Images, held, is_measured
+from autofast.facts.aliases import why_trainable, written_after
+from autofast.facts.datasets import SPLIT, Images, is_measured, stored_tensors
 from autofast.facts.extents import in_order
-from autofast.facts.loader_uses import ITERATING, KEEPING, is_known, uses
-from autofast.facts.loaders import given, managed, own_argument
+from autofast.facts.loader_uses import ITERATING, KEEPING, is_known, loader_usages
+from autofast.facts.loaders import is_managed, loader_argument, own_argument
 from autofast.flow.memory import Memory
 from autofast.model.calls import receiver_of, short_name, taker_of
 from autofast.model.roles import Dataset, Loader
@@ -29,9 +29,9 @@ from autofast.model.several import surely, wordset
 from autofast.model.source import (
     at,
     children,
+    contains_kind,
     first_line,
     function_of,
-    holds,
     parent_of,
     source_of,
     statement_of,
@@ -80,43 +80,45 @@ def only_collects(loader: Loader) -> bool:
 
 def is_batched(loader: Loader) -> bool:
     """Batches of one item, or made by the dataset already."""
-    size = given(loader, "batch_size")
+    size = loader_argument(loader, "batch_size")
     if size is not None:
         return const(size.values) in (None, 1)
-    return not loader.args.open and given(loader, "batch_sampler") is None
+    return not loader.args.open and loader_argument(loader, "batch_sampler") is None
 
 
-def against(script: Script, loader: Loader) -> str:
+def why_not_batched(script: Script, loader: Loader) -> str:
     """Why batches must be collated item by item; empty where nothing speaks against."""
     if script.unread:
         return script.unread  # who looks at the loader may be missing
     if not all_of(loader.things, Ext):
         return "the loader is of a class of its own"
-    if managed(script, loader):
+    if is_managed(script, loader):
         return "a framework gets the loader and looks at its batch_size"
     if loader.args.open:
         return f"its arguments are not all known: {loader.args.open}"
     # The indices of a split are whole numbers of Python.
-    if not all(reads(t, loader.datasets, {SPLIT}) for t in loader.args.get(0, "dataset")):
+    if not all(
+        is_dataset_or_part(t, loader.datasets, {SPLIT}) for t in loader.args.get(0, "dataset")
+    ):
         return "the dataset is wrapped in something that takes one index at a time"
-    return arguments(loader) or looked_at(script, loader, ("dataset",), ITERATING | KEEPING)
+    return why_not_movable(loader) or looked_at(script, loader, ("dataset",), ITERATING | KEEPING)
 
 
-def reads(thing: Thing, datasets: list[Dataset], parts: Collection[str]) -> bool:
+def is_dataset_or_part(thing: Thing, datasets: list[Dataset], parts: Collection[str]) -> bool:
     """One of the datasets itself, or a part of it as these make them."""
     if is_named(thing, Ext, parts):
-        return all(reads(t, datasets, parts) for t in thing.args.get(0, "dataset"))
+        return all(is_dataset_or_part(t, datasets, parts) for t in thing.args.get(0, "dataset"))
     return any(thing is d.thing for d in datasets)
 
 
-def arguments(loader: Loader, spread: str = "") -> str:
+def why_not_movable(loader: Loader, spread: str = "") -> str:
     """Why its arguments cannot be those of a sampler of batches; ``spread``: the variable whose
     dict may be read.
     """
     if own := own_argument(loader, "collate_fn", "batch_sampler"):
         return f"it has a {own} of its own"
     for name in ("dataset", *MOVED, "generator"):
-        if (value := given(loader, name)) is None:
+        if (value := loader_argument(loader, name)) is None:
             continue
         read = spread and (name == "shuffle" or (name in SIZES and value.sure))
         if not read and (value.via or value.expr is None or not value.sure):
@@ -126,7 +128,7 @@ def arguments(loader: Loader, spread: str = "") -> str:
         unnamed = not isinstance(value.expr, VARIABLES) and const(value.values) is not None
         if name == "generator" and unnamed:
             return "its generator has no name"
-    sampler = given(loader, "sampler")
+    sampler = loader_argument(loader, "sampler")
     if sampler is not None and len(sampler.values) > 1 and Const(None) in sampler.values:
         return "whether it has a sampler depends on the run"
     if sampler is not None and not all(
@@ -150,7 +152,7 @@ def looked_at(
     """A place that uses more of the loader than the attributes that are kept and the length of its
     dataset, or hands it to more than these functions.
     """
-    for use in uses(script, loader):
+    for use in loader_usages(script, loader):
         match use.node:
             case ast.Attribute(attr=attr) as node:
                 if not (attr in kept or is_measured(script, node) or is_share(function_of(node))):
@@ -165,14 +167,14 @@ def sampler_of_batches(script: Script, loader: Loader) -> Edits | str:
     or why it cannot be written.
     """
     call, source = loader.node, source_of(loader.node)
-    value = given(loader, "dataset")
-    assert value is not None and value.expr is not None  # see against()
+    value = loader_argument(loader, "dataset")
+    assert value is not None and value.expr is not None  # see why_not_batched()
     edits: list[Edit] = []
     data = source.segment(value.expr)
     if not isinstance(value.expr, VARIABLES):
-        if isinstance(statement := above(value.expr), str):
+        if isinstance(statement := statement_above(value.expr), str):
             return statement
-        data = beside(call, value.expr, "dataset")
+        data = name_for_data(call, value.expr, "dataset")
         edits += [
             Before(statement, f"{data} = {{data}}", {"data": value.expr}),
             Rewrite(value.expr, data),
@@ -181,11 +183,11 @@ def sampler_of_batches(script: Script, loader: Loader) -> Edits | str:
         if isinstance(wrapped := _contiguous(script, dataset), str):
             return wrapped
         edits += wrapped
-    sampler, more = batches(loader, data)
+    sampler, more = batched_arguments(loader, data)
     return (*edits, *more, Keyword(call, "sampler", sampler))
 
 
-def above(data: ast.expr) -> ast.stmt | str:
+def statement_above(data: ast.expr) -> ast.stmt | str:
     """The statement above which the data of a loader can be made as they are in it, or why not:
     they always are, and nothing but variables is asked for before.
     """
@@ -194,7 +196,7 @@ def above(data: ast.expr) -> ast.stmt | str:
     while isinstance(outer := parent_of(node), around):
         parts = list(children(outer))
         earlier = [] if isinstance(data, VARIABLES) else parts[: parts.index(node)]
-        if any(holds(part, ast.Call, ast.NamedExpr, ast.Await) for part in earlier):
+        if any(contains_kind(part, ast.Call, ast.NamedExpr, ast.Await) for part in earlier):
             return NAMELESS
         if isinstance(outer, ast.stmt):
             return outer
@@ -202,12 +204,14 @@ def above(data: ast.expr) -> ast.stmt | str:
     return "it is made in the middle of a statement: give it a name above"
 
 
-def batches(loader: Loader, data: str, spread: str = "") -> tuple[str, list[Edit]]:
+def batched_arguments(loader: Loader, data: str, spread: str = "") -> tuple[str, list[Edit]]:
     """A sampler of batches of ``data``, and the other arguments of a loader that has it;
     ``spread``: the variable whose dict gives it some.
     """
     call, edits, code = loader.node, list[Edit](), dict[str, str]()
-    every = {n: value for n in (*MOVED, "generator") if (value := given(loader, n)) is not None}
+    every = {
+        n: value for n in (*MOVED, "generator") if (value := loader_argument(loader, n)) is not None
+    }
     for name, value in every.items():
         code[name] = source_of(call).segment(value.expr) if value.expr is not None else ""
         if value.via:
@@ -238,7 +242,7 @@ def batches(loader: Loader, data: str, spread: str = "") -> tuple[str, list[Edit
     return sampler, edits
 
 
-def beside(call: ast.Call, data: ast.expr, *words: str) -> str:
+def name_for_data(call: ast.Call, data: ast.expr, *words: str) -> str:
     """A name for the data of a loader: ``train_dataset`` for ``train_loader``."""
     match statement_of(call):
         case ast.Assign(targets=[target], value=value) if value is call:
@@ -260,12 +264,12 @@ def spelled_beside(call: ast.Call, name: str) -> Written:
 def _contiguous(script: Script, dataset: Dataset) -> list[Edit] | str:
     """Edits after which batches that are indexed at once lie in memory as collated ones do."""
     edits: list[Edit] = []
-    for expr, made in held(script, dataset):
+    for expr, made in stored_tensors(script, dataset):
         if expr is None:
             return f"how the tensors of {dataset.name} lie in memory is not known"
         if in_order(script, expr):
             continue
-        if why := learned(script, expr):
+        if why := why_trainable(script, expr):
             return f"`{first_line(expr)}` {why}, and may lie in memory in another order: it would have to be copied"
         if not script.analysis(Memory).is_fresh(expr) and (
             why := written_after(script, expr, made)

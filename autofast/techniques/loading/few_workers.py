@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from autofast.edit.edits import Rewrite, Written
 from autofast.facts.cost import gains
 from autofast.facts.cost.recurrent_cells import goes_along_sequences
-from autofast.facts.loaders import POSITION, counts, given
-from autofast.facts.settings import place, setting
-from autofast.facts.workers.legality import against, cheap, effect_of
+from autofast.facts.loaders import POSITION, is_used, loader_argument
+from autofast.facts.settings import setting, setting_place
+from autofast.facts.workers.legality import effect_of, why_cheap, why_no_workers
 from autofast.flow.provenance import Origin, Trail
 from autofast.model.calls import literal_of
 from autofast.model.kinds import ways_made
@@ -24,7 +24,7 @@ from autofast.model.script import Script
 from autofast.model.source import ByNode, at, parent_of, source_of, statement_of
 from autofast.model.values import Given, const
 from autofast.rule import Finding, Options
-from autofast.write.arguments import Home, Wish, room, written
+from autofast.write.arguments import Home, Wish, place_for_argument, places_of_argument
 from autofast.write.worker_helper import (
     FEW,
     MOST,
@@ -32,19 +32,19 @@ from autofast.write.worker_helper import (
     against_starting,
     as_beside,
     as_cores,
-    helper,
     several_ranks,
+    worker_count,
 )
 
 NAME = "num_workers"
 
 
-def refusal(script: Script, loader: Loader) -> str:
+def why_none(script: Script, loader: Loader) -> str:
     """Why a loader without workers does not get any; empty where it does."""
-    return against(script, loader) or cheap(script, loader) or against_starting(script)
+    return why_no_workers(script, loader) or why_cheap(script, loader) or against_starting(script)
 
 
-def wish(script: Script, loader: Loader, options: Options, template: str = "{}") -> Wish:
+def workers_wish(script: Script, loader: Loader, options: Options, template: str = "{}") -> Wish:
     """The wish for a number of worker processes; ``template`` says what is written with it."""
 
     def make(home: Home) -> Written:
@@ -52,24 +52,26 @@ def wish(script: Script, loader: Loader, options: Options, template: str = "{}")
         beside = as_beside(script, loader.node) if own else None
         source = source_of(home.node)
         served = [x for x in _served(script) if source_of(x.node) is source]
-        rooms = [room(script, x.args, NAME, [x.node for x in served]) for x in served]
+        rooms = [place_for_argument(script, x.args, NAME, [x.node for x in served]) for x in served]
         alone = len({r.node for r in rooms if not isinstance(r, str)}) < 2
-        helped = beside or helper(script, source, options, alone)
+        helped = beside or worker_count(script, source, options, alone)
         code = template.format(helped.code)
         return ("True" if template != "{}" and helped.some else code), helped.edits
 
     return Wish(loader, make, effect_of(script, loader))
 
 
-def together(script: Script, loader: Loader, options: Options, template: str) -> Wish | None:
+def wish_with_workers(
+    script: Script, loader: Loader, options: Options, template: str
+) -> Wish | None:
     """What another rule wishes for a loader with workers by this one; ``{}`` is their number."""
-    if not options.decides(Helped) or refusal(script, loader):
+    if not options.decides(Helped) or why_none(script, loader):
         return None
-    home = room(script, loader.args, NAME, [x.node for x in _served(script)])
+    home = place_for_argument(script, loader.args, NAME, [x.node for x in _served(script)])
     if isinstance(home, str):
         return None
     return replace(
-        wish(script, loader, options, template), effect=None, needs=(Helped,), key=home.node
+        workers_wish(script, loader, options, template), effect=None, needs=(Helped,), key=home.node
     )
 
 
@@ -78,7 +80,7 @@ def _served(script: Script) -> list[Loader]:
     return [
         x
         for x in script.loaders
-        if counts(script, x) and given(x, NAME) is None and not refusal(script, x)
+        if is_used(script, x) and loader_argument(x, NAME) is None and not why_none(script, x)
     ]
 
 
@@ -110,18 +112,18 @@ class Number:
         return self.origin.kind == "option"
 
 
-def raised(script: Script, options: Options, loaders: list[Loader]) -> Iterator[Finding]:
+def too_few_workers(script: Script, options: Options, loaders: list[Loader]) -> Iterator[Finding]:
     """Findings about numbers of workers of ``loaders`` that are too small for most machines."""
     yield from _in_settings(script, loaders)
     trail = Trail(script)
     numbers: ByNode[Number] = {}
     for loader in script.loaders:
-        argument = given(loader, NAME)
+        argument = loader_argument(loader, NAME)
         if argument is not None:
             origins = trail.of(argument, [ways_made(t) for t in loader.things])
         else:
             origins = []
-        if isinstance(origins, str) and _is_none(argument) and counts(script, loader):
+        if isinstance(origins, str) and _is_none(argument) and is_used(script, loader):
             yield Finding(loader.node, NONE, refusal=f"{NAME} is 0, and {origins}")
         for origin in origins if isinstance(origins, list) else ():
             numbers.setdefault(origin.expr, Number(origin)).loaders.append(loader)
@@ -131,7 +133,7 @@ def raised(script: Script, options: Options, loaders: list[Loader]) -> Iterator[
         if type(number.value) is int
         and (number.value == 0 or number.value < (options.workers or MOST[options.target]))
         and number.value <= FEW
-        and any(counts(script, x) for x in number.loaders if x in loaders)
+        and any(is_used(script, x) for x in number.loaders if x in loaders)
     ]
     for number in few:
         value = number.value
@@ -146,7 +148,7 @@ def raised(script: Script, options: Options, loaders: list[Loader]) -> Iterator[
         helped = (
             as_cores(script, source, options)
             if value
-            else helper(script, source, options, alone=True)
+            else worker_count(script, source, options, alone=True)
         )
         if value and not number.is_default and not options.workers:
             helped = as_beside(script, number.origin.expr) or helped
@@ -167,7 +169,7 @@ def _enough(script: Script, number: Number) -> str:
     """Why the workers that there are make batches fast enough, as far as the code tells; empty
     where more are likely to help.
     """
-    cheaply = [cheap(script, loader) for loader in number.loaders]
+    cheaply = [why_cheap(script, loader) for loader in number.loaders]
     if all(cheaply):
         return cheaply[0]
     if several_ranks(script):
@@ -187,13 +189,15 @@ def _enough(script: Script, number: Number) -> str:
 def _in_settings(script: Script, loaders: list[Loader]) -> Iterator[Finding]:
     """Advice about numbers of workers that stand in a file with settings."""
     for loader in loaders:
-        argument = given(loader, NAME)
+        argument = loader_argument(loader, NAME)
         said = setting(argument.values) if argument is not None else None
         few = said is not None and type(said.value) is int and said.value <= FEW
-        if said is None or not few or not counts(script, loader):
+        if said is None or not few or not is_used(script, loader):
             continue
-        why = against(script, loader) or (cheap(script, loader) if said.value == 0 else "")
-        advice = "" if why else f"set it to about the number of cores in {place(said)}"
+        why = why_no_workers(script, loader) or (
+            why_cheap(script, loader) if said.value == 0 else ""
+        )
+        advice = "" if why else f"set it to about the number of cores in {setting_place(said)}"
         yield Finding(loader.node, _few(said.value), refusal=why, advice=advice)
 
 
@@ -214,7 +218,9 @@ def _home(script: Script, number: Number) -> Home | str:
     if number.origin.shared:
         return Home(number.origin.node, number.origin.expr, ())
     for loader in number.loaders:
-        homes = written(script, loader.args, NAME, [x.node for x in number.loaders], POSITION[NAME])
+        homes = places_of_argument(
+            script, loader.args, NAME, [x.node for x in number.loaders], POSITION[NAME]
+        )
         if isinstance(homes, str):
             return homes
         for home in homes:
@@ -234,6 +240,8 @@ def _too_few(script: Script, number: Number, trail: Trail, options: Options) -> 
     if (other := trail.read_elsewhere(number.origin)) is not None:
         return f"{at(other)} reads it for something else"
     for loader in number.loaders:
-        if why := against(script, loader) or (cheap(script, loader) if number.value == 0 else ""):
+        if why := why_no_workers(script, loader) or (
+            why_cheap(script, loader) if number.value == 0 else ""
+        ):
             return why
     return against_starting(script)

@@ -8,7 +8,7 @@ import ast
 from dataclasses import replace
 
 from autofast.facts.arrays import dtype_named
-from autofast.model.calls import keyword_of, spreads
+from autofast.model.calls import has_unpacking, keyword_of
 from autofast.model.several import are_whole, is_numeric, surely, wordset
 from autofast.model.source import at
 from autofast.rule import Refusal
@@ -37,7 +37,7 @@ class Calls(Parts):
 
     def call(self, call: ast.Call) -> Value:
         name = self.script.library_function(call)
-        starred = spreads(call)
+        starred = has_unpacking(call)
         match call.args:
             case [ast.Starred()] if not call.keywords:
                 pass  # ``np.random.randn(*image.shape)``

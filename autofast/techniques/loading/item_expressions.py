@@ -7,8 +7,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from autofast.facts.arrays import Array, array_of, constant
-from autofast.facts.dimensions import rank
+from autofast.facts.arrays import Array, array_of, constant_array
+from autofast.facts.dimensions import dimension_count
 from autofast.flow.scopes import loaded_in, stored_in
 from autofast.model.names import last_part
 from autofast.model.script import Script
@@ -106,7 +106,7 @@ class Expressions(Calls):
                 raise Refusal(f"{at(expr)}: what `{name}` is is not known")
         is_here = source_of(expr) is source_of(self.getitem)
         code = self.path(expr) if _is_of(expr, self.this) else ast.unparse(expr)
-        if is_here and (array := constant(self.script, expr)) is not None:
+        if is_here and (array := constant_array(self.script, expr)) is not None:
             known = next((p for c, p in self.fixed if c == code), "")
             if not known:
                 known = self.fresh(last_part(code).lower())
@@ -171,7 +171,9 @@ class Expressions(Calls):
                 raise Refusal(
                     f"what `{ast.unparse(expr.value)}` holds is not known to be one array or tensor"
                 )
-            known_rank = rank(self.script, expr.value) if array.rank is None else array.rank
+            known_rank = (
+                dimension_count(self.script, expr.value) if array.rank is None else array.rank
+            )
             if known_rank is not None:
                 self.ranks[attr] = known_rank - 1
             name = name or (self.fresh(attr) if attr in self.taken else attr)

@@ -5,9 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.facts.loaders import POSITION, counts, first_use, given, lineage, peeks, values_given
+from autofast.facts.loaders import (
+    POSITION,
+    first_use,
+    is_used,
+    loader_argument,
+    peeking_use,
+    project_bases,
+    values_given,
+)
 from autofast.facts.workers.seeding import fixed_by_workers, seeded_anew
-from autofast.facts.workers.shared_state import changed_between, changed_by_items, items
+from autofast.facts.workers.shared_state import changed_between, changed_by_items, worker_code
 from autofast.flow.program import Flow
 from autofast.model.calls import literal_of, short_name
 from autofast.model.events import CallFrame, Stack, loops
@@ -18,10 +26,10 @@ from autofast.model.several import wordset
 from autofast.model.source import ancestors, at, function_of, source_of
 from autofast.model.syntax import is_attribute
 from autofast.model.tensors import is_unknown_in, things_in
-from autofast.model.values import OBJECTS, Cls, Ext, Inst, Ref, Thing, const, is_named, only
+from autofast.model.values import OBJECTS, Cls, Ext, Inst, Ref, Thing, const, is_named, of_kind
 from autofast.rule import Finding, Options
-from autofast.techniques.loading.few_workers import NAME as WORKERS, together
-from autofast.write.arguments import Home, Wish, written
+from autofast.techniques.loading.few_workers import NAME as WORKERS, wish_with_workers
+from autofast.write.arguments import Home, Wish, places_of_argument
 
 NAME = "persistent_workers"
 SINCE = (1, 7)
@@ -63,11 +71,11 @@ def may_keep(script: Script, call: ast.Call, home: Home, members: list[Loader]) 
     for loader in script.loaders:
         if loader.node is call:
             fits = (
-                counts(script, loader)
-                and given(loader, NAME) is None
-                and not against(script, loader)
+                is_used(script, loader)
+                and loader_argument(loader, NAME) is None
+                and not why_not_persistent(script, loader)
             )
-            homes = written(
+            homes = places_of_argument(
                 script, loader.args, WORKERS, [x.node for x in script.loaders], POSITION[WORKERS]
             )
             return (
@@ -99,12 +107,12 @@ def workers_of(script: Script, loader: Loader, options: Options) -> Wish | list[
     """Where the number of workers is written, or the wish to go with those that num-workers adds;
     empty where there are none.
     """
-    argument = given(loader, WORKERS)
+    argument = loader_argument(loader, WORKERS)
     if argument is None:
-        return together(script, loader, options, "{} > 0") or []
+        return wish_with_workers(script, loader, options, "{} > 0") or []
     if const(argument.values) == 0 and isinstance(argument.expr, ast.Constant):
         return []
-    homes = written(
+    homes = places_of_argument(
         script, loader.args, WORKERS, [x.node for x in script.loaders], POSITION[WORKERS]
     )
     if isinstance(homes, str):
@@ -116,13 +124,18 @@ def workers_of(script: Script, loader: Loader, options: Options) -> Wish | list[
     ]
 
 
-def peeking(script: Script) -> Iterator[Finding]:
+def peeking_advice(script: Script) -> Iterator[Finding]:
     """Advice for loaders whose workers are started again and again, each time for one batch."""
     for loader in script.loaders:
-        use, number = _drops(script, loader), given(loader, WORKERS)
-        if use is None or not use.repeated or number is None or given(loader, NAME) is not None:
+        use, number = _drops(script, loader), loader_argument(loader, WORKERS)
+        if (
+            use is None
+            or not use.repeated
+            or number is None
+            or loader_argument(loader, NAME) is not None
+        ):
             continue
-        if const(number.values) != 0 and counts(script, loader):
+        if const(number.values) != 0 and is_used(script, loader):
             place = at(use)
             advice = (
                 f"keep one iterator, call next() on it on {place}, and make a new one where it ends"
@@ -136,7 +149,7 @@ def peeking(script: Script) -> Iterator[Finding]:
 
 def made_anew(loader: Loader) -> Iterator[Finding]:
     """Advice for a loader with workers that is made in each epoch, of data from before."""
-    number = given(loader, WORKERS)
+    number = loader_argument(loader, WORKERS)
     used = {f.node for use in loader.uses if use.trains for f in loops(use.stack)}
     made = [f.node for t in loader.things for f in loops(ways_made(t))]
     around = [loop for loop in made if loop in used]
@@ -159,7 +172,7 @@ def made_anew(loader: Loader) -> Iterator[Finding]:
     )
 
 
-def against(script: Script, loader: Loader) -> str:
+def why_not_persistent(script: Script, loader: Loader) -> str:
     """Why workers must not stay between epochs; empty where nothing speaks against."""
     if source_of(loader.node).is_notebook:
         return "an interrupted cell of a notebook would leave them running"
@@ -181,7 +194,7 @@ def against(script: Script, loader: Loader) -> str:
             return f"{dataset.name} has a random generator of its own, which would go on where each epoch begins with a copy of it"
         if place := _changed_later(script, loader, dataset.thing):
             return f"{place} changes {dataset.name} after the workers have got their copy of it: they would not see it"
-        if functions := only(dataset.set_outside, ast.FunctionDef):
+        if functions := of_kind(dataset.set_outside, ast.FunctionDef):
             return f"{dataset.name}.{functions[0].name}() changes the dataset, which workers that stay would not see"
     if (anew := seeded_anew(script, loader)) is not None:
         return f"{at(anew[0])} sets the seed anew, which workers that stay would not follow"
@@ -196,7 +209,7 @@ def _drops(script: Script, loader: Loader) -> Use | None:
     """Where workers that stay would fetch ahead in vain, time and again: not before the epochs,
     which go on with the workers.
     """
-    use = peeks(script, loader)
+    use = peeking_use(script, loader)
     around = {frame.node for frame in loops(use.stack)} if use is not None else set()
     epochs = [u for u in loader.uses if u.trains and u.repeated and not u.is_next]
     before = any(around.isdisjoint(frame.node for frame in loops(u.stack)) for u in epochs)
@@ -218,7 +231,7 @@ def _changed_later(script: Script, loader: Loader, dataset: Thing) -> str:
     """The line that changes the dataset, or what it holds, once workers may have started."""
     start = first_use(script, loader)
     epochs = {frame.node for use in loader.uses for frame in loops(use.stack)}
-    side = items(script, loader)
+    side = worker_code(script, loader)
     held = {
         id(dataset),
         *(id(t) for values in getattr(dataset, "attrs", {}).values() for t in values),
@@ -244,7 +257,7 @@ def _changed_later(script: Script, loader: Loader, dataset: Thing) -> str:
 
 def _while_made(stack: Stack, thing: Thing | None) -> bool:
     """In the constructor of an object of this class, as it is made: not by ``thing.__init__()``."""
-    classes = lineage(thing.cls) if isinstance(thing, Inst) else []
+    classes = project_bases(thing.cls) if isinstance(thing, Inst) else []
     return any(
         isinstance(f, CallFrame)
         and f.func.name == "__init__"
@@ -254,7 +267,7 @@ def _while_made(stack: Stack, thing: Thing | None) -> bool:
     )
 
 
-def positive(script: Script, expr: ast.expr) -> str:
+def is_positive(script: Script, expr: ast.expr) -> str:
     """``expr > 0``, or True where that is certain: without workers the argument is an error.
 
     A constant of the script is asked, since whoever sets it to 0 would meet that error; what counts

@@ -6,15 +6,15 @@ import ast
 from collections.abc import Sequence
 
 from autofast.facts.loaders import (
-    counts,
-    given,
     has_no_workers,
+    is_managed,
+    is_used,
+    loader_argument,
     made_elsewhere,
-    managed,
     of_array,
+    pinning_advice,
     says_no,
     stays_unpinned,
-    unpinned,
     values_given,
 )
 from autofast.facts.workers.legality import on_device
@@ -25,8 +25,8 @@ from autofast.model.source import at
 from autofast.model.values import Ext, Inst, Ref, Tensor, Thing, is_on_device
 from autofast.read.requirements import rules_out
 from autofast.rule import Options
-from autofast.techniques.loading.resident import left
-from autofast.write.arguments import Home, room
+from autofast.techniques.loading.resident import remaining_loaders
+from autofast.write.arguments import Home, place_for_argument
 
 GRAPHS, SINCE = "torch-geometric", (1, 7)  # since when its batches have pin_memory()
 
@@ -41,12 +41,15 @@ def pinnable(script: Script, options: Options) -> list[Loader]:
     """The loaders whose batches can be pinned, and are not."""
     return [
         x
-        for x in left(script, options)
-        if counts(script, x) and not is_given(x) and not unpinned(x) and not against(script, x)
+        for x in remaining_loaders(script, options)
+        if is_used(script, x)
+        and not is_given(x)
+        and not pinning_advice(x)
+        and not why_not_pinned(script, x)
     ]
 
 
-def place(script: Script, options: Options, things: Sequence[Thing]) -> ast.AST | bool:
+def pinning_place(script: Script, options: Options, things: Sequence[Thing]) -> ast.AST | bool:
     """Where one of these loaders gets its argument, as the key of that fix; True where one has it
     already, False where none can get it.
     """
@@ -56,7 +59,7 @@ def place(script: Script, options: Options, things: Sequence[Thing]) -> ast.AST 
     able = pinnable(script, options) if options.decides(Pinned) else []
     calls = [x.node for x in able]
     for loader in sorted((x for x in able if x in mine), key=_seldomness):
-        home = written_off(loader) or room(script, loader.args, "pin_memory", calls)
+        home = written_off(loader) or place_for_argument(script, loader.args, "pin_memory", calls)
         if not isinstance(home, str):
             return home.node
     return False
@@ -72,19 +75,19 @@ def _seldomness(loader: Loader) -> tuple[bool, bool, bool]:
 
 def is_given(loader: Loader) -> bool:
     """Whether the script says something about it, other than no."""
-    argument = given(loader, "pin_memory")
+    argument = loader_argument(loader, "pin_memory")
     return argument is not None and not says_no(argument)
 
 
 def written_off(loader: Loader) -> Home | None:
     """Where ``pin_memory=False`` stands in the call of the loader; None where it says nothing."""
-    argument, call = given(loader, "pin_memory"), loader.node
+    argument, call = loader_argument(loader, "pin_memory"), loader.node
     if argument is None or argument.expr is None:
         return None
     return Home(call, argument.expr, (call,))
 
 
-def against(script: Script, loader: Loader) -> str:
+def why_not_pinned(script: Script, loader: Loader) -> str:
     """Why the batches must stay where they are; empty where nothing speaks against."""
     if why := stays_unpinned(script, loader):
         return why
@@ -98,7 +101,7 @@ def against(script: Script, loader: Loader) -> str:
     made = (*loader.things, *loader.batch, *values_given(loader, "collate_fn"))
     if any(map(_is_of_graphs, made)) and (old := rules_out(script, SINCE, GRAPHS)):
         return f"{old}, whose batches had no pin_memory() yet"
-    if not managed(script, loader) and not _reaches_gpu(script, loader):
+    if not is_managed(script, loader) and not _reaches_gpu(script, loader):
         return "its batches are never moved to a GPU as they are"
     return ""
 

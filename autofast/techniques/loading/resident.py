@@ -14,18 +14,24 @@ from autofast.edit.edits import (
     Keyword,
     Rewrite,
     Written,
-    literal,
+    plain_code,
 )
 from autofast.facts.augmentations import Augmentation
 from autofast.facts.datasets import (
-    held,
-    indexed,
     returns_tuple,
+    stored_tensors,
+    why_not_rows,
 )
 from autofast.facts.extents import in_order, most_numbers
-from autofast.facts.host_batches import needs_host, rounds, shared_copies
+from autofast.facts.host_batches import computes_on_host, needs_host, shared_copies
 from autofast.facts.loader_uses import ITERATING
-from autofast.facts.loaders import DEVICE_DEFAULTS, again, counts, given, own_order
+from autofast.facts.loaders import (
+    DEVICE_DEFAULTS,
+    is_iterated_again,
+    is_used,
+    loader_argument,
+    own_order,
+)
 from autofast.facts.several_processes import several_processes
 from autofast.flow.program import Flow
 from autofast.model.calls import variable_name
@@ -39,26 +45,26 @@ from autofast.model.values import Const, Thing, const
 from autofast.rule import Effect, Options, Refusal
 from autofast.techniques.loading.batched import (
     SIZES,
-    above,
-    arguments,
-    batches,
-    beside,
+    batched_arguments,
     is_batched,
     looked_at,
+    name_for_data,
     spelled_beside,
+    statement_above,
+    why_not_movable,
 )
 from autofast.techniques.loading.image_batches import function_text, name_of
 from autofast.techniques.loading.resident_batches import (
     Batches,
+    batch_method,
     batches_of,
-    method,
-    stored,
+    stored_batches,
 )
 from autofast.techniques.loading.resident_items import (
     ITEMS,
     ROWS,
     all_items,
-    augmented,
+    augmented_images,
     is_longer,
     may_vary,
 )
@@ -112,7 +118,7 @@ class Plan:
     longer: bool = False
 
 
-def plans(script: Script, options: Options) -> list[tuple[Loader, Plan | str]]:
+def resident_plans(script: Script, options: Options) -> list[tuple[Loader, Plan | str]]:
     """The loaders whose data could be kept on the device, with a plan or the reason against it."""
     if options.target == "cpu" or not uses_gpu(script):
         return []
@@ -130,7 +136,7 @@ def random_images(loader: Loader) -> bool:
     return any(d.kind == "library" and d.random for d in loader.datasets)
 
 
-def left(script: Script, options: Options) -> list[Loader]:
+def remaining_loaders(script: Script, options: Options) -> list[Loader]:
     """The loaders that go on as they are, for rules that use what decides :class:`Kept` and about
     processes: on the others there is nothing more to do.
     """
@@ -145,14 +151,14 @@ def made_resident(script: Script, options: Options) -> list[tuple[Loader, Plan]]
     """
     return [
         (x, plan)
-        for x, plan in plans(script, options)
+        for x, plan in resident_plans(script, options)
         if isinstance(plan, Plan) and options.decides(Augmented if plan.made else Kept)
     ]
 
 
 def is_left(script: Script, options: Options, things: list[Thing]) -> bool:
     """Whether some of these loaders, whose batches something gets, goes on as it is."""
-    found = left(script, options)
+    found = remaining_loaders(script, options)
     return any(t in things for loader in found for t in loader.things)
 
 
@@ -162,7 +168,7 @@ class _Plans:
         self.script = script
         self.found: list[tuple[Loader, Plan | str]] = []
         for loader in script.loaders:
-            if not counts(script, loader) or loader.kept or not _lie_in_memory(loader):
+            if not is_used(script, loader) or loader.kept or not _lie_in_memory(loader):
                 continue
             if is_batched(loader):
                 continue  # single items, or batches that the data make themselves
@@ -182,7 +188,7 @@ def _drawn(script: Script) -> _Plans:
     return _Plans(script, drawn=True)
 
 
-def edits(script: Script, plan: Plan) -> Edits:
+def resident_edits(script: Script, plan: Plan) -> Edits:
     """The data on the device, and the loader that takes whole batches of them."""
     call = plan.loader.node
     source, statement, dataset = source_of(call), statement_of(call), plan.dataset
@@ -191,13 +197,13 @@ def edits(script: Script, plan: Plan) -> Edits:
     data, lines = source.segment(dataset), ""
     if not isinstance(dataset, VARIABLES):
         once = plan.items == ROWS and not plan.longer
-        data = "{data}" if once else beside(call, dataset, "dataset")
+        data = "{data}" if once else name_for_data(call, dataset, "dataset")
         lines = f"{data} = {{data}}\n" * (not once)
     found: list[Edit] = [*imports, *plan.imports]
     parts = ["t"]
     if plan.batches is not None:
-        parts, items, collate, more = stored(plan.loader, plan.batches, data, plan.longer)
-        found += [*more, *method(plan.batches), Keyword(call, "collate_fn", collate)]
+        parts, items, collate, more = stored_batches(plan.loader, plan.batches, data, plan.longer)
+        found += [*more, *batch_method(plan.batches), Keyword(call, "collate_fn", collate)]
     elif plan.items == ITEMS:
         spelled, more = spelled_beside(call, "default_collate")
         items = ITEMS.format(collate=spelled, data=data)
@@ -216,11 +222,11 @@ def edits(script: Script, plan: Plan) -> Edits:
         name = source.fresh(name_of(plan.made))
         found.append(Helper(source, name, function_text(plan.made, name, torch)))
         found.append(Keyword(call, "collate_fn", name))
-    name = beside(call, dataset, "data", "tensors")
+    name = name_for_data(call, dataset, "data", "tensors")
     made, more = _on_device(script, plan, parts, items)
-    order, others = batches(plan.loader, name, _spread(plan.loader))
-    sampler = beside(call, dataset, "batches", "sampler")
-    lines = f"{lines}{name} = {made}\n{sampler} = {literal(order)}"
+    order, others = batched_arguments(plan.loader, name, _spread(plan.loader))
+    sampler = name_for_data(call, dataset, "batches", "sampler")
+    lines = f"{lines}{name} = {made}\n{sampler} = {plain_code(order)}"
     found += [*more, *others, Before(statement, lines, holes), Rewrite(dataset, name)]
     found.append(Keyword(call, "sampler", sampler))
     gone = (k.arg or "**" for k in call.keywords if k.arg is None or k.arg in OF_WORKERS)
@@ -238,13 +244,13 @@ def _on_device(script: Script, plan: Plan, parts: list[str], items: str) -> Writ
         expr
         for d in loader.datasets
         if d.kind != "library"
-        for expr, _ in held(script, d) or [(None, [])]
+        for expr, _ in stored_tensors(script, d) or [(None, [])]
     ]
     small = sum(most_numbers(script, e) for e in kept) < SMALL
     laid_out = [plan.items != ROWS or (e is not None and in_order(script, e)) for e in kept]
     if len(laid_out) != len(parts):
         laid_out = [all(laid_out)] * len(parts)
-    device = literal(plan.device)
+    device = plain_code(plan.device)
     move = f".to({device})" * small
     made = ", ".join(
         part + move + ".contiguous()" * (not plain)
@@ -289,7 +295,7 @@ def _plan(script: Script, loader: Loader, drawn: bool) -> Plan:
     for why in (
         _of_script(script, loader),
         _of_loader(script, loader),
-        arguments(loader, _spread(loader)),
+        why_not_movable(loader, _spread(loader)),
         looked_at(script, loader, (), ITERATING),
         may_vary(script, loader, drawn),
     ):
@@ -300,7 +306,7 @@ def _plan(script: Script, loader: Loader, drawn: bool) -> Plan:
     if _of_project(loader):
         batches = batches_of(script, loader)
     elif any(d.random for d in loader.datasets):
-        items, made = augmented(loader)
+        items, made = augmented_images(loader)
     else:
         items = all_items(script, loader)
     device, imports = device_at(script, loader)
@@ -311,16 +317,16 @@ def _plan(script: Script, loader: Loader, drawn: bool) -> Plan:
     dataset = _named(loader)
     drawn = made is not None or (batches is not None and batches.form.draws)
     effect = Effect.SAMPLING if drawn else _effect(loader)
-    if rounds(script, loader) or (batches is not None and batches.form.computes):
+    if computes_on_host(script, loader) or (batches is not None and batches.form.computes):
         effect = max(effect, Effect.ROUNDING)
     return Plan(loader, dataset, items, device, imports, effect, made, batches, longer)
 
 
 def _named(loader: Loader) -> ast.expr:
     """Its dataset; refuses where the data on the device cannot get a name in a statement above."""
-    dataset = given(loader, "dataset")
-    assert dataset is not None and dataset.expr is not None  # see arguments()
-    if isinstance(why := above(dataset.expr), str):
+    dataset = loader_argument(loader, "dataset")
+    assert dataset is not None and dataset.expr is not None  # see why_not_movable()
+    if isinstance(why := statement_above(dataset.expr), str):
         raise Refusal(why)
     return dataset.expr
 
@@ -337,7 +343,7 @@ def _spread(loader: Loader) -> str:
 def _of_project(loader: Loader) -> bool:
     """Whether code of the project makes the items, by more than a tuple of rows of tensors."""
     return any(
-        d.kind == "project" and (d.random or indexed(d, singly=True) or not returns_tuple(d))
+        d.kind == "project" and (d.random or why_not_rows(d, singly=True) or not returns_tuple(d))
         for d in loader.datasets
     )
 
@@ -364,9 +370,9 @@ def _of_script(script: Script, loader: Loader) -> str:
 def _of_loader(script: Script, loader: Loader) -> str:
     if why := own_order(loader):
         return why
-    if loader.loop is not None and not again(script, loader):
+    if loader.loop is not None and not is_iterated_again(script, loader):
         return "it is made anew in a loop, and the data would be copied each time: make it above"
-    size = given(loader, "batch_size")
+    size = loader_argument(loader, "batch_size")
     if size is None or Const(None) in size.values or const(size.values) == 1:
         return "its batches may be single items"
     return ""
@@ -374,7 +380,10 @@ def _of_loader(script: Script, loader: Loader) -> str:
 
 def _effect(loader: Loader) -> Effect:
     """The same random numbers, but where workers that stay alive spare or shift a draw."""
-    persistent, workers = loader.args.named.get("persistent_workers"), given(loader, "num_workers")
+    persistent, workers = (
+        loader.args.named.get("persistent_workers"),
+        loader_argument(loader, "num_workers"),
+    )
     if persistent is not None and const(persistent.values) not in (False, None):
         return Effect.SAMPLING
     plain = all(

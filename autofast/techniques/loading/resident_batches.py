@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from autofast.edit.edits import After, Edits, literal
+from autofast.edit.edits import After, Edits, plain_code
 from autofast.facts.arrays import arrays_change
 from autofast.model.roles import Loader
 from autofast.model.script import Script
@@ -76,7 +76,7 @@ def batches_of(script: Script, loader: Loader) -> Batches:
     return Batches(getitem, form, True in parts)
 
 
-def stored(
+def stored_batches(
     loader: Loader, batches: Batches, data: str, longer: bool
 ) -> tuple[list[str], str, str, Edits]:
     """What is stored of the dataset ``data``, as tensors: one expression for each, or one of ``t``
@@ -105,8 +105,8 @@ def stored(
     return [code.format(x) for code, x in zip(kept, of, strict=True)], "", collate, imports
 
 
-def method(batches: Batches) -> Edits:
+def batch_method(batches: Batches) -> Edits:
     """The method beside ``__getitem__``."""
     source, form = source_of(batches.getitem), batches.form
     _, imports = torch_in(source)
-    return (*imports, After(batches.getitem, literal(form.code)))
+    return (*imports, After(batches.getitem, plain_code(form.code)))

@@ -5,29 +5,29 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
-from autofast.facts.aliases import learned, written_after
+from autofast.facts.aliases import why_trainable, written_after
 from autofast.facts.augmentations import Augmentation, augmentation
 from autofast.facts.datasets import (
     COLOUR,
     GREY,
     SPLIT,
-    held,
-    indexed,
     sets_method,
+    stored_tensors,
     to_tensor,
+    why_not_rows,
 )
 from autofast.facts.extents import measured_by, row_count
-from autofast.facts.loaders import again
+from autofast.facts.loaders import is_iterated_again
 from autofast.facts.workers.shared_state import changed_ever, changed_since_made
 from autofast.model.calls import is_name, names_in
 from autofast.model.names import last_part
 from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
-from autofast.model.several import only
+from autofast.model.several import of_kind
 from autofast.model.source import at, first_line, function_of, nodes_in
 from autofast.model.values import Ext, Func, Inst, const
 from autofast.rule import Refusal
-from autofast.techniques.loading.batched import reads
+from autofast.techniques.loading.batched import is_dataset_or_part
 from autofast.techniques.loading.image_batches import as_tensors
 
 SUBSETS = (SPLIT, "torch.utils.data.Subset")
@@ -59,7 +59,7 @@ def _of_dataset(script: Script, dataset: Dataset, drawn: bool) -> str:
         return f"fetching an item changes {dataset.writes[0]}"
     if dataset.kind == "library":
         return ""
-    if why := dataset.random or indexed(dataset, singly=True):
+    if why := dataset.random or why_not_rows(dataset, singly=True):
         # The code of the project: whether it has a form for batches is asked beside it
         # (resident_batches).
         return "" if dataset.kind == "project" else f"{dataset.name}: {why}"
@@ -77,7 +77,7 @@ def is_longer(script: Script, dataset: Dataset) -> bool:
         raise Refusal(f"{at(node)} may give {dataset.name} another method or attribute")
     this = getitem.args.args[0].arg
     parts = (n.value for n in nodes_in(getitem, ast.Subscript))
-    rows = [e for e in only(parts, ast.Attribute) if is_name(e.value, this)]
+    rows = [e for e in of_kind(parts, ast.Attribute) if is_name(e.value, this)]
     counts = {row_count(script, r) or ast.unparse(r) for r in rows}
     for length in thing.cls.find("__len__") or ():
         body = length.node.body if isinstance(length, Func) else None
@@ -100,10 +100,10 @@ def _stays(count: ast.expr, thing: Inst) -> bool:
 
 def rows_change(script: Script, dataset: Dataset, under: Collection[str] | None = None) -> str:
     """Why the tensors that items are rows of may change after a copy."""
-    for expr, made in held(script, dataset, under):
+    for expr, made in stored_tensors(script, dataset, under):
         if expr is None:
             return f"where the tensors of {dataset.name} come from is not known"
-        if why := learned(script, expr):
+        if why := why_trainable(script, expr):
             return f"`{first_line(expr)}` {why}"
         if why := written_after(script, expr, made):
             return why
@@ -114,15 +114,15 @@ def all_items(script: Script, loader: Loader) -> str:
     """An expression for all items, or the function that makes images; raises Refusal."""
     given = loader.args.get(0, "dataset")
     direct = all(any(t is d.thing for d in loader.datasets) for t in given)
-    if not direct and not all(reads(t, loader.datasets, SUBSETS) for t in given):
+    if not direct and not all(is_dataset_or_part(t, loader.datasets, SUBSETS) for t in given):
         raise Refusal("the dataset is wrapped in something that is not known")
-    if not _images(loader) and not any(indexed(d) for d in loader.datasets):
+    if not _images(loader) and not any(why_not_rows(d) for d in loader.datasets):
         return ROWS
     if _images(loader):
         forms = {_images_of(d) for d in loader.datasets}
         if direct and len(forms) == 1:
             return forms.pop()
-    if loader.trains and not again(script, loader):
+    if loader.trains and not is_iterated_again(script, loader):
         raise Refusal("it is gone through once, and making all items first would take as long")
     return ITEMS
 
@@ -131,7 +131,7 @@ def _images(loader: Loader) -> bool:
     return any(d.kind == "library" for d in loader.datasets)
 
 
-def augmented(loader: Loader) -> tuple[str, Augmentation]:
+def augmented_images(loader: Loader) -> tuple[str, Augmentation]:
     """How images of a loader are made before they are cropped and flipped, and how that is done."""
     found = set()
     for dataset in loader.datasets:

@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from autofast.edit.edits import Edits, Rewrite, literal
-from autofast.facts.dimensions import rank
+from autofast.edit.edits import Edits, Rewrite, plain_code
+from autofast.facts.dimensions import dimension_count
 from autofast.flow.cfg import Graph
 from autofast.flow.loops import loop_of
 from autofast.flow.program import graph_of
@@ -182,7 +182,7 @@ class Windows:
             rows = f"{numpy}.lib.stride_tricks.sliding_window_view({self.row.id}, {self.length.code()})[{begin}]"
         return (
             Rewrite(self.call, "{each}", {"each": self.each}),
-            Rewrite(self.window, literal(rows)),
+            Rewrite(self.window, plain_code(rows)),
             *imports,
         )
 
@@ -325,7 +325,7 @@ def _is_flat(script: Script, size: ast.expr) -> bool:
 def _library(script: Script, row: ast.Name) -> str:
     """``torch`` or ``numpy`` where the row certainly has one dimension; else empty."""
     found = script.values(row)
-    if rank(script, row) != 1:
+    if dimension_count(script, row) != 1:
         return ""
     if certainly(found, Tensor):
         return "torch"

@@ -43,7 +43,7 @@ class Op:
     low: ast.expr | None = None
 
 
-def operations(script: Script, loop: ParameterLoop) -> list[Op]:
+def body_operations(script: Script, loop: ParameterLoop) -> list[Op]:
     """What the body of the loop does; :class:`~autofast.rule.Refusal` without words where it does
     anything else.
     """

@@ -8,17 +8,17 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autofast.facts.freezing import freezes
-from autofast.facts.gradient_accesses import accesses
-from autofast.facts.gradient_events import clips, zeros
-from autofast.facts.optimizers import grows
+from autofast.facts.freezing import may_freeze
+from autofast.facts.gradient_accesses import gradient_accesses
+from autofast.facts.gradient_events import clips, zero_grads
+from autofast.facts.optimizers import where_it_grows
 from autofast.facts.parts import parts_of
 from autofast.facts.scaler import Event
-from autofast.flow.loops import leaving
-from autofast.flow.positions import block, index
+from autofast.flow.loops import loop_exits
+from autofast.flow.positions import index_in_block, statements_beside
 from autofast.flow.typestate import Events, Protocol, follow
 from autofast.model.calls import is_path, keyword_of
-from autofast.model.contents import unwrapped
+from autofast.model.contents import without_wrappers
 from autofast.model.names import DDP
 from autofast.model.roles import Backward, Optimizer, Step
 from autofast.model.script import Script
@@ -60,17 +60,19 @@ class _Stale(Protocol[bool, Event]):
         return [state]
 
 
-def dropped(script: Script) -> Iterator[tuple[Dropped, str]]:
+def dropped_backwards(script: Script) -> Iterator[tuple[Dropped, str]]:
     """Each such backward with why it is left as it is; empty where the model can be frozen for
     it.
     """
-    if freezes(script):
+    if may_freeze(script):
         return
     for step in script.steps:
         if len(step.backwards) < 2 or len(script.optimizers) < 2:
             continue
         for backward in step.backwards:
-            models = {id(m): m for t in backward.tensors for x in t.models for m in unwrapped(x)}
+            models = {
+                id(m): m for t in backward.tensors for x in t.models for m in without_wrappers(x)
+            }
             for model in models.values():
                 others = [m for m in models.values() if m is not model]
                 found = _place(script, step, backward, model)
@@ -81,7 +83,7 @@ def dropped(script: Script) -> Iterator[tuple[Dropped, str]]:
 
 def _owners(script: Script, model: Thing) -> list[Optimizer]:
     parts = parts_of(model)
-    return [o for o in script.optimizers if any(id(m) in parts for p in o.params for m in unwrapped(p))]  # fmt: skip
+    return [o for o in script.optimizers if any(id(m) in parts for p in o.params for m in without_wrappers(p))]  # fmt: skip
 
 
 def _is_unused(script: Script, step: Step, backward: Backward, model: Thing) -> bool:
@@ -93,11 +95,11 @@ def _is_unused(script: Script, step: Step, backward: Backward, model: Thing) -> 
         return False
     mine = frozenset(id(t) for o in owners for t in o.things)
     try:
-        read, after = accesses(script)
+        read, after = gradient_accesses(script)
     except Refusal:
         return False
     events = [Event("stale", backward.node), *clips(script, strict=False), *read]
-    for zero in zeros(script):
+    for zero in zero_grads(script):
         to_none = keyword_of(zero.node, "set_to_none")  # type: ignore[arg-type]
         if to_none is None or script.constant(to_none) is True:
             events.append(zero)
@@ -107,7 +109,7 @@ def _is_unused(script: Script, step: Step, backward: Backward, model: Thing) -> 
         for update in other.updates:
             events.append(Event("step", update.node, frozenset(map(id, update.things)) or None))
         for more in other.backwards:
-            reached = {m for t in more.tensors for x in t.models for m in unwrapped(x)}
+            reached = {m for t in more.tensors for x in t.models for m in without_wrappers(x)}
             if more.node is not backward.node and (model in reached or not reached):
                 events.append(Event("backward", more.node, mine))
     for site in script.methods("unscale_"):
@@ -120,16 +122,16 @@ def _is_unused(script: Script, step: Step, backward: Backward, model: Thing) -> 
 # -------------------------------------------------------------------------------------------- where
 def _place(script: Script, step: Step, backward: Backward, model: Thing) -> Dropped | None:
     """Around the calls of the model that this backward goes through, and no others."""
-    mine = [site for site in step.forwards if any(model in unwrapped(o.this) for o in site)]
+    mine = [site for site in step.forwards if any(model in without_wrappers(o.this) for o in site)]
     through = {p for t in backward.tensors for p in t.passes}
     calls = [s.node for s in mine if s.node in through]
     last = statement_of(backward.node)
-    around = block(last)
+    around = statements_beside(last)
     starts = [_lifted(call, around) for call in calls]
     if not calls or None in starts:
         return None
-    first = min((s for s in starts if s is not None), key=lambda s: index(around, s))
-    span = around[index(around, first) : index(around, last) + 1]
+    first = min((s for s in starts if s is not None), key=lambda s: index_in_block(around, s))
+    span = around[index_in_block(around, first) : index_in_block(around, last) + 1]
     names = {ast.unparse(getattr(call, "func", call)) for call in calls}
     if not span or len(names) > 1 or not all(is_path(getattr(c, "func", c)) for c in calls):
         return None
@@ -138,7 +140,7 @@ def _place(script: Script, step: Step, backward: Backward, model: Thing) -> Drop
         return None
     inside = [b for s in script.steps for b in s.backwards if within_any(b.node, span)]
     others = [s.node for s in mine if s.node not in calls and within_any(s.node, span)]
-    leaves = any(True for statement in span for _ in leaving(statement))
+    leaves = any(True for statement in span for _ in loop_exits(statement))
     if others or leaves or [b.node for b in inside] != [backward.node]:
         return None
     rest = [b for s in script.steps for b in s.backwards if b.node is not backward.node]
@@ -174,7 +176,7 @@ def against(script: Script, model: Thing, others: list[Thing]) -> str:
             return f"{at(node)} compiles, and does so again where parameters are frozen"
         if node.attr.startswith("register_") and node.attr.endswith("hook"):
             return f"{at(node)} registers a hook, which may wait for these gradients"
-    if more := grows(script):
+    if more := where_it_grows(script):
         return f"{more} gives an optimizer more parameters, which may be of this model"
     if parts_of(model).keys() & parts_of(*others).keys():
         return "it shares layers with a model that is trained by this backward"

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Edit
 from autofast.facts.gradients import comes_late
-from autofast.facts.optimizers import FUSED, SINCE, has_momentum, sparse
-from autofast.facts.settings import beside, place
+from autofast.facts.optimizers import FUSED, SINCE, has_momentum, sparse_gradients
+from autofast.facts.settings import setting_place, settings_place
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.program import definitions_at, function_around
 from autofast.flow.scopes import mentions
@@ -48,9 +48,9 @@ from autofast.model.values import (
     is_named,
 )
 from autofast.rule import Finding
-from autofast.write.arguments import Home, room
+from autofast.write.arguments import Home, place_for_argument
 from autofast.write.cuda_flag import enabled_where_cuda
-from autofast.write.spelling import cuda_test, devices
+from autofast.write.spelling import cuda_test, named_devices
 
 # ----------------------------------------------------------------------- classes that settings name
 # Not SGD: its momentum and a GradScaler do not go together with it.
@@ -60,10 +60,10 @@ TORCH = Ref("torch.optim")
 
 def named_in_settings(script: Script) -> Iterator[Finding]:
     """Advice to set ``fused`` beside the other arguments of an optimizer in the file."""
-    if script.torch.rules_out(SINCE) or sparse(script):
+    if script.torch.rules_out(SINCE) or sparse_gradients(script):
         return
     chosen = [o for o in script.optimizers if o.name == "Optimizer"]
-    handed_on = any(beside(o.args) for o in chosen)
+    handed_on = any(settings_place(o.args) for o in chosen)
     seen: set[tuple[str, int]] = set()
     for site in script.log.of("builtins.getattr"):
         for occurrence in site:
@@ -74,9 +74,9 @@ def named_in_settings(script: Script) -> Iterator[Finding]:
                     continue
                 seen.add((said.file, said.line))
                 if handed_on:
-                    todo = f"set fused to true among the arguments of {place(said)}"
+                    todo = f"set fused to true among the arguments of {setting_place(said)}"
                 else:
-                    todo = f"pass fused=True with {said.value} ({place(said)})"
+                    todo = f"pass fused=True with {said.value} ({setting_place(said)})"
                 yield Finding(
                     _asked(script, occurrence, site.node),
                     f"runs the update of {said.value} as many small kernels",
@@ -150,7 +150,7 @@ COMPLEX = wordset(
 )
 
 
-def edits(script: Script, home: Home, target: str, unless: str = "") -> Iterator[Edit]:
+def fused_edits(script: Script, home: Home, target: str, unless: str = "") -> Iterator[Edit]:
     """``fused=True``, which CPUs and GPUs take, CPUs since torch 2.4: the script's own flag for
     CUDA where it may run without, and nothing says that it has one.
 
@@ -161,7 +161,7 @@ def edits(script: Script, home: Home, target: str, unless: str = "") -> Iterator
     if unless:
         yield home.set("fused", f"True if {unless} else None")
         return
-    if not OTHERS & devices(script):
+    if not OTHERS & named_devices(script):
         new = target == "cpu" or script.frameworks or script.torch.is_at_least(SINCE)
         test, imports = ("", ()) if new else enabled_where_cuda(script, statement_of(home.node))
         yield from imports
@@ -175,23 +175,27 @@ def edits(script: Script, home: Home, target: str, unless: str = "") -> Iterator
 
 
 def is_exact(optimizer: Optimizer) -> bool:
-    """One of torch's own classes: a subclass may do anything in its step. :func:`home` says whether
-    it may be another.
+    """One of torch's own classes: a subclass may do anything in its step. :func:`fused_home` says
+    whether it may be another.
     """
     own = (f"torch.optim.{optimizer.name}", ANY_OPTIMIZER)
     return optimizer.name in FUSED and all(is_named(t, Ext, own) for t in optimizer.things)
 
 
-def home(script: Script, optimizer: Optimizer, calls: list[ast.Call]) -> Home | str:
+def fused_home(script: Script, optimizer: Optimizer, calls: list[ast.Call]) -> Home | str:
     """Where ``fused=`` goes; or why nowhere. In a class or function that is given the optimizer's
     class, it goes where that is named.
     """
     name = optimizer.node.func
     if not isinstance(name, ast.Name):
-        return _only_those(script, optimizer) or room(script, optimizer.args, "fused", calls)
+        return _only_those(script, optimizer) or place_for_argument(
+            script, optimizer.args, "fused", calls
+        )
     parameter = next((d for d in definitions_at(script, name) if d.is_parameter), None)
     if parameter is None:
-        return _only_those(script, optimizer) or room(script, optimizer.args, "fused", calls)
+        return _only_those(script, optimizer) or place_for_argument(
+            script, optimizer.args, "fused", calls
+        )
     function = function_around(parameter.node)
     assert not isinstance(function, ast.Module)
     given = script.analysis(CallGraph).arguments(function, parameter.name)
@@ -232,7 +236,7 @@ def is_decided(args: Arguments) -> bool:
     )
 
 
-def against(script: Script, optimizer: Optimizer, *, without_apex: bool) -> str:
+def why_not_fused(script: Script, optimizer: Optimizer, *, without_apex: bool) -> str:
     """Why this optimizer must stay as it is; empty where nothing speaks against."""
     for name in ("capturable", "differentiable"):
         if name in optimizer.args.named and const(optimizer.args.named[name].values) is not False:
@@ -247,7 +251,7 @@ def against(script: Script, optimizer: Optimizer, *, without_apex: bool) -> str:
     for site in script.methods("register_step_pre_hook", "register_step_post_hook"):
         if any(o.this in optimizer.things for o in site):
             return f"its hooks ({at(site)}) would run in steps that a GradScaler skips, too"
-    return sparse(script) or _complex(script, optimizer) or _lightning_clips(script)
+    return sparse_gradients(script) or _complex(script, optimizer) or _lightning_clips(script)
 
 
 def _complex(script: Script, optimizer: Optimizer) -> str:

@@ -13,7 +13,7 @@ Two things compute in fp16 whatever was asked for: with them, the form is fp16 a
 - ``torch.nn.DataParallel`` runs its replicas in threads of their own, which get only the fact that
   autocast is on, not its dtype (torch/nn/parallel/parallel_apply.py).
 - LSTM, GRU and RNN on CUDA: autocast casts to fp16 for cuDNN
-  (:func:`autofast.facts.precision.layers.recurrent`).
+  (:func:`autofast.facts.precision.layers.recurrent_layers`).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from autofast.facts.by_default import Off, by_default, options_within
 from autofast.facts.double_backward import step_against_half
 from autofast.facts.forwards import Region, evaluation_regions, training_regions
 from autofast.facts.forwards_alone import forwards_alone
-from autofast.facts.precision.banned import banned, error_of
-from autofast.facts.precision.between import between
+from autofast.facts.precision.banned import banned_loss, error_of
+from autofast.facts.precision.between import gradient_changes
 from autofast.facts.precision.code import Code
-from autofast.facts.precision.fp16_numbers import not_fp16, summed
+from autofast.facts.precision.fp16_numbers import not_fp16, summed_loss
 from autofast.facts.precision.half_values import Half
-from autofast.facts.precision.hazards import against, has_autocast, ratio
-from autofast.facts.precision.layers import recurrent
+from autofast.facts.precision.hazards import has_autocast, probability_ratio, why_not_autocast
+from autofast.facts.precision.layers import recurrent_layers
 from autofast.facts.precision.whole_script import against_script
 from autofast.flow.positions import nodes_of
 from autofast.model.calls import is_method
@@ -69,7 +69,7 @@ def log_of_rounded(script: Script, code: Code, outputs: list[ast.Call]) -> str:
     given = [t.prob for call in outputs for t in tensors_in(script.values(call))]
     rounded = any(p is not None and p not in code.logits for p in given)
     for site, occurrence in code.events("loss"):
-        if site.node not in code.logits and (name := banned(occurrence.this)):
+        if site.node not in code.logits and (name := banned_loss(occurrence.this)):
             taken = tensors_in(occurrence.args.get(0, "input"))
             if rounded or not surely(t.prob for t in taken):
                 return error_of(name, site)
@@ -123,7 +123,7 @@ def _alone(
     short = replace(region, forwards=passes, outputs=passes, things=things)
     alone = [replace(r, hoisted=[]) if below else r for r in forwards_alone(short)]
     found = [(r, code.other(r.parts, r.things)) for r in alone]
-    return [] if any(r.hoisted or against(c) for r, c in found) else found
+    return [] if any(r.hoisted or why_not_autocast(c) for r, c in found) else found
 
 
 def _behind(region: Region) -> Sequence[ast.AST]:
@@ -324,17 +324,19 @@ def _fit(script: Script, region: Region, code: Code) -> list[tuple[Region, Code]
     where even they must.
     """
     span = code.other(region.span, region.things)
-    if why := region.refusal or between(code) or _in_fp32_too(script, span, region):
+    if why := region.refusal or gradient_changes(code) or _in_fp32_too(script, span, region):
         return why
-    if not (why := against(code)):
+    if not (why := why_not_autocast(code)):
         return [(region, code)]
     alone = [(r, code.other(r.parts, r.things)) for r in forwards_alone(region)]
-    return why if not alone or any(against(c) for _, c in alone) else alone
+    return why if not alone or any(why_not_autocast(c) for _, c in alone) else alone
 
 
 def _in_fp32_too(script: Script, span: Code, region: Region) -> str:
     """What would go wrong in 16 bits although what is made of it is computed in fp32."""
-    return (ratio(span) if region.trains else "") or log_of_rounded(script, span, region.outputs)
+    return (probability_ratio(span) if region.trains else "") or log_of_rounded(
+        script, span, region.outputs
+    )
 
 
 def _unseen(script: Script, step: Step) -> str:
@@ -355,7 +357,7 @@ def _precision(
     device, wanted, code = options.target, options.precision, [c for _, c in accepted]
     fp16_anyway = _in_fp16_anyway(script, code) if device == "cuda" else ""
     too_wide = next(filter(None, map(not_fp16, code)), "")
-    too_wide = too_wide or next(filter(None, (summed(c) for r, c in accepted if r.trains)), "")
+    too_wide = too_wide or next(filter(None, (summed_loss(c) for r, c in accepted if r.trains)), "")
     if wanted == "bf16" or (device == "cpu" and wanted == "auto"):
         found.no_scaler = "bf16 has the range of fp32 and needs no scaler"
         if fp16_anyway:
@@ -379,7 +381,7 @@ def _in_fp16_anyway(script: Script, code: list[Code]) -> str:
     """What computes in fp16 whichever type autocast is asked for, in words; or empty."""
     if _is_data_parallel(script):
         return "DataParallel runs its replicas in fp16, whatever autocast is set to"
-    return next(filter(None, map(recurrent, code)), "")
+    return next(filter(None, map(recurrent_layers, code)), "")
 
 
 def _is_data_parallel(script: Script) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from autofast.edit.edits import After, Around, Before, Edit, Edits, Rewrite, Wrap
 from autofast.edit.order import Rank
 from autofast.facts.forwards import Region, outputs_of
-from autofast.facts.model_mode import outputs
+from autofast.facts.model_mode import outputs_in_mode
 from autofast.facts.precision.between import both_modes
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.half_values import Half
@@ -20,13 +20,13 @@ from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.defuse import bound_to, taken_by
 from autofast.flow.program import Flow
 from autofast.model.calls import put_into
-from autofast.model.contents import unwrapped
+from autofast.model.contents import without_wrappers
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import ByNode, Nodes, source_of, statement_of
 from autofast.model.syntax import has_star
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Const, Dict, Seq, Tensor, Thing, Values, only
+from autofast.model.values import Const, Dict, Seq, Tensor, Thing, Values, of_kind
 from autofast.model.values.thing import Row
 from autofast.rule import Options
 from autofast.techniques.precision.forms import Precision
@@ -52,7 +52,7 @@ def _returned(
 ) -> Iterator[ast.expr]:
     """What a call gives, also where other calls give it first: ``x, sizes = conv(x, sizes)``."""
     flow, found = script.analysis(Flow), script.called(call)
-    for code in (c for t in found for inner in unwrapped(t) for c in code_of(inner)):
+    for code in (c for t in found for inner in without_wrappers(t) for c in code_of(inner)):
         for result in script.analysis(CallGraph).results(code.function):
             parts = result.elts if isinstance(result, ast.Tuple) else []
             parts = [] if has_star(parts) else parts[part : part + 1] if part is not None else parts
@@ -73,7 +73,7 @@ def cast_of(script: Script, call: ast.Call, maybe: bool = False) -> str:
     """A template for the output: a tensor, or a tuple, list or dict of them; empty where it is not
     known to be one. With ``maybe``, parts may be None.
     """
-    found = outputs(script, call)
+    found = outputs_in_mode(script, call)
     if may_be_integers(script, call):
         return ""
     if not maybe and any(NONE in p for t in found for p in _parts(t) or ()):
@@ -92,16 +92,16 @@ def casts_below(script: Script, half: Half, call: ast.Call) -> list[Edit]:
     where one is not known to hold tensors. Or below ``a = model(x)``, where the model gives a
     tensor or something else.
     """
-    stmt, target, found = statement_of(call), put_into(call), outputs(script, call)
+    stmt, target, found = statement_of(call), put_into(call), outputs_in_mode(script, call)
     if isinstance(target, ast.Name):
         if may_be_integers(script, call):
             return []
         cast = "" if _form(found, "{}") else _statement(target.id, found)
         return [After(stmt, cast, rank=Rank.AUTOCAST)] if cast else []
-    tuples = [t.exact for t in only(found, Seq) if t.exact is not None]
+    tuples = [t.exact for t in of_kind(found, Seq) if t.exact is not None]
     if not isinstance(target, ast.Tuple) or not found or len(tuples) != len(found):
         return []
-    names = only(target.elts, ast.Name)
+    names = of_kind(target.elts, ast.Name)
     if any(len(t) != len(target.elts) for t in tuples) or len(names) != len(target.elts):
         return []
     edits: list[Edit] = []

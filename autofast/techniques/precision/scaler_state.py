@@ -13,7 +13,7 @@ from typing import NamedTuple
 from autofast.edit.edits import After, DictItem, Edit
 from autofast.flow.callgraph import Callee, CallGraph
 from autofast.flow.defuse import Definition
-from autofast.flow.positions import block
+from autofast.flow.positions import statements_beside
 from autofast.flow.program import definitions_at, definitions_of
 from autofast.flow.scopes import parameters
 from autofast.model.calls import call_of, is_method, receiver_of, stands_alone
@@ -88,7 +88,7 @@ def _loads(script: Script, optimizers: Iterable[Thing], name: Name, key: str) ->
     found: dict[int, Place] = {}  # by the block that they stand in
     for site in script.methods("load_state_dict"):
         checkpoint, call = _loaded_from(site, things), site.node
-        here = id(block(statement_of(call)))
+        here = id(statements_beside(statement_of(call)))
         if checkpoint is None or not stands_alone(call) or here in found:
             continue
         if _is_closed(script, checkpoint):

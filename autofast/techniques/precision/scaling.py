@@ -18,13 +18,20 @@ from autofast.edit.edits import After, Edit, Rewrite, Wrap, Written
 from autofast.edit.order import Rank
 from autofast.facts.by_default import Off, behind_option, by_default
 from autofast.facts.forwards import Region
-from autofast.facts.gradient_accesses import accesses, against_scaler
-from autofast.facts.gradient_events import clips, stepped_together, zeros
+from autofast.facts.gradient_accesses import against_scaler, gradient_accesses
+from autofast.facts.gradient_events import clips, stepped_together, zero_grads
 from autofast.facts.optimizers import left_on_host
-from autofast.facts.scaler import Event, problems
+from autofast.facts.scaler import Event, scaler_problems
 from autofast.flow.definition_sites import Home, after_all, home_of
-from autofast.flow.loops import leaving
-from autofast.flow.positions import block, index, is_sure, nodes_of, shared, statement_at
+from autofast.flow.loops import loop_exits
+from autofast.flow.positions import (
+    common_frames,
+    index_in_block,
+    is_sure,
+    nodes_of,
+    statement_at,
+    statements_beside,
+)
 from autofast.flow.typestate import Events
 from autofast.model.calls import is_method, may_give, receiver_of, stands_alone
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, inside
@@ -56,12 +63,14 @@ def makes(
     if home.scope is not None:
         if len(places) > 1:
             raise Refusal(f"the optimizer is set in several blocks, the last on {at(places[-1])}")
-        here = block(places[0])
+        here = statements_beside(places[0])
         first = next(
             (n for n, s in enumerate(here) if nodes_of([s]) & busy and not isinstance(s, DEFINES)),
             len(here),
         )
-        if first < index(here, places[0]):  # something is trained before the last optimizer is made
+        if first < index_in_block(
+            here, places[0]
+        ):  # something is trained before the last optimizer is made
             stores = {n for n, s in enumerate(here[:first]) if nodes_of([s]) & set(home.stores)}
             early = not stores
             places = [here[max(stores, default=first)]]
@@ -84,8 +93,8 @@ def _below_schedulers(script: Script, place: ast.stmt, busy: Nodes) -> ast.stmt:
     optimizers; the place itself where there is none.
     """
     made = {statement_of(s.node) for s in script.schedulers}
-    here = block(place)
-    for below in here[index(here, place) + 1 :]:
+    here = statements_beside(place)
+    for below in here[index_in_block(here, place) + 1 :]:
         simple = isinstance(below, (ast.Assign, ast.AnnAssign))
         if nodes_of([below]) & busy:
             break
@@ -127,7 +136,7 @@ def _last(places: list[tuple[ast.Call, Occurrence]]) -> list[ast.stmt]:
     nodes = {n: n for n, _ in places}
     if len(nodes) <= 1:
         return [statement_of(n) for n in nodes.values()]
-    depth = min(shared(a.stack, b.stack) for m, a in places for n, b in places if m is not n)
+    depth = min(common_frames(a.stack, b.stack) for m, a in places for n, b in places if m is not n)
     statements = [statement_at(o.stack, n, depth) for n, o in places]
     if all(s is statements[0] for s in statements):
         arms: dict[bool, list[tuple[ast.Call, Occurrence]]] = {}
@@ -137,8 +146,8 @@ def _last(places: list[tuple[ast.Call, Occurrence]]) -> list[ast.stmt]:
                 raise Refusal(f"which update comes last on {at(statements[0])} is not clear")
             arms.setdefault(frame.arm, []).append((node, occurrence))
         return [s for arm in arms.values() for s in _last(arm)]
-    here = block(statements[0])
-    order = [index(here, s) for s in statements]
+    here = statements_beside(statements[0])
+    order = [index_in_block(here, s) for s in statements]
     if min(order) < 0:
         raise Refusal(
             f"which update comes last in an iteration is not clear ({at(statements[-1])})"
@@ -147,7 +156,7 @@ def _last(places: list[tuple[ast.Call, Occurrence]]) -> list[ast.stmt]:
         raise Refusal(f"all updates of an iteration depend on conditions ({at(statements[0])})")
     last = here[max(order)]
     for statement in here[min(order) : max(order) + 1]:
-        for jump in (s for s in leaving(statement) if not isinstance(s, ast.Raise)):
+        for jump in (s for s in loop_exits(statement) if not isinstance(s, ast.Raise)):
             raise Refusal("may leave the iteration between two updates", jump)
     return [last]
 
@@ -222,7 +231,7 @@ class _Builder:
         self._check()
         if why := against_scaler(self.script):
             raise Refusal(why)
-        self.accesses, self.zeroed = accesses(self.script)
+        self.accesses, self.zeroed = gradient_accesses(self.script)
         objects = [t for u in self.updates for t in u.things]
         home = home_of(self.script, [u.optimizer for u in self.updates], objects)
         if isinstance(home, str):
@@ -281,7 +290,7 @@ class _Builder:
         events = [*self.accesses]
         events += [Event("backward", b.node) for b in self.backwards]
         events += [Event("step", u.node, frozenset(map(id, u.things))) for u in self.updates]
-        events += zeros(self.script)
+        events += zero_grads(self.script)
         events += clips(self.script)
         events += [
             Event("exit", e.node)
@@ -295,7 +304,7 @@ class _Builder:
         else:
             every = Events(events, before, [*starts, *after])
         for things in stepped_together(self.updates):
-            for why, _ in problems(self.script, every, things, is_new=True).values():
+            for why, _ in scaler_problems(self.script, every, things, is_new=True).values():
                 raise Refusal(why)
 
     def _check(self) -> None:

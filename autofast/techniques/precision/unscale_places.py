@@ -10,17 +10,23 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Before, Edit, Edits
 from autofast.edit.order import Rank
-from autofast.facts.gradient_accesses import accesses, owners, use_of
-from autofast.facts.gradient_events import clipped, clips, optimizers_of, stepped_together, zeros
-from autofast.facts.scaler import Event, Problems, problems
+from autofast.facts.gradient_accesses import gradient_accesses, owning_optimizers, use_of
+from autofast.facts.gradient_events import (
+    clipped_parameters,
+    clips,
+    optimizers_of,
+    stepped_together,
+    zero_grads,
+)
+from autofast.facts.scaler import Event, Problems, scaler_problems
 from autofast.flow.positions import (
-    block,
     comes_before,
     in_common,
-    index,
+    index_in_block,
     is_sure,
     nodes_of,
     statement_at,
+    statements_beside,
 )
 from autofast.flow.typestate import Events
 from autofast.model.calls import receiver_of
@@ -111,9 +117,13 @@ def _updates_after(
             if not inside(other.stack, step.loop):
                 continue
             mine, theirs, depth = in_common(occurrence, site.node, other, update.node)
-            here = block(theirs)
-            distance = index(here, theirs) - index(here, mine)
-            if mine is theirs or index(here, mine) < 0 or not _reads_of(script, site, update):
+            here = statements_beside(theirs)
+            distance = index_in_block(here, theirs) - index_in_block(here, mine)
+            if (
+                mine is theirs
+                or index_in_block(here, mine) < 0
+                or not _reads_of(script, site, update)
+            ):
                 continue
             if not is_sure(other, depth):
                 raise Refusal("reads gradients in iterations that end without an update", site)
@@ -130,15 +140,15 @@ def _backward_between(step: Step, mine: ast.stmt, distance: int) -> bool:
     """Another backward stands between a clip and an update: the update is not that of the clipped
     gradients alone.
     """
-    here = block(mine)
-    start = index(here, mine)
+    here = statements_beside(mine)
+    start = index_in_block(here, mine)
     nodes = nodes_of(here[start + 1 : start + distance])
     return any(b.node in nodes for b in step.backwards)
 
 
 def _reads_of(script: Script, site: Site, update: Update) -> bool:
     """Whether the gradients of a clip may be those of an update; True where that is not known."""
-    given = clipped(site) if site.call else None
+    given = clipped_parameters(site) if site.call else None
     things = optimizers_of(script, given) if given is not None else None
     return things is None or any(id(t) in things for t in update.things)
 
@@ -169,11 +179,11 @@ class Known:
     def __init__(self, script: Script):
         self.script = script
         self.clips = {id(e.node): e for e in clips(script, strict=False)}
-        touched, self.zeroed = accesses(script, strict=False)
+        touched, self.zeroed = gradient_accesses(script, strict=False)
         steps = {id(u.node): u for s in script.steps for u in s.updates}
         backwards = {id(b.node): b for s in script.steps for b in s.backwards}
         self.updates = list(steps.values())
-        self.events = [*touched, *self.clips.values(), *zeros(script)]
+        self.events = [*touched, *self.clips.values(), *zero_grads(script)]
         self.events += [
             Event("backward" if b.scaled else "plain", b.node) for b in backwards.values()
         ]
@@ -198,7 +208,7 @@ class Known:
         if id(site.node) in self.clips:
             mine = self.clips[id(site.node)].things
         elif isinstance(site.node, ast.Attribute):
-            found = owners(self.script, site.node.value)
+            found = owning_optimizers(self.script, site.node.value)
             if use_of(site.node) != "read" or isinstance(found, str):
                 return False
             mine = found
@@ -223,7 +233,7 @@ class Known:
 
     def _problems(self, things: frozenset[int], before: list[Event]) -> Problems:
         events = Events(self.events, before, self.zeroed)
-        return problems(self.script, events, things, is_new=False)
+        return scaler_problems(self.script, events, things, is_new=False)
 
 
 def forgotten(known: Known, step: Step) -> Iterator[Finding]:
@@ -259,8 +269,8 @@ def _missing(step: Step, site: Site, update: Update) -> tuple[str, Before | None
             if not inside(mine.stack, step.loop) or not inside(theirs.stack, step.loop):
                 continue
             statement, end, depth = in_common(mine, site.node, theirs, update.node)
-            here = block(end)
-            if not 0 <= index(here, statement) < index(here, end):
+            here = statements_beside(end)
+            if not 0 <= index_in_block(here, statement) < index_in_block(here, end):
                 continue
             scaled = [(o, b.node) for b in step.backwards if b.scaled for o in b.site]
             if not any(comes_before(o, node, mine, site.node) for o, node in scaled):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from autofast.edit.edits import Edit, Keyword, Wrap, literal
+from autofast.edit.edits import Edit, Keyword, Wrap, plain_code
 from autofast.facts.updates.rates import counts_batches
 from autofast.model.calls import is_call_of, literal_of
 from autofast.model.roles import Scheduler
@@ -20,7 +20,7 @@ from autofast.model.source import at
 from autofast.model.syntax import is_operation
 from autofast.model.values import Const, is_const
 from autofast.rule import Refusal
-from autofast.write.spelling import spelled
+from autofast.write.spelling import argument_expression
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ NEVER = {
 }
 
 
-def changed(script: Script, scheduler: Scheduler, count: str) -> Edit:
+def lengthened(script: Script, scheduler: Scheduler, count: str) -> Edit:
     """What makes ``scheduler`` count updates, of which an epoch has ``count``; raises
     :class:`Refusal`.
     """
@@ -69,19 +69,19 @@ def changed(script: Script, scheduler: Scheduler, count: str) -> Edit:
     if any(t != Const(False) for t in args.get(form.last_epoch + 1, "verbose")):
         raise Refusal(f"{name} prints each of its steps (`verbose`)")
     given = args.given(form.index, form.name)
-    expr = spelled(call, given)
+    expr = argument_expression(call, given)
     if expr is None:
         if given is not None or not form.default or args.dicts:
             raise Refusal(f"`{form.name}` of {name} does not stand in its call ({at(call)})")
         return Keyword(call, form.name, f"{form.default} * {count}")
     if form.root:
         _positive(script, expr)
-        return Wrap(expr, f"{{}} ** (1 / {literal(count)})")
+        return Wrap(expr, f"{{}} ** (1 / {plain_code(count)})")
     if counts_batches(script, expr):
         raise Refusal(f"`{ast.unparse(expr)}` on {at(expr)} counts batches already")
     if name != "CosineAnnealingLR":
         _whole(script, expr)
-    return Wrap(expr, f"{{}} * {literal(count)}")
+    return Wrap(expr, f"{{}} * {plain_code(count)}")
 
 
 def _whole(script: Script, expr: ast.expr) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from autofast.facts.updates.cadence import FRAMEWORKS, check_loader, cut_short, ends_of, inside_bar
 from autofast.flow.loops import Loop
-from autofast.flow.positions import index
+from autofast.flow.positions import index_in_block
 from autofast.flow.scopes import stored_in
 from autofast.model.calls import stands_alone
 from autofast.model.events import LoopFrame, Stack
@@ -54,11 +54,11 @@ def place_of(script: Script, tick: Tick, scheduler: Scheduler) -> Place:
     update = _update(scheduler)
     anchor = statement_of(update.node)
     loop = parent_of(anchor)
-    if not isinstance(loop, ast.For) or index(epochs.body, loop) < 0:
+    if not isinstance(loop, ast.For) or index_in_block(epochs.body, loop) < 0:
         raise Refusal(
             f"the update on {at(anchor)} is under a condition, or in another loop or function: {BY_HAND}"
         )
-    if index(epochs.body, loop) > index(epochs.body, gone):
+    if index_in_block(epochs.body, loop) > index_in_block(epochs.body, gone):
         raise Refusal("it is stepped before the updates of the epoch")
     for node, around, words in (
         (tick.node, epochs, "its step may be left out"),
@@ -70,7 +70,7 @@ def place_of(script: Script, tick: Tick, scheduler: Scheduler) -> Place:
     for jump in ends_of(script, loop):
         raise Refusal("may end the loop over batches early", jump)
     loader, loaders = _loader(script, loop, update)
-    for statement in loop.body[index(loop.body, anchor) + 1 :]:
+    for statement in loop.body[index_in_block(loop.body, anchor) + 1 :]:
         if isinstance(statement, ast.Expr) and _updates_scaler(script, statement.value):
             anchor = statement
     return Place(loop, loader, loaders, anchor, gone, [o.stack for o in update.site])

@@ -17,16 +17,24 @@ from autofast.edit.ignores import is_spared
 from autofast.edit.order import Rank
 from autofast.flow.changes import may_change
 from autofast.flow.loops import loop_of
-from autofast.flow.positions import block, index
-from autofast.flow.reflection import showing
+from autofast.flow.positions import index_in_block, statements_beside
+from autofast.flow.reflection import namespace_calls
 from autofast.flow.scopes import declared, mentions
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import ByNode, function_of, holds, nodes_in, walk, within, within_any
+from autofast.model.source import (
+    ByNode,
+    contains_kind,
+    function_of,
+    nodes_in,
+    walk,
+    within,
+    within_any,
+)
 from autofast.model.syntax import is_read
 from autofast.model.values import Const, Func, Num, Ref, Tensor, certainly
 from autofast.techniques.syncs.freshness import is_fresh
-from autofast.techniques.syncs.steps import catchers, is_step, rare_branch, works_between
+from autofast.techniques.syncs.steps import catching_statements, is_step, rare_branch, works_between
 
 NAME = "loss-item-sync"
 PLAIN = (
@@ -88,14 +96,18 @@ def _gate(statement: ast.Assign, target: ast.Name) -> ast.If | None:
     computes.
     """
     scope = function_of(target)
-    if target.id in declared(scope) or showing(scope):
+    if target.id in declared(scope) or namespace_calls(scope):
         return None
     loop = loop_of(statement)
     uses = [n for n in mentions(scope, target.id) if n is not target]
     gates = {gate: gate for n in uses if (gate := rare_branch(n, loop)) is not None}
     gate = next(iter(gates.values()), None)
-    here = block(statement)
-    if gate is None or len(gates) != 1 or index(here, gate) <= index(here, statement):
+    here = statements_beside(statement)
+    if (
+        gate is None
+        or len(gates) != 1
+        or index_in_block(here, gate) <= index_in_block(here, statement)
+    ):
         return None
     fine = all(is_read(n) and function_of(n) is scope and within_any(n, gate.body) for n in uses)
     return gate if fine else None
@@ -133,15 +145,18 @@ def _may_wait(script: Script, statement: ast.Assign, gate: ast.If) -> bool:
     """Whether nothing between the statement and the condition, or in the condition itself, changes
     what it computes with.
     """
-    here = block(statement)
-    between: list[ast.AST] = [*here[index(here, statement) + 1 : index(here, gate)], gate.test]
+    here = statements_beside(statement)
+    between: list[ast.AST] = [
+        *here[index_in_block(here, statement) + 1 : index_in_block(here, gate)],
+        gate.test,
+    ]
     if (
         works_between(script, statement, gate)
-        or next(catchers(script, statement, loop_of(statement)), None) is not None
+        or next(catching_statements(script, statement, loop_of(statement)), None) is not None
         or may_change(script, between, statement.value) is not None
     ):
         return False
-    calls = any(holds(other, ast.Call) for other in between)
+    calls = any(contains_kind(other, ast.Call) for other in between)
     return not calls or all(_is_fixed(script, n) for n in nodes_in(statement.value, ast.Name))
 
 

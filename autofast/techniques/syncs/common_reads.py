@@ -8,15 +8,15 @@ import ast
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from autofast.edit.edits import Before, Edit, Remove, Rewrite, literal
+from autofast.edit.edits import Before, Edit, Remove, Rewrite, plain_code
 from autofast.flow.changes import changed
 from autofast.flow.loops import loop_of
-from autofast.flow.positions import block, index, is_always, position
+from autofast.flow.positions import index_in_block, is_always, position, statements_beside
 from autofast.flow.program import graph_of
 from autofast.flow.scopes import declared, loaded_in, mentions
 from autofast.model.calls import is_path, short_name
 from autofast.model.script import Script
-from autofast.model.several import only
+from autofast.model.several import of_kind
 from autofast.model.source import Source, function_of, source_of, within
 from autofast.model.syntax import is_read
 from autofast.model.values import COLLECTIONS, Const, Tensor, all_of
@@ -25,8 +25,8 @@ from autofast.techniques.syncs.freshness import is_fresh
 from autofast.techniques.syncs.reads import Read, gives_the_same
 from autofast.techniques.syncs.scalar_tensors import holds_floats, is_float, is_scalar
 from autofast.techniques.syncs.sinks import Sink
-from autofast.techniques.syncs.steps import catchers, works_between
-from autofast.techniques.syncs.substitution import swapped
+from autofast.techniques.syncs.steps import catching_statements, works_between
+from autofast.techniques.syncs.substitution import swapped_text
 from autofast.write.spelling import torch_in
 
 Edited = tuple[ast.stmt, list[Edit]]
@@ -53,7 +53,7 @@ def read_once(script: Script, repeated: Repeated) -> list[Edited]:
     core = repeated.reads[0].core
     if not isinstance(core, ast.Name):
         raise Refusal("")
-    here = block(repeated.statements[0])
+    here = statements_beside(repeated.statements[0])
     tops = [next((t for t in here if within(s, t)), None) for s in repeated.statements]
     around = {t: t for t in tops if t is not None}
     scopes = {function_of(s) for s in repeated.statements}
@@ -77,13 +77,15 @@ def read_once(script: Script, repeated: Repeated) -> list[Edited]:
         moved.append(sink)
         first = fixed[0]
     start = min(repeated.statements, key=position)
-    span = here[index(here, start) : max(index(here, t) for t in around.values()) + 1]
+    span = here[
+        index_in_block(here, start) : max(index_in_block(here, t) for t in around.values()) + 1
+    ]
     adjoining = len(span) == len(around)
     if changed(script, span, {core.id}) or not (
         adjoining or is_fresh(script, repeated.reads[0].core)
     ):
         raise Refusal("")
-    if moved and next(catchers(script, start, loop_of(core)), None) is not None:
+    if moved and next(catching_statements(script, start, loop_of(core)), None) is not None:
         raise Refusal("")
     how = repeated.reads[0]
     shared: list[Edit] = [Before(first, f"{name} = {how.of('{core}')}", holes={"core": how.core})]
@@ -92,7 +94,7 @@ def read_once(script: Script, repeated: Repeated) -> list[Edited]:
         mine = [r for r in repeated.reads if r.statement is statement]
         sink_here = next((s for s in moved if s.statement is statement), None)
         if sink_here is not None:
-            code = literal(swapped(statement, {r.node: name for r in mine}))
+            code = plain_code(swapped_text(statement, {r.node: name for r in mine}))
             result.append((statement, [*shared, Remove(statement), Before(first, code)]))
         else:
             result.append((statement, [*shared, *(Rewrite(r.node, name) for r in mine)]))
@@ -109,8 +111,12 @@ def may_move(script: Script, sink: Sink, to: ast.stmt, mine: Collection[ast.AST]
         sink.statement, (ast.AugAssign, ast.Expr)
     ):
         return False
-    here = block(sink.statement)
-    between = [s for s in here[index(here, sink.statement) + 1 : index(here, to)] if s not in mine]
+    here = statements_beside(sink.statement)
+    between = [
+        s
+        for s in here[index_in_block(here, sink.statement) + 1 : index_in_block(here, to)]
+        if s not in mine
+    ]
     scope = function_of(sink.holder)
     shared = sink.holder.id in declared(scope) or any(
         function_of(n) is not scope for n in mentions(scope, sink.holder.id)
@@ -226,7 +232,7 @@ def several_gpus(script: Script) -> bool:
     for site in script.log.of("move", "move_model", "torch.device"):
         for occurrence in site:
             for given in occurrence.args.every:
-                named |= {t.value for t in only(given.values, Const) if _names_gpu(t.value)}
+                named |= {t.value for t in of_kind(given.values, Const) if _names_gpu(t.value)}
     return len(named) > 1
 
 

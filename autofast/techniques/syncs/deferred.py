@@ -25,12 +25,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autofast.edit.edits import After, Before, Edit, Edits, Remove, Replace, Rewrite, literal
+from autofast.edit.edits import After, Before, Edit, Edits, Remove, Replace, Rewrite, plain_code
 from autofast.edit.order import Rank
 from autofast.facts.parameter_loops import is_norm
 from autofast.flow.filled_lists import is_only_filled
 from autofast.flow.loops import Loop
-from autofast.flow.positions import block, index, place_in
+from autofast.flow.positions import index_in_block, place_in, statements_beside
 from autofast.flow.program import definitions_of
 from autofast.model.calls import is_same_code, root_of, short_name
 from autofast.model.kinds import grad_mode_of
@@ -48,14 +48,14 @@ from autofast.model.syntax import is_attribute
 from autofast.model.values import Seq, Tensor, one
 from autofast.rule import Refusal
 from autofast.techniques.syncs.common_reads import several_gpus
-from autofast.techniques.syncs.filled import filled, summed
-from autofast.techniques.syncs.freshness import kept
+from autofast.techniques.syncs.filled import filled_edits, summed_edits
+from autofast.techniques.syncs.freshness import kept_template
 from autofast.techniques.syncs.liveness import Needs
 from autofast.techniques.syncs.reads import Read, gives_the_same
 from autofast.techniques.syncs.scalar_tensors import kind_of
 from autofast.techniques.syncs.sinks import Sink
 from autofast.techniques.syncs.steps import first_in, is_step, runs_at_all
-from autofast.techniques.syncs.substitution import swapped
+from autofast.techniques.syncs.substitution import swapped_text
 from autofast.techniques.syncs.summable import own_uses
 from autofast.write.spelling import is_taken, torch_in
 
@@ -78,17 +78,19 @@ class Off:
 
 def put_off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs) -> list[Edit]:
     """The edits that put off a sink, together with those that take over what it computes."""
-    return off(script, sinks, loop, needs).edits
+    return taken_off(script, sinks, loop, needs).edits
 
 
-def off(script: Script, sinks: list[Sink], loop: Loop, needs: Needs, rounds: bool = False) -> Off:
+def taken_off(
+    script: Script, sinks: list[Sink], loop: Loop, needs: Needs, rounds: bool = False
+) -> Off:
     """The same; with ``rounds``, a sum of floats may be made by ``sum()``."""
     if not (needs.gates or needs.after or needs.moves):
         return Off(_unread(script, sinks))
     first, around = sinks[0].statement, _anchor(script, loop)
     if len(sinks) == 1:
-        made = summed(script, sinks[0], loop, needs, around=around)
-        made = made or filled(script, sinks[0], loop, needs, around=around)
+        made = summed_edits(script, sinks[0], loop, needs, around=around)
+        made = made or filled_edits(script, sinks[0], loop, needs, around=around)
         if made:
             places = sum(isinstance(e, (Before, After)) for e in made)
             return Off(made, places if places > 1 else 0)
@@ -152,8 +154,8 @@ def _is_filled(script: Script, sink: Sink, loop: Loop, needs: Needs) -> bool:
     gates = list(needs.gates)
     if not gates:
         return runs_at_all(script, sink, loop)
-    here = block(sink.statement)
-    first = -1 < index(here, sink.statement) < index(here, gates[0])
+    here = statements_beside(sink.statement)
+    first = -1 < index_in_block(here, sink.statement) < index_in_block(here, gates[0])
     return first and len(gates) == 1 and not needs.after
 
 
@@ -181,7 +183,7 @@ def _payload(script: Script, sinks: list[Sink]) -> tuple[list[ast.expr], int]:
 
 def _kept(script: Script, sinks: list[Sink], core: ast.expr) -> str:
     ready = any(r.core is core and r.ready for s in sinks for r in s.reads)
-    return "{core}" if ready else kept(script, core)
+    return "{core}" if ready else kept_template(script, core)
 
 
 def _anchor(script: Script, loop: Loop) -> ast.stmt:
@@ -296,12 +298,12 @@ class Kept:
                     return None
                 self.name, value_name = held.id, self.values[0]
                 numbers = self._all(f"[{value_name}.item() for {value_name} in {held.id}]")
-                return value, literal(f"{held.id} = {numbers}")
+                return value, plain_code(f"{held.id} = {numbers}")
         return None
 
     def replay(self) -> str:
         """The template of the code that does what the sinks did, for all that was kept."""
-        return literal(self._whole() or self._each())
+        return plain_code(self._whole() or self._each())
 
     def _each(self) -> str:
         body = "\n".join("    " + self._again(sink) for sink in self.sinks)
@@ -351,15 +353,17 @@ class Kept:
 
     def begins(self, around: ast.stmt) -> ast.stmt | None:
         """The 0 in front of the loop that a sum begins as, where nothing else asks for it."""
-        own, here = own_uses(self.sinks[0]) if self.is_total else [], block(around)
+        own, here = own_uses(self.sinks[0]) if self.is_total else [], statements_beside(around)
         flow = definitions_of(self.script, around)
         made = [
             d for n in own for d in flow.reaching(n) if d.statement is not self.sinks[0].statement
         ]
         match [d.statement for d in made]:
             case [ast.Assign(targets=[ast.Name()], value=ast.Constant(value=0)) as begin]:
-                uses, last = set(flow.uses(made[0])) - set(own), index(here, around)
-                if -1 < index(here, begin) < last and all(place_in(here, u) > last for u in uses):
+                uses, last = set(flow.uses(made[0])) - set(own), index_in_block(here, around)
+                if -1 < index_in_block(here, begin) < last and all(
+                    place_in(here, u) > last for u in uses
+                ):
                     return begin
         return None
 
@@ -383,7 +387,7 @@ class Kept:
                 and not any(within(node, r.node) for r in sink.reads)
             ):
                 swaps[node] = numbers[ast.dump(node)]
-        return swapped(sink.statement, swaps)
+        return swapped_text(sink.statement, swaps)
 
     def _number(self, read: Read, name: str) -> str:
         if not self.at_once:

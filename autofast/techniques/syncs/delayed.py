@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from autofast.edit.edits import Before, Edit, Rewrite, Wrap
 from autofast.flow.defuse import Definition
 from autofast.flow.loops import Loop, loop_of
-from autofast.flow.positions import block, follows, index, position
+from autofast.flow.positions import follows, index_in_block, position, statements_beside
 from autofast.flow.program import Flow, graph_of
 from autofast.flow.reflection import is_spelled
 from autofast.flow.scopes import mentions
@@ -24,8 +24,8 @@ from autofast.model.script import Script
 from autofast.model.several import grouped, not_none
 from autofast.model.source import (
     at,
+    contains_kind,
     function_of,
-    holds,
     outwards,
     parent_of,
     statement_of,
@@ -36,9 +36,9 @@ from autofast.model.syntax import TURN_ENDS, is_read
 from autofast.rule import Refusal
 from autofast.techniques.syncs.common_reads import Edited
 from autofast.techniques.syncs.deferred import put_off
-from autofast.techniques.syncs.freshness import kept
+from autofast.techniques.syncs.freshness import kept_template
 from autofast.techniques.syncs.liveness import check_own, needs_of
-from autofast.techniques.syncs.reads import Read, reading
+from autofast.techniques.syncs.reads import Read, read_template
 from autofast.techniques.syncs.sinks import sink_of
 from autofast.techniques.syncs.steps import is_step, rare_branch, works_between
 
@@ -125,7 +125,7 @@ def read_at_use(script: Script, variable: Variable) -> tuple[list[Edit], bool]:
             rest[0], variable.statement
         )
     read = [
-        Wrap(node, reading(variable.how))
+        Wrap(node, read_template(variable.how))
         for node in sorted([*rest, *variable.seldom, *variable.outside], key=position)
     ]
     return [*(e for _, more in away for e in more), *read], gains
@@ -143,8 +143,8 @@ def _read_from(
     inside = sorted([*variable.each, *variable.seldom], key=position)
     first = min(rest, key=position)
     after = inside[inside.index(first) :]
-    here = block(variable.statement)
-    between = here[index(here, variable.statement) + 1 :]
+    here = statements_beside(variable.statement)
+    between = here[index_in_block(here, variable.statement) + 1 :]
     while True:
         top = next(s for s in here if within(first, s))
         deeper = [
@@ -158,9 +158,11 @@ def _read_from(
         here = inner
     early = inside[: inside.index(first)]
     before = between[: next(n for n, s in enumerate(between) if within(first, s))]
-    if not works_between(script, variable.statement, top) and here is block(variable.statement):
+    if not works_between(script, variable.statement, top) and here is statements_beside(
+        variable.statement
+    ):
         return [], False
-    if variable.outside and any(holds(s, *TURN_ENDS) for s in before):
+    if variable.outside and any(contains_kind(s, *TURN_ENDS) for s in before):
         return [], False
     order = graph_of(script, first)
     loop = loop_of(variable.statement)
@@ -168,13 +170,13 @@ def _read_from(
         e for statement, more in away if order.may_follow(first, statement, loop) for e in more
     ]
     edits += [
-        Wrap(n, reading(variable.how))
+        Wrap(n, read_template(variable.how))
         for n in early
         if not within(n, top) and not any(within(n, s) for s, _ in away)
     ]
     return [
         *edits,
-        Before(top, f"{variable.name} = {reading(variable.how).format(variable.name)}"),
+        Before(top, f"{variable.name} = {read_template(variable.how).format(variable.name)}"),
     ], True
 
 
@@ -202,7 +204,9 @@ def _put_off(
     return put_off(script, [sink], loop, needs_of(script, sink, loop))
 
 
-def delayed(script: Script, statement: ast.stmt, read: Read, loop: Loop | None) -> Variable:
+def delayed_variable(
+    script: Script, statement: ast.stmt, read: Read, loop: Loop | None
+) -> Variable:
     """``v = loss.item()`` as a variable whose read may be delayed; raises :class:`Refusal`."""
     target = _target(read)
     if target is None:
@@ -266,6 +270,6 @@ def delayed_arms(
     return variable_of(script, targets[0], condition, loop, reads, targets[1:])
 
 
-def keep(script: Script, read: Read) -> Edit:
+def keep_tensor(script: Script, read: Read) -> Edit:
     """The edit by which the tensor is kept instead of the number."""
-    return Rewrite(read.node, kept(script, read.core), holes={"core": read.core})
+    return Rewrite(read.node, kept_template(script, read.core), holes={"core": read.core})

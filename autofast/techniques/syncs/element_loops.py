@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Before, Edit, Rewrite
 from autofast.facts.element_reads import SIZES, LookedAt, Over, runs_here
-from autofast.facts.switches import often
+from autofast.facts.switches import frequent_nodes
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.positions import position
 from autofast.flow.program import definitions_of
@@ -21,7 +21,7 @@ from autofast.model.script import Script
 from autofast.model.source import (
     function_of,
     is_elif,
-    live,
+    live_nodes,
     nodes_in,
     parent_of,
     source_of,
@@ -48,7 +48,7 @@ def by_elements(script: Script) -> Iterator[tuple[Over, str, list[Edit]]]:
 
 def _loops(script: Script) -> list[Over]:
     """The loops and comprehensions inside of steps, outer ones first."""
-    found = {n: n for _, n in often(script, (ast.For, *COMPREHENSIONS))}
+    found = {n: n for _, n in frequent_nodes(script, (ast.For, *COMPREHENSIONS))}
     # A lambda has no place for a statement.
     kept = [n for n in found.values() if not isinstance(function_of(n), ast.Lambda)]
     return [n for n in kept if isinstance(n, Over) and not is_step(script, n) and runs_here(n)]
@@ -65,7 +65,9 @@ def _copied(script: Script, found: LookedAt) -> tuple[list[str], list[Edit]]:
     names = [min(uses, key=position) for n, uses in found.uses.items() if found.is_copied(n)]
     names.sort(key=position)
     over = [e for name, e in found.over.items() if found.is_copied(name)]
-    if any(script.analysis(CallGraph).entered(n) for n in live(loop)):  # which might change them
+    if any(
+        script.analysis(CallGraph).entered(n) for n in live_nodes(loop)
+    ):  # which might change them
         if not all(is_fresh(script, e) for e in (*names, *over)):
             return [], []
     for expr in over:

@@ -28,7 +28,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import After, Before, Edit, Keyword, Rewrite, literal
+from autofast.edit.edits import After, Before, Edit, Keyword, Rewrite, plain_code
 from autofast.edit.order import Rank
 from autofast.flow.defuse import Definition
 from autofast.flow.filled_lists import is_only_filled
@@ -48,9 +48,9 @@ from autofast.model.source import (
 )
 from autofast.model.syntax import COMPREHENSIONS, is_read
 from autofast.model.values import Tensor, any_of
-from autofast.techniques.syncs.freshness import kept, without_graph
+from autofast.techniques.syncs.freshness import kept_template, without_graph
 from autofast.techniques.syncs.liveness import Needs
-from autofast.techniques.syncs.reads import Read, on_device, peeled
+from autofast.techniques.syncs.reads import Read, on_device, without_detach
 from autofast.techniques.syncs.sinks import Sink
 from autofast.techniques.syncs.steps import first_in
 from autofast.techniques.syncs.summable import (
@@ -65,7 +65,9 @@ from autofast.write.spelling import device_named_before, has_float64, is_taken, 
 MAKERS = wordset("zeros ones empty full", "torch.")
 
 
-def filled(script: Script, sink: Sink, loop: Loop, needs: Needs, *, around: ast.stmt) -> list[Edit]:
+def filled_edits(
+    script: Script, sink: Sink, loop: Loop, needs: Needs, *, around: ast.stmt
+) -> list[Edit]:
     """The edits that keep the numbers on the device; none where the statement fills no such tensor,
     or it is used in the loop.
     """
@@ -122,7 +124,7 @@ def _is_once(use: ast.Name) -> bool:
     return not any_of(ancestors(use), inner)
 
 
-def extended(script: Script) -> Iterator[tuple[ast.stmt, str, list[Edit]]]:
+def extended_lists(script: Script) -> Iterator[tuple[ast.stmt, str, list[Edit]]]:
     """The statements that extend a list in each step, each with the list, and the edits that put
     the reads off.
     """
@@ -140,7 +142,7 @@ def _put_off(script: Script, sync: Sync) -> tuple[str, list[Edit]] | None:
             ast.Expr(value=whole),
             ast.For() as loop,
         ) if whole is call and is_method(sync.node):
-            core = peeled(sync.node.func.value)
+            core = without_detach(sync.node.func.value)
         case _:
             return None
     found = script.values(core)
@@ -149,12 +151,14 @@ def _put_off(script: Script, sync: Sync) -> tuple[str, list[Edit]] | None:
         return None
     part, value = ("part", "value") if held.id not in ("part", "value") else ("tensor", "number")
     numbers = f"{held.id} = [{value} for {part} in {held.id} for {value} in {part}.tolist()]"
-    keep = "{held}.append(" + kept(script, core) + ")"
-    edits = [Rewrite(whole, keep, {"held": held, "core": core}), After(loop, literal(numbers))]
+    keep = "{held}.append(" + kept_template(script, core) + ")"
+    edits = [Rewrite(whole, keep, {"held": held, "core": core}), After(loop, plain_code(numbers))]
     return held.id, edits
 
 
-def summed(script: Script, sink: Sink, loop: Loop, needs: Needs, *, around: ast.stmt) -> list[Edit]:
+def summed_edits(
+    script: Script, sink: Sink, loop: Loop, needs: Needs, *, around: ast.stmt
+) -> list[Edit]:
     """The edits that keep the sum on the device; none where it would not be the same number.
 
     ``around`` is the loop, or the block that holds nothing else.

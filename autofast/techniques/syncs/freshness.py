@@ -42,7 +42,7 @@ CONTAINERS = wordset(
 )
 
 
-def kept(script: Script, core: ast.expr) -> str:
+def kept_template(script: Script, core: ast.expr) -> str:
     """The template (hole ``{core}``) of what is kept of a tensor: without its graph, and safe from
     changes in place.
     """

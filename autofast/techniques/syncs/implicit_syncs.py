@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Edits, Replace
 from autofast.facts.cost import gains
-from autofast.facts.switches import goes_by_batch, in_every_iteration, often
+from autofast.facts.switches import frequent_nodes, goes_by_batch, in_every_iteration
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.frequency import Frequency, frequency
@@ -19,7 +19,7 @@ from autofast.flow.memory import Memory
 from autofast.flow.program import Flow, definitions_at
 from autofast.flow.reflection import is_spelled
 from autofast.model.calls import items_of, receiver_of
-from autofast.model.contents import opened
+from autofast.model.contents import with_contents
 from autofast.model.events import Occurrence, Site
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
@@ -109,8 +109,8 @@ def findings(script: Script, answered: Nodes) -> Iterator[Finding]:
     found = [*_by_code(script), *_by_calls(script)]
     # What is done with it says more.
     for node, wait in sorted(found, key=lambda f: f[1] is READ):
-        if whole(node) not in answered:
-            answered.add(whole(node))
+        if whole_statement(node) not in answered:
+            answered.add(whole_statement(node))
             edits = _chosen(script, node) if wait is PICKED else ()
             advice = "" if edits else wait.advice
             yield Finding(node, wait.message, edits=edits, advice=advice, asks=gains.elements)
@@ -149,7 +149,7 @@ def _chosen(script: Script, node: ast.AST) -> Edits:
     return ()
 
 
-def whole(node: ast.AST) -> ast.AST:
+def whole_statement(node: ast.AST) -> ast.AST:
     """The statement of a place; of a condition, the condition."""
     return node if isinstance(node, (ast.If, ast.While)) else statement_of(node)
 
@@ -182,7 +182,7 @@ def _of_call(script: Script, kind: str, site: Site) -> Wait | None:
         return SIZED if any(map(_waits, given)) else None
     if kind in PICKS or kind.startswith(COMPUTES):
         given = [frozenset(site.owners), *_given(site)]
-        there = any(_on_device(t) for v in given for t in opened(v))
+        there = any(_on_device(t) for v in given for t in with_contents(v))
         return (PICKED if kind in PICKS else COMPUTED) if there else None
     return None
 
@@ -209,7 +209,7 @@ def _of_copy(script: Script, site: Site, node: ast.Call) -> Wait | None:
 
 def _waits(values: Values) -> bool:
     """A tensor of the device, or a number that was just read from there."""
-    return any(_on_device(t.synced if isinstance(t, Num) else t) for t in opened(values))
+    return any(_on_device(t.synced if isinstance(t, Num) else t) for t in with_contents(values))
 
 
 def _on_device(thing: Thing | None) -> bool:
@@ -220,7 +220,7 @@ def _on_device(thing: Thing | None) -> bool:
 def _by_code(script: Script) -> Iterator[tuple[ast.AST, Wait]]:
     """Tests and indices, which are no calls."""
     flow = script.analysis(Flow)
-    for loop, node in often(script, LOOKED_AT):
+    for loop, node in frequent_nodes(script, LOOKED_AT):
         if isinstance(loop, LOOPS) and loop_of(node) is loop:  # itself, no loop inside of it
             if frequency(flow.graph(loop), node, loop) is not Frequency.EVERY:
                 continue

@@ -9,20 +9,20 @@ from dataclasses import dataclass, field
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.loops import Loop, common_loop, loop_of
 from autofast.flow.program import definitions_of, graph_of
-from autofast.flow.reflection import is_glance, showing
+from autofast.flow.reflection import is_glance, namespace_calls
 from autofast.flow.scopes import binds, declared, is_parameter, mentions
 from autofast.model.calls import call_of, is_name, variable_name
-from autofast.model.contents import opened, wrapped
+from autofast.model.contents import with_contents, wrapped
 from autofast.model.events import CallFrame
 from autofast.model.script import Script
-from autofast.model.several import only, surely, wordset
+from autofast.model.several import of_kind, surely, wordset
 from autofast.model.source import (
     ByNode,
     ancestors,
     at,
+    contains_kind,
     first_line,
     function_of,
-    holds,
     parent_of,
     walk,
     within,
@@ -47,7 +47,7 @@ from autofast.rule import Refusal
 from autofast.techniques.syncs.code_motion import Move, move_around
 from autofast.techniques.syncs.implicit_syncs import WHERE_SHOWN
 from autofast.techniques.syncs.sinks import PURE, Sink
-from autofast.techniques.syncs.steps import catchers, rare_branch
+from autofast.techniques.syncs.steps import catching_statements, rare_branch
 from autofast.techniques.syncs.store_uses import holders_of
 from autofast.techniques.syncs.summable import is_summed
 
@@ -87,9 +87,9 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[Sink] = 
     needs = Needs()
     if script.unread and sink.kind not in ("number", "passed"):
         raise Refusal(script.unread)
-    if holds(loop, ast.Yield, ast.YieldFrom, ast.Await):
+    if contains_kind(loop, ast.Yield, ast.YieldFrom, ast.Await):
         raise Refusal("the loop hands over to its caller in between")
-    for attempt in catchers(script, sink.statement, loop):
+    for attempt in catching_statements(script, sink.statement, loop):
         raise Refusal(f"it is tried ({at(attempt)}): an error would show later")
     outside: list[ast.AST] = []
     away = (sink, *together)
@@ -148,7 +148,7 @@ def _tried_by_caller(script: Script, sink: Sink, loop: Loop) -> ast.stmt | None:
                     if frame.node is loop:
                         break
                     if isinstance(frame, CallFrame):
-                        for attempt in catchers(script, frame.node):
+                        for attempt in catching_statements(script, frame.node):
                             if (
                                 not isinstance(attempt, ast.Try)
                                 or attempt.handlers
@@ -183,9 +183,9 @@ def _check_end(
     name = variable_name(sink.holder)
     seen = not name or is_parameter(here, name) or any(function_of(n) is not here for n in outside)
     if sink.kind != "number" and seen:
-        for leaving in only(graph.exits(loop), ast.Return):
+        for leaving in of_kind(graph.exits(loop), ast.Return):
             raise Refusal("leaves the loop before the rest could be read", leaving)
-    for attempt in catchers(script, loop):
+    for attempt in catching_statements(script, loop):
         if sink.kind != "number" or name in _live_when_caught(script, attempt):
             raise Refusal(
                 f"an exception in the loop may be caught ({at(attempt)}), and the rest would never be read"
@@ -214,7 +214,7 @@ ENDLESS = ("itertools.cycle", "itertools.count", "itertools.repeat")
 def _is_endless(script: Script, loop: Loop) -> bool:
     if isinstance(loop, ast.While):
         return True
-    for thing in opened(script.values(loop.iter), wrapped):
+    for thing in with_contents(script.values(loop.iter), wrapped):
         if is_named(thing, Ext, ENDLESS):
             return True
         if (
@@ -247,7 +247,7 @@ def check_own(script: Script, scope: ast.AST, name: str) -> None:
     if any(
         not is_glance(show, scope)
         or any(graph_of(script, show).may_follow(show, n) for n in set_at)
-        for show in showing(scope)
+        for show in namespace_calls(scope)
     ):
         raise Refusal(f"`{name}` may be shown by locals() or the like")
 
@@ -412,4 +412,4 @@ def _passes_by(
 def _holding(script: Script, objects: frozenset[Thing]) -> set[Thing]:
     """The objects and everything that holds one of them."""
     around = script.analysis(holders_of)
-    return set(opened(objects, lambda t: around.get(t, ())))
+    return set(with_contents(objects, lambda t: around.get(t, ())))

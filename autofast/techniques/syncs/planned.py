@@ -13,7 +13,7 @@ from autofast.facts.cost import gains
 from autofast.facts.parameter_loops import is_norm, parameter_loops
 from autofast.facts.switches import is_often
 from autofast.flow.loops import Loop, loop_of
-from autofast.flow.positions import block, index, is_always
+from autofast.flow.positions import index_in_block, is_always, statements_beside
 from autofast.flow.scopes import mentions
 from autofast.model.calls import is_method, only_target, put_into
 from autofast.model.script import Script
@@ -30,13 +30,13 @@ from autofast.model.source import (
 from autofast.rule import Effect, Finding, Question, Refusal
 from autofast.techniques.syncs.code_motion import NAME, moves
 from autofast.techniques.syncs.common_reads import Repeated, read_once, read_together
-from autofast.techniques.syncs.deferred import Off, may_keep_once, off
+from autofast.techniques.syncs.deferred import Off, may_keep_once, taken_off
 from autofast.techniques.syncs.delayed import (
     Variable,
-    delayed,
     delayed_arms,
+    delayed_variable,
     in_arms,
-    keep,
+    keep_tensor,
     read_at_use,
 )
 from autofast.techniques.syncs.freshness import is_fresh
@@ -46,7 +46,7 @@ from autofast.techniques.syncs.reads import Read, by_statement
 from autofast.techniques.syncs.returned import hand_on, results_of
 from autofast.techniques.syncs.sinks import Sink, sink_of
 from autofast.techniques.syncs.steps import is_step, runs_in_steps, works_between
-from autofast.techniques.syncs.stores import stores
+from autofast.techniques.syncs.stores import changed_stores
 from autofast.techniques.syncs.summable import is_summed
 from autofast.techniques.syncs.sums import waiting_sums
 
@@ -96,7 +96,7 @@ def is_read_anyway(script: Script, result: Read, found: list[Read]) -> bool:
 
 def in_stores(script: Script, every: list[Read], lists: bool = False) -> Iterator[Found]:
     """Reads that go into lists and attributes, which then hold tensors."""
-    for made in stores(script, every, lists):
+    for made in changed_stores(script, every, lists):
         places: list[Said] = [(s, said(rs)) for s, rs in by_statement(made.reads)]
         if made.why:
             used = {r.node for r in made.reads}
@@ -155,8 +155,10 @@ def in_scripts_read_in_part(script: Script, every: list[Read]) -> Iterator[Found
                     ).edits
                 if not edits and len(mine) == 1:
                     with suppress(Refusal):
-                        edits, pays = read_at_use(script, delayed(script, statement, mine[0], loop))
-                        edits = [keep(script, mine[0]), *edits] if pays else []
+                        edits, pays = read_at_use(
+                            script, delayed_variable(script, statement, mine[0], loop)
+                        )
+                        edits = [keep_tensor(script, mine[0]), *edits] if pays else []
             if edits:
                 yield from group([(statement, said(mine))], edits, mine)
             else:
@@ -194,7 +196,7 @@ def in_loop(script: Script, loop: Loop | None, found: list[Read]) -> Iterator[Fo
             reason = str(why)
         if len(mine) == 1:
             try:
-                late.append((delayed(script, statement, mine[0], loop), mine[0]))
+                late.append((delayed_variable(script, statement, mine[0], loop), mine[0]))
                 continue
             except Refusal as why:
                 reason = str(why) or reason
@@ -242,9 +244,9 @@ def passed_on(
         for n in mentions(function_of(target), target.id)
         if within(n, loop) and not within(n, statement)
     ]
-    here = block(statement)
+    here = statements_beside(statement)
     followers: list[ast.stmt] = []
-    for following in here[index(here, statement) + 1 :]:
+    for following in here[index_in_block(here, statement) + 1 :]:
         if not any_within(uses, following):
             break
         followers.append(following)
@@ -331,8 +333,8 @@ def joined(script: Script, sinks: list[list[Part]]) -> Iterator[list[Part]]:
 
 
 def may_join(one: Part, other: Part) -> bool:
-    here = block(one[0].statement)
-    below = index(here, other[0].statement) == index(here, one[0].statement) + 1
+    here = statements_beside(one[0].statement)
+    below = index_in_block(here, other[0].statement) == index_in_block(here, one[0].statement) + 1
     readers = all(r.how == "item" for s, _ in (one, other) for r in s.reads)
     return below and readers and one[1].places == other[1].places
 
@@ -360,7 +362,7 @@ def put_off_parts(script: Script, loop: Loop, parts: list[Part], rounds: bool = 
     needs = Needs()
     for _, one in parts:
         needs.add(one)
-    return off(script, [s for s, _ in parts], loop, needs, rounds)
+    return taken_off(script, [s for s, _ in parts], loop, needs, rounds)
 
 
 def used_late(
@@ -391,7 +393,7 @@ def used_late(
             if len(keys) < 2:
                 raise Refusal("")
             edits = [
-                *(keep(script, r) for _, r in delayed_here),
+                *(keep_tensor(script, r) for _, r in delayed_here),
                 *read_together(script, statement, [*own, *through], origins),
             ]
         except Refusal:
@@ -409,7 +411,7 @@ def used_late(
         edits, pays = read_at_use(script, variable)
         if pays:
             yield from group(
-                [(variable.statement, said([read]))], [keep(script, read), *edits], [read]
+                [(variable.statement, said([read]))], [keep_tensor(script, read), *edits], [read]
             )
         elif variable.each:
             why = f"`{variable.name}` is used in every step ({at(variable.each[0])}); {WHERE_SHOWN}"
@@ -423,7 +425,7 @@ def used_after_arms(script: Script, arms: list[tuple[Variable, list[Read]]]) -> 
         if pays:
             yield from group(
                 [(r.statement, said([r])) for r in mine],
-                [*(keep(script, r) for r in mine), *edits],
+                [*(keep_tensor(script, r) for r in mine), *edits],
                 mine,
                 gains.read_late if variable.each else None,
             )

@@ -53,15 +53,15 @@ class Read:
 
     def of(self, tensor: str) -> str:
         """The code that reads ``tensor`` in the same way."""
-        return reading(self.how).replace("{}", tensor)
+        return read_template(self.how).replace("{}", tensor)
 
 
-def reading(how: str) -> str:
+def read_template(how: str) -> str:
     """The template that reads a tensor."""
     return {"item": "{}.item()", "numpy": "{}.cpu().numpy()"}.get(how, f"{how}({{}})")
 
 
-def reads(script: Script) -> list[Read]:
+def scalar_reads(script: Script) -> list[Read]:
     """The reads of single numbers that may make the host wait for a device, in the order of the
     code of each file.
     """
@@ -77,7 +77,7 @@ def reads(script: Script) -> list[Read]:
             read = node.args[0]
         else:
             continue
-        core = peeled(read)
+        core = without_detach(read)
         there = [o.this for o in site if how != "numpy"]
         if not any(map(on_device, (*script.values(core), *there))):
             continue
@@ -97,7 +97,7 @@ def on_device(thing: object) -> bool:
     return isinstance(thing, Tensor) and thing.device != "cpu"
 
 
-def peeled(expr: ast.expr) -> ast.expr:
+def without_detach(expr: ast.expr) -> ast.expr:
     """``loss`` of ``loss.detach().cpu()`` and ``loss.data``."""
     while True:
         if is_method(expr) and not expr.args and not expr.keywords:

@@ -9,21 +9,21 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Wrap
 from autofast.flow.loops import loop_of
-from autofast.flow.positions import block
+from autofast.flow.positions import statements_beside
 from autofast.flow.program import Flow
 from autofast.model.calls import items_of, short_name
 from autofast.model.events import CallFrame, Occurrence
 from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
-from autofast.model.several import only
+from autofast.model.several import of_kind
 from autofast.model.source import ByNode, at, function_of, nodes_in, parent_of, statement_of
 from autofast.model.syntax import VARIABLES, WITHS, is_read
 from autofast.model.values import Func, unbound
 from autofast.rule import Refusal
 from autofast.techniques.syncs.deferred import put_off
-from autofast.techniques.syncs.delayed import keep, read_at_use, variable_of
+from autofast.techniques.syncs.delayed import keep_tensor, read_at_use, variable_of
 from autofast.techniques.syncs.liveness import needs_of
-from autofast.techniques.syncs.reads import Read, reading
+from autofast.techniques.syncs.reads import Read, read_template
 from autofast.techniques.syncs.sinks import sink_of
 from autofast.techniques.syncs.steps import is_step, runs_in_steps
 
@@ -60,7 +60,7 @@ def results_of(
 def _is_at_end(result: ast.Return, function: ast.FunctionDef) -> bool:
     """Whether a function ends by a ``return`` whenever it ends: it never gives None instead."""
     here: ast.stmt = result
-    while block(here)[-1] is here:
+    while statements_beside(here)[-1] is here:
         outer = parent_of(here)
         if outer is function:
             return True
@@ -79,7 +79,7 @@ def hand_on(
     occurrences = script.log.ways("return", statement)
     if not runs_in_steps(script, occurrences):
         raise Refusal("")
-    edits: list[Edit] = [keep(script, r.read) for r in results]
+    edits: list[Edit] = [keep_tensor(script, r.read) for r in results]
     gains = False
     for call in _calls(script, function, occurrences):
         callees = [unbound(t) for t in script.called(call)]
@@ -102,7 +102,7 @@ def _calls(
     calls: ByNode[ast.Call] = {}
     for occurrence in occurrences:
         frame = next(
-            (f for f in only(reversed(occurrence.stack), CallFrame) if f.func.node is function),
+            (f for f in of_kind(reversed(occurrence.stack), CallFrame) if f.func.node is function),
             None,
         )
         if frame is None or not isinstance(frame.node, ast.Call):
@@ -120,7 +120,7 @@ def _calls(
 
 def _may_be(script: Script, node: ast.Name | ast.Attribute, function: ast.FunctionDef) -> bool:
     things = [unbound(t) for t in script.values(node)]
-    return any(t.node is function for t in only(things, Func)) or (
+    return any(t.node is function for t in of_kind(things, Func)) or (
         not things and short_name(node) == function.name
     )
 
@@ -150,7 +150,7 @@ def _at_caller(
             return put_off(script, [sink], loop, needs_of(script, sink, loop)), True
         except Refusal:
             pass
-    return [Wrap(call, reading(how))], False
+    return [Wrap(call, read_template(how))], False
 
 
 def _variables(

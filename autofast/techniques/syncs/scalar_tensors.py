@@ -29,7 +29,7 @@ from autofast.model.values import (
     Thing,
     const,
     is_named,
-    only,
+    of_kind,
 )
 
 WHOLE = ("mean", "sum", "max", "min")  # without arguments: of all elements
@@ -126,7 +126,7 @@ def is_float(script: Script, core: ast.expr) -> bool:
     """
     if holds_floats(script, core):
         return True
-    values = only(script.values(core), Tensor)
+    values = of_kind(script.values(core), Tensor)
     if not values or any(t.dtype == "complex" for t in values):
         return False
     real = all(t.loss for t in values) or not script.analysis(_may_be_complex)
@@ -137,13 +137,13 @@ def kind_of(script: Script, core: ast.expr) -> str:
     """``float``, or ``int`` for a count; empty where it may be either, or complex."""
     if is_float(script, core):
         return "float"
-    found = only(script.values(core), Tensor)
+    found = of_kind(script.values(core), Tensor)
     return "int" if surely(t.dtype == "int" and not (t.grad or t.loss) for t in found) else ""
 
 
 def holds_floats(script: Script, expr: ast.expr, depth: int = 0) -> bool:
     """Whether ``expr`` is certainly a tensor of real floats."""
-    if depth > DEEP or any(t.dtype == "complex" for t in only(script.values(expr), Tensor)):
+    if depth > DEEP or any(t.dtype == "complex" for t in of_kind(script.values(expr), Tensor)):
         return False
     match expr:
         case ast.Call() if (name := _called(script, expr)) in REAL | MEANS:

@@ -26,10 +26,10 @@ from autofast.model.several import any_in, surely, wordset
 from autofast.model.source import (
     Nodes,
     Source,
+    contains_kind,
     first_line,
     function_of,
-    holds,
-    live,
+    live_nodes,
     nodes_in,
     parent_of,
     source_of,
@@ -54,7 +54,7 @@ from autofast.model.values import (
     begins,
     certainly,
     is_const,
-    only,
+    of_kind,
     unbound,
 )
 from autofast.rule import Refusal
@@ -114,7 +114,7 @@ def sink_of(
             ast.AugAssign(target=ast.Subscript() as target, value=value)
             | ast.Assign(targets=[ast.Subscript() as target], value=value)
         ):
-            if holds(target.slice, ast.Slice):
+            if contains_kind(target.slice, ast.Slice):
                 raise Refusal("")
             sink, parts = Sink(statement, reads, target.value, "object"), [target.slice, value]
         case ast.Expr(value=ast.Call(func=ast.Attribute() as func, args=args, keywords=keywords)):
@@ -228,7 +228,7 @@ def _only_counts(script: Script, func: Func, seen: Nodes) -> bool:
     if isinstance(func.node, ast.Lambda) or not func.node.args.args:
         return False
     me = func.node.args.args[0].arg
-    for node in (n for s in func.node.body for n in live(s)):
+    for node in (n for s in func.node.body for n in live_nodes(s)):
         if isinstance(node, MORE_THAN_COUNTS):
             return False
         match node:
@@ -346,7 +346,7 @@ class _Collector:
             case ast.Name(id=name):
                 return name not in self.changing
             case ast.BinOp() | ast.UnaryOp() | ast.Tuple():
-                parts = only(ast.iter_child_nodes(expr), ast.expr)
+                parts = of_kind(ast.iter_child_nodes(expr), ast.expr)
                 return all(map(self.is_same_later, parts))
         if is_call_of(expr, "len") and len(expr.args) == 1:
             fixed = (Ext, Inst, Tensor)

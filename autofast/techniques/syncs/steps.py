@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from autofast.facts.loaders import given, whole_batches
+from autofast.facts.loaders import loader_argument, whole_batches
 from autofast.facts.updates.cadence import inside_bar
 from autofast.flow.build import is_try
 from autofast.flow.callgraph import Function, code_of
@@ -26,7 +26,7 @@ from autofast.model.calls import is_name
 from autofast.model.events import BranchFrame, CallFrame, Occurrence, loops
 from autofast.model.roles import Loader
 from autofast.model.script import Script
-from autofast.model.several import only, surely
+from autofast.model.several import of_kind, surely
 from autofast.model.source import (
     ByNode,
     Nodes,
@@ -79,7 +79,7 @@ def runs_in_steps(script: Script, occurrences: Iterable[Occurrence], each: bool 
         if steps := [f for f in plain if is_step(script, f.node)]:
             rest = occurrence.stack[occurrence.stack.index(steps[-1]) :]
             arms = (
-                f for f in only(rest, BranchFrame) if isinstance(f.node, ast.If) and not f.known
+                f for f in of_kind(rest, BranchFrame) if isinstance(f.node, ast.If) and not f.known
             )
             if not each or not any(rare_arm(f.node) is f.arm for f in arms):  # type: ignore[arg-type]
                 return True
@@ -129,7 +129,7 @@ def works_between(script: Script, first: ast.stmt, last: ast.stmt) -> bool:
     return False
 
 
-def catchers(
+def catching_statements(
     script: Script, node: ast.AST, stop: ast.AST | None = None
 ) -> Iterator[ast.Try | ast.With | ast.AsyncWith]:
     """The statements around ``node``, up to ``stop`` or the function's end, that see what it
@@ -234,9 +234,9 @@ def _is_empty_without(script: Script, sink: Sink, sized: ast.expr, loop: ast.For
 
 def _gives_all(loader: Loader) -> bool:
     """Whether a loader passes over no sample: its sampler is its own, or one of whole batches."""
-    if any(given(loader, name) is not None for name in ("drop_last", "batch_sampler")):
+    if any(loader_argument(loader, name) is not None for name in ("drop_last", "batch_sampler")):
         return False
     whole = whole_batches(loader)
-    return given(loader, "sampler") is None or (
+    return loader_argument(loader, "sampler") is None or (
         whole is not None and is_constant(whole.drop, False)
     )

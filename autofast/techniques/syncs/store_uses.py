@@ -20,7 +20,7 @@ from autofast.model.calls import (
     names_in,
     targets_of,
 )
-from autofast.model.contents import attributes, opened
+from autofast.model.contents import attributes, with_contents
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
@@ -59,7 +59,7 @@ from autofast.model.values import (
     all_of,
     begins,
     names_of,
-    only,
+    of_kind,
 )
 from autofast.rule import Refusal
 from autofast.techniques.syncs.reads import Read
@@ -212,7 +212,7 @@ class Uses:
     def _may_be_mine(self, node: ast.AST) -> bool:
         """Whether a place that the reader never came to may stand in a class of the objects."""
         around = enclosing(node, ast.ClassDef)
-        owners = only(self._holding(), Inst)
+        owners = of_kind(self._holding(), Inst)
         classes = {c.node.name for o in owners for c in (o.cls, *o.cls.ancestors())}
         return around is None or bool(
             classes & {around.name, *(n for b in around.bases for n in names_in(b))}
@@ -224,7 +224,7 @@ class Uses:
         """
         around = self.script.analysis(holders_of)
         return list(
-            opened(self.objects, lambda t: () if isinstance(t, Inst) else around.get(t, ()))
+            with_contents(self.objects, lambda t: () if isinstance(t, Inst) else around.get(t, ()))
         )
 
     def _check_objects(self) -> None:
@@ -425,7 +425,7 @@ LOOKING = tuple(
 def holders_of(script: Script) -> dict[Thing, set[Thing]]:
     """What holds each thing: as an attribute, or among its elements."""
     around: dict[Thing, set[Thing]] = {}
-    for thing in opened((t for found in script.at.values() for t in found), attributes):
+    for thing in with_contents((t for found in script.at.values() for t in found), attributes):
         for part in attributes(thing):
             around.setdefault(part, set()).add(thing)
     return around

@@ -24,7 +24,7 @@ from autofast.facts.switches import is_often
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.frequency import is_mostly_left_out, rare_arm
 from autofast.flow.loops import Loop, loop_of, loops_around
-from autofast.flow.positions import block, index, position
+from autofast.flow.positions import index_in_block, position, statements_beside
 from autofast.flow.program import Flow
 from autofast.flow.scopes import Expressions, stored_in
 from autofast.model.calls import is_path, literal_of, root_of, variable_name
@@ -67,11 +67,11 @@ from autofast.model.values import (
 from autofast.rule import Refusal
 from autofast.techniques.syncs.code_motion import moves
 from autofast.techniques.syncs.common_reads import several_gpus
-from autofast.techniques.syncs.freshness import kept, without_graph
+from autofast.techniques.syncs.freshness import kept_template, without_graph
 from autofast.techniques.syncs.reads import Read, by_statement
 from autofast.techniques.syncs.scalar_tensors import is_scalar, kind_of
 from autofast.techniques.syncs.sinks import does_more, is_number
-from autofast.techniques.syncs.steps import catchers, is_step, runs_in_steps
+from autofast.techniques.syncs.steps import catching_statements, is_step, runs_in_steps
 from autofast.techniques.syncs.store_uses import Place, Use, Uses, Write, write_of
 from autofast.techniques.syncs.summable import EXACT, is_long, parts_of
 from autofast.write.spelling import has_float64, is_taken, torch_in
@@ -92,7 +92,7 @@ class Changed:
     why: str = ""
 
 
-def stores(script: Script, every: list[Read], lists: bool = False) -> Iterator[Changed]:
+def changed_stores(script: Script, every: list[Read], lists: bool = False) -> Iterator[Changed]:
     """What becomes of the stores that steps put numbers into; with ``lists``, of those that are
     appended to, else of all others.
     """
@@ -166,7 +166,7 @@ class Store:
 
     def _check(self, write: Write) -> None:
         """Whether the store may hold what is read as tensors."""
-        for attempt in catchers(self.script, write.statement):
+        for attempt in catching_statements(self.script, write.statement):
             raise Refusal(f"it is tried ({at(attempt)}): an error would show later")
         if write.how != "add":
             return
@@ -266,7 +266,7 @@ class Store:
     def _kept(self, write: Write, read: Read) -> str:
         if write.how != "add":
             mixed = any(w.how == "add" for w in self.writes)
-            tensor = kept(self.script, read.core)
+            tensor = kept_template(self.script, read.core)
             return f"{tensor}.clone()" if mixed and not tensor.endswith(".clone()") else tensor
         tensor = without_graph(self.script, read.core)
         if self._kinds == {"float"}:
@@ -351,13 +351,13 @@ class Store:
             if not is_path(node) or any(not isinstance(t, Dict) or t.any() for t in others):
                 raise Refusal(f"`{first_line(node)}` may be something else ({at(node)})")
             top = self._top(node)
-            here = places.setdefault((id(block(top)), ast.dump(node)), [])
-            above = block(top)
+            here = places.setdefault((id(statements_beside(top)), ast.dump(node)), [])
+            above = statements_beside(top)
             last = here[-1][0] if here else None
             name = variable_name(root_of(node, ast.Attribute))
             if last is not None and not any(
                 self._puts(s) or name in stored_in(s)
-                for s in above[index(above, last) : index(above, top)]
+                for s in above[index_in_block(above, last) : index_in_block(above, top)]
             ):
                 here[-1][1].append(node)
             else:

@@ -9,7 +9,7 @@ from autofast.model.several import any_in
 from autofast.model.source import ByNode, ancestors, parent_of, source_of
 
 
-def swapped(statement: ast.stmt, swaps: ByNode[str]) -> str:
+def swapped_text(statement: ast.stmt, swaps: ByNode[str]) -> str:
     """The text of a statement with other code in place of some expressions."""
     source = source_of(statement)
     if statement.lineno != statement.end_lineno:

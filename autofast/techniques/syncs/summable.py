@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 
 from autofast.flow.program import Flow, definitions_at
 from autofast.model.script import Script
-from autofast.model.several import any_in, only
+from autofast.model.several import any_in, of_kind
 from autofast.model.source import nodes_in
 from autofast.model.syntax import is_operation
 from autofast.model.values import Tensor, is_const, one
@@ -118,7 +118,7 @@ def begins_as(script: Script, sink: Sink) -> frozenset[str]:
     """
     own, uses = target_of(sink), own_uses(sink)
     made = {d for use in uses for d in definitions_at(script, use) if d.node is not own}
-    values = only((d.value for d in made), ast.Constant)
+    values = of_kind((d.value for d in made), ast.Constant)
     found = frozenset(type(v.value).__name__ for v in values)
     return found if len(values) == len(made) and found <= {"int", "float"} else frozenset()
 

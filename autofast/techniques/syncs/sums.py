@@ -17,9 +17,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from autofast.edit.edits import Before, Edit, Remove, Rewrite, literal
+from autofast.edit.edits import Before, Edit, Remove, Rewrite, plain_code
 from autofast.flow.loops import Loop, loop_of
-from autofast.flow.positions import block, index, is_always
+from autofast.flow.positions import index_in_block, is_always, statements_beside
 from autofast.model.script import Script
 from autofast.model.several import not_none
 from autofast.model.source import ByNode, source_of
@@ -35,8 +35,8 @@ from autofast.techniques.syncs.common_reads import (
 from autofast.techniques.syncs.reads import Read, gives_the_same
 from autofast.techniques.syncs.scalar_tensors import kind_of
 from autofast.techniques.syncs.sinks import Sink, sink_of
-from autofast.techniques.syncs.steps import catchers, works_between
-from autofast.techniques.syncs.substitution import swapped
+from autofast.techniques.syncs.steps import catching_statements, works_between
+from autofast.techniques.syncs.substitution import swapped_text
 from autofast.write.spelling import has_float64, torch_in
 
 MOST = 6  # statements that wait for the last of them
@@ -88,9 +88,9 @@ def _is_plain(script: Script, sink: Sink) -> bool:
 
 def _may_join(script: Script, group: list[Sink]) -> bool:
     """Whether all can be done where the last of them stands, with one read."""
-    here = block(group[0].statement)
+    here = statements_beside(group[0].statement)
     last = group[-1].statement
-    if any(index(here, s.statement) < 0 for s in group) or several_gpus(script):
+    if any(index_in_block(here, s.statement) < 0 for s in group) or several_gpus(script):
         return False
     cores = [r.core for s in group for r in s.reads]
     if (
@@ -100,7 +100,7 @@ def _may_join(script: Script, group: list[Sink]) -> bool:
         return False
     if {kind_of(script, c) for c in cores} == {"float", "int"} and not has_float64(script):
         return False  # not every device computes in float64
-    if next(catchers(script, last, loop_of(last)), None) is not None:
+    if next(catching_statements(script, last, loop_of(last)), None) is not None:
         return False  # what is added before an error would be missing
     if len({ast.dump(c) for c in cores}) < len(cores) and not all(
         gives_the_same(script, c) for c in cores
@@ -141,7 +141,7 @@ def _together(script: Script, group: list[Sink]) -> list[Edit]:
         if sink.statement is last:
             edits += [Rewrite(r.node, swaps[r.node]) for r in sink.reads]
         else:
-            moved = literal(swapped(sink.statement, swaps))
+            moved = plain_code(swapped_text(sink.statement, swaps))
             edits += [Remove(sink.statement), Before(last, moved)]
     return edits
 

@@ -7,16 +7,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import Edits, Import, Wrap, Written, literal
+from autofast.edit.edits import Edits, Import, Wrap, Written, plain_code
 from autofast.facts.double_backward import step_against_half
-from autofast.facts.loaders import managed
+from autofast.facts.loaders import is_managed
 from autofast.model.roles import Trainer
 from autofast.model.script import Script
 from autofast.model.values import Const, Ext, Thing, const, one
 from autofast.read.requirements import rules_out
 from autofast.rule import Effect, Finding, Options
 from autofast.techniques.trainers.half import AMPERE, against_half, chosen, forwards
-from autofast.techniques.trainers.spots import Spot, changed, flag, spot_of, takes
+from autofast.techniques.trainers.spots import Spot, changed_spot, option_flag, spot_of, takes_word
 from autofast.write.imports import module_in
 
 FP32 = "the model computes in fp32: in bfloat16 its matrix products and convolutions run on tensor cores"
@@ -59,8 +59,10 @@ def _precision(script: Script, spot: Spot, options: Options) -> Iterator[Finding
         yield Finding(spot.place, FP32, refusal=why)
         return
     if option is not None and const(option.default) == "no":
-        if takes(option, "bf16"):
-            yield Finding(spot.place, FP32, advice=f"run it with {flag(option)} bf16 {AMPERE}")
+        if takes_word(option, "bf16"):
+            yield Finding(
+                spot.place, FP32, advice=f"run it with {option_flag(option)} bf16 {AMPERE}"
+            )
         return
     os, imports = module_in(spot.source, "os")
     half, more = chosen(script, spot.source, options, '"bf16"', '"no"')
@@ -74,13 +76,13 @@ def _precision(script: Script, spot: Spot, options: Options) -> Iterator[Finding
                 refusal="mixed_precision comes through a dict, in a way that is not followed",
             )
             return
-        template = "{} or " + literal(value)
+        template = "{} or " + plain_code(value)
         edits: Edits | str = (Wrap(given.expr, template),)
     elif "mixed_precision" in spot.args.named:
         edits = "mixed_precision=None is written out: the launcher decides"
     else:
         edits = spot.add("mixed_precision", value, "str")
-    yield changed(spot.place, FP32, edits, (*imports, *more))
+    yield changed_spot(spot.place, FP32, edits, (*imports, *more))
 
 
 def _against(script: Script, spot: Spot, options: Options) -> str:
@@ -109,7 +111,7 @@ def _against(script: Script, spot: Spot, options: Options) -> str:
 def _copies(script: Script, spot: Spot) -> Iterator[Finding]:
     if (
         const(spot.values("cpu")) is True
-        or not any(managed(script, x) for x in script.loaders)
+        or not any(is_managed(script, x) for x in script.loaders)
         or const(spot.values("device_placement")) is False
     ):
         return
@@ -131,7 +133,7 @@ def _copies(script: Script, spot: Spot) -> Iterator[Finding]:
         name, more = _configuration(spot)
         edits = spot.add("dataloader_config", f"{name}(non_blocking=True)", "object")
         place = spot.place
-    yield changed(place, COPIES, edits, more, Effect.EXACT)
+    yield changed_spot(place, COPIES, edits, more, Effect.EXACT)
 
 
 def _configuration(spot: Spot) -> Written:

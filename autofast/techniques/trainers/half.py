@@ -11,13 +11,13 @@ from dataclasses import replace
 from autofast.edit.edits import Written
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.foreign import loaded_in_16
-from autofast.facts.precision.hazards import against, has_autocast, ratio
-from autofast.facts.precision.layers import recurrent
+from autofast.facts.precision.hazards import has_autocast, probability_ratio, why_not_autocast
+from autofast.facts.precision.layers import recurrent_layers
 from autofast.facts.precision.whole_script import against_script
 from autofast.model.names import last_part
 from autofast.model.roles import Model
 from autofast.model.script import Script
-from autofast.model.several import only
+from autofast.model.several import of_kind
 from autofast.model.source import Source, at
 from autofast.model.values import OBJECTS, Cls, Ext, Inst, Thing, Unknown, begins, is_named, ordered
 from autofast.read.recover.models import layers_of
@@ -61,9 +61,9 @@ def against_half(
     asked.models += [_model(t) for t in things if t not in known and isinstance(t, OBJECTS)]
     if has_autocast(asked):
         return "it has autocast blocks of its own"
-    if options.target == "cuda" and (why := recurrent(asked)):
+    if options.target == "cuda" and (why := recurrent_layers(asked)):
         return f"{why}: without a GradScaler small gradients become zero"
-    return against(asked) or ratio(asked)
+    return why_not_autocast(asked) or probability_ratio(asked)
 
 
 def _adapted(thing: Thing) -> list[Thing]:
@@ -109,4 +109,4 @@ def forwards(things: Iterable[Thing]) -> Iterator[ast.AST]:
     for thing in things:
         if isinstance(thing, OBJECTS):
             for node in layers_of(thing)[2]:
-                yield from (s for s in only(node.body, ast.FunctionDef) if s.name == "forward")
+                yield from (s for s in of_kind(node.body, ast.FunctionDef) if s.name == "forward")

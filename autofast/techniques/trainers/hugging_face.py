@@ -10,21 +10,28 @@ from dataclasses import replace
 
 from autofast.edit.edits import Edits, Import
 from autofast.facts.cost.gains.asking import Findings
-from autofast.facts.optimizers import SINCE, sparse
-from autofast.facts.precision.fp32 import decided as tf32_decided, needs_digits
-from autofast.facts.workers.legality import against as against_workers, cheap, effect_of
+from autofast.facts.optimizers import SINCE, sparse_gradients
+from autofast.facts.precision.fp32 import is_precision_set as tf32_decided, needs_digits
+from autofast.facts.workers.legality import effect_of, why_cheap, why_no_workers as against_workers
 from autofast.facts.workers.shared_state import changed_between
 from autofast.model.roles import Loader, Trainer
 from autofast.model.script import Script
-from autofast.model.several import only
+from autofast.model.several import of_kind
 from autofast.model.source import statement_of
 from autofast.model.values import Cls, Const, Ext, Inst, Thing, const
 from autofast.read.requirements import rules_out
 from autofast.rule import Effect, Finding, Gain, Options, Question
 from autofast.techniques.trainers.half import AMPERE, against_half, forwards, has_bf16, methods
-from autofast.techniques.trainers.spots import Spot, changed, flag, replaced, spot_of, takes
+from autofast.techniques.trainers.spots import (
+    Spot,
+    changed_spot,
+    option_flag,
+    replaced,
+    spot_of,
+    takes_word,
+)
 from autofast.write.spelling import chooses_devices_late
-from autofast.write.worker_helper import against_starting, helper
+from autofast.write.worker_helper import against_starting, worker_count
 
 FP32 = (
     "the Trainer computes in fp32: in bfloat16 matrix products and convolutions run on tensor cores"
@@ -123,7 +130,7 @@ def _bf16(script: Script, group: Group) -> Iterator[Finding]:
             and const(option.default) in (None, False)
             and not spot.says("fp16", False)
         ):
-            how = flag(option) if option.kind == "flag" else f"{flag(option)} True"
+            how = option_flag(option) if option.kind == "flag" else f"{option_flag(option)} True"
             yield Finding(spot.place, FP32, advice=f"run it with {how} {AMPERE}")
         return
     if why := _against_bf16(script, group):
@@ -204,9 +211,9 @@ def _optim(script: Script, group: Group) -> Iterator[Finding]:
     if why := _against_fused(script, group):
         yield Finding(node, KERNELS, refusal=why)
     elif option is not None:
-        if takes(option, "adamw_torch_fused"):
+        if takes_word(option, "adamw_torch_fused"):
             yield Finding(
-                spot.place, KERNELS, advice=f"run it with {flag(option)} adamw_torch_fused"
+                spot.place, KERNELS, advice=f"run it with {option_flag(option)} adamw_torch_fused"
             )
     elif group.by_command_line:
         group.flags.append("--optim adamw_torch_fused")
@@ -248,7 +255,7 @@ def _against_fused(script: Script, group: Group) -> str:
             "",
         ):
             return f"{cls.node.name}.{name}() makes the optimizer"
-    return group.elsewhere() or sparse(script)
+    return group.elsewhere() or sparse_gradients(script)
 
 
 # ------------------------------------------------------------------------------------------ workers
@@ -262,7 +269,7 @@ def _workers(script: Script, group: Group) -> Iterator[Finding]:
         if why := _against_workers(view, group, loaders):
             yield Finding(place, WAITS, refusal=why)
             return
-        helped = helper(view, spot.source, group.options, alone=True)
+        helped = worker_count(view, spot.source, group.options, alone=True)
         if group.by_command_line:
             group.flags.append("--dataloader_num_workers 4")
             return
@@ -284,13 +291,13 @@ def _against_workers(view: Script, group: Group, loaders: list[Loader]) -> str:
         return "the datasets that it loads are not known"
     for trainer in group.trainers:
         for name in ("get_train_dataloader", "get_eval_dataloader"):
-            if any(x.cls.find(name) for x in only(trainer.things, Inst)):
+            if any(x.cls.find(name) for x in of_kind(trainer.things, Inst)):
                 return f"its {name}() is the project's own"
     return next(
         (
             why
             for loader in loaders
-            if (why := against_workers(view, loader) or cheap(view, loader))
+            if (why := against_workers(view, loader) or why_cheap(view, loader))
         ),
         against_starting(view),
     )
@@ -327,4 +334,4 @@ def _persistent(view: Script, group: Group, loaders: list[Loader], value: str) -
 
 
 def _added(spot: Spot, name: str, value: str, kind: str, message: str, more: Edits = ()) -> Finding:
-    return changed(spot.place, message, spot.add(name, value, kind), more)
+    return changed_spot(spot.place, message, spot.add(name, value, kind), more)

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from autofast.facts.cost.host import FROM_ARGUMENTS, old_lightning
-from autofast.facts.input_shapes import FLAG, varies
-from autofast.facts.loaders import managed, told
+from autofast.facts.input_shapes import FLAG, why_batches_vary
+from autofast.facts.loaders import is_managed, lightning_passes
 from autofast.model.calls import short_name, targets_of
 from autofast.model.names import CONVOLVE, first_part
 from autofast.model.roles import Trainer
@@ -20,8 +20,8 @@ from autofast.read.library.frameworks import is_lightning
 from autofast.read.requirements import at_least
 from autofast.rule import Finding, Options
 from autofast.techniques.trainers.half import AMPERE, against_half, chosen, methods
-from autofast.techniques.trainers.spots import Spot, changed, flag, spot_of, takes
-from autofast.write.placement import forks
+from autofast.techniques.trainers.spots import Spot, changed_spot, option_flag, spot_of, takes_word
+from autofast.write.placement import forks_processes
 
 FP32 = "Lightning trains in fp32: in 16 bits matrix products and convolutions run on tensor cores"
 FORKED = "its processes are forked, and before that CUDA must not be asked what it can: pass the precision by hand"
@@ -63,12 +63,16 @@ def find(script: Script, trainer: Trainer, options: Options) -> Iterator[Finding
         yield Finding(trainer.node, FP32, refusal=spot)
         return
     if not _decided(spot):
-        if options.target == "cuda" and options.precision != "bf16" and forks(script, trainer):
+        if (
+            options.target == "cuda"
+            and options.precision != "bf16"
+            and forks_processes(script, trainer)
+        ):
             yield Finding(spot.place, FP32, refusal=FORKED)
         else:
             yield _precision(script, spot, options)
     elif (option := spot.option("precision")) is not None and _is_full(option.default):
-        yield _advice(script, spot, flag(option), takes(option, "bf16-mixed"))
+        yield _advice(script, spot, option_flag(option), takes_word(option, "bf16-mixed"))
     if (
         options.target == "cuda"
         and _convolves(script)
@@ -88,7 +92,7 @@ def _precision(script: Script, spot: Spot, options: Options) -> Finding:
     if isinstance(words, str):
         return Finding(spot.place, FP32, refusal=words)
     value, more = chosen(script, spot.source, options, *words)
-    return changed(spot.place, FP32, spot.add("precision", value, "str"), more)
+    return changed_spot(spot.place, FP32, spot.add("precision", value, "str"), more)
 
 
 def _advice(script: Script, spot: Spot, option: str, fits: bool) -> Finding:
@@ -105,7 +109,7 @@ def _benchmark(script: Script, spot: Spot) -> Finding:
         return Finding(
             spot.place, THUMB, advice=f"pass benchmark=True if all batches have one shape: {why}"
         )
-    return changed(spot.place, THUMB, spot.add("benchmark", "True", "bool"))
+    return changed_spot(spot.place, THUMB, spot.add("benchmark", "True", "bool"))
 
 
 # --------------------------------------------------------------------------------- the command line
@@ -257,11 +261,12 @@ def _of_shapes(script: Script, deterministic: bool) -> str:
     training = [
         x
         for x in script.loaders
-        if "training" in told(script, x) or (managed(script, x) and not told(script, x))
+        if "training" in lightning_passes(script, x)
+        or (is_managed(script, x) and not lightning_passes(script, x))
     ]
     if not training:
         return "the loader it trains on is not in this project"
-    return next((why for loader in training if (why := varies(script, loader))), "")
+    return next((why for loader in training if (why := why_batches_vary(script, loader))), "")
 
 
 # ----------------------------------------------------------------------------------------- versions

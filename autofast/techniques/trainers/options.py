@@ -11,12 +11,12 @@ from autofast.model.calls import requirements
 from autofast.model.events import BranchFrame, Occurrence, Site
 from autofast.model.names import AUTOCAST, SCALER
 from autofast.model.script import Script
-from autofast.model.several import only
+from autofast.model.several import of_kind
 from autofast.model.source import Nodes
 from autofast.model.syntax import VARIABLES
 from autofast.model.values import Arg, Const, Ref
 from autofast.rule import Finding, Options
-from autofast.techniques.trainers.spots import flag
+from autofast.techniques.trainers.spots import option_flag
 
 WORDS = {
     "amp": "mixed precision",
@@ -41,7 +41,7 @@ def find(script: Script, options: Options, *, compiles: bool) -> Iterator[Findin
         yield Finding(
             option.node,
             f"{WORDS[technique]} is an option that is off by default",
-            advice=f"run it with {flag(option)}{where}",
+            advice=f"run it with {option_flag(option)}{where}",
         )
 
 
@@ -75,7 +75,7 @@ def _switch(script: Script, occurrence: Occurrence) -> Arg | None:
         for part in requirements(test):
             found = [
                 t
-                for t in only(script.values(part), Arg)
+                for t in of_kind(script.values(part), Arg)
                 if t.kind == "flag" and t.default == {Const(False)}
             ]
             if found and isinstance(part, VARIABLES):

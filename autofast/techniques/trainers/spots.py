@@ -8,7 +8,7 @@ import ast
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from autofast.edit.edits import After, Edit, Edits, Rewrite, literal
+from autofast.edit.edits import After, Edit, Edits, Rewrite, plain_code
 from autofast.model.calls import is_call_of, is_name, keyword_of
 from autofast.model.script import Script
 from autofast.model.source import Source, source_of
@@ -24,13 +24,13 @@ from autofast.model.values import (
     Values,
     is_named,
     joined,
+    of_kind,
     one,
-    only,
     ordered,
 )
 from autofast.read.library.options import COMMAND_LINE
 from autofast.rule import Effect, Finding
-from autofast.write.arguments import room, written
+from autofast.write.arguments import place_for_argument, places_of_argument
 
 
 @dataclass(eq=False)
@@ -89,7 +89,7 @@ class Spot:
     def literal(self, name: str, value: object) -> ast.expr | None:
         """Where the option is spelled out as this constant, so that it can be replaced there."""
         if name in self.args.named:
-            homes = written(self.script, self.args, name, self.calls)
+            homes = places_of_argument(self.script, self.args, name, self.calls)
             exprs = [home.expr for home in homes] if not isinstance(homes, str) else []
         else:
             exprs = [self.field(name)]
@@ -105,7 +105,7 @@ class Spot:
             return f"{self.cls.node.name} has no field that another one could follow"
         if self.values(name):
             return f"`{name}` is given already"
-        home = room(self.script, self.args, name, self.calls)
+        home = place_for_argument(self.script, self.args, name, self.calls)
         return home if isinstance(home, str) else (home.set(name, value),)
 
     def option(self, name: str) -> Arg | None:
@@ -132,13 +132,13 @@ def _default(value: ast.expr | None) -> ast.expr | None:
 
 
 def _last_field(node: ast.ClassDef) -> ast.stmt | None:
-    fields = only(node.body, ast.AnnAssign)
+    fields = of_kind(node.body, ast.AnnAssign)
     return fields[-1] if fields else None
 
 
 def _uses_field(node: ast.ClassDef) -> bool:
     """Its fields are written ``x: int = field(default=...)``, under that name."""
-    return any(is_call_of(s.value, "field") for s in only(node.body, ast.AnnAssign))
+    return any(is_call_of(s.value, "field") for s in of_kind(node.body, ast.AnnAssign))
 
 
 def spot_of(
@@ -152,8 +152,8 @@ def spot_of(
     node = things[0].node
     if not isinstance(node, ast.Call) or len(given) != len(things):
         return "it is made in a way that is not followed"
-    others = any(t.cls is not cls for t in only(things, Inst))
-    if others or any(t is not cls for t in only(script.called(node), Cls)):
+    others = any(t.cls is not cls for t in of_kind(things, Inst))
+    if others or any(t is not cls for t in of_kind(script.called(node), Cls)):
         return "it may be of several classes, of which one stands in for another"
     if cls is not None and cls.find("__init__") is not None:
         return f"{cls.node.name} has its own __init__, which decides what it is given"
@@ -162,14 +162,14 @@ def spot_of(
 
 
 # --------------------------------------------------------------------------------- the command line
-def flag(option: Arg) -> str:
+def option_flag(option: Arg) -> str:
     """How an option is written on the command line."""
     names = [a.value for a in option.node.args if is_text(a)]
     long = [n for n in names if n.startswith("--")]
     return (long or [n for n in names if n.startswith("-")] or [f"--{option.name}"])[0]
 
 
-def changed(
+def changed_spot(
     place: ast.AST,
     message: str,
     edits: Edits | str,
@@ -182,7 +182,7 @@ def changed(
     return Finding(place, message, edits=(*edits, *more), effect=effect)
 
 
-def takes(option: Arg, value: str) -> bool:
+def takes_word(option: Arg, value: str) -> bool:
     """Whether the option can be given this word: its type is no number, and its choices have it."""
     for keyword in option.node.keywords:
         if keyword.arg == "type" and is_name(keyword.value, "int", "float", "bool"):
@@ -194,4 +194,4 @@ def takes(option: Arg, value: str) -> bool:
 
 def replaced(expr: ast.expr, code: str) -> Edit:
     """The edit that puts plain code in place of an expression."""
-    return Rewrite(expr, literal(code))
+    return Rewrite(expr, plain_code(code))

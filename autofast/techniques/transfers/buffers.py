@@ -7,7 +7,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Replace
-from autofast.facts.aliases import learned, written_after
+from autofast.facts.aliases import why_trainable, written_after
 from autofast.flow.memory import Memory
 from autofast.model.calls import is_method, is_name, items_of
 from autofast.model.kinds import is_module
@@ -18,7 +18,7 @@ from autofast.model.several import wordset
 from autofast.model.source import ByNode, function_of, nodes_in, parent_of
 from autofast.model.syntax import is_attribute, is_stored
 from autofast.model.tensors import is_dtype, tensors_in
-from autofast.model.values import Cls, Inst, Ref, Seq, Tensor, Unknown, one, only
+from autofast.model.values import Cls, Inst, Ref, Seq, Tensor, Unknown, of_kind, one
 from autofast.rule import Effect
 from autofast.techniques.transfers.factories import KEEPS, Creation, runs_often
 
@@ -73,7 +73,7 @@ def _is_written(script: Script, transfer: Transfer, made: ast.Assign) -> bool:
         given = (r.value for r in nodes_in(function, ast.Return) if r.value is not None)
         if any(transfer.node in sources(value) for value in given):
             return True
-    if any(t.param for t in only(script.values(transfer.node), Tensor)):
+    if any(t.param for t in of_kind(script.values(transfer.node), Tensor)):
         return not isinstance(parent_of(transfer.node), ast.BinOp)
     return bool(written_after(script, transfer.node, [*transfer.site], function_of(made)))
 
@@ -100,7 +100,7 @@ def _set_by_constructor(
     owners, found = script.values(node.value), script.values(node)
     classes = {t.cls if isinstance(t, Inst) and is_module(t) else None for t in owners}
     cls = one(classes)
-    if cls is None or cls.find(node.attr) is not None or not found or learned(script, node):
+    if cls is None or cls.find(node.attr) is not None or not found or why_trainable(script, node):
         return None
     others = (t for t in found if not isinstance(t, Tensor) or t.device != "cpu" or t.param)
     if any(others) or any(t.grad or t.batch or t.models for t in tensors_in(found)):
@@ -108,11 +108,11 @@ def _set_by_constructor(
     if not cls.external <= MODULE_BASES or any(cls.find(n) is not None for n in OWN):
         return None
     body = cls.node.body
-    init = next((s for s in only(body, ast.FunctionDef) if s.name == "__init__"), None)
+    init = next((s for s in of_kind(body, ast.FunctionDef) if s.name == "__init__"), None)
     if init is None or not init.args.args:
         return None
     name = f"{init.args.args[0].arg}.{node.attr}"
-    sets = only(init.body, ast.Assign)
+    sets = of_kind(init.body, ast.Assign)
     places = [s for s in sets if [ast.unparse(t) for t in s.targets] == [name]]
     begun = [c.lineno for c in nodes_in(init, ast.Call) if is_method(c, "__init__")]
     if len(places) != 1 or not begun or max(begun) > places[0].lineno:

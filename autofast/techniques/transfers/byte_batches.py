@@ -8,16 +8,16 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from autofast.facts.copies import against_copy
-from autofast.facts.loaders import given, managed
+from autofast.facts.loaders import is_managed, loader_argument
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.importers import Importers
 from autofast.flow.program import Flow
-from autofast.flow.reflection import showing
+from autofast.flow.reflection import namespace_calls
 from autofast.flow.usage import Act, Usage, is_identity, usage_of
-from autofast.flow.valueflow import Answer, Verdict, expressions, first_bad
+from autofast.flow.valueflow import Answer, Verdict, expressions_holding, first_bad
 from autofast.model.calls import call_of, only_target
-from autofast.model.contents import elements, opened
+from autofast.model.contents import elements, with_contents
 from autofast.model.roles import Loader, Transfer
 from autofast.model.script import Script
 from autofast.model.several import any_in, surely, wordset
@@ -119,11 +119,11 @@ def _against(script: Script, loader: Loader, items: Items) -> None:
         raise Refusal(f"{where} has other items as well")
     if (
         loader.args.open
-        or managed(script, loader)
+        or is_managed(script, loader)
         or not all(type(t) is Ext for t in loader.things)
     ):
         raise Refusal(f"who gets the batches of {where} is not known")
-    value = given(loader, "collate_fn")
+    value = loader_argument(loader, "collate_fn")
     if value is not None and value.values != {Const(None)}:
         raise Refusal(f"{where} has a collate_fn of its own")
     things = set(loader.things)
@@ -143,8 +143,8 @@ def _of_library(script: Script, items: Items) -> None:
     makers = {t.name for t in items.sets if isinstance(t, Ext)} | {"builtins.print"}
     calls = {c.func for c in items.calls}
     handling = _Handling(script, makers, ("",))
-    for node in expressions(script, bool):
-        inside = list(opened(script.values(node), elements))
+    for node in expressions_holding(script, bool):
+        inside = list(with_contents(script.values(node), elements))
         if any_in(inside, items.transforms) and node not in calls:
             if isinstance(why := handling.judge(usage_of(node)), str):
                 raise Refusal(f"{why}, a transform", node)
@@ -177,7 +177,9 @@ def _others(script: Script, items: Items) -> None:
     """Raises :class:`Refusal` for a place that may take items out of the dataset itself."""
     handling = _Handling(script, HANDED)
     if bad := first_bad(
-        script, lambda found: any(items.come_from(t) for t in opened(found, _given)), handling.judge
+        script,
+        lambda found: any(items.come_from(t) for t in with_contents(found, _given)),
+        handling.judge,
     ):
         node, why = bad
         raise Refusal(f"{why}, a dataset", node)
@@ -248,7 +250,7 @@ def _loaded(
         loop = use.node
         if use.is_next or not isinstance(loop, ast.For):
             raise Refusal("takes batches otherwise than by a for loop", use)
-        if showing(function_of(loop)):
+        if namespace_calls(function_of(loop)):
             raise Refusal(f"text or locals() may use the batches of {at(loop)}")
         target, expr = loop.target, loop.iter
         while isinstance(expr, ast.Call):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 
-from autofast.edit.edits import After, Before, Edit, Edits, Wrap, literal
+from autofast.edit.edits import After, Before, Edit, Edits, Wrap, plain_code
 from autofast.flow import scopes
 from autofast.flow.program import Flow
 from autofast.model.calls import pairs_of
@@ -60,7 +60,7 @@ def on_device(
                 n=len(constants[0].numbers),
                 device=text or '"cuda"',
             )
-            made += [*imports, Before(place, literal(code))]
+            made += [*imports, Before(place, plain_code(code))]
     return tuple(made)
 
 

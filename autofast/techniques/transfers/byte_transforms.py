@@ -8,16 +8,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from autofast.edit.edits import DropElement, Edit, Edits, Remove, Rewrite
-from autofast.facts.datasets import Images, images
+from autofast.facts.datasets import Images, image_sets
 from autofast.facts.transforms import pipeline, short_name
 from autofast.flow.program import Flow
-from autofast.flow.reflection import showing
+from autofast.flow.reflection import namespace_calls
 from autofast.flow.scopes import Expressions
-from autofast.model.calls import literal_of, spreads
+from autofast.model.calls import has_unpacking, literal_of
 from autofast.model.roles import Loader
 from autofast.model.script import Script
 from autofast.model.several import is_numeric, surely, wordset
-from autofast.model.source import ByNode, at, live, source_of, statement_of
+from autofast.model.source import ByNode, at, live_nodes, source_of, statement_of
 from autofast.model.values import (
     Const,
     Ext,
@@ -29,14 +29,14 @@ from autofast.model.values import (
     begins,
     const,
     is_named,
+    of_kind,
     one,
-    only,
     surely_named,
 )
 from autofast.rule import Refusal
 from autofast.techniques.transfers.byte_batches import Items, Key
 from autofast.write.imports import imported
-from autofast.write.spelling import spelled
+from autofast.write.spelling import argument_expression
 
 CAST = ".float()"
 SINGLE = wordset("torch.float32 torch.float numpy.float32")
@@ -157,7 +157,7 @@ def pictures_of(script: Script, loaders: Sequence[Loader]) -> list[Pictures]:
             pictures.sets.append(thing)
             transforms = thing.args.get(SETS[thing.name], "transform")
             why = _of_set(thing)
-            if isinstance(script.analysis(images).get(thing.node), Images):
+            if isinstance(script.analysis(image_sets).get(thing.node), Images):
                 why = "all of its images are made into tensors at once: see batched-dataset"
         elif dataset.kind == "project" and getitem is not None:
             made = _transformed(script, getitem)
@@ -327,9 +327,9 @@ def _transformed(script: Script, getitem: ast.FunctionDef) -> tuple[Key, ast.Cal
 def _returned(getitem: ast.FunctionDef) -> list[tuple[Key, ast.expr]]:
     """What a plain ``__getitem__`` gives, where that stands in one place: its parts, by their
     keys."""
-    match only(live(getitem), ast.Return):
+    match of_kind(live_nodes(getitem), ast.Return):
         case [ast.Return(value=value) as single] if single is getitem.body[-1]:
-            if getitem.decorator_list or showing(getitem):
+            if getitem.decorator_list or namespace_calls(getitem):
                 return []
         case _:
             return []
@@ -352,7 +352,7 @@ def _bound(script: Script, name: ast.Name) -> Expressions:
 
 def _is_transform(script: Script, call: ast.Call) -> bool:
     found = script.called(call) - {Const(None)}
-    plain = len(call.args) == 1 and not call.keywords and not spreads(call)
+    plain = len(call.args) == 1 and not call.keywords and not has_unpacking(call)
     return plain and surely(short_name(t) in ("Compose", "ToTensor") for t in found)
 
 
@@ -360,7 +360,9 @@ def _is_transform(script: Script, call: ast.Call) -> bool:
 def _list(ending: Ending) -> ast.List:
     given = ending.composed.args.given(0, "transforms")
     match ending.composed.node:
-        case ast.Call() as call if isinstance(display := spelled(call, given), ast.List):
+        case ast.Call() as call if isinstance(
+            display := argument_expression(call, given), ast.List
+        ):
             return display
     raise Refusal("its transforms are no list that is written out")
 

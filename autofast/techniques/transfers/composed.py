@@ -50,14 +50,16 @@ class Parts:
         return Parts(self.calls + other.calls, open, rounds, self.cuts or other.cuts)
 
 
-def parts(script: Script, expr: ast.expr, factory: Factory, name: str = "") -> Parts | None:
+def composed_parts(
+    script: Script, expr: ast.expr, factory: Factory, name: str = ""
+) -> Parts | None:
     """What an expression is made of; None where it holds anything but made tensors, numbers and the
     variable ``name``."""
 
     def all_of(several: Sequence[ast.expr]) -> Parts | None:
         found = Parts()
         for one in several:
-            inner = parts(script, one, factory, name)
+            inner = composed_parts(script, one, factory, name)
             if inner is None:
                 return None
             found += inner
@@ -74,7 +76,7 @@ def parts(script: Script, expr: ast.expr, factory: Factory, name: str = "") -> P
             return all_of(elts)
         case ast.ListComp(elt=elt, generators=[ast.comprehension(iter=over, ifs=[])]):
             return (
-                parts(script, elt, factory, name)
+                composed_parts(script, elt, factory, name)
                 if (script.called(over) == {Ref("builtins.range")})
                 else None
             )
@@ -88,7 +90,7 @@ def parts(script: Script, expr: ast.expr, factory: Factory, name: str = "") -> P
             ast.UnaryOp(op=ast.USub() | ast.Invert(), operand=inner)
             | ast.Attribute(value=inner, attr="T" | "mT")
         ):
-            return parts(script, inner, factory, name)
+            return composed_parts(script, inner, factory, name)
         case ast.Call():
             return _call(script, expr, factory, name)
     return None
@@ -102,18 +104,18 @@ def _call(script: Script, call: ast.Call, factory: Factory, name: str) -> Parts 
     if not all(_is_number(script, r) for r in rest):
         return None
     if of_torch and names <= JOINS | {VARIABLE} and call.args:
-        return parts(script, call.args[0], factory, name)
+        return composed_parts(script, call.args[0], factory, name)
     match call:
         case ast.Call(func=ast.Attribute(value=inner, attr="type" | "to"), args=[to], keywords=[]):
             kinds = script.values(to)
             cast = bool(kinds) and all(map(is_dtype, kinds))
-            return _exact(parts(script, inner, factory, name)) if cast else None
+            return _exact(composed_parts(script, inner, factory, name)) if cast else None
         case ast.Call(func=ast.Attribute(value=inner, attr="masked_fill"), args=[mask, _]):
-            both = [parts(script, part, factory, name) for part in (inner, mask)]
+            both = [composed_parts(script, part, factory, name) for part in (inner, mask)]
             return both[0] + both[1] if both[0] is not None and both[1] is not None else None
     if is_attribute(call.func, *METHODS, *MATHS) and not of_torch:
         if all(_is_number(script, a) for a in call.args):
-            found_there = parts(script, call.func.value, factory, name)
+            found_there = composed_parts(script, call.func.value, factory, name)
             if call.func.attr in WHOLE:
                 return _exact(found_there)
             return _rounded(found_there, call.func.attr in MATHS)
@@ -131,7 +133,9 @@ def _exact(made: Parts | None) -> Parts | None:
     return None if made is None or made.rounds else replace(made, cuts=True)
 
 
-def chain(script: Script, stmt: ast.stmt, name: str, needed: set[str], factory: Factory) -> Parts:
+def assignment_chain(
+    script: Script, stmt: ast.stmt, name: str, needed: set[str], factory: Factory
+) -> Parts:
     """What is behind a variable, over all assignments to it before ``stmt`` in its block; no calls
     where something else is among them.
 
@@ -140,7 +144,7 @@ def chain(script: Script, stmt: ast.stmt, name: str, needed: set[str], factory: 
     block, whole = block_of(stmt), Parts()
     for earlier in reversed(block[: block.index(stmt)]):
         if (value := given_to(earlier, name)) is not None:
-            found = parts(script, value, factory, name)
+            found = composed_parts(script, value, factory, name)
             if found is None or (whole.cuts and found.rounds):
                 return Parts()
             whole += found

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import After, Before, Decorator, Edit, Edits, Import, Rewrite, Wrap
 from autofast.edit.order import Rank
-from autofast.facts.invariants import Invariants, ReadOnly, constructor
+from autofast.facts.invariants import Invariants, ReadOnly, own_constructor
 from autofast.facts.parts import parts_of
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.program import Flow
@@ -20,8 +20,8 @@ from autofast.model.names import MODULE_BASES
 from autofast.model.script import Script
 from autofast.model.several import is_numeric, not_none, surely, wordset
 from autofast.model.source import (
+    contains_kind,
     function_of,
-    holds,
     nodes_in,
     parent_of,
     source_of,
@@ -31,7 +31,7 @@ from autofast.model.source import (
 )
 from autofast.model.syntax import COMPREHENSIONS, DEFS, LOOPS
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Arg, Cls, Const, Inst, Setting, Thing, Unknown, one, only
+from autofast.model.values import Arg, Cls, Const, Inst, Setting, Thing, Unknown, of_kind, one
 from autofast.techniques.transfers.buffers import OWN, SINCE, changes_buffers
 from autofast.techniques.transfers.factories import runs_often
 
@@ -64,7 +64,7 @@ def constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
     for node, made, copied in (*_copied(script, hot), *_computed(script, often)):
         method = function_of(node)
         assert isinstance(method, ast.FunctionDef)
-        init, cls = constructor(method), _class_of(script, method)
+        init, cls = own_constructor(method), _class_of(script, method)
         module = cls is not None and bool(cls.external & MODULE_BASES)
         if (
             cls is None
@@ -94,7 +94,7 @@ def constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
         else:
             told = " -> None" if method.returns else ""
             code = f"def __init__({this}){told}:\n    super().__init__()\n    {code}\n"
-            once = Before(only(cls.node.body, DEFS)[0], code, {"made": made}, rank=Rank.MOVED)
+            once = Before(of_kind(cls.node.body, DEFS)[0], code, {"made": made}, rank=Rank.MOVED)
         yield Constant(node, (once, Rewrite(node, f"{this}.{name}"), *moved), copied)
     for function in often:
         if isinstance(function, ast.FunctionDef) and _has_one_result(script, function):
@@ -123,7 +123,7 @@ def _copied(script: Script, hot: frozenset[ast.AST]) -> Iterator[tuple[ast.expr,
                 made = script.analysis(Flow).value_of_its_own(inner)
                 if made is not None:
                     yield made, made, True
-            elif holds(inner, ast.Call):
+            elif contains_kind(inner, ast.Call):
                 yield node, inner if module else node, True
 
 
@@ -149,7 +149,7 @@ def _computed(
 
 
 def _works(function: ast.AST) -> bool:
-    return holds(function, *WORK) or len([*nodes_in(function, ast.Call)]) > FEW
+    return contains_kind(function, *WORK) or len([*nodes_in(function, ast.Call)]) > FEW
 
 
 def _has_one_result(script: Script, function: ast.FunctionDef) -> bool:
@@ -158,7 +158,7 @@ def _has_one_result(script: Script, function: ast.FunctionDef) -> bool:
     calls = script.analysis(CallGraph)
     if (
         not isinstance(parent_of(function), ast.Module)
-        or not holds(function, *WORK)
+        or not contains_kind(function, *WORK)
         or calls.complete(function)
         or not script.analysis(Invariants).is_pure(function)
         or _is_of_both(script, function)
@@ -204,7 +204,7 @@ def _is_counted_with(function: ast.FunctionDef, name: str) -> bool:
         and isinstance(n.right, ast.Constant)
         and is_numeric(n.right.value)
         and all(_is_come_to(n, outer) for outer in within_statement(n))
-        for stmt in only(function.body, ast.Assign)
+        for stmt in of_kind(function.body, ast.Assign)
         for n in ast.walk(stmt)
     )
 
@@ -230,7 +230,7 @@ def _class_of(script: Script, method: ast.FunctionDef) -> Cls | None:
 def _objects(script: Script, method: ast.FunctionDef) -> set[Thing]:
     """All whose method it is, also where it does not ask for them."""
     this = mentions(method, method.args.args[0].arg)
-    made = only((o.this for site in script.log.of("new") for o in site), Inst)
+    made = of_kind((o.this for site in script.log.of("new") for o in site), Inst)
     asked = {t for n in this for t in script.values(n)}
     return asked or {t for t in made if any(c.node is parent_of(method) for c in t.cls.lineage())}
 
@@ -246,7 +246,7 @@ def _moved_there(script: Script, method: ast.FunctionDef, cls: Cls) -> Edits | N
     ):
         return None
     inside = parts_of(*(o.this for s in script.methods("to", "cuda") for o in s if o.this))
-    objects = only(_objects(script, method), Inst)
+    objects = of_kind(_objects(script, method), Inst)
     if all(id(t) in inside for t in objects):
         return ()
     made = {t.node for t in objects}
@@ -273,7 +273,7 @@ def _is_stored_whole(script: Script, cls: Cls) -> bool:
     """Whether such objects, or networks with them, are written to files as they are: those of
     older files have no such attribute."""
     given = (o.args.get(0, "obj") for s in script.calls(*STORES) for o in s)
-    return any(t.cls is cls or is_module(t) for g in given for t in only(g or (), Inst))
+    return any(t.cls is cls or is_module(t) for g in given for t in of_kind(g or (), Inst))
 
 
 def _name_for(script: Script, node: ast.expr, cls: Cls) -> str | None:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.edit.edits import Edit, Keyword
-from autofast.facts.aliases import HANDED, writes
+from autofast.facts.aliases import HANDED, tensor_writes
 from autofast.facts.batch_escapes import BatchEscapes
-from autofast.facts.loaders import cannot_pin, managed, of_array, stays_unpinned, unpinned
+from autofast.facts.loaders import cannot_pin, is_managed, of_array, pinning_advice, stays_unpinned
 from autofast.flow import scopes
 from autofast.flow.memory import Memory
 from autofast.model.calls import is_method, literal_of, may_give, short_name
@@ -31,12 +31,12 @@ from autofast.model.values import (
     all_of,
     any_of,
     is_scalar,
-    only,
+    of_kind,
     why_unknown,
 )
 from autofast.read.requirements import rules_out
 from autofast.rule import Refusal
-from autofast.write.spelling import is_device_object, may_be_mps, spelled, torch_in
+from autofast.write.spelling import argument_expression, is_device_object, may_be_mps, torch_in
 
 SHARED = wordset(
     "numpy __array__ asarray asanyarray from_dlpack Tensor FloatTensor"
@@ -57,7 +57,7 @@ class Move:
     transfer: Transfer | None = None
 
 
-def moves(script: Script) -> Iterator[Move]:
+def batch_copies(script: Script) -> Iterator[Move]:
     """The blocking copies of batches that happen again and again."""
     for transfer in script.transfers:
         moved = transfer.operand
@@ -110,7 +110,7 @@ def _spelled_out(transfer: Transfer) -> bool:
     return bool(flags) or len(node.args) > most or may_give(node, "non_blocking")
 
 
-def against(script: Script, move: Move) -> str:
+def why_not_asynchronous(script: Script, move: Move) -> str:
     """Why this copy must stay as it is; empty where nothing speaks against."""
     text = source_of(move.node).segment(move.source)
     if unknown := why_unknown(move.values):
@@ -126,11 +126,11 @@ def against(script: Script, move: Move) -> str:
     for loader in script.loaders:
         if not any_in(move.loaders, loader.things):
             continue
-        if managed(script, loader):
+        if is_managed(script, loader):
             return f"the framework moves the batches of this loader ({at(loader)}): this copy does nothing and can go"
         if why := stays_unpinned(script, loader):
             return f"{why} ({at(loader)}): only pinned memory is copied in the background"
-        if unpinned(loader) or _is_part(script, move):
+        if pinning_advice(loader) or _is_part(script, move):
             return f"the batches of {at(loader)} are objects without pin_memory(): only pinned memory is copied in the background"
     if of_array(script, move.source):
         return "it is made of an array where it is copied, in memory that no loader pins: the host waits for such a copy"
@@ -167,7 +167,7 @@ def _written_after(script: Script, move: Move) -> str:
     loop = next((f for f in reversed(around) if f.loaders), None)
     # The batch is copied on some ways through the loop alone.
     within = below(first.stack, loop.node) if loop is not None else first.stack
-    chosen = any(not f.known for f in only(within, BranchFrame))
+    chosen = any(not f.known for f in of_kind(within, BranchFrame))
     arrays = {
         n
         for n in script.each(ast.Call)
@@ -183,7 +183,7 @@ def _written_after(script: Script, move: Move) -> str:
     sites: dict[ast.AST | None, list[Site]] = {}
     for _, site in script.log.each():
         sites.setdefault(site.node, []).append(site)
-    for node, changed, written in script.analysis(writes)[1]:
+    for node, changed, written in script.analysis(tensor_writes)[1]:
         call = parent_of(node) if isinstance(node, ast.Attribute) else node
         if is_method(call, *SHAPES):  # another shape of the same memory
             continue
@@ -216,7 +216,7 @@ def _gets_both(occurrence: Occurrence) -> bool:
     """Whether the same variable holds a batch of the device here, or one of the host."""
     given = [frozenset({occurrence.this}) if occurrence.this else NOTHING]
     given += occurrence.args.all()
-    return any({"dev", "cpu"} <= {t.device for t in only(found, Tensor)} for found in given)
+    return any({"dev", "cpu"} <= {t.device for t in of_kind(found, Tensor)} for found in given)
 
 
 def _is_from(thing: Thing | None, loaders: list[Thing]) -> bool:
@@ -239,7 +239,7 @@ def asynchronous(script: Script, move: Move) -> Iterator[Edit]:
     if not may_be_mps(script, kinds):
         yield Keyword(move.node, "non_blocking", "True")
         return
-    expr = spelled(move.node, transfer.target) if transfer is not None else None
+    expr = argument_expression(move.node, transfer.target) if transfer is not None else None
     if isinstance(expr, VARIABLES) and is_device_object(script.values(expr)):
         yield Keyword(move.node, "non_blocking", f'{source_of(expr).segment(expr)}.type == "cuda"')
         return
@@ -251,7 +251,7 @@ def asynchronous(script: Script, move: Move) -> Iterator[Edit]:
 def device_above(transfer: Transfer, loop: ast.AST) -> ast.expr | None:
     """The device of a copy, where that means the same above the loop; None: the current GPU. Raises
     :class:`Refusal` otherwise."""
-    expr = spelled(transfer.node, transfer.target)
+    expr = argument_expression(transfer.node, transfer.target)
     if transfer.how == "cuda" and (expr is not None or transfer.target is not None):
         raise Refusal(f"the device of {at(transfer)} may be None, which means the current one")
     match expr:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from autofast.edit.edits import Edit, Edits, Keyword, Remove, Rewrite
 from autofast.facts.loaders import DEVICE_DEFAULTS
-from autofast.flow.memory import Memory, root
+from autofast.flow.memory import Memory, base_of
 from autofast.flow.scopes import mentions, own_nodes
 from autofast.model.calls import (
     arguments_of,
@@ -23,13 +23,13 @@ from autofast.model.events import Site
 from autofast.model.names import FACTORIES, last_part
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
-from autofast.model.several import only, surely, wordset
+from autofast.model.several import of_kind, surely, wordset
 from autofast.model.source import function_of, parent_of, source_of, statement_of, within_statement
 from autofast.model.syntax import VARIABLES, is_attribute
 from autofast.model.tensors import is_dtype
 from autofast.model.values import Arg, Num, Ref, Tensor, Thing, Unknown, all_of, any_of, const
 from autofast.rule import Effect
-from autofast.techniques.transfers.composed import Parts, chain, hides, parts
+from autofast.techniques.transfers.composed import Parts, assignment_chain, composed_parts, hides
 from autofast.techniques.transfers.factories import (
     DRAWN,
     KEEPS,
@@ -41,9 +41,9 @@ from autofast.techniques.transfers.factories import (
     runs_often,
 )
 from autofast.techniques.transfers.filled import constructor, made_there
-from autofast.techniques.transfers.host_random_draws import against
+from autofast.techniques.transfers.host_random_draws import why_not_on_device
 from autofast.techniques.transfers.literal_tensors import listed
-from autofast.write.spelling import spelled
+from autofast.write.spelling import argument_expression
 
 COMPUTED = wordset("linspace logspace")  # each device rounds in its own way
 
@@ -55,7 +55,7 @@ ALIKE = {"torch.zeros": "new_zeros", "torch.ones": "new_ones"}
 CASTS = tuple("double float half bfloat16 long int short bool".split())
 
 
-def moved(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
+def moved_creations(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
     """Factories whose result goes to the device at once, or in a later statement of the same
     block."""
     for transfer in script.transfers:
@@ -96,26 +96,26 @@ def _all_made_there(
         again = is_bound_to(stmt, move, expr.id)
         if not (again or ends_here(stmt, expr)) or _needs_memory(script, expr):
             return
-        whole = chain(script, stmt, expr.id, needed, factory)
+        whole = assignment_chain(script, stmt, expr.id, needed, factory)
         match parent_of(stmt):
             case ast.If(test=test, body=[only], orelse=[]) as above if (
                 only is stmt and not whole.calls and gate is None
             ):
                 needed |= names_in(test)
                 if _is_switch(script, test):
-                    gate, whole = above, chain(script, above, expr.id, needed, factory)
+                    gate, whole = above, assignment_chain(script, above, expr.id, needed, factory)
     else:
-        whole = parts(script, expr, factory) or Parts()
+        whole = composed_parts(script, expr, factory) or Parts()
     calls = whole.calls
     if whole.rounds and _becomes_whole(script, transfer.node):
         return
     where = _behind(script, gate, where)
-    made = [created(script, call, where) for call in calls]
+    made = [creation_of(script, call, where) for call in calls]
     there = any(_is_there(script, transfer, call) for call in calls)
     if not calls or there or None in made or any(hides(call, needed) for call in calls):
         return
     first, *others = (m for m in made if m is not None)
-    if any(against(script, other, hot) for other in others):
+    if any(why_not_on_device(script, other, hot) for other in others):
         return
     edits = list(first.edits)
     if transfer.only_moves:
@@ -138,7 +138,7 @@ def _needs_memory(script: Script, made: ast.Name) -> bool:
         return False
     written = (e for n in own_nodes(function) for e in memory.written(n))
     return any(is_attribute(use, "view") for use in uses) or any(
-        is_name(root(e), made.id) or memory.sources(made) & memory.sources(e) for e in written
+        is_name(base_of(e), made.id) or memory.sources(made) & memory.sources(e) for e in written
     )
 
 
@@ -170,7 +170,7 @@ def _made_there(
     script: Script, transfer: Transfer, call: ast.Call, where: str, gate: ast.If | None
 ) -> Iterator[Creation]:
     where = _behind(script, gate, where)
-    creation = created(script, call, where)
+    creation = creation_of(script, call, where)
     if creation is None:
         return
     moved = transfer.operand
@@ -268,7 +268,7 @@ def _made_alike(script: Script, transfer: Transfer, call: ast.Call) -> Edit | No
     return Rewrite(transfer.node, f"{{like}}.{ALIKE[names.pop()]}({sizes})", holes)
 
 
-def created(script: Script, call: ast.Call, where: str) -> Creation | None:
+def creation_of(script: Script, call: ast.Call, where: str) -> Creation | None:
     """A call that :func:`factory` has found, with the device ``where``; None where it has one."""
     old = made_there(script, call, "") is not None
     filled = old and not constructor(script, call)
@@ -319,7 +319,7 @@ def _effect(script: Script, short: str, call: ast.Call) -> Effect:
         return Effect.SAMPLING
     whole = all(
         isinstance(const(found := script.values(a)), int)
-        or any(not t.pattern for t in only(found, Num))
+        or any(not t.pattern for t in of_kind(found, Num))
         or (bool(found) and all(_is_integer(script, t) for t in found))
         for a in call.args
     )
@@ -336,7 +336,7 @@ def _effect(script: Script, short: str, call: ast.Call) -> Effect:
 def device_of(script: Script, transfer: Transfer) -> str | None:
     """The device that a copy goes to, as an expression; None where it is no copy to a device."""
     target, node = transfer.target, transfer.node
-    expr = spelled(node, target)
+    expr = argument_expression(node, target)
     if transfer.how == "cuda":
         if target is None:
             return '"cuda"'

@@ -9,16 +9,16 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Edit, Holes, Keyword, Parameter, Rewrite
 from autofast.flow.callgraph import CallGraph
-from autofast.model.calls import names_in, only_target, spreads
+from autofast.model.calls import has_unpacking, names_in, only_target
 from autofast.model.events import Site
 from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.source import ByNode, nodes_in, parent_of, source_of
 from autofast.rule import Effect
-from autofast.techniques.transfers.composed import Parts, chain, parts
-from autofast.techniques.transfers.creations import created, device_of
+from autofast.techniques.transfers.composed import Parts, assignment_chain, composed_parts
+from autofast.techniques.transfers.creations import creation_of, device_of
 from autofast.techniques.transfers.factories import Creation, factory, runs_often
-from autofast.techniques.transfers.host_random_draws import against
+from autofast.techniques.transfers.host_random_draws import why_not_on_device
 from autofast.write.spelling import torch_in
 
 NAME = "device"
@@ -37,7 +37,7 @@ def given_a_device(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation
         if where is None or not isinstance(call, ast.Call):
             continue
         callees = graph.callees(call)
-        if len(callees) != 1 or graph.may_run_others(call) or spreads(call):
+        if len(callees) != 1 or graph.may_run_others(call) or has_unpacking(call):
             continue
         if not runs_often(transfer.site, hot):
             continue
@@ -72,10 +72,10 @@ def _plan(
         return None
     made = {n for n in made if not _is_shape(script, above, n)}
     name = next(iter(made), "")
-    found = parts(script, result, _factory, name)
+    found = composed_parts(script, result, _factory, name)
     if found is None or len(made) > 1:
         return None
-    earlier = chain(script, last, name, set(), _factory) if found.open else Parts()
+    earlier = assignment_chain(script, last, name, set(), _factory) if found.open else Parts()
     if found.cuts and earlier.rounds:
         return None
     torch, edits = torch_in(source_of(function))
@@ -85,8 +85,8 @@ def _plan(
         if (array := _array(script, call, torch)) is not None:
             written.append(array)
             continue
-        creation = created(script, call, NAME)
-        if creation is None or not creation.edits or against(script, creation, hot):
+        creation = creation_of(script, call, NAME)
+        if creation is None or not creation.edits or why_not_on_device(script, creation, hot):
             return None
         written += creation.edits
         effect = max(effect, creation.effect)
@@ -100,7 +100,9 @@ def _plan(
 def _is_shape(script: Script, above: list[ast.stmt], name: str) -> bool:
     """``shape = (1, n, n)``: numbers, which stay."""
     values = [s.value for s in above if name in names_in(s)]  # type: ignore[attr-defined]
-    return all((p := parts(script, v, _factory)) is not None and not p.calls for v in values)
+    return all(
+        (p := composed_parts(script, v, _factory)) is not None and not p.calls for v in values
+    )
 
 
 def _may_be_another(script: Script, function: ast.FunctionDef) -> bool:

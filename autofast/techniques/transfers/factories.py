@@ -24,7 +24,7 @@ from autofast.model.events import BranchFrame, LoopFrame, Site, Stack
 from autofast.model.names import FACTORIES
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
-from autofast.model.several import only, surely, wordset
+from autofast.model.several import of_kind, surely, wordset
 from autofast.model.source import (
     block_of,
     function_of,
@@ -93,7 +93,7 @@ def loops_of_steps(script: Script) -> frozenset[ast.AST]:
 
 def again_and_again(stack: Stack, hot: frozenset[ast.AST]) -> bool:
     """Whether a way runs in many steps, and not only where what is kept is missing."""
-    if any(is_first_time(f) for f in only(stack, BranchFrame)):
+    if any(is_first_time(f) for f in of_kind(stack, BranchFrame)):
         return False
     return any((f.code) in hot for f in stack)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Set
 from autofast.edit.edits import Before, Remove
 from autofast.edit.order import Rank
 from autofast.facts.aliases import may_be, writes_to, written_after
-from autofast.facts.arrays import origins
+from autofast.facts.arrays import array_origins
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.loops import Loop, loops_around
 from autofast.flow.memory import Memory
@@ -20,8 +20,8 @@ from autofast.model.script import Script
 from autofast.model.source import (
     ancestors,
     any_within,
+    contains_kind,
     function_of,
-    holds,
     nodes_in,
     statement_of,
     walk,
@@ -36,7 +36,7 @@ from autofast.techniques.transfers.made_each_step import DATA, is_fixed
 JUMPS = (ast.Break, ast.Continue, ast.Return)
 
 
-def hoisted(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
+def hoisted_copies(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
     """One for each statement that gives such a copy to a variable of its own."""
     copies = {t.node: t for t in script.transfers if t.to_device}
     for value, transfer in copies.items():
@@ -52,7 +52,9 @@ def hoisted(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
                     if (
                         loop in hot
                         and above in loop.body
-                        and not any(holds(s, *JUMPS) for s in loop.body[: loop.body.index(above)])
+                        and not any(
+                            contains_kind(s, *JUMPS) for s in loop.body[: loop.body.index(above)]
+                        )
                         and _is_same(script, value, loop, copies.keys())
                     ):
                         above = loop
@@ -89,7 +91,7 @@ def _is_same(script: Script, value: ast.expr, loop: Loop, copies: Set[ast.AST]) 
     flow, memory = script.analysis(Flow), script.analysis(Memory)
     code = {n for part in (loop, *script.analysis(CallGraph).run_in(loop)) for n in walk(part)}
     written = {s for n in code for e in memory.written(n) for s in memory.sources(e)}
-    if any(node in code for node, *_ in writes_to(script, origins(script, value))):
+    if any(node in code for node, *_ in writes_to(script, array_origins(script, value))):
         return False
     for part in nodes_in(value, ast.Attribute):
         if not _is_fixed(script, part) or any(

@@ -26,7 +26,7 @@ SPLITS = {  # what deals out data, by the generator that it draws from
 }
 
 
-def against(script: Script, creation: Creation, hot: frozenset[ast.AST]) -> str:
+def why_not_on_device(script: Script, creation: Creation, hot: frozenset[ast.AST]) -> str:
     """Why this tensor must stay where it is made; empty where nothing speaks against."""
     for o in creation.site:
         if o.args.open and o.args.dicts:

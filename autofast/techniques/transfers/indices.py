@@ -16,8 +16,8 @@ from autofast.model.script import Script
 from autofast.model.several import any_in, wordset
 from autofast.model.source import ancestors, block_of, parent_of, statement_of
 from autofast.model.syntax import is_attribute
-from autofast.model.values import Tensor, only
-from autofast.techniques.transfers.creations import created
+from autofast.model.values import Tensor, of_kind
+from autofast.techniques.transfers.creations import creation_of
 from autofast.techniques.transfers.factories import Creation, factory, runs_often
 
 MAKES = wordset("torch.arange torch.randperm")
@@ -33,7 +33,7 @@ def indices(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
         indexed = _indexed(script, call)
         if indexed is None:
             continue
-        creation = created(script, call, f"{indexed.id}.device")
+        creation = creation_of(script, call, f"{indexed.id}.device")
         if creation is not None and creation.edits:
             yield creation
 
@@ -72,7 +72,7 @@ def _subscripted(script: Script, index: ast.expr) -> ast.Name | None:
     match parent_of(outer) if isinstance(outer, ast.Tuple) else outer:
         case ast.Subscript(value=ast.Name() as tensor) if tensor is not index:
             found = script.values(tensor)
-            tensors = only(found, Tensor)
+            tensors = of_kind(found, Tensor)
             if len(tensors) == len(found) and any(t.device != "cpu" for t in tensors):
                 return tensor
     return None

@@ -36,7 +36,7 @@ from autofast.model.values import (
     certainly,
     const,
     is_named,
-    only,
+    of_kind,
 )
 from autofast.techniques.transfers.factories import KEEPS, runs_often
 from autofast.techniques.transfers.literal_tensors import listed
@@ -86,7 +86,7 @@ def _leaves_the_host(transfer: Transfer) -> bool:
 def _made(script: Script, expr: ast.expr, loop: ast.AST) -> Iterator[tuple[ast.expr, str]]:
     """What makes the tensor, where it is certainly one of the host and of no loader."""
     found = script.values(expr)
-    every = only(found, Tensor)
+    every = of_kind(found, Tensor)
     root = _below(script, expr, STRIPPED)
     if found and len(every) == len(found) and all(map(_of_the_host, every)):
         match root:
@@ -112,7 +112,7 @@ def _made(script: Script, expr: ast.expr, loop: ast.AST) -> Iterator[tuple[ast.e
 
 def _is_kept(script: Script, whole: ast.Name, loop: ast.AST) -> bool:
     """Whether it was made before the loop, and nobody fills it."""
-    filled = any(_is_filled(script, t) for t in only(script.values(whole), Tensor))
+    filled = any(_is_filled(script, t) for t in of_kind(script.values(whole), Tensor))
     return not filled and surely(
         is_same_function(d.node, loop) and not within(d.node, loop)
         for d in definitions_at(script, whole)
@@ -224,7 +224,7 @@ def _is_size(script: Script, made: ast.Call) -> bool:
 def is_fixed(script: Script, expr: ast.expr) -> bool:
     """Numbers that are the same whenever the script comes here: of constants, options and settings,
     by functions that draw and read nothing."""
-    parts = only(ast.iter_child_nodes(expr), ast.expr)
+    parts = of_kind(ast.iter_child_nodes(expr), ast.expr)
     match expr:
         case ast.Name() | ast.Attribute():
             known = certainly(script.values(expr), Const, Arg, Setting, Ref, Module, Cls)
@@ -252,7 +252,7 @@ def _is_only_given(script: Script, attr: str) -> bool:
 
 
 # ------------------------------------------------------------------- data that no loader makes
-def arrays(script: Script) -> Iterator[ast.Call]:
+def copied_arrays(script: Script) -> Iterator[ast.Call]:
     """The copies, in the loops that train; what changes never, and sizes, are other rules'
     business."""
     steps = {_innermost(o.stack) for s in script.steps for b in s.backwards for o in b.site} - {

@@ -7,8 +7,8 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from autofast.edit.edits import Edits, Helper, Remove, Wrap, literal
-from autofast.facts.loaders import has_workers, managed, own_order
+from autofast.edit.edits import Edits, Helper, Remove, Wrap, plain_code
+from autofast.facts.loaders import has_workers, is_managed, own_order
 from autofast.model.calls import pairs_of
 from autofast.model.roles import Loader, Transfer
 from autofast.model.script import Script
@@ -55,7 +55,7 @@ class Pass:
     device: ast.expr | None  # None: the current GPU
 
 
-def passes(script: Script) -> Iterator[tuple[Loader, ast.For]]:
+def training_passes(script: Script) -> Iterator[tuple[Loader, ast.For]]:
     """The loops of training over the batches of a loader."""
     seen = set()
     for loader in script.loaders:
@@ -65,14 +65,14 @@ def passes(script: Script) -> Iterator[tuple[Loader, ast.For]]:
                 yield loader, use.node
 
 
-def planned(script: Script, loader: Loader, loop: ast.For) -> Pass:
+def planned_pass(script: Script, loader: Loader, loop: ast.For) -> Pass:
     """How the loop is to be written; raises :class:`Refusal` where its copies cannot be made
     earlier."""
     if script.unread:
         raise Refusal(script.unread)
     if any(use.node is loop for x in script.loaders if x is not loader for use in x.uses):
         raise Refusal("the loop goes over several loaders")
-    if managed(script, loader):
+    if is_managed(script, loader):
         raise Refusal("the framework copies the batches of this loader itself")
     _check_items(loader)
     batches, target = loop.iter, loop.target
@@ -90,7 +90,7 @@ def planned(script: Script, loader: Loader, loop: ast.For) -> Pass:
     return Pass(loop, batches, single, tuple(stmt for stmt, _ in copies), device)
 
 
-def edits(planned: Pass) -> Edits:
+def prefetch_edits(planned: Pass) -> Edits:
     """The loop over ``prefetched(loader, device)`` without its copies, and the function once in the
     file."""
     source = source_of(planned.loop)
@@ -106,7 +106,7 @@ def edits(planned: Pass) -> Edits:
     return (
         *imports,
         Helper(source, name, code),
-        Wrap(planned.batches, f"{name}({{}}, {literal(device)})"),
+        Wrap(planned.batches, f"{name}({{}}, {plain_code(device)})"),
         *(Remove(stmt) for stmt in planned.copies),
     )
 

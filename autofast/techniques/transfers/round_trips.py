@@ -13,24 +13,24 @@ import re
 from collections.abc import Iterator
 
 from autofast.edit.edits import After, Edit, Edits, Rewrite
-from autofast.facts.aliases import learned
+from autofast.facts.aliases import why_trainable
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.memory import Memory
 from autofast.flow.positions import place_in
 from autofast.flow.program import Flow, holder_of
-from autofast.flow.reflection import showing
+from autofast.flow.reflection import namespace_calls
 from autofast.flow.scopes import mentions, own_nodes
 from autofast.flow.usage import Act, usage_of
 from autofast.model.calls import is_method, parts_of
 from autofast.model.roles import GPUS, Transfer
 from autofast.model.script import Script
-from autofast.model.several import only
+from autofast.model.several import of_kind
 from autofast.model.source import ByNode, function_of, statement_of
 from autofast.model.syntax import is_read
 from autofast.model.tensors import device_kinds
 from autofast.model.values import Given, Tensor
 from autofast.rule import Effect
-from autofast.techniques.transfers.creations import created
+from autofast.techniques.transfers.creations import creation_of
 from autofast.techniques.transfers.factories import KEEPS, Creation, factory, runs_often
 
 # One number for each index: what is picked from has one dimension, and is short.
@@ -74,7 +74,7 @@ def round_trips(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
                 args=[_, by, ast.Constant()],
                 keywords=[],
             ) if call := factory(script, _below(script, base)):
-                creation = created(script, call, where)
+                creation = creation_of(script, call, where)
                 there = creation.edits if creation and creation.effect is Effect.EXACT else ()
             case _:
                 continue
@@ -111,14 +111,14 @@ def _tables(script: Script, base: ast.expr) -> Iterator[Edit]:
         alone = len(mentions(function := function_of(base), base.id)) == 1
         pairs = script.analysis(CallGraph).arguments(function, base.id)  # type: ignore[arg-type]
         given = [e for _, e in pairs if e is not None and alone]
-    for name in {n.id: n for n in only(given, ast.Name)}.values():
+    for name in {n.id: n for n in of_kind(given, ast.Name)}.values():
         scope = holder_of(name)
         body: list[ast.stmt] = scope.body  # type: ignore[assignment]
         devices = [
             n.id
             for call in own_nodes(scope)
             if is_method(call, "to")
-            for n in only(call.args, ast.Name)
+            for n in of_kind(call.args, ast.Name)
             if device_kinds(script.values(n)) & GPUS
         ]
         uses = [n for n in mentions(scope, name.id) if n not in given]
@@ -131,8 +131,8 @@ def _tables(script: Script, base: ast.expr) -> Iterator[Edit]:
             and all(s in body and parts_of(s) for s in statements)
             and len(set(made)) == len(made)  # each computes: none is another one, or a view of it
             and isinstance(scope, ast.Module) == (flow.exported(scope) is not None)
-            and not showing(scope)
-            and not learned(script, name)
+            and not namespace_calls(scope)
+            and not why_trainable(script, name)
         ):
             uses += [n for n in mentions(scope, devices[0]) if not is_read(n)]
             if all(function_of(n) is scope for n in uses):

@@ -9,7 +9,7 @@ from math import inf
 
 from autofast.facts.by_default import not_by_default
 from autofast.facts.cost import machine, measured
-from autofast.facts.cost.bounds import most
+from autofast.facts.cost.bounds import largest_value
 from autofast.facts.cost.gains.asking import (
     DEFAULTS,
     EVALUATION,
@@ -19,10 +19,10 @@ from autofast.facts.cost.gains.asking import (
     code_once,
     of_device,
     of_its_rule,
-    touched,
+    touched_nodes,
 )
 from autofast.facts.cost.gains.budget import step_of
-from autofast.facts.cost.inputs import number
+from autofast.facts.cost.inputs import whole_number
 from autofast.facts.cost.matmul_layers import (
     convolves,
     goes_along_few,
@@ -39,7 +39,7 @@ from autofast.facts.parts import parts_of, trained_models
 from autofast.model.script import Script
 from autofast.model.several import all_known
 from autofast.model.source import statement_of
-from autofast.model.values import Ext, only
+from autofast.model.values import Ext, of_kind
 from autofast.rule import Finding, Gain, Options
 
 CONVOLVES = re.compile(r"torch\.nn\.Conv")
@@ -116,7 +116,7 @@ def layout(script: Script, options: Options, finding: Finding, beside: Findings)
     if options.target != "cpu" and 3 * layers.count("torch.nn.GroupNorm") >= convolutions > 0:
         return IN_ORDER
     own = statement_of(finding.node)
-    others = {statement_of(p) for p in touched(finding) if isinstance(p, ast.expr)} - {own}
+    others = {statement_of(p) for p in touched_nodes(finding) if isinstance(p, ast.expr)} - {own}
     if len(others) > MOST_RESHAPES:
         return Gain(0.0, f"{len(others)} statements would have to reshape for it")
     gain = _of_arithmetic(script, options, beside, 0.1, convolutions=machine.CHANNELS_LAST)
@@ -128,7 +128,7 @@ def layout(script: Script, options: Options, finding: Finding, beside: Findings)
 
 def _layers(script: Script) -> list[Ext]:
     parts = [p for m in trained_models(script) for p in parts_of(m.thing).values()]
-    return only(parts, Ext)
+    return of_kind(parts, Ext)
 
 
 def _has_few_channels(script: Script) -> bool:
@@ -151,7 +151,7 @@ def _channels(script: Script) -> float:
     is not known.
     """
     given = [x.args.given(1, "out_channels") for x in _layers(script) if CONVOLVES.match(x.name)]
-    sizes = [most(script, x.expr) if x is not None else None for x in given]
+    sizes = [largest_value(script, x.expr) if x is not None else None for x in given]
     known = not any(m.unknown for m in trained_models(script))
     return max(all_known(sizes), default=inf) if known else inf
 
@@ -159,7 +159,9 @@ def _channels(script: Script) -> float:
 def _takes_one_channel(script: Script) -> bool:
     """Whether a convolution takes one channel, in front of dense layers: a network for digits."""
     names = {x.name for x in _layers(script)}
-    given = {number(x.args.get(0, "in_channels")) for x in _layers(script) if "Conv" in x.name}
+    given = {
+        whole_number(x.args.get(0, "in_channels")) for x in _layers(script) if "Conv" in x.name
+    }
     return 1 in given and "torch.nn.Linear" in names
 
 

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import fields
 
-from autofast.facts.by_default import is_taken, truth
+from autofast.facts.by_default import is_taken, truth_by_default
 from autofast.facts.cost.host import kept_on_host
-from autofast.facts.cost.inputs import turns
+from autofast.facts.cost.inputs import range_turns
 from autofast.facts.cost.run_counts import SHORT
 from autofast.facts.cost.step import Cost
 from autofast.facts.switches import in_every_iteration
@@ -19,7 +19,7 @@ from autofast.model.events import BranchFrame, CallFrame, Stack, below, inside, 
 from autofast.model.kinds import is_scaler
 from autofast.model.roles import Loader
 from autofast.model.script import Script
-from autofast.model.several import any_in, only, surely
+from autofast.model.several import any_in, of_kind, surely
 from autofast.model.source import Nodes, block_of, outwards, statement_of, walk
 from autofast.model.syntax import DEFS, IMPORTS, SIMPLE
 from autofast.rule import Finding, Gain, Options, Question
@@ -73,8 +73,8 @@ def renaming(script: Script, options: Options, finding: Finding, beside: Finding
     what changes its functions anyway.
     """
     others = [f for f in beside if f.edits and (f.renews or f.asks is not renaming)]
-    theirs = {unit_of(place) for f in others for place in touched(f)}
-    mine = [n for n in touched(finding) if not isinstance(n, IMPORTS)]
+    theirs = {unit_of(place) for f in others for place in touched_nodes(f)}
+    mine = [n for n in touched_nodes(finding) if not isinstance(n, IMPORTS)]
     if any(unit_of(n) in theirs for n in mine):
         return None
     return Gain(0.0, "another name for the same, in loops and functions that nothing else changes")
@@ -107,7 +107,7 @@ def loader_once(script: Script, finding: Finding, rarely: bool = True) -> Gain |
     return None
 
 
-def trains(script: Script, finding: Finding) -> bool:
+def feeds_training(script: Script, finding: Finding) -> bool:
     """Whether a loader of the finding is trained with."""
     cost = script.analysis(Cost)
     return any("training" in cost.purposes(x) for x in loaders_of(script, finding.node))
@@ -146,7 +146,7 @@ def one_pass(share: float, reason: str) -> Question:
 
     def ask(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
         cost, here = script.analysis(Cost), finding.node
-        counted = [turns(script, step.loop) for step in cost.training]
+        counted = [range_turns(script, step.loop) for step in cost.training]
         steps = min((n or 0 for n in counted), default=0)
         mine = {f.node for way in cost.ways(here) for f in loops(way)}
         passes = max(
@@ -179,11 +179,11 @@ def loaders_of(script: Script, node: ast.AST) -> list[Loader]:
     return [
         x
         for x in script.loaders
-        if x.node is node or feeds(x, node) or any(d.node is node for d in x.datasets)
+        if x.node is node or is_written_at(x, node) or any(d.node is node for d in x.datasets)
     ]
 
 
-def feeds(loader: Loader, home: ast.AST) -> bool:
+def is_written_at(loader: Loader, home: ast.AST) -> bool:
     """Whether an argument of the loader is written at ``home``: a dict, or a place in one."""
     inside = set(walk(home))
     given = loader.args.every
@@ -201,14 +201,14 @@ def changed_nodes(findings: Sequence[Finding]) -> Nodes:
     around.
     """
     changing = [f for f in findings if f.edits and not any(hasattr(e, "header") for e in f.edits)]
-    places = [place for f in changing for place in touched(f)]
+    places = [place for f in changing for place in touched_nodes(f)]
     return {n for place in places if not hasattr(place, "body") for n in walk(place)}
 
 
-def touched(finding: Finding) -> list[ast.AST]:
+def touched_nodes(finding: Finding) -> list[ast.AST]:
     """The place of a finding, and all that its edits change."""
     places = [getattr(edit, place.name) for edit in finding.edits for place in fields(edit)]
-    return [finding.node, *only(places, ast.AST)]
+    return [finding.node, *of_kind(places, ast.AST)]
 
 
 def in_every_turn(script: Script, loop: ast.AST, nodes: Sequence[ast.AST]) -> ast.AST | None:
@@ -282,7 +282,7 @@ def _always_waits(script: Script, stmt: ast.stmt, stay: Container[ast.AST]) -> b
             arms = [
                 a
                 for a, taken in ((then, True), (other, False))
-                if truth(script, test) in (..., taken)
+                if truth_by_default(script, test) in (..., taken)
             ]
             return all(any(_always_waits(script, s, stay) for s in arm) for arm in arms)
         case ast.With(body=body):

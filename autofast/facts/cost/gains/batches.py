@@ -15,21 +15,21 @@ from autofast.facts.cost.gains.asking import (
     Findings,
     changed_nodes,
     code_once,
+    feeds_training,
     in_every_turn,
     loader_once,
     loaders_of,
     of_device,
     of_its_rule,
-    touched,
-    trains,
+    touched_nodes,
     usual,
     waits_beside,
 )
 from autofast.facts.cost.gains.budget import AT_ONCE, TO_DEVICE, step_of, workers_of
-from autofast.facts.cost.inputs import batches, number, turns
+from autofast.facts.cost.inputs import batch_count, range_turns, whole_number
 from autofast.facts.cost.matmul_layers import is_pretrained, takes_words
 from autofast.facts.cost.step import Cost
-from autofast.facts.datasets import Images, images
+from autofast.facts.datasets import Images, image_sets
 from autofast.facts.loaders import has_no_workers, made_in
 from autofast.facts.workers.legality import makes_batches
 from autofast.facts.workers.seeding import seed_of
@@ -72,7 +72,7 @@ def together(share: float, reason: str, copied: bool = False) -> Question:
             if each >= FEW:
                 return Gain(NOISE, f"{each} updates by one batch, while workers make the next one")
             if loaders and not any(
-                trains(script, f) for f in of_its_rule(finding, beside) if f.edits
+                feeds_training(script, f) for f in of_its_rule(finding, beside) if f.edits
             ):
                 return Gain(NOISE, "new code for the batches of an evaluation alone")
             return estimate(script, options, finding, beside)
@@ -108,7 +108,7 @@ def in_steps(script: Script, options: Options, finding: Finding, beside: Finding
 
 def _is_shorter(finding: Finding) -> bool:
     """Whether a fix leaves one statement, and a call less in it, without a further argument."""
-    own, there = statement_of(finding.node), touched(finding)
+    own, there = statement_of(finding.node), touched_nodes(finding)
     named = any(k.arg == "device" for n in there for k in getattr(n, "keywords", ()))
     more = any(getattr(edit, "name", "") for edit in finding.edits)
     return (named or not more) and all(statement_of(n) is own for n in there)
@@ -219,7 +219,9 @@ def _stays_on_host(script: Script, tensor: Tensor) -> bool:
     if tensor.fresh != "Tensor":
         return tensor.fresh in ARRAYS
     given = getattr(tensor.made, "args", [])
-    return len(given) == 1 and number(script.values(given[0])) is None  # not `torch.Tensor(8)`
+    return (
+        len(given) == 1 and whole_number(script.values(given[0])) is None
+    )  # not `torch.Tensor(8)`
 
 
 def waits_there(script: Script, transfer: Transfer) -> bool:
@@ -266,15 +268,15 @@ def fetching(script: Script, options: Options, finding: Finding, beside: Finding
     """
     if gain := loader_once(script, finding, rarely=False):
         return gain
-    made = script.analysis(images)
+    made = script.analysis(image_sets)
     mine = loaders_of(script, finding.node)
-    if mine and (few := max(batches(script, x) or FEW + 1 for x in mine)) <= FEW:
+    if mine and (few := max(batch_count(script, x) or FEW + 1 for x in mine)) <= FEW:
         return Gain(0.0, f"workers take longer to start than the {few} batches of a pass")
     if mine and all(_is_sliced(d, made) for x in mine for d in x.datasets):
         return Gain(0.0, "whole batches are taken out of memory at once")
     waiting = measured.waiting(script, mine)
     if waiting is None:
-        if mine and not trains(script, finding) and not _decodes(mine):
+        if mine and not feeds_training(script, finding) and not _decodes(mine):
             return Gain(NOISE, "arrays of an evaluation, for which workers start each time anew")
         return Gain(0.3, "waits for data", known=False)
     handed = machine.HANDOVER / waiting.batch if waiting.batch else 1.0
@@ -326,7 +328,7 @@ def _has_one_epoch(script: Script, loader: Loader) -> bool:
         return False  # a function that is called twice, or for other loaders
     made = made_in(loader)
     outer = [f.node for f in loops(use.stack) if f.node not in made | {use.node}]
-    return surely(turns(script, loop) == 1 for loop in outer)
+    return surely(range_turns(script, loop) == 1 for loop in outer)
 
 
 def more_workers(enough: str, loaders: Sequence[Loader]) -> Question:

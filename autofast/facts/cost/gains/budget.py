@@ -9,13 +9,13 @@ from collections.abc import Container, Sequence
 from dataclasses import replace
 
 from autofast.facts.cost import machine
-from autofast.facts.cost.bounds import most
-from autofast.facts.cost.gains.asking import feeds, loaders_of, touched
+from autofast.facts.cost.bounds import largest_value
+from autofast.facts.cost.gains.asking import is_written_at, loaders_of, touched_nodes
 from autofast.facts.cost.inputs import batch_size
 from autofast.facts.cost.items import LIKELY, making
 from autofast.facts.cost.recurrent_cells import Cells
 from autofast.facts.cost.step import Cost, Estimate
-from autofast.facts.loaders import given, has_no_workers
+from autofast.facts.loaders import has_no_workers, loader_argument
 from autofast.flow.provenance import Trail
 from autofast.model.kinds import ways_made
 from autofast.model.roles import Loader
@@ -64,16 +64,16 @@ def workers_of(script: Script, loader: Loader, beside: Sequence[Finding]) -> int
     """The processes that batches come out of, by an option's default or by what is written."""
     if _is_written(script, loader, beside, TO_DEVICE):
         return 0
-    asked = given(loader, "num_workers")
+    asked = loader_argument(loader, "num_workers")
     if not has_no_workers(loader):
-        return (most(script, asked.expr) if asked is not None else None) or machine.WORKERS
+        return (largest_value(script, asked.expr) if asked is not None else None) or machine.WORKERS
     edits = [edit for f in beside for edit in f.edits]
     for edit in (e for e in edits if getattr(e, "name", "") == "num_workers"):
         place = getattr(edit, "call", None) or getattr(edit, "display", loader.node)
-        if isinstance(place, ast.AST) and (loader.node is place or feeds(loader, place)):
+        if isinstance(place, ast.AST) and (loader.node is place or is_written_at(loader, place)):
             return machine.WORKERS
     ways = [ways_made(t) for t in loader.things]
     origins = Trail(script).of(asked, ways) if asked is not None else ""
-    changed = {place for f in beside if f.edits for place in touched(f)}
+    changed = {place for f in beside if f.edits for place in touched_nodes(f)}
     given_so = not isinstance(origins, str) and any(o.expr in changed for o in origins)
     return machine.WORKERS if given_so else 0

@@ -17,7 +17,7 @@ from autofast.facts.cost.gains.asking import (
     nothing,
     of_device,
     of_its_rule,
-    touched,
+    touched_nodes,
     usual,
     waits_beside,
 )
@@ -95,12 +95,12 @@ def reads(script: Script, options: Options, finding: Finding, beside: Findings) 
     if loop is not None and (node := in_every_turn(script, loop, stays)) is not None:
         return Gain(0.0, f"{at(node)} waits for the device in the same step, and stays")
     if isinstance(loop, LOOPS):
-        seldom = [statement_of(n) for n in touched(finding) if rare_arms_around(n, loop)]
+        seldom = [statement_of(n) for n in touched_nodes(finding) if rare_arms_around(n, loop)]
         if (node := in_every_turn(script, loop, seldom)) is not None:
             return Gain(0.0, f"by default {at(node)} reads it in every step all the same")
     if gain := code_once(script, finding):
         return gain
-    if gain := measured.reading(script, options.target, touched(finding)):
+    if gain := measured.reading(script, options.target, touched_nodes(finding)):
         return gain
     if gain := _beside_data(script, options, finding, beside):
         return gain

@@ -19,11 +19,18 @@ from autofast.model.source import (
     statement_of,
 )
 from autofast.model.syntax import DEFINITIONS, DISPLAYS, is_operation
-from autofast.model.values import Bound, Cls, Const, Func, Inst, Method, Tensor, any_of, only
+from autofast.model.values import Bound, Cls, Const, Func, Inst, Method, Tensor, any_of, of_kind
 from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import caught
 from autofast.techniques.ddp.uniformity.kinds import EQUAL, Kind
-from autofast.techniques.ddp.uniformity.state import Alone, Control, Note, differs, in_words, short
+from autofast.techniques.ddp.uniformity.state import (
+    Alone,
+    Control,
+    Note,
+    differs_by_rank,
+    in_words,
+    short,
+)
 from autofast.techniques.ddp.uniformity.stores import Stores
 
 PRINTS = wordset("print info debug warning error flush write log critical")
@@ -258,7 +265,7 @@ class Notes(Stores):
         if not inner or (isinstance(expr, ast.Call) and self._own_call(expr)):
             if images:
                 return
-            raise differs(expr, kind)
+            raise differs_by_rank(expr, kind)
         try:
             for child in inner:
                 self.settle(child, images)
@@ -266,7 +273,7 @@ class Notes(Stores):
             raise
         except Refusal:
             if kind.name == "other" and kind.why and expr not in self.decided:
-                raise differs(expr, kind) from None
+                raise differs_by_rank(expr, kind) from None
             raise
 
     def _sizes(self, *factors: ast.expr) -> tuple[list[ast.expr], list[ast.expr]]:
@@ -278,7 +285,7 @@ class Notes(Stores):
         """A tensor that is no part of the loss is kept beyond its batch: from here on it is that of
         all processes.
         """
-        tensors = only(self.things(expr), Tensor)
+        tensors = of_kind(self.things(expr), Tensor)
         own = (
             kind.items is None
             and kind.name in ("mean", "sum")
@@ -309,7 +316,7 @@ def _operands(expr: ast.expr) -> list[ast.expr]:
             return [*filter(None, [receiver_of(expr)]), *arguments_of(expr)]
         case ast.IfExp(body=body, orelse=other):
             return [body, other]
-    return only(ast.iter_child_nodes(expr), ast.expr)
+    return of_kind(ast.iter_child_nodes(expr), ast.expr)
 
 
 def _is_method(node: ast.AST) -> bool:

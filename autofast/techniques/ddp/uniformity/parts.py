@@ -29,7 +29,7 @@ from autofast.techniques.ddp.uniformity.kinds import (
     over,
     times,
 )
-from autofast.techniques.ddp.uniformity.state import differs
+from autofast.techniques.ddp.uniformity.state import differs_by_rank
 from autofast.techniques.ddp.uniformity.tensors import is_tensor
 
 
@@ -268,7 +268,7 @@ class Parts(Operators):
         if texts:
             found = joined(*texts)
             if found.name in ("batch", "other"):
-                raise differs(expr, found)
+                raise differs_by_rank(expr, found)
             return found
         return self._read_whole(expr, kind)
 

@@ -67,7 +67,7 @@ def in_words(kind: Kind) -> str:
     return whole.why or "a part of a larger number"
 
 
-def differs(expr: ast.expr, kind: Kind) -> Refusal:
+def differs_by_rank(expr: ast.expr, kind: Kind) -> Refusal:
     """Why a value must not be read: it is another one in each process."""
     return Refusal(f"`{short(expr)}` on {at(expr)} differs between processes: {in_words(kind)}")
 

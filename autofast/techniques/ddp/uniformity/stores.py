@@ -12,7 +12,18 @@ from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import ByNode, Nodes, at, source_of, statement_of
 from autofast.model.syntax import VARIABLES
-from autofast.model.values import Bound, Dict, Ext, Inst, Method, Module, Seq, Thing, any_of, only
+from autofast.model.values import (
+    Bound,
+    Dict,
+    Ext,
+    Inst,
+    Method,
+    Module,
+    Seq,
+    Thing,
+    any_of,
+    of_kind,
+)
 from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import Host
 from autofast.techniques.ddp.names import Training
@@ -114,7 +125,7 @@ class Stores(Values):
                 and source is not source_of(node)
                 and any(
                     any((a.asname or a.name) == node.id for a in n.names)
-                    for n in only(source_of(node).tree.body, ast.ImportFrom)
+                    for n in of_kind(source_of(node).tree.body, ast.ImportFrom)
                 )
             ):
                 return kind
@@ -148,11 +159,11 @@ class Stores(Values):
     def _store_attribute(self, target: ast.Attribute, kind: Kind) -> None:
         self.changes(target)
         receiver = self.ev(target.value)
-        owners = only(self.things(target.value), Inst)
+        owners = of_kind(self.things(target.value), Inst)
         for thing in owners:
             key = ("a", id(thing), target.attr)
             self.state[key] = kind if len(owners) == 1 else join(self.state.get(key, NONE), kind)
-        modules = only(self.things(target.value), Module)
+        modules = of_kind(self.things(target.value), Module)
         for module in modules:
             self.state["v", module.source.tree, target.attr] = kind
         if not owners and not modules and receiver.whole.name != "batch":
@@ -187,7 +198,7 @@ class Stores(Values):
     def hold(self, container: ast.expr, what: Kind) -> None:
         """A container holds ``what`` from now on, under all its names."""
         what = self._raised(what)
-        found = only(self.things(container), CLASSES)
+        found = of_kind(self.things(container), CLASSES)
         for thing in found:
             key = ("c", id(thing), "")
             self.state[key] = join(self.state.get(key, what), what)

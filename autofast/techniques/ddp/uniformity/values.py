@@ -29,7 +29,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     any_of,
-    only,
+    of_kind,
 )
 from autofast.rule import Refusal
 from autofast.techniques.ddp.uniformity.calls import ADDERS, CLASSES
@@ -100,7 +100,7 @@ class Values(Parts):
             case ast.Call():
                 return self._call(node)
             case ast.JoinedStr():
-                return self._text(only(node.values, ast.FormattedValue))
+                return self._text(of_kind(node.values, ast.FormattedValue))
             case ast.FormattedValue():
                 return self._formatted(node.value)
             case ast.NamedExpr():
@@ -122,7 +122,7 @@ class Values(Parts):
     def _loader(self, node: ast.expr) -> Kind | None:
         """A loader whose batches are shared out."""
         found = self.things(node)
-        loaders = [t for t in only(found, Ext) if self.training.shares(t)]
+        loaders = [t for t in of_kind(found, Ext) if self.training.shares(t)]
         if not loaders:
             return None
         rest = [t for t in found if t not in loaders and t != Const(None)]
@@ -244,7 +244,9 @@ class Values(Parts):
         node, wholes = call.node, call.wholes
         if node in self.passes:
             self.happens(node)
-        if any(t.loss for t in only(self.things(node), Tensor)) and any(not k.same for k in wholes):
+        if any(t.loss for t in of_kind(self.things(node), Tensor)) and any(
+            not k.same for k in wholes
+        ):
             return other("the model computes the loss itself")
         if any(k.name in ("mean", "sum", "other") for k in wholes):
             return next(

@@ -17,7 +17,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 
-from autofast.facts.host_io import effects
+from autofast.facts.host_io import host_effects
 from autofast.flow.callgraph import Callee
 from autofast.flow.scopes import Variable, variables_of
 from autofast.model.script import Script
@@ -395,7 +395,7 @@ def followed(script: Script, training: Training) -> tuple[Host, Walk]:
     decided: ByNode[ast.expr] = {}
     hoists: ByNode[ast.Call] = {}
     splits: frozenset[ast.AST] = frozenset()
-    every = list(effects(script))
+    every = list(host_effects(script))
     for _ in range(16):
         before = set(decided), set(hoists), splits
         host = Host(script, every, splits)
