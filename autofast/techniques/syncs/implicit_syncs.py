@@ -111,9 +111,10 @@ def findings(script: Script, answered: Nodes) -> Iterator[Finding]:
     for node, wait in sorted(found, key=lambda f: f[1] is READ):
         if whole_statement(node) not in answered:
             answered.add(whole_statement(node))
-            edits = _chosen(script, node) if wait is PICKED else ()
-            advice = "" if edits else wait.advice
-            yield Finding(node, wait.message, edits=edits, advice=advice, asks=gains.elements)
+            if wait is PICKED and (edits := _chosen(script, node)):
+                yield Finding(node, wait.message, edits=edits, asks=gains.elements)
+            else:
+                yield Finding(node, wait.message, advice=wait.advice)
 
 
 def _chosen(script: Script, node: ast.AST) -> Edits:
