@@ -37,14 +37,14 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-SETS = {"1": "user_scripts"} | {str(n): f"user_scripts_{n}" for n in range(2, 13)}
+SETS = {"1": "user_scripts"} | {str(n): f"user_scripts_{n}" for n in range(2, 14)}
 REWRITES = {
     "exact": ["--effect", "exact", "--exhaustive"],
     "default": [],
     "exhaustive": ["--exhaustive"],
 }
 TIMES = re.compile(
-    r"\d+(\.\d+)? ?(s|sec|ms|it/s|sps)\b|\b(?i:sps) +\d+|[\d-]{10} [\d:]{8},\d+|time: [\d.]+"
+    r"\d+(\.\d+)? ?(s|sec|ms|ms/step|it/s|sps|fps|words/s)\b|\b(?i:sps) +\d+|[\d-]{10} [\d:]{8},\d+|time: [\d.]+"
 )
 
 
