@@ -1,6 +1,6 @@
 # Everything from a fresh clone with Python >= 3.10 and make; all that is installed goes into .venv.
 #   make demo   rewrite a training script, show the diff, run both for a few steps
-#   make test   all tests; AUTOFAST_TESTS=all tries every fixture in every way and every seeded fault, PARITY_SEEDS=30 more seeds
+#   make test   all tests; AUTOFAST_TESTS=all tries every fixture in every way, every seeded fault and every long case of verify, PARITY_SEEDS=30 more seeds
 #   make bench  ten training scripts as written, rewritten and tuned by hand: what a step asks of a GPU, and its time here
 #   make lint   ruff and mypy
 #   make docs   the documentation as a site, in site/

@@ -9,7 +9,7 @@ from autofast.edit.edits import Around, Decorator, Edit, Rewrite
 from autofast.edit.order import Rank
 from autofast.facts.cost import gains
 from autofast.facts.cost.matmul_layers import convolves
-from autofast.facts.forwards import is_measured, is_worth, may_record
+from autofast.facts.forwards import fast_path, is_measured, is_worth, may_record
 from autofast.facts.running_sums import keeps_graphs
 from autofast.facts.untrained import untrained
 from autofast.flow.scopes import own_nodes
@@ -140,8 +140,8 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     """``inference_mode`` (or ``no_grad``) where there is nothing yet."""
     node = evaluation.node
     message = "evaluates with gradients on: it keeps every intermediate result for a backward that never comes"
-    if evaluation.unknown:
-        yield Finding(node, message, refusal=evaluation.unknown)
+    if why := evaluation.unknown or fast_path(evaluation):
+        yield Finding(node, message, refusal=why)
         return
     asks = None if keeps_graphs(script, node) else UNLESS_ONCE
     if evaluation.kind == "statement":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from typing import NoReturn
 
@@ -11,7 +12,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from autofast.edit import running
-from tests.fixture import Fixture
+from tests.fixture import EVERYTHING, Fixture
+
+# Each of their cases is a dozen trainings: by default the first of three runs.
+TRAININGS = {f"test_verify_{name}.py" for name in ("averages", "common", "driven", "unaided")}
 
 # Tensors are small: threads would only wait for those of other tests. MKL goes by it, too, where
 # nothing else is said.
@@ -26,10 +30,22 @@ settings.load_profile("any machine")
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """All tests of a fixture run in one process, which reads and plans it once (``--dist
-    loadgroup``).
+    loadgroup``). Of cases that are long the first of three is tried, unless all are asked for
+    (``AUTOFAST_TESTS=all``), or one by its name.
     """
+    if not EVERYTHING and not any("::" in str(name) for name in config.args):
+        seen: Counter[str] = Counter()
+        later = []
+        for item in items:
+            if item.path.name in TRAININGS and hasattr(item, "callspec"):
+                name = item.nodeid.split("[")[0]
+                if seen[name] % 3:
+                    later.append(item)
+                seen[name] += 1
+        config.hook.pytest_deselected(items=later)
+        items[:] = [item for item in items if item not in later]
     for item in items:
         fixture = getattr(item, "callspec", None) and item.callspec.params.get("fixture")  # type: ignore[attr-defined]
         if isinstance(fixture, Fixture):

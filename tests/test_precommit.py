@@ -14,6 +14,14 @@ from tests.test_cli import IDLE, SCRIPT
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.slow
+HOOKS = """\
+repos:
+- repo: {}
+  rev: {}
+  hooks:
+  - id: autofast-check
+  - id: autofast-rewrite
+"""
 
 
 def run(*command: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -54,7 +62,7 @@ def hook(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Path:
+def work(tmp_path: Path, hook: Path) -> Path:
     """A project of its own in a repository: a script, a file that it imports, one that is left out,
     and one that trains nothing.
     """
@@ -71,6 +79,9 @@ def work(tmp_path: Path) -> Path:
         "idle.py": IDLE,
         "left_out.py": SCRIPT,
         "pyproject.toml": "[tool.autofast]\nexclude = ['left_out.py']\n",
+        ".pre-commit-config.yaml": HOOKS.format(
+            hook, run("git", "rev-parse", "HEAD", cwd=hook).stdout
+        ),
     }
     for name, text in tree.items():
         (work / name).write_text(text)
@@ -79,9 +90,9 @@ def work(tmp_path: Path) -> Path:
     return work
 
 
-def test_hooks(tmp_path: Path, hook: Path, work: Path) -> None:
+def test_hooks(tmp_path: Path, work: Path) -> None:
     def hooked(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "pre_commit", "try-repo", hook, name]
+        command = [sys.executable, "-m", "pre_commit", "run", name]
         command += ["--color", "never", *arguments]
         return run(*command, cwd=work, PRE_COMMIT_HOME=str(tmp_path / "home"))
 

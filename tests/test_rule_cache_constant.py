@@ -466,3 +466,19 @@ def test_a_tensor_that_an_evaluation_makes_first_is_not_cached() -> None:
     first = "losses = []\nwith torch.inference_mode():\n    for x, y in loader:\n"
     first += "        losses.append(model(x.to(device)).sum().item())"
     assert not changed(net, LOOP.replace("losses = []", first)).fixes
+
+
+def test_an_attribute_of_a_class_that_is_set_later_is_none() -> None:
+    net = SPEECH[: SPEECH.index("\nclass Clips")] + (
+        "\ndef features(x):\n    return x @ filters(3, 3)\n\n"
+        + SPEECH[SPEECH.index("\nclass Net") :]
+    ).replace("return self.layer(x)", "return features(self.layer(x))")
+    assert fitted(net, LOOP) == ["@functools.lru_cache(maxsize=None)"]
+    start = "def filters("
+    assert start in net
+    net = net.replace(start, "class Config:\n    base = 1.0\n\n\n" + start, 1)
+    body = net.index("\n", net.index(start)) + 1
+    net = net[:body] + "    base = Config.base\n" + net[body:]
+    assert fitted(net, LOOP) == ["@functools.lru_cache(maxsize=None)"]
+    for later in ("Config.base += 1.0", "setattr(Config, 'base', 2.0)"):
+        assert not changed(net, LOOP + f"\n{later}\n").fixes

@@ -1722,21 +1722,13 @@ def test_a_function_that_no_gradient_leaves_beside_a_loss_of_no_model() -> None:
 @pytest.mark.parametrize(
     ("keep", "result"),
     [
-        ("self.kept.append(action)", "action[0]"),
+        ("pass", "action[0]"),
         ("self.kept.append(density)", "action.detach().numpy()[0]"),
         ("global last; last = density", "action.detach().numpy()[0]"),
     ],
 )
 def test_a_function_that_a_gradient_may_leave(keep: str, result: str) -> None:
     assert not apply("no-grad-eval", ACTOR.replace("KEEP", keep).replace("RESULT", result)).fixes
-
-
-def test_a_function_whose_gradient_its_callers_drop() -> None:
-    """The loop that calls it makes a number of what it gives."""
-    done = check(ACTOR.replace("KEEP", "pass").replace("RESULT", "action[0]"), "_")
-    assert "():\n        for i in range(4):" in done.text
-    kept = done.before.replace("float(agent.act(states[-1])[0])", "agent.act(states[-1])[0]")
-    assert not apply("no-grad-eval", kept).fixes
 
 
 def test_evaluations_beside_each_other_share_a_block() -> None:
@@ -2735,7 +2727,7 @@ def test_a_pass_of_a_function_that_runs_once() -> None:
     assert not apply("no-grad-eval", text, min_gain=0.01).fixes
 
 
-CRITIC = """
+PENALISED = """
 import torch
 from torch import nn
 
@@ -2757,11 +2749,26 @@ for step in range(9000):
 )
 def test_what_is_detached_at_once(layers: str, worth: bool) -> None:
     """Nothing of it is kept: launches are saved, which a GPU with images does not wait for."""
-    text = CRITIC.replace("LAYERS", layers)
+    text = PENALISED.replace("LAYERS", layers)
     assert bool(apply("no-grad-eval", text, min_gain=0.01).fixes) is worth
 
 
 # ----------------------------------------------- acting beside a loss of a number that is trained
+def test_an_encoder_has_other_kernels_without_gradients() -> None:
+    """Those leave out what is padded: its outputs are zeros, and the loss may count them."""
+    encoder = (
+        "nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 1, 8, 0.0, batch_first=True), 1), "
+    )
+    text = HEAD.replace("nn.Sequential(", f"nn.Sequential({encoder}")
+    for part in ("    with torch.no_grad():\n", ""):
+        there = (
+            EVALUATE if part else EVALUATE.replace("    with torch.no_grad():\n", "    if True:\n")
+        )
+        done = apply("no-grad-eval", text + there + TRAIN + CALL)
+        assert bool(done.fixes) is bool(part)
+        assert part or "without gradients an encoder takes other kernels" in str(done.refusals)
+
+
 SOFT = """\
 import torch
 import torch.nn as nn
@@ -2824,14 +2831,6 @@ for step in range(6):
         losses.append(evaluate(actor))
 """
 ACT = "    action, _, _ = actor.get_action(obs[None].to(device))\n"
-
-
-def test_acting_and_its_evaluation_beside_a_trained_number() -> None:
-    """A backward that reaches no network says nothing of those that others reach."""
-    done = check(SOFT, "with torch.inference_mode():")
-    assert f"    with torch.inference_mode():\n    {ACT}" in done.text
-    assert "@torch.inference_mode()\ndef evaluate(actor):\n" in done.text
-    assert "\n    drawn, log_prob, _ = actor" in done.text
 
 
 @pytest.mark.parametrize(

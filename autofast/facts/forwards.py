@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from autofast.facts.parts import parts_of
 from autofast.facts.precision.activations import holds_output
 from autofast.facts.used_parameters import parameters_of
 from autofast.flow.frequency import is_rare
@@ -24,12 +25,14 @@ from autofast.model.kinds import is_module
 from autofast.model.roles import Evaluation, Step
 from autofast.model.script import Script
 from autofast.model.several import wordset
-from autofast.model.source import ByNode, Nodes, nodes_in, statement_of
+from autofast.model.source import ByNode, Nodes, at, nodes_in, statement_of
 from autofast.model.syntax import ASSIGNMENTS, LOOPS, SIMPLE, VARIABLES, is_read, is_stored
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Inst, Method, Ref, Tensor, Thing, all_of, is_named, of_kind
+from autofast.model.values import Ext, Inst, Method, Ref, Tensor, Thing, all_of, is_named, of_kind
 from autofast.read.recover.eval_mode import switched_above
 from autofast.rule import Refusal
+
+ENCODERS = ("torch.nn.TransformerEncoder", "torch.nn.TransformerEncoderLayer")
 
 
 @dataclass(eq=False)
@@ -125,6 +128,17 @@ def may_record(forward: Site) -> bool:
     with suppress(Refusal):
         return any(o.this is None or any(parameters_of(o.this)) for o in forward)
     return True
+
+
+def fast_path(evaluation: Evaluation) -> str:
+    """What computes otherwise there without gradients, in words; empty where nothing does.
+
+    In evaluation mode ``nn.TransformerEncoder`` leaves out what is padded, whose outputs are zeros
+    then, and its layers are one kernel (torch/nn/modules/transformer.py).
+    """
+    every = parts_of(*(o.this for s in evaluation.forwards for o in s if o.this)).values()
+    layer = next((t for t in every if is_named(t, Ext, ENCODERS)), None)
+    return f"{at(layer)}: without gradients an encoder takes other kernels" if layer else ""
 
 
 def _outermost(occurrence: Occurrence, site: Site, depth: int) -> ast.AST:

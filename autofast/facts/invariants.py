@@ -217,7 +217,7 @@ class Invariants:
     def _is_set(self, name: str, owners: frozenset[Thing], init: ast.FunctionDef | None) -> bool:
         """Whether somebody else than the constructor may set the attribute of one of these objects
         (with no constructor at hand: anybody but their own)."""
-        classes = {t.cls for t in of_kind(owners, Inst)}
+        classes = {t.cls for t in of_kind(owners, Inst)} | {*of_kind(owners, Cls)}
         for write in self.effects.writes:
             if write.base is None or not (write.name == name or write.computed):
                 continue
@@ -288,6 +288,10 @@ class Invariants:
                 ):
                     bound = certainly(self.script.values(node), Func, Bound)
                     if init is not None and not bound and not self._is_kept(node, init):
+                        return False
+                case ast.Attribute(value=held, attr=name, ctx=ast.Load()):
+                    owners = self.script.values(held)
+                    if any_of(owners, Cls) and self._is_set(name, owners, None):
                         return False
             if any(
                 w.base is not None and self._is_given(w.base, function)

@@ -52,7 +52,7 @@ vstack hstack column_stack tile repeat random.rand random.randn random.random ra
 WRAPPED = wordset("torch.from_numpy torch.as_tensor")  # tensors in the memory of arrays
 LEGACY = frozenset(f"torch.{name}" for name in LEGACY_TENSORS)
 # What gives the memory of an argument another name, besides torch's own operations.
-PARAMETERS = wordset("torch.nn.Parameter torch.nn.parameter.Parameter torch.nn.Buffer")
+PARAMETERS = wordset("torch.nn.Parameter torch.nn.Buffer")
 RENAMING = PARAMETERS | wordset("memoryview list tuple iter", "builtins.")
 RENAMING |= {"torch.autograd.Variable", *LEGACY}
 RENAMING |= wordset(

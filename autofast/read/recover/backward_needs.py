@@ -47,8 +47,7 @@ DEEP = 8  # calls
 
 def is_wanted(script: Script, call: ast.AST) -> bool:
     """Whether a backward may reach the result of a call, or what hooks get of it."""
-    if not isinstance(call, ast.expr):
-        return True  # of a decorator, say: who gets the result is not known
+    assert isinstance(call, ast.expr)
     hooks = script.methods(*names.FORWARD_HOOKS) or script.calls(names.HOOK_OF_ALL)
     return bool(hooks or Wanted(script).follow(call, ()))
 

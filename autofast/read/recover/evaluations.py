@@ -156,13 +156,11 @@ def find_evaluations(script: Script) -> list[Evaluation]:
                 evaluation.mode = "maybe"
             if site not in evaluation.forwards:
                 evaluation.forwards.append(site)
-    for site, occurrence, node, kind, call in apart_passes(
+    for site, occurrence, node, kind in apart_passes(
         script, training.passes, training.all + training.handed_out
     ):
         within = sealed.around(occurrence.stack)
-        if within not in found and not (
-            _blind(occurrence.stack, training.blind) and script.of_node(is_wanted, call)
-        ):
+        if not _blind(occurrence.stack, training.blind) and within not in found:
             evaluation = found.setdefault(node, Evaluation(node, kind, "on", [], None, shared=True))
             if site not in evaluation.forwards:
                 evaluation.forwards.append(site)
@@ -286,7 +284,11 @@ def _plain(site: Site, occurrence: Occurrence, training: Training, script: Scrip
     """The outermost loop over batches, else the function, else the statement around this forward
     that no backward happens in.
     """
-    if occurrence.grad != "on" or site.node in training.passes:
+    if (
+        occurrence.grad != "on"
+        or site.node in training.passes
+        or not isinstance(site.node, ast.expr)
+    ):
         return None
     best: Whole | None = None
     last, call = _outside_models(site.node, occurrence.stack, training.all)
@@ -322,7 +324,7 @@ def _plain(site: Site, occurrence: Occurrence, training: Training, script: Scrip
     return best or (here, "statement", None)
 
 
-def _outside_models(call: ast.AST, stack: Stack, backs: list[Stack]) -> tuple[int, ast.AST]:
+def _outside_models(call: ast.expr, stack: Stack, backs: list[Stack]) -> tuple[int, ast.expr]:
     """The last frame that is none of a model's own methods, and the call there:
     ``model.predict(x)`` rather than its layers.
 

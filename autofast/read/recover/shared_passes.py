@@ -19,7 +19,7 @@ from autofast.flow.scratch import hands_on
 from autofast.model.calls import is_augmented, is_method, receiver_of
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack
 from autofast.model.script import Script
-from autofast.model.several import any_of, first_such, of_kind
+from autofast.model.several import any_of
 from autofast.model.source import (
     Nodes,
     Said,
@@ -27,11 +27,10 @@ from autofast.model.source import (
     is_at_top,
     nodes_in,
     statement_of,
-    within,
 )
 from autofast.model.syntax import LOOPS, is_stored
 from autofast.model.tensors import tensors_in
-from autofast.read.recover.backward_needs import Wanted, is_wanted
+from autofast.read.recover.backward_needs import Wanted
 from autofast.read.recover.escapes import ends_with_call
 from autofast.read.recover.leaks import root_of
 from autofast.read.recover.region import Region
@@ -43,9 +42,9 @@ KEEPS = tuple("set_attribute set_elsewhere append set_item augment tensor_write"
 
 def apart_passes(
     script: Script, passes: Nodes, backwards: list[Stack]
-) -> Iterator[tuple[Site, Occurrence, ast.AST, str, ast.AST]]:
+) -> Iterator[tuple[Site, Occurrence, ast.AST, str]]:
     """The passes through trained code that no backward follows: each with the loop, function or
-    statement that holds it alone, its kind, and the call there that leads to the pass.
+    statement that holds it alone, and its kind.
     """
     trained = {way[: i + 1] for way in map(_way, backwards) for i in range(len(way))}
     found: list[tuple[Site, Occurrence, int]] = []
@@ -58,15 +57,9 @@ def apart_passes(
             before = occurrence.stack if at < 0 else occurrence.stack[:at]
             shared |= {f.code for f in before}
     shared |= {f.code for stack in backwards for f in stack}
-    for _, occurrence, at in found:  # what a backward wants to know of computes for training
-        calls = of_kind(occurrence.stack[at:], CallFrame)
-        if len(calls) and script.of_node(is_wanted, calls[0].node):
-            shared |= {frame.func.node for frame in calls}
     for site, occurrence, at in found:
-        rest = occurrence.stack[at:]
-        if (place := _place(rest, shared)) is not None:
-            call = first_such((f for f in rest if within(f.node, place[0])), CallFrame)
-            yield site, occurrence, *place, call.node if call is not None else site.node
+        if (place := _place(occurrence.stack[at:], shared)) is not None:
+            yield site, occurrence, *place
 
 
 def _way(stack: Stack) -> tuple[ast.AST, ...]:
@@ -104,13 +97,12 @@ def keeps_gradients(script: Script, region: Region, backwards: list[Stack]) -> b
         for part in nodes_in(statement, ast.Name)
         if is_stored(part) and function_of(part) is region.scope
     ]
-    flow, follows = script.analysis(Flow), Wanted(script).follow
+    flow = script.analysis(Flow)
     for name in names:
         if not is_local(name) and not isinstance(region.scope, ast.Module):
             return True
         uses = flow.definitions(name).uses_of(name)
-        later = (use for use in uses if not region.holds(use))
-        if any(_carries(script, use) and follows(use, ()) for use in later):
+        if any(_carries(script, use) for use in uses if not region.holds(use)):
             return True
     if keeps_inside(script, region, backwards, {n.id for n in names}):
         return True
