@@ -482,3 +482,54 @@ def test_an_attribute_of_a_class_that_is_set_later_is_none() -> None:
     assert fitted(net, LOOP) == ["@functools.lru_cache(maxsize=None)"]
     for later in ("Config.base += 1.0", "setattr(Config, 'base', 2.0)"):
         assert not changed(net, LOOP + f"\n{later}\n").fixes
+
+
+BANK = """
+import math
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+X, Y = torch.randn(32, 4), torch.randint(0, 3, (32,))
+
+
+def table(n):
+    out = []
+    for i in range(n):
+        out.append(math.sin(i) + 1.5)
+    return out
+
+
+class Bank(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.n = n
+
+    def forward(self, logits, labels):
+        weight = torch.tensor(table(self.n)).to(logits.device)
+        return F.cross_entropy(logits, labels, weight=weight)
+
+
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)).to(device)
+criterion = Bank(3).to(device)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+losses = []
+for epoch in range(3):
+    for i in range(0, 32, 8):
+        x, y = X[i : i + 8].to(device), Y[i : i + 8].to(device)
+        loss = criterion(model(x), y)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        losses.append(loss.item())
+"""
+
+
+def test_what_a_constant_is_computed_of_is_none_of_its_own() -> None:
+    done = apply("cache-constant", BANK)
+    assert "torch.tensor(table(self.n)), persistent=False" in done.text
+    assert "lru_cache" not in done.text and "self.table" not in done.text
+    assert run(BANK)["losses"] == run(done.text)["losses"]

@@ -27,6 +27,7 @@ from autofast.model.source import (
     source_of,
     statement_of,
     within,
+    within_any,
     within_statement,
 )
 from autofast.model.syntax import COMPREHENSIONS, DEFS, LOOPS
@@ -77,9 +78,9 @@ def constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
         this, name = method.args.args[0].arg, _name_for(script, node, cls)
         if name is None or (init and init.args.args[0].arg != this):
             continue
-        slot: tuple[ast.AST, str] = (init, name) if init else (cls.node, "")
-        if slot in names:
-            continue
+        slot = (init, name) if init else (cls.node, "")
+        if slot in names or within_any(node, kept):
+            continue  # what another constant is computed of is not asked for any more
         code = f"{this}.{name} = {{made}}"
         moved: Edits | None = ()
         if copied and module:
@@ -99,7 +100,7 @@ def constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
     for function in often:
         if isinstance(function, ast.FunctionDef) and _has_one_result(script, function):
             sites = script.analysis(CallGraph).sites(function)
-            if left := [s for s in sites if s not in kept and function_of(s) in often]:
+            if left := [s for s in sites if not within_any(s, kept) and function_of(s) in often]:
                 cached = Decorator(function, "functools.lru_cache(maxsize=None)")
                 yield Constant(left[0], (cached, Import(source_of(function), "import functools")))
 
