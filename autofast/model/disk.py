@@ -8,10 +8,11 @@ import fnmatch
 import glob
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from typing import Any
 
 from autofast.model.several import wordset
 
@@ -40,20 +41,7 @@ def answer(question: Question) -> str:
     noted: dict[Question, str] = {}
     token = _NOTED.set(noted)  # thousands of times, so without `noting`
     try:
-        if kind == "read":
-            read(path)
-        elif kind == "small":
-            is_small(path, int(*pattern))
-        elif kind == "file":
-            is_file(path)
-        elif kind == "folder":
-            is_folder(path)
-        elif kind == "matching":
-            matching(Path(path), *pattern)
-        elif kind == "below":
-            python_below(Path(path))
-        elif kind == "links":
-            links_below(Path(path))
+        QUESTIONS[kind](Path(path), *pattern)
     except OSError:
         pass  # that is an answer, too
     finally:
@@ -80,9 +68,9 @@ def text(path: Path, encoding: str = "utf-8", errors: str = "replace") -> str:
     return read(path).decode(encoding, errors).replace("\r\n", "\n").replace("\r", "\n")
 
 
-def is_small(path: Path | str, most: int) -> bool:
+def is_small(path: Path | str, most: int | str) -> bool:
     """Whether a file has at most so many bytes; raises :class:`OSError`."""
-    return _note("small", path, os.stat(path).st_size <= most, str(most))
+    return _note("small", path, os.stat(path).st_size <= int(most), str(most))
 
 
 def is_file(path: Path | str) -> bool:
@@ -112,8 +100,7 @@ def matching(folder: Path, pattern: str) -> list[Path]:
 def python_below(folder: Path) -> list[Path]:
     """The scripts, modules and notebooks of a project; not all of them where they are too many."""
     found: list[Path] = []
-    for here, below, names in os.walk(folder):
-        below[:] = sorted(d for d in below if d not in NEVER and not d.startswith("."))
+    for here, _, names in _folders(folder):
         ours = (Path(here) / n for n in sorted(names) if n.endswith((".py", ".ipynb")))
         found += [path for path in ours if path.is_file()]  # no pipes, no links to nowhere
         if len(found) > MOST:
@@ -122,9 +109,16 @@ def python_below(folder: Path) -> list[Path]:
     return found
 
 
+def _folders(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """The folders of a project, each with its folders and files, without other people's code."""
+    for here, below, names in os.walk(folder):
+        below[:] = sorted(d for d in below if d not in NEVER and not d.startswith("."))
+        yield here, below, names
+
+
 def links_below(folder: Path) -> list[Path]:
     """The folders of a project that are links, by whose names its modules are imported, too."""
-    found = [Path(here, name) for here, below, _ in os.walk(folder) for name in below]
+    found = (Path(here, name) for here, below, _ in _folders(folder) for name in below)
     links = [path for path in found if path.is_symlink()]
     _note("links", folder, _of_all(links))
     return links
@@ -139,6 +133,12 @@ def _note(kind: str, path: Path | str, found: str | bool, *pattern: str) -> bool
     if noted is not None:
         noted.setdefault((kind, str(path), *pattern), str(found))
     return found is True
+
+
+QUESTIONS: dict[str, Callable[..., Any]] = {
+    "read": read, "small": is_small, "file": is_file, "folder": is_folder,
+    "matching": matching, "below": python_below, "links": links_below,
+}  # fmt: skip
 
 
 def resolved_path(path: Path) -> Path:

@@ -12,6 +12,7 @@ import ast
 import math
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from autofast.facts.cost import inputs, machine
 from autofast.facts.cost.run_counts import SHORT
@@ -64,7 +65,17 @@ TURNS = {"Resize": 2e-3, "RandomResizedCrop": 2e-3, "ColorJitter": 4e-3, "Random
 LARGE = re.compile(r"DIV2K|Flickr2K|cityscapes|mapillary", re.IGNORECASE)  # PNG, 3 MB each
 TIMES = 10  # as long as a photo
 LIKELY = 3  # as long as the least
-Figure = Callable[[str], float]  # seconds of a call, by its name
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What is asked of code: seconds of each call ``of`` a library, by its name, beside them those
+    of Python and of its numbers (but for ``files``), and turns of loops that are not ``known``.
+    """
+
+    of: Callable[[str], float]
+    files: bool = False
+    unknown: int = 1
 
 
 def worth_a_worker(script: Script, loader: Loader) -> bool:
@@ -76,11 +87,18 @@ def worth_a_worker(script: Script, loader: Loader) -> bool:
 
 def least(script: Script, dataset: Dataset) -> float:
     """Seconds that one item takes at the least; calls under conditions count as well."""
-    return _time(script, dataset.getitem, _least) if dataset.getitem is not None else 0.0
+    return _time(script, dataset.getitem, LEAST) if dataset.getitem is not None else 0.0
 
 
 def _least(name: str) -> float:
     return 0.0 if name in CHEAP else SLOW.get(name, SECONDS.get(first_part(name), 0.0))
+
+
+def _of_file(name: str) -> float:
+    return FILES.get(name, 0.0)
+
+
+LEAST, USUAL, READING = Figure(_least), Figure(_least, unknown=SHORT), Figure(_of_file, files=True)
 
 
 def making(script: Script, loader: Loader) -> float:
@@ -93,7 +111,7 @@ def making(script: Script, loader: Loader) -> float:
     seconds = min((_of_files(script, d) for d in sets), default=0.0)
     if any(isinstance(n.value, str) and LARGE.search(n.value) for n in script.each(ast.Constant)):
         seconds *= TIMES
-    made = [_time(script, d.getitem, _likely) if d.getitem else 0.0 for d in sets]
+    made = [_time(script, d.getitem, USUAL) if d.getitem else 0.0 for d in sets]
     likely = LIKELY * min(made, default=0.0)
     return size * (seconds + likely if size * likely >= machine.COSTLY else seconds)
 
@@ -103,18 +121,10 @@ def _of_files(script: Script, dataset: Dataset) -> float:
     thing = dataset.thing
     if isinstance(thing, Ext) and inputs.library_name_of(thing) in inputs.FOLDERS:
         given = thing.args.get(-1, "transform")
-        return PHOTO + min((_of(script, t, _of_file) for t in given), default=0.0)
+        return PHOTO + min((_of(script, t, READING) for t in given), default=0.0)
     if dataset.getitem is None or "file" not in dataset.reads:
         return 0.0
-    return _time(script, dataset.getitem, _of_file)
-
-
-def _likely(name: str) -> float:
-    return _least(name)
-
-
-def _of_file(name: str) -> float:
-    return FILES.get(name, 0.0)
+    return _time(script, dataset.getitem, READING)
 
 
 class _Times(dict[tuple[ast.AST, Figure], float]):
@@ -139,12 +149,11 @@ def _once(script: Script, node: ast.AST, figure: Figure) -> float:
     match node:
         case ast.Call(func=func):
             found = [_of(script, t, figure) for t in script.values(func)]
-            length = (figure is not _of_file) * WORD * _cut_to(script, node)
-            more = length + (figure is not _of_file) * DRAWN * _drawn(script, node)
-            return min(found, default=0.0) + more
-        case ast.Subscript(value=held) if script.must_be(held, Tensor):
-            return METHOD if figure is not _of_file else 0.0
-    return OPERATION if figure is not _of_file else 0.0
+            more = WORD * _cut_to(script, node) + DRAWN * _drawn(script, node)
+            return min(found, default=0.0) + (0.0 if figure.files else more)
+        case ast.Subscript(value=held) if not figure.files and script.must_be(held, Tensor):
+            return METHOD
+    return 0.0 if figure.files else OPERATION
 
 
 def _drawn(script: Script, call: ast.Call) -> int:
@@ -175,7 +184,7 @@ def _owner(callee: Thing) -> str:
 
 
 def _turns(script: Script, node: ast.AST, function: ast.AST, figure: Figure) -> int:
-    """How often it runs in a function, by the loops over ranges there; likely: over anything."""
+    """How often it runs in a function, by the loops there whose turns are known or guessed."""
     found = 1
     for here, outer in outwards(node):
         if outer is function:
@@ -183,8 +192,8 @@ def _turns(script: Script, node: ast.AST, function: ast.AST, figure: Figure) -> 
         again = isinstance(outer, COMPREHENSIONS) and not isinstance(here, ast.comprehension)
         again = is_repeated(here, outer) if isinstance(outer, LOOPS) else again
         turns = inputs.range_turns(script, outer)
-        if turns is None and again and figure is _likely:
-            turns = SHORT
+        if turns is None and again:
+            turns = figure.unknown
         if turns and not any(nodes_in(outer, ast.Break, ast.Return)):
             found *= turns
     return found
@@ -193,8 +202,8 @@ def _turns(script: Script, node: ast.AST, function: ast.AST, figure: Figure) -> 
 def _of(script: Script, callee: Thing, figure: Figure) -> float:
     match callee:
         case Ref(name=name):
-            return figure(name)
-        case Ext() if figure is _of_file:
+            return figure.of(name)
+        case Ext() if figure.files:
             return sum(TURNS.get(kind_of(t), 0.0) for t in steps_of(callee))
         case Ext() | Method() if names.is_tokenizer(_owner(callee)):
             return TEXT
