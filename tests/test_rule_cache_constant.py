@@ -533,3 +533,32 @@ def test_what_a_constant_is_computed_of_is_none_of_its_own() -> None:
     assert "torch.tensor(table(self.n)), persistent=False" in done.text
     assert "lru_cache" not in done.text and "self.table" not in done.text
     assert run(BANK)["losses"] == run(done.text)["losses"]
+
+
+VIEWED = BANK.replace("import math\n", "import numpy as np\n").replace(
+    "        self.n = n\n",
+    "        self.weights = np.ones(n, dtype=np.float32)\n\n"
+    "    def bump(self):\n        rows = np.{view}\n        rows[0] += 1\n",
+)
+VIEWED = VIEWED.replace("torch.tensor(table(self.n))", "torch.tensor(self.weights)")
+VIEWED = VIEWED[: VIEWED.index("def table")] + VIEWED[VIEWED.index("class Bank") :]
+VIEWED += "    criterion.bump()\n"
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        "ravel(self.weights)",
+        "reshape(self.weights, (3,))",
+        "atleast_1d(self.weights)",
+        "flip(self.weights)",
+        "transpose(self.weights)",
+        "squeeze(self.weights)",
+    ],
+)
+def test_views_of_an_array_are_written_to(view: str) -> None:
+    """What NumPy gives shares its memory, whichever function it is asked by."""
+    assert not apply("cache-constant", VIEWED.replace("{view}", view)).fixes
+    copied = VIEWED.replace("{view}", "copy(self.weights)")
+    done = apply("cache-constant", copied)
+    assert done.fixes and run(copied)["losses"] == run(done.text)["losses"]

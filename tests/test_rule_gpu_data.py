@@ -523,6 +523,8 @@ def test_images_that_stay(setup: str, reason: str) -> None:
         *((f"import numpy as np\nn = a.numpy()\ndata = TensorDataset(torch.from_numpy(n), b)\n{PLAIN}\n{write}", "may write to it")
           for write in ("n[:8] *= 0.9", "n[0] = 3", "np.multiply(n, 2, out=n)", "a[:8] *= 0.9", "torch.as_tensor(n).neg_()")),
         (f"import numpy as np\nn = np.zeros((30, 4))\ndata = TensorDataset(torch.from_numpy(n))\nt = torch.from_numpy(n)\n{PLAIN}\nt += 1", "may write to it"),
+        *((f"import numpy as np\nn = np.zeros((30, 4))\nm = np.{view}\ndata = TensorDataset(torch.from_numpy(n))\n{PLAIN}\nm[0] = 1", "may write to it")
+          for view in ("transpose(n)", "ravel(n)", "split(n, 2)[0]", "flip(n)", "atleast_2d(n)")),
         (f"t = torch.Tensor(a)\n{PLAIN}\nt += 1", "may write to it"),
         (f"import numpy as np\nn = np.zeros((30, 4), dtype=np.float32)\ndata = TensorDataset(torch.Tensor(n))\n{PLAIN}\nn[0] = 1", "may write to it"),
         (f"t = torch.empty(0)\nt.data = a\n{PLAIN}\nt *= 0.9", "gives its memory to another tensor"),

@@ -10,7 +10,7 @@ from itertools import takewhile
 from autofast.facts.arrays import array_origins
 from autofast.flow.callgraph import MADE, CallGraph, Function
 from autofast.flow.effects import Effects
-from autofast.flow.memory import Memory
+from autofast.flow.memory import Memory, renames
 from autofast.flow.program import graph_of, holder_of
 from autofast.flow.reflection import whose_attributes
 from autofast.flow.scopes import mentions, own_nodes, owner, parameters
@@ -62,7 +62,6 @@ OTHERS = (
     *wordset("gumbel fractional_max rrelu", "torch.nn.functional."),
 )
 OPERANDS = ("numpy.einsum", "builtins.zip")  # all that they are given without a name
-SHARED = wordset("torch.from_numpy torch.as_tensor numpy.asarray")
 ARRAYS = wordset(
     "astype reshape copy ravel flatten T sum mean tolist clip transpose dot float long"
 )
@@ -345,7 +344,7 @@ class ReadOnly(ValueFlow[None]):
         if not isinstance(callee, Ref) or any(k.arg == "out" for k in call.keywords):  # type: ignore[attr-defined]
             return "it is handed on"
         name = callee.name
-        if name in SHARED or is_view(name):
+        if renames(name):
             return Verdict.GOES_ON
         return Verdict.STOPS if _only_reads(name) else "it is handed on"
 

@@ -56,7 +56,10 @@ PARAMETERS = wordset("torch.nn.Parameter torch.nn.Buffer")
 RENAMING = PARAMETERS | wordset("memoryview list tuple iter", "builtins.")
 RENAMING |= {"torch.autograd.Variable", *LEGACY}
 RENAMING |= wordset(
-    "asarray asanyarray ascontiguousarray frombuffer from_dlpack ndarray ravel reshape", "numpy."
+    """asarray asanyarray ascontiguousarray frombuffer from_dlpack ndarray ravel reshape transpose squeeze expand_dims swapaxes
+    moveaxis rollaxis broadcast_to broadcast_arrays split array_split hsplit vsplit dsplit atleast_1d atleast_2d atleast_3d
+    diagonal flip fliplr flipud rot90 real imag""",
+    "numpy.",
 )
 # Where the flag stands.
 INPLACE_LAYERS = dict.fromkeys("ReLU ReLU6 SiLU SELU Mish Hardswish Hardsigmoid".split(), 0)
@@ -104,7 +107,7 @@ class Memory:
     def _viewed(self, node: ast.expr) -> Iterator[ast.expr]:
         """What a view is one of: ``h`` of ``h.view(-1)``, ``torch.movedim(h, 0, 1)``."""
         functions = self.script.library_functions(node)
-        if isinstance(node, ast.Call) and any(map(_renames, functions)):
+        if isinstance(node, ast.Call) and any(map(renames, functions)):
             yield from (a for a in node.args if not isinstance(a, ast.Constant))
             yield from (k.value for k in node.keywords if k.arg in ("input", "self", "tensor"))
         elif (inner := view_of(node)) is not None:
@@ -183,7 +186,7 @@ class Memory:
                 todo += (node.body, node.orelse)
             elif (inner := view_of(node)) is not None:
                 todo.append(inner)
-            elif _renames(self.script.library_function(node)) and any(self._viewed(node)):
+            elif renames(self.script.library_function(node)) and any(self._viewed(node)):
                 todo += self._viewed(node)
             elif isinstance(node, ast.Call) and not self.calls.may_run_others(node):
                 callees = self.calls.callees(node)
@@ -374,7 +377,7 @@ def is_false(expr: ast.expr) -> bool:
 CLIPS = wordset("clip_grad_norm_ clip_grad_value_ clip_grads_with_norm_")
 
 
-def _renames(name: str) -> bool:
+def renames(name: str) -> bool:
     """Whether what a function gives may be the memory of what it is given."""
     return is_view(name) or name in RENAMING
 
