@@ -9,7 +9,7 @@ from autofast.edit.edits import Around, Decorator, Edit, Rewrite
 from autofast.edit.order import Rank
 from autofast.facts.cost import gains
 from autofast.facts.cost.matmul_layers import convolves
-from autofast.facts.forwards import fast_path, is_measured, is_worth, may_record
+from autofast.facts.forwards import is_dropped, is_measured, is_worth, may_record
 from autofast.facts.running_sums import keeps_graphs
 from autofast.facts.untrained import untrained
 from autofast.flow.scopes import own_nodes
@@ -18,7 +18,7 @@ from autofast.model.names import OWNERS
 from autofast.model.roles import Evaluation
 from autofast.model.script import Script
 from autofast.model.several import surely
-from autofast.model.source import at, nodes_in, parent_of, source_of
+from autofast.model.source import at, nodes_in, source_of
 from autofast.model.syntax import DEFS, VARIABLES
 from autofast.model.tensors import is_unknown_in, tensors_in
 from autofast.model.values import Ext, Inst, Ref, Tensor
@@ -140,8 +140,8 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     """``inference_mode`` (or ``no_grad``) where there is nothing yet."""
     node = evaluation.node
     message = "evaluates with gradients on: it keeps every intermediate result for a backward that never comes"
-    if why := evaluation.unknown or fast_path(evaluation):
-        yield Finding(node, message, refusal=why)
+    if evaluation.unknown:
+        yield Finding(node, message, refusal=evaluation.unknown)
         return
     asks = None if keeps_graphs(script, node) else UNLESS_ONCE
     if evaluation.kind == "statement":
@@ -151,8 +151,7 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
         asks = ONE_PASS if _is_one_pass(evaluation, not measured) else UNLESS_BESIDE
     elif evaluation.kind == "function" and _is_one_pass(evaluation, True):
         asks = ONE_PASS
-    detached = (getattr(parent_of(s.node), "attr", "") == "detach" for s in evaluation.forwards)
-    if surely(detached) and convolves(script):
+    if is_dropped(evaluation) and convolves(script):
         asks = DETACHED
     whole, told = decorated(script, evaluation)
     torch, imports = torch_in(source_of(whole or node))

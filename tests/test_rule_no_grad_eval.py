@@ -2618,6 +2618,7 @@ ALL = "[*model.parameters(), *teacher.parameters()]"
         guided("teacher[2].weight = model[2].weight"),
         guided("for p, q in zip(teacher[2].parameters(), model[2].parameters()):\n    p.data = q.data", after="teacher[2].bias.grad"),
         guided("teacher = model"),
+        guided().replace("teacher = nn.Sequential(", "teacher = nn.Sequential(nn.TransformerEncoderLayer(4, 1, 8), "),
         guided(inside="x.requires_grad_()", after="losses.append(x.grad.norm().item())"),
         guided(given="model[1](model[0](x))[:, :4]"),
         guided(after="losses.append(teacher[0].weight.grad.norm().item())"),
@@ -2766,7 +2767,9 @@ def test_an_encoder_has_other_kernels_without_gradients() -> None:
         )
         done = apply("no-grad-eval", text + there + TRAIN + CALL)
         assert bool(done.fixes) is bool(part)
-        assert part or "without gradients an encoder takes other kernels" in str(done.refusals)
+        assert part or "an encoder, which takes other kernels without gradients" in str(
+            done.refusals
+        )
 
 
 SOFT = """\

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from autofast.facts.parts import parts_of
 from autofast.facts.precision.activations import holds_output
 from autofast.facts.used_parameters import parameters_of
 from autofast.flow.frequency import is_rare
@@ -24,15 +23,13 @@ from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Occurrence,
 from autofast.model.kinds import is_module
 from autofast.model.roles import Evaluation, Step
 from autofast.model.script import Script
-from autofast.model.several import wordset
-from autofast.model.source import ByNode, Nodes, at, nodes_in, statement_of
+from autofast.model.several import surely, wordset
+from autofast.model.source import ByNode, Nodes, nodes_in, parent_of, statement_of
 from autofast.model.syntax import ASSIGNMENTS, LOOPS, SIMPLE, VARIABLES, is_read, is_stored
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Ext, Inst, Method, Ref, Tensor, Thing, all_of, is_named, of_kind
+from autofast.model.values import Inst, Method, Ref, Tensor, Thing, all_of, is_named, of_kind
 from autofast.read.recover.eval_mode import switched_above
 from autofast.rule import Refusal
-
-ENCODERS = ("torch.nn.TransformerEncoder", "torch.nn.TransformerEncoderLayer")
 
 
 @dataclass(eq=False)
@@ -130,15 +127,11 @@ def may_record(forward: Site) -> bool:
     return True
 
 
-def fast_path(evaluation: Evaluation) -> str:
-    """What computes otherwise there without gradients, in words; empty where nothing does.
-
-    In evaluation mode ``nn.TransformerEncoder`` leaves out what is padded, whose outputs are zeros
-    then, and its layers are one kernel (torch/nn/modules/transformer.py).
-    """
-    every = parts_of(*(o.this for s in evaluation.forwards for o in s if o.this)).values()
-    layer = next((t for t in every if is_named(t, Ext, ENCODERS)), None)
-    return f"{at(layer)}: without gradients an encoder takes other kernels" if layer else ""
+def is_dropped(evaluation: Evaluation) -> bool:
+    """Whether what its passes record is gone at once: ``model(x).detach()``."""
+    return surely(
+        getattr(parent_of(site.node), "attr", "") == "detach" for site in evaluation.forwards
+    )
 
 
 def _outermost(occurrence: Occurrence, site: Site, depth: int) -> ast.AST:

@@ -38,6 +38,7 @@ from autofast.model.values import (
     is_named,
     of_kind,
 )
+from autofast.read.recover.models import has_fast_path
 
 Parts = Mapping[int, Thing]
 PARAMETERS = ("parameters", "named_parameters")
@@ -74,7 +75,8 @@ def untrained(script: Script) -> Iterator[ast.stmt]:
             stmt = statement_of(site.node)
             goes = [b for b in step.backwards if any(site.node in t.passes for t in b.tensors)]
             bare = isinstance(stmt, ast.Assign) and stmt.value is site.node
-            if not bare or not goes or not _is_apart(site, trained):
+            fast = any(has_fast_path(o.this) for o in site)
+            if fast or not bare or not goes or not _is_apart(site, trained):
                 continue
             through = {p for t in tensors_in(script.values(site.node)) for p in t.passes}
             others = [passes[p] for p in through if p in passes]

@@ -37,6 +37,7 @@ from autofast.read.recover.compiled import is_in_place, is_left_eager, records_g
 from autofast.read.recover.escapes import YIELDS, ends_with_call
 from autofast.read.recover.leaks import carries_tensor
 from autofast.read.recover.memory_trials import memory_trial
+from autofast.read.recover.models import has_fast_path
 from autofast.read.recover.module_changes import changed_module
 from autofast.read.recover.region import Region
 from autofast.read.recover.shared_passes import is_only_looked_at
@@ -251,6 +252,8 @@ def needs_gradients(
         trained = trained and region.holds(site.node)
         if occurrence.data["outer"] and trained:
             return f"the forward of {at(site)} is trained"
+        if has_fast_path(occurrence.this):
+            return f"{at(site)} runs an encoder, which takes other kernels without gradients"
     for expr in _needed(script, region, training) if not evaluation.shared else ():
         return f"`{ast.unparse(expr)}` ({at(expr)}) may carry a gradient that is needed later"
     if why := memory_trial(script, evaluation, region):

@@ -110,6 +110,14 @@ def layers_of(thing: Thing) -> tuple[frozenset[str], str, list[ast.ClassDef]]:
     return frozenset(layers), unknown, list(classes.values())
 
 
+def has_fast_path(module: Thing | None) -> bool:
+    """Whether it computes otherwise without gradients: where it does not train,
+    ``nn.TransformerEncoder`` leaves out what is padded, whose outputs are zeros then
+    (torch/nn/modules/transformer.py).
+    """
+    return module is not None and "TransformerEncoderLayer" in layers_of(module)[0]
+
+
 def _layer(part: Ext) -> str:
     """What a layer is called among the layers of a model: whole networks of images by their
     architecture.
