@@ -5,7 +5,7 @@ together.
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autofast.edit.edits import Before, Edit, Remove, Rewrite, plain_code
@@ -101,22 +101,16 @@ def read_once(script: Script, repeated: Repeated) -> list[Edited]:
     return result
 
 
-def may_move(script: Script, sink: Sink, to: ast.stmt, mine: Collection[ast.AST] = ()) -> bool:
+def may_move(script: Script, sink: Sink, to: ast.stmt) -> bool:
     """Whether a sum may be added to a little later: nothing in between looks at it, or changes what
     is added.
-
-    ``mine`` are the statements that move with it.
     """
     if not isinstance(sink.holder, ast.Name) or not isinstance(
         sink.statement, (ast.AugAssign, ast.Expr)
     ):
         return False
     here = statements_beside(sink.statement)
-    between = [
-        s
-        for s in here[index_in_block(here, sink.statement) + 1 : index_in_block(here, to)]
-        if s not in mine
-    ]
+    between = here[index_in_block(here, sink.statement) + 1 : index_in_block(here, to)]
     scope = function_of(sink.holder)
     shared = sink.holder.id in declared(scope) or any(
         function_of(n) is not scope for n in mentions(scope, sink.holder.id)

@@ -48,7 +48,6 @@ from autofast.techniques.syncs.sinks import Sink, sink_of
 from autofast.techniques.syncs.steps import is_step, runs_in_steps, works_between
 from autofast.techniques.syncs.stores import changed_stores
 from autofast.techniques.syncs.summable import is_summed
-from autofast.techniques.syncs.sums import waiting_sums
 
 Found = tuple[Finding, set[ast.expr]]  # with the reads that it is about
 Part = tuple[Sink, Needs]
@@ -203,12 +202,6 @@ def in_loop(script: Script, loop: Loop | None, found: list[Read]) -> Iterator[Fo
         fixed.append((statement, mine, reason))
     shared = list(repeated(script, [s for parts in sinks for s, _ in parts], fixed))
     yield from shared
-    if loop is not None:
-        yield from read_at_once(
-            script,
-            loop,
-            [(s, mine) for s, mine, _ in fixed if not any(s == f.node for f, _ in shared)],
-        )
     groups = list(joined(script, sinks))
     for parts in groups:
         assert loop is not None
@@ -293,21 +286,6 @@ def repeated(script: Script, sinks: list[Sink], fixed: list[Fixed]) -> Iterator[
         waits = [s for s in statements if moves or works_between(script, first, s)]
         places: list[Said] = [(s, message) for s in waits or statements]
         yield from group(places, edits, members, asks)
-
-
-def read_at_once(
-    script: Script, loop: Loop, fixed: list[tuple[ast.stmt, list[Read]]]
-) -> Iterator[Found]:
-    """Sums that are looked at in every step."""
-    for sinks, edits in waiting_sums(script, loop, fixed):
-        members: list[Said] = [
-            (s.statement, f"reads {len(sinks)} tensors from the device one by one in every step")
-            for s in sinks
-        ]
-        statements = [s.statement for s in sinks]
-        works = any(works_between(script, a, b) for a, b in pairwise(statements))
-        asks = None if works else gains.read_at_once
-        yield from group(members, edits, [r for s in sinks for r in s.reads], asks)
 
 
 def joined(script: Script, sinks: list[list[Part]]) -> Iterator[list[Part]]:
