@@ -217,7 +217,11 @@ class Common:
 
     def set(self, text: str) -> None:
         text += self.other * (not text.startswith("evaluation"))
-        for seed in self.seed.values():
+        seeds = self.seed
+        if self.making and not torch.cuda.is_initialized():
+            # Of a seed for a device that is not in use, torch notes the whole stack, for each item.
+            seeds = {**seeds, "torch": torch.default_generator.manual_seed}
+        for seed in seeds.values():
             seed(self.number(text))
         self.own.set(text)
 
