@@ -14,6 +14,7 @@ import tokenize
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import lru_cache
 
 import libcst as cst
 
@@ -83,6 +84,7 @@ def _key(line: str) -> str:
     return (match[0] if match else "") or line.strip()
 
 
+@lru_cache(maxsize=8)  # what stands in the file is asked for with each composition
 def _inside(text: str) -> dict[int, Line]:
     """The lines that begin inside brackets, by their rows; empty where the text is no Python."""
     found: dict[int, Line] = {}

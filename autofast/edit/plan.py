@@ -57,8 +57,6 @@ class Plan:
     left_out: tuple[LeftOut, ...]
     amendments: Amendments
     _edits: Mapping[Edit, frozenset[str]]
-    # Shared by all plans for one script: each file is parsed once.
-    _documents: dict[Source, Document]
     against: Against | None = None
 
     # --------------------------------------------------------------------------------------- making
@@ -72,7 +70,7 @@ class Plan:
         line_length: int | None = None,
     ) -> Plan:
         """The plan of ``rules``, whose order does not matter, for changes up to ``effect``."""
-        return cls._make(script, options, rules, effect, line_length, {}, (), {})
+        return cls._make(script, options, rules, effect, line_length, (), {})
 
     @classmethod
     def _make(
@@ -82,7 +80,6 @@ class Plan:
         rules: Iterable[Rule],
         effect: Effect,
         line_length: int | None,
-        documents: dict[Source, Document],
         left_out: Sequence[LeftOut],
         amended: Amendments,
     ) -> Plan:
@@ -101,9 +98,7 @@ class Plan:
             if failed:  # the others may have counted on them
                 rest = [rule for rule in chosen if rule.name not in {x.rule for x in failed}]
                 left = (*left_out, *failed)
-                return cls._make(
-                    script, options, rest, effect, line_length, documents, left, amended
-                )
+                return cls._make(script, options, rest, effect, line_length, left, amended)
             without = _without_effect(active, every, found)
             if not without:
                 break
@@ -128,7 +123,6 @@ class Plan:
             tuple(left_out),
             amended,
             {edit: frozenset(who) for edit, who in pool.edits.items()},
-            documents,
         )
 
     def subset(self, rule_names: Iterable[str]) -> Plan:
@@ -169,7 +163,6 @@ class Plan:
             rules,
             self.effect,
             self.line_length,
-            self._documents,
             left_out,
             self.amendments if amended is None else amended,
         ).held(self.against)
@@ -279,9 +272,10 @@ class Plan:
         from autofast.edit.locate import Unplaceable
 
         try:
-            if source not in self._documents:
-                self._documents[source] = Document(source, self.line_length)
-            return self._documents[source].compose(edits)
+            documents, key = self.script.analysis(_documents), (source, self.line_length)
+            if key not in documents:
+                documents[key] = Document(*key)
+            return documents[key].compose(edits)
         except Unplaceable as error:
             raise PostConditionError(str(error)) from None
 
@@ -306,6 +300,11 @@ class Plan:
             self.fixes,
             lambda rule: self._composed(source, (e for e, who in edits.items() if rule not in who)),
         )
+
+
+def _documents(_script: Script) -> dict[tuple[Source, int | None], Document]:
+    """Shared by all plans for one script: each file is parsed once."""
+    return {}
 
 
 # --------------------------------------------------------------------------- from findings to fixes
