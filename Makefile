@@ -40,12 +40,14 @@ $(READY): pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 		{ echo "autofast needs Python 3.10 or newer; name one: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { echo "this Python has no working venv module (on Debian: apt install python3-venv)"; exit 1; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev]'
 	@echo "$(BIN)/python -m pip install $(TORCH)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check '$(TORCH)' || { \
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile '$(TORCH)' || { \
 		echo "no $(TORCH) for this Python and platform on your package index."; \
 		echo "Point pip at one that has it (PIP_EXTRA_INDEX_URL=...; PyTorch's own CPU index saves the CUDA libraries),"; \
 		echo "or try another release: make $(MAKECMDGOALS) TORCH=torch"; exit 1; }
+	@# Byte code by all cores: pip would use one, for half a minute. (Templates in packages are no Python.)
+	@$(BIN)/python -m compileall -q -j $(JOBS) $(VENV)/lib >/dev/null || true
 	@touch $@
 
 clean:

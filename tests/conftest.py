@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections import Counter
@@ -22,6 +23,8 @@ TRAININGS = {f"test_verify_{name}.py" for name in ("averages", "common", "driven
 os.environ["OMP_NUM_THREADS"] = "1"
 # What one test finds is nothing to another; tests of the cache have a folder of their own.
 os.environ["AUTOFAST_NO_CACHE"] = "1"
+# A heap of scripts that are kept is looked through less often: by default, a tenth of the time.
+gc.set_threshold(100_000, 20, 50)
 # A busy machine makes no test fail.
 settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]

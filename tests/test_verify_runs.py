@@ -55,7 +55,7 @@ def run(
     that matters.
     """
     made = scratch.make([project], parent=project.parent.parent)
-    starts = runner(Setup(arguments=arguments, cwd=project, threads=1, **setup), made)  # type: ignore[arg-type]
+    starts = runner(Setup(arguments=arguments, cwd=project, threads=1, cached=True, **setup), made)  # type: ignore[arg-type]
     script = project / "train.py"
     overlay = {script: SCRIPT.replace("EXTRA", extra).encode()} if extra else {}
     try:
