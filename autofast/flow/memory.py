@@ -9,7 +9,7 @@ followed further.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from autofast.flow.callgraph import CallGraph, Function
@@ -262,6 +262,10 @@ class Memory:
                 ]
         return []
 
+    def written_in(self, nodes: Iterable[ast.AST]) -> frozenset[ast.AST]:
+        """The sources of all that some nodes write to."""
+        return frozenset(s for n in nodes for e in self.written(n) for s in self.sources(e))
+
     def begins_as_number(self, target: ast.expr) -> bool:
         """Whether ``target += ...`` never writes to memory that something else has: a sum that
         begins with a constant is an object of its own.
@@ -319,7 +323,7 @@ class Memory:
         """The parameters that a function writes to by its own statements, not by what it calls."""
         if function not in self._parameters:
             nodes = [n for n in own_nodes(function) if not isinstance(n, ast.Call)]
-            found = frozenset().union(*(self.sources(e) for n in nodes for e in self.written(n)))
+            found = self.written_in(nodes)
             self._parameters[function] = frozenset(
                 n.arg for n in nodes if isinstance(n, ast.arg) and n in found
             )
