@@ -173,7 +173,9 @@ def test_decisions_are_those_of_all(parts: dict[str, str], wanted: str, ranks: i
 
 def test_evaluations_see_every_sample_once():
     """20 samples on three processes: nothing is padded, so accuracy is one over 20."""
-    done = shared(script(before=EVALUATE, epoch="right = evaluate()[1]\nprint(right * 20)"), ranks=3)
+    done = shared(
+        script(before=EVALUATE, epoch="right = evaluate()[1]\nprint(right * 20)"), ranks=3
+    )
     assert all(abs(float(line) - round(float(line))) < 1e-9 for line in done.said.split())
 
 
