@@ -15,7 +15,7 @@ from autofast.model.calls import arguments_of, call_of
 from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import function_of, nodes_in, parent_of, statement_of
-from autofast.model.syntax import ASSIGNMENTS, DEFS, VARIABLES
+from autofast.model.syntax import ASSIGNMENTS, VARIABLES
 from autofast.model.values import Bound, Cls, Dict, Inst, Method, Ref, Seq, Unknown, any_of, begins
 
 CONTAINERS = (ast.Tuple, ast.List, ast.Starred)
@@ -42,7 +42,7 @@ class Slices:
         own = (s for c in script.each(ast.ClassDef) for s in c.body if isinstance(s, ASSIGNMENTS))
         self._of_classes = {n.id for s in own for n in nodes_in(s, ast.Name)}
         self._properties: dict[str, list[ast.AST]] = defaultdict(list)
-        for function in (f for kind in DEFS for f in script.each(kind)):
+        for function in script.each(ast.FunctionDef):
             if function.decorator_list:
                 self._properties[function.name].append(function)
         for node in script.each(ast.Attribute):
@@ -110,7 +110,8 @@ class Slices:
     def _bound(self, place: ast.AST) -> Iterator[ast.expr]:
         if not isinstance(place, ast.arg):
             # A method of the project's has parameters, which are followed by themselves.
-            call = call_of(parent_of(place))
+            outer = parent_of(place)
+            call = call_of(outer) if outer is not None else None
             if isinstance(place, ast.expr) and not (call and self._is_ours(call)):
                 yield from _put_into(place)
             return
