@@ -10,7 +10,6 @@ from autofast.facts.cost import gains
 from autofast.model.script import Script
 from autofast.model.several import of_kind
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.transfers.buffers import buffers
 from autofast.techniques.transfers.constants import Constant, constants
 from autofast.techniques.transfers.creations import moved_creations
 from autofast.techniques.transfers.device_parameters import given_a_device
@@ -51,7 +50,6 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         *indices(script, hot),
         *round_trips(script, hot),
         *given_a_device(script, hot),
-        *buffers(script, hot),
     )
     creations += [c for c in others if c.call not in once]
     known = once | {n for c in creations for place in (c.call, *c.moves) for n in ast.walk(place)}

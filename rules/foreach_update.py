@@ -5,30 +5,32 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import Holes, Replace
+from autofast.edit.edits import Edits, Replace
 from autofast.facts.cost import gains
 from autofast.facts.parameter_loops import (
     SHARDED,
     ParameterLoop,
     are_alike,
+    are_tied,
     has_parameters,
     looped_modules,
     parameter_loops,
 )
-from autofast.facts.per_parameter_loops import per_parameter_work
 from autofast.flow.importers import Importers
+from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method
 from autofast.model.contents import without_wrappers
 from autofast.model.script import Script
 from autofast.model.several import any_in
 from autofast.model.source import at, function_of, parent_of, source_of
-from autofast.model.syntax import TARGETS, is_attribute
 from autofast.rule import Effect, Finding, Options, Refusal, rule
 from autofast.techniques.optimizer.foreach import Op, Writer, body_operations, is_symmetric
 from autofast.write.spelling import torch_in, uses_gpu
 
 SINCE = (2, 0)  # _foreach_lerp_
+CLIPS = "clips the gradients of one parameter after the other"
+UPDATES = "updates one parameter after the other, each with kernels of its own"
 TAKES = ("load_state_dict", "save", "deepcopy")  # what keeps no tensor of a state_dict
 
 
@@ -44,46 +46,36 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     """Update all parameters at once, not one by one in a loop."""
     if options.target == "cpu" or not script.steps or not uses_gpu(script):
         return  # on the CPU, the lists are gone through one by one, too
-    answered: set[object] = set()
     for loop in parameter_loops(script):
         try:
             done = body_operations(script, loop)
         except Refusal:
             continue  # it does something else
-        clips = any(_is_gradient(loop, op) for op in done)
+        clips = any(op.name == "clamp_" for op in done)  # of gradients alone
         if clips and (len(done) > 1 or len(loop.lists) > 1 or not is_symmetric(done[0])):
             continue
-        answered.add(loop.node)
-        if clips:
-            message = "clips the gradients of one parameter after the other"
-        else:
-            message = "updates one parameter after the other, each with kernels of its own"
+        message = CLIPS if clips else UPDATES
+        torch, imports = torch_in(source_of(loop.node))
         try:
-            code, holes = _clipping(script, loop, done[0]) if clips else _update(script, loop, done)
+            if clips:
+                edits = _clipping(script, loop, done[0], torch)
+            else:
+                _check(script, loop, done)
+                edits = Writer(script, loop, done).edits(torch)
         except Refusal as why:
             yield Finding(loop.node, message, refusal=str(why))
             continue
-        torch, imports = torch_in(source_of(loop.node))
-        edit = Replace(loop.node, code.replace("TORCH", torch), holes)
         effect = None if all(op.exact for op in done) else Effect.ROUNDING
-        yield Finding(loop.node, message, edits=(*imports, edit), effect=effect)
-    for node, message, advice in per_parameter_work(script):
-        if node not in answered:
-            yield Finding(node, message, advice=advice)
+        yield Finding(loop.node, message, edits=(*imports, *edits), effect=effect)
 
 
-def _is_gradient(loop: ParameterLoop, op: Op) -> bool:
-    found = loop.element(op.target)
-    return found is not None and found[1] == "grad"
-
-
-def _clipping(script: Script, loop: ParameterLoop, clamp: Op) -> tuple[str, Holes]:
+def _clipping(script: Script, loop: ParameterLoop, clamp: Op, torch: str) -> Edits:
     """``clip_grad_value_``, which leaves parameters without a gradient alone, but not if all
     are.
     """
     (call,) = loop.lists.values()
     mine = set(looped_modules(script, call))
-    here = [o.order for s in script.log.of("iterate") if s.node is loop.node for o in s]
+    here = [o.order for o in script.log.ways("iterate", loop.node)]
     passes = {
         site.node
         for site in script.log.of("forward")
@@ -100,11 +92,12 @@ def _clipping(script: Script, loop: ParameterLoop, clamp: Op) -> tuple[str, Hole
         raise Refusal("nothing shows that a backward gives these parameters gradients before")
     assert is_method(call) and clamp.number is not None
     holes = {"model": call.func.value, "bound": clamp.number}
-    return "TORCH.nn.utils.clip_grad_value_({model}.parameters(), {bound})", holes
+    code = f"{torch}.nn.utils.clip_grad_value_({{model}}.parameters(), {{bound}})"
+    return (Replace(loop.node, code, holes),)
 
 
-def _update(script: Script, loop: ParameterLoop, done: list[Op]) -> tuple[str, Holes]:
-    """The statements in the place of the loop, and the expressions that they quote."""
+def _check(script: Script, loop: ParameterLoop, done: list[Op]) -> None:
+    """Raises where the loop may do something else than operations on lists."""
     for site in script.calls(*SHARDED):
         raise Refusal("keeps parameters in parts, in processes of their own", site)
     calls = list(loop.lists.values())
@@ -127,7 +120,8 @@ def _update(script: Script, loop: ParameterLoop, done: list[Op]) -> tuple[str, H
         raise Refusal(f"the loop gives parameters new memory, and {place} may keep the old one")
     if shared:
         raise Refusal(f"two parameters may be one memory after {shared}, and come in turn here")
-    return Writer(script, loop, done).text()
+    if loop.is_of_states and any(are_tied(script, call) for call in calls):
+        raise Refusal("two names in the state may stand for one tensor, which then has two turns")
 
 
 def _cast(script: Script, loop: ParameterLoop) -> str:
@@ -147,18 +141,12 @@ def _kept(script: Script) -> str:
         outer = parent_of(site.node)
         while isinstance(outer, (ast.Dict, ast.keyword)):
             outer = parent_of(outer)
-        user = outer.func if isinstance(outer, ast.Call) else None
-        if not is_attribute(user, *TAKES):
+        if not is_method(outer, *TAKES):
             return at(site)
     return ""
 
 
 def _shared(script: Script) -> str:
     """The line after which a parameter may have the memory of something else: ``p.data = q``."""
-    for site in script.log.of("tensor_write"):
-        match parent_of(site.node):
-            case ast.Assign(value=value) if is_attribute(site.node, "data"):
-                of_others = any(getattr(t, "param", "") for o in site for t in o.result)
-                if of_others or isinstance(value, TARGETS):
-                    return at(site)
-    return ""
+    handed = script.analysis(Memory).handed
+    return next((at(n) for n, e in handed if isinstance(n, ast.Assign) and e is n.value), "")

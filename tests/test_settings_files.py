@@ -134,6 +134,10 @@ LOADS = {
         "d.json",
         "import re\nwith open('d.json') as f:\n    cfg = json.loads(re.sub('//.*', '', f.read()))",
     ),
+    "argument of the script": (
+        "conf/e.yaml",
+        "import sys, yaml\ndef load(argv):\n    with open(argv[0]) as f:\n        return yaml.safe_load(f)\ncfg = load(sys.argv[1:])",
+    ),
     "joined": ("conf/c.json", 'import os\ncfg = json.load(open(os.path.join("conf", "c.json")))'),
 }  # fmt: skip
 

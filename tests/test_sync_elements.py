@@ -117,6 +117,11 @@ LOOKED_AT = [
         "total += len(pred.unique()) + sum(1 for i in range(3) if pred[i])",
         ["pred_host = pred.cpu()", "total += len(pred.unique()) + sum(1 for i in range(3) if pred_host[i])"],
     ),
+    # in a loop inside of the step: before that one
+    (
+        "for b in range(2):\n    gold = [words[y[k].item()] for k in range(b, 3)]\n    texts.append(gold)",
+        ["y = y.cpu()"],
+    ),
     # what is computed with stays, what only says which is copied
     (
         "loss = 0\nfor i in range(len(y)):\n    loss = loss - F.log_softmax(out[i], 0)[y[i].item()]",
@@ -138,6 +143,29 @@ def test_what_is_only_looked_at_is_copied_once(step: str, lines: list[str]) -> N
     text = script(step)
     done = apply("loss-item-sync", text)
     assert [line for line in done.lines if ".cpu()" in line or "_host" in line] == lines
+    assert output(done.text) == output(text)
+
+
+@pytest.mark.parametrize(
+    ("inner", "first"),
+    [
+        ("", True),
+        ("    pred[b] = 0\n", False),
+        ("    pred.view(-1)[b] = 0\n", False),
+        ("    same = pred\n    same += b\n", True),
+        ("    pred = pred + b\n", False),
+        ("    change(pred)\n", False),
+        ("    look(pred)\n", True),
+    ],
+)
+def test_an_inner_loop_copies_nothing_again(inner: str, first: bool) -> None:
+    loop = "        for b in range(2):\n"
+    read = "gold = [words[pred[k].item() % 3] for k in range(b, 3)]"
+    text = script(f"{loop.strip()}\n    {read}\n{inner}    texts.append(gold)")
+    helpers = "def change(row):\n    row[0] = 1\n\n\ndef look(row):\n    return row + 1\n\n\n"
+    text = text.replace("class Meter", helpers + "class Meter")
+    done = apply("loss-item-sync", text)
+    assert (done.text.index("pred.cpu()") < done.text.index(loop)) is first
     assert output(done.text) == output(text)
 
 

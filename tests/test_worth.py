@@ -826,6 +826,13 @@ def test_cells_in_a_loop_of_python_get_no_16_bits(tmp_path: Path, text: str, wor
     assert ("autocast" in small(result)) != worth
 
 
+@pytest.mark.parametrize(("steps", "worth"), [("400", False), ("4", True)])
+def test_one_small_copy_beside_many_launches_is_left(steps: str, worth: bool) -> None:
+    text = CELL_BY_CELL.replace("range(200)", f"range({steps})")
+    found = apply("device-creation", text, min_gain=0.01)
+    assert any("torch.zeros(1, 64, 512, device=device)" in line for line in found.lines) is worth
+
+
 def test_images_of_one_channel_need_no_order(tmp_path: Path) -> None:
     (new,) = rewritten(tmp_path, wider(DIGITS, 16)).texts.values()
     assert "Net().to(device, memory_format=torch.channels_last)\n" in new

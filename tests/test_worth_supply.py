@@ -89,6 +89,25 @@ for epoch in range(100):
         loss.backward()
         optimizer.step()
 """
+BUCKETS = """
+import sys
+import yaml
+
+
+class Buckets:
+    def __init__(self, size):
+        self.size = size
+
+    def __len__(self):
+        return 4000 // self.size
+
+    def __iter__(self):
+        for k in range(len(self)):
+            yield range(k * self.size, (k + 1) * self.size)
+
+
+cfg = yaml.safe_load(open(sys.argv[1]))
+loader ="""
 RESIZED = 'transform.resize(io.imread(self.names[i]), (320, 320), mode="constant")'
 GPU = "cudnn-benchmark channels-last autocast fused-optimizer tf32 pin-memory non-blocking"
 
@@ -160,6 +179,25 @@ def test_what_few_workers_compute_is_not_waited_for_less(workers: str, worth: bo
     for rule in ("pin-memory", "loss-item-sync"):
         assert bool(apply(rule, text, min_gain=0.01).fixes) is worth, rule
     assert not apply("fused-optimizer", text, min_gain=0.01).fixes  # 0.1 of 80 ms and more
+
+
+@pytest.mark.parametrize(
+    ("batch", "turns", "worth"),
+    [
+        ("32", "points", False),
+        ("32", "points // 2 + points // 2", False),
+        ("32", "1", True),
+    ],
+)
+def test_batches_of_a_sampler_of_the_project(batch: str, turns: str, worth: bool) -> None:
+    """They have as many items as the script says by name, from a file with settings, too."""
+    text = CLOUDS.replace("WORKERS", "2").replace("range(points)", f"range({turns})")
+    made = "batch_sampler=Buckets(cfg['batch_size']),"
+    text = text.replace("batch_size=32, shuffle=True,", made).replace("loader =", BUCKETS, 1)
+    assert made in text
+    files = {"conf/a.yaml": f"batch_size: {batch}\n"}
+    found = apply("loss-item-sync pin-memory", text, files=files, min_gain=0.01)
+    assert bool(found.fixes) is worth
 
 
 @pytest.mark.parametrize(

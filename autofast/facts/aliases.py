@@ -138,22 +138,15 @@ def why_trainable(script: Script, expr: ast.expr) -> str:
     return ""
 
 
-def written_after(
-    script: Script, expr: ast.expr, made: Sequence[Occurrence], apart: ast.AST | None = None
-) -> str:
+def written_after(script: Script, expr: ast.expr, made: Sequence[Occurrence]) -> str:
     """A place that may write to what ``expr`` holds after it was copied (in ``made``), in words;
-    empty where there is none. What the function ``apart`` writes is over by then.
+    empty where there is none.
     """
     found = script.values(expr)
     if not found or not all_of(found, Tensor):
         return "it is not known what is copied"
     shared, every = script.analysis(tensor_writes)
-    mine = (
-        w
-        for w in every
-        if (apart is None or function_of(w[0]) is not apart)
-        and may_be(script, w[1], expr, arrays=shared)
-    )
+    mine = (w for w in every if may_be(script, w[1], expr, arrays=shared))
     if why := _later(script, mine, expr, made):
         return why
     for node, handed in script.analysis(Memory).handed:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from autofast.facts.aliases import array_written_after
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
-from autofast.flow.memory import view_of
+from autofast.flow.memory import Memory
 from autofast.flow.program import Flow, definitions_at, function_around, holder_of
 from autofast.flow.scopes import Expressions, defaults
 from autofast.model.calls import first_argument, keyword_of, pairs_of, short_name
@@ -221,7 +221,7 @@ def array_origins(script: Script, array: ast.expr) -> set[ast.expr]:
             )
         elif index is None or array_of(script, index) is None:  # else a copy
             yield from _returned(script, node)
-            yield from filter(None, [view_of(node)])
+            yield from script.analysis(Memory).viewed(node)
 
     return set(with_contents([array], below))
 

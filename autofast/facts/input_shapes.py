@@ -21,7 +21,6 @@ from autofast.model.several import any_in, not_none, of_kind, surely, wordset
 from autofast.model.source import at, contains_kind, nodes_in
 from autofast.model.syntax import SEQUENCES, TURN_ENDS
 from autofast.model.values import (
-    Arg,
     Cls,
     Const,
     Ext,
@@ -31,7 +30,6 @@ from autofast.model.values import (
     Num,
     Ref,
     Seq,
-    Setting,
     Tensor,
     Thing,
     Unknown,
@@ -40,6 +38,7 @@ from autofast.model.values import (
     certainly,
     const,
     ordered,
+    said,
 )
 from autofast.read.recover.datasets import IN_MEMORY_LIBRARY
 
@@ -146,12 +145,7 @@ def _sizes_of_batches(loader: Loader) -> list[object]:
     sizes = loader.args.get(1, "batch_size")
     if not sizes and not loader.args.open:
         return [1]
-    return [
-        t.value
-        if isinstance(t, Setting)
-        else const(t.default if isinstance(t, Arg) else frozenset({t}))
-        for t in sizes
-    ]
+    return [said(t) for t in sizes]
 
 
 def _stacks(loader: Loader, dataset: Dataset) -> bool:

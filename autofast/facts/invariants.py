@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from itertools import takewhile
 
-from autofast.facts.arrays import array_origins
+from autofast.facts.arrays import array_origins, held_under
 from autofast.flow.callgraph import MADE, CallGraph, Function
 from autofast.flow.effects import Effects
 from autofast.flow.memory import Memory, renames
@@ -122,7 +122,7 @@ class Invariants:
             case ast.Attribute(value=ast.Name(id=name)) if (
                 isinstance(method, ast.FunctionDef) and name == method.args.args[0].arg
             ):
-                return self._is_kept(expr, init)
+                return self.is_kept(expr, init)
             case ast.Attribute(value=inner):
                 if certainly(found, Ref, Module):
                     return True
@@ -163,29 +163,30 @@ class Invariants:
         simple = _is_simple(self.script.values(name))
         return isinstance(scope, ast.Module) and len(stores) < 2 and simple
 
-    def _is_kept(self, attribute: ast.Attribute, init: ast.FunctionDef | None) -> bool:
+    def is_kept(self, attribute: ast.Attribute, init: ast.FunctionDef | None) -> bool:
         """``self.x``: set by the constructor alone, a plain value or one that nobody writes to."""
         found, owners = self.script.values(attribute), self.script.values(attribute.value)
         if not found or Const(None) in found or self._is_set(attribute.attr, owners, init):
             return False
         if _is_simple(found) or all(isinstance(t, Inst) and _is_plain(t) for t in found):
             return True
-        if init is None or any(
-            t.param or t.grad or t.batch or t.models or t.device != "cpu" for t in tensors_in(found)
-        ):
+        if init is None or any(t.param or t.grad or t.device != "cpu" for t in tensors_in(found)):
             return False
         if any_of(found, Const, Arg) and certainly(found, Const, Arg, Unknown):
             return True  # a number; what else it may be is not known
         if not certainly(found, Const, Num, Seq, Tensor):
             return False
-        if self._is_written(attribute, init):
+        alone = certainly(found, Tensor)
+        if self._is_shared(attribute, init) if alone else self._is_written(attribute, init):
             return False
         return not any(
             n.attr == attribute.attr
             and is_read(n)
-            and (function_of(n) is not init or self._is_taken(n))
+            and (alone or function_of(n) is not init or self._is_taken(n))
             and not owners.isdisjoint(self.script.values(n.value) or owners)
-            and ReadOnly(self.script).follow(n, None)
+            and (
+                Made(self.script, n.attr, init) if function_of(n) is init else ReadOnly(self.script)
+            ).follow(n, None)
             for n in self.script.each(ast.Attribute)
         )
 
@@ -202,6 +203,23 @@ class Invariants:
             if function_of(w.node) is not init
             for base in (w.base, w.node)
             if isinstance(base, ast.expr) and (base is w.base or is_augmented(base))
+        )
+
+    def _is_shared(self, attribute: ast.Attribute, init: ast.FunctionDef) -> bool:
+        """Whether the memory of a tensor may come to anybody else, from where it was made on."""
+        memory, question = self.script.analysis(Memory), Made(self.script, attribute.attr, init)
+        return any(
+            not isinstance(site, ast.expr)
+            or (isinstance(site, ast.Call) and may_give(site, "requires_grad"))
+            or question.follow(site, None)
+            for owner in self.script.values(attribute.value)
+            for given in held_under(self.script, owner, attribute.attr)
+            for site in (given and memory.made_by(given))
+            or {
+                m
+                for t in of_kind(self.script.values(attribute), Tensor)
+                for m in memory.memory_of(t.made)
+            }
         )
 
     def _is_taken(self, held: ast.Attribute) -> bool:
@@ -286,7 +304,7 @@ class Invariants:
                     mine and given and name == next(iter(parameters(function))).arg
                 ):
                     bound = certainly(self.script.values(node), Func, Bound)
-                    if init is not None and not bound and not self._is_kept(node, init):
+                    if init is not None and not bound and not self.is_kept(node, init):
                         return False
                 case ast.Attribute(value=held, attr=name, ctx=ast.Load()):
                     owners = self.script.values(held)
@@ -356,6 +374,31 @@ class ReadOnly(ValueFlow[None]):
 
     def kept(self, target: ast.Attribute, context: None) -> str:
         return "it is kept"
+
+
+class Made(ReadOnly):
+    """The same of what is filled first, and is only kept under ``name`` by the constructor."""
+
+    def __init__(self, script: Script, name: str, init: ast.FunctionDef):
+        super().__init__(script)
+        self.name, self.init = name, init
+
+    def judge(self, use: Usage, context: None) -> Answer:
+        match use.act:
+            case Act.FILLED:
+                return Verdict.STOPS
+            case Act.BOUND | Act.RETURNED:
+                return Verdict.GOES_ON
+            case Act.ASKED if is_in_place(use.node.attr):  # type: ignore[attr-defined]
+                return Verdict.GOES_ON
+        return super().judge(use, context)
+
+    def given(self, use: Usage, callee: Thing, context: None) -> Answer:
+        return Verdict.ENTERS if isinstance(callee, Cls) else super().given(use, callee, context)
+
+    def kept(self, target: ast.Attribute, context: None) -> str:
+        mine = target.attr == self.name and function_of(target) is self.init
+        return "" if mine else super().kept(target, context)
 
 
 def _only_reads(name: str) -> bool:

@@ -9,17 +9,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from autofast.facts.parts import moved_models, parts_of, trained_models
+from autofast.facts.used_parameters import WITHOUT
+from autofast.flow.memory import Memory
 from autofast.flow.program import Flow, definitions_of
-from autofast.model.calls import names_in, receiver_of
-from autofast.model.contents import with_contents, without_wrappers
+from autofast.model.calls import arguments_of, is_method, is_name, names_in, receiver_of
+from autofast.model.contents import members, with_contents, without_wrappers
 from autofast.model.events import LoopFrame, Occurrence
 from autofast.model.kinds import is_module
+from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.several import surely
-from autofast.model.source import Nodes, source_of, within
+from autofast.model.several import of_kind, surely
+from autofast.model.source import Nodes, nodes_in, parent_of, source_of, statement_of, within
 from autofast.model.syntax import is_attribute
 from autofast.model.values import (
     OBJECTS,
+    STATE_DICT,
     Arguments,
     Const,
     Dict,
@@ -27,11 +31,13 @@ from autofast.model.values import (
     Given,
     Inst,
     Seq,
+    Tensor,
     Thing,
     Values,
     any_of,
     are_parameters,
 )
+from autofast.read.library.module_parts import MORE
 
 GIVES = ("parameters", "named_parameters")
 SHARDED = (
@@ -45,24 +51,28 @@ PLAIN = ("data", "detach")  # what gives the same memory, without a gradient
 @dataclass(frozen=True, eq=False)
 class ParameterLoop:
     """``for p in net.parameters()``, ``for p, q in zip(net.parameters(), other.parameters())``,
-    also of ``named_parameters()``.
+    also of ``named_parameters()``; or of states, ``for k, v in net.state_dict().items()``.
 
-    ``lists`` has for each variable that is a parameter the call that gives them.
+    ``lists`` has for each variable that is a parameter the call that gives them; of states also for
+    ``state[k]``.
     """
 
     node: ast.For
     lists: Mapping[str, ast.Call]
+
+    @property
+    def is_of_states(self) -> bool:
+        """Whether it goes over all that a ``state_dict()`` has, integers too."""
+        return any(is_method(call, "state_dict") for call in self.lists.values())
 
     def element(self, expr: ast.expr) -> tuple[str, str] | None:
         """The variable, and ``param`` or ``grad``, where ``expr`` is a parameter of the loop or its
         gradient, whole.
         """
         kind = "param"
-        while not isinstance(expr, ast.Name):
-            if isinstance(expr, ast.Call) and not expr.args and not expr.keywords:
+        while not isinstance(expr, (ast.Name, ast.Subscript)):
+            if is_method(expr, "detach") and not arguments_of(expr):
                 expr = expr.func
-                if not is_attribute(expr, "detach"):
-                    return None
             if not is_attribute(expr, *PLAIN, "grad"):
                 return None
             if expr.attr == "grad":
@@ -70,7 +80,8 @@ class ParameterLoop:
                     return None
                 kind = "grad"
             expr = expr.value
-        return (expr.id, kind) if expr.id in self.lists else None
+        word = ast.unparse(expr)
+        return (word, kind) if word in self.lists else None
 
     def mentions(self, expr: ast.AST) -> bool:
         """Whether a variable of the loop occurs in ``expr``."""
@@ -82,7 +93,7 @@ def parameter_loops(script: Script) -> Iterator[ParameterLoop]:
     for node in script.nodes:
         if not isinstance(node, ast.For) or node.orelse or not script.values(node.iter):
             continue
-        lists = _lists(script, node.target, node.iter)
+        lists = _lists(script, node.target, node.iter) or _states(script, node)
         if lists and not lists.keys() & definitions_of(script, node).live_after(node):
             yield ParameterLoop(node, lists)
 
@@ -107,6 +118,64 @@ def _lists(script: Script, target: ast.expr, over: ast.expr) -> dict[str, ast.Ca
             return {}
         target = target.elts[1]
     return {target.id: over} if isinstance(target, ast.Name) else {}
+
+
+def _states(script: Script, loop: ast.For) -> dict[str, ast.Call]:
+    """The same of ``for k, v in net.state_dict().items()``, with ``state[k]`` of another one."""
+    match loop.target, loop.iter:
+        case ast.Tuple(elts=[ast.Name(id=key), ast.Name(id=name)]), ast.Call(
+            func=ast.Attribute(value=state, attr="items")
+        ):
+            inside = (n for n in nodes_in(loop, ast.Subscript) if is_name(n.slice, key))
+            held = {name: state, **{ast.unparse(n): n.value for n in inside}}
+            found = {word: _state(script, expr, loop) for word, expr in held.items()}
+            if len(found) == 2 and None not in found.values():
+                return found  # type: ignore[return-value]
+    return {}
+
+
+def _state(script: Script, expr: ast.expr, loop: ast.For) -> ast.Call | None:
+    """``net.state_dict()``, also in a variable that nothing but the loop reads."""
+    flow = script.analysis(Flow)
+    made = flow.definition(expr) if isinstance(expr, ast.Name) else None
+    if made is not None and all(within(use, loop) for use in flow.definitions(expr).uses(made)):
+        expr = made.value or expr
+    plain = is_method(expr, "state_dict") and not arguments_of(expr)
+    return expr if plain and script.values(expr) == {STATE_DICT} else None  # type: ignore[return-value]
+
+
+def are_tied(script: Script, call: ast.Call) -> bool:
+    """Whether two names of the ``state_dict()`` may stand for the same memory: of a layer that is
+    there twice, of ``self.head.weight = self.embedding.weight``.
+    """
+    parts, memory = parts_of(*looped_modules(script, call)), script.analysis(Memory)
+    once: list[object] = []  # what must not be there again
+    for part in parts.values():
+        inside = (t for t in members(part) if isinstance(t, OBJECTS) and id(t) in parts)
+        found = [t for t in inside if last_part(getattr(t, "name", "")) not in WITHOUT]
+        if _is_open(part) and not all(any_of(t.made, LoopFrame) for t in found):
+            return True  # one that is made outside of the loop may be there many times
+        once += found
+    held = [arguments_of(c)[1] for c in script.each(ast.Call) if is_method(c, "register_buffer")]
+    held += [e for _, e in memory.handed if not isinstance(parent_of(e), ast.Attribute)]
+    once += [made for expr in held for made in memory.made_by(expr) or {None}]
+    return (
+        None in once
+        or len({*once}) < len(once)
+        or any(
+            not isinstance(getattr(statement_of(site.node), "value", None), ast.Call)
+            for site in script.log.of("set_attribute")
+            for o in site
+            if any(t.param for t in of_kind(o.result, Tensor))
+        )
+    )
+
+
+def _is_open(part: Thing) -> bool:
+    """Whether what it holds is not known one by one."""
+    if isinstance(part, Ext):
+        return bool(part.attrs) or not part.args.known
+    return MORE in part.attrs if isinstance(part, Inst) else getattr(part, "exact", None) is None
 
 
 def norms(script: Script) -> Nodes:

@@ -19,7 +19,7 @@ from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_static
 from autofast.model.script import Script
 from autofast.model.several import surely
-from autofast.model.source import ByNode, at, function_of, parent_of, walk
+from autofast.model.source import ByNode, Nodes, at, function_of, parent_of, walk
 from autofast.model.syntax import (
     LOOPS,
     VARIABLES,
@@ -374,6 +374,10 @@ class CallGraph:
     def running(self, functions: Iterable[Function | ast.Module]) -> list[Function | ast.Module]:
         """``functions`` and all code that may run one of them, through any known calls."""
         return list(with_contents(functions, lambda f: map(function_of, self.entries(f))))
+
+    def code_in(self, loop: Loop) -> Nodes:
+        """All of a loop, and of the functions that it runs."""
+        return {n for part in (loop, *self.run_in(loop)) for n in walk(part)}
 
     def run_in(self, loop: Loop | Function, often: bool = False) -> list[Function]:
         """The functions that iterations of a loop, or a call of a function, may run, through any

@@ -9,7 +9,7 @@ followed further.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from autofast.flow.callgraph import CallGraph, Function
@@ -90,7 +90,7 @@ class Memory:
         if isinstance(node, ast.Name) and is_stored(node) and not is_augmented(node):
             value, whole = bound_to(node)
             if value is not None and (
-                whole or (isinstance(value, ast.Call) and any(self._viewed(value)))
+                whole or (isinstance(value, ast.Call) and any(self.viewed(value)))
             ):
                 yield value
         elif isinstance(node, ast.Name):
@@ -102,9 +102,9 @@ class Memory:
         elif isinstance(node, SEQUENCES):
             yield from node.elts
         elif isinstance(node, ast.expr):
-            yield from self._viewed(node)
+            yield from self.viewed(node)
 
-    def _viewed(self, node: ast.expr) -> Iterator[ast.expr]:
+    def viewed(self, node: ast.expr) -> Iterator[ast.expr]:
         """What a view is one of: ``h`` of ``h.view(-1)``, ``torch.movedim(h, 0, 1)``."""
         functions = self.script.library_functions(node)
         if isinstance(node, ast.Call) and any(map(renames, functions)):
@@ -176,18 +176,13 @@ class Memory:
                 # `x += 1` leaves it where it is
                 origins = self.flow.origins(node)
                 made = [bound_to(d.node) for d in origins if not d.is_augmented]
-                if not made:
+                if not surely(value is not None and whole for value, whole in made):
                     return None
-                for value, whole in made:
-                    if value is None or not whole:
-                        return None
-                    todo.append(value)
+                todo += (value for value, _ in made if value is not None)
             elif isinstance(node, ast.IfExp):
                 todo += (node.body, node.orelse)
-            elif (inner := view_of(node)) is not None:
-                todo.append(inner)
-            elif renames(self.script.library_function(node)) and any(self._viewed(node)):
-                todo += self._viewed(node)
+            elif viewed := [*self.viewed(node)]:
+                todo += viewed
             elif isinstance(node, ast.Call) and not self.calls.may_run_others(node):
                 callees = self.calls.callees(node)
                 results = [r for c in callees for r in self.calls.results(c.function)]
@@ -210,7 +205,7 @@ class Memory:
         """
         found: set[ast.AST | None] = set()
         if isinstance(made, ast.Call) and not self.is_fresh(made):
-            for expr in self._viewed(made):
+            for expr in self.viewed(made):
                 things = self.script.values(expr) or (None,)
                 found |= self.made_by(expr) or {self._maker(t) for t in things}
         return frozenset(found or {made})
@@ -261,6 +256,10 @@ class Memory:
                     *self._written_by(node),
                 ]
         return []
+
+    def written_in(self, nodes: Iterable[ast.AST]) -> frozenset[ast.AST]:
+        """The sources of all that some nodes write to."""
+        return frozenset(s for n in nodes for e in self.written(n) for s in self.sources(e))
 
     def begins_as_number(self, target: ast.expr) -> bool:
         """Whether ``target += ...`` never writes to memory that something else has: a sum that
@@ -319,7 +318,7 @@ class Memory:
         """The parameters that a function writes to by its own statements, not by what it calls."""
         if function not in self._parameters:
             nodes = [n for n in own_nodes(function) if not isinstance(n, ast.Call)]
-            found = frozenset().union(*(self.sources(e) for n in nodes for e in self.written(n)))
+            found = self.written_in(nodes)
             self._parameters[function] = frozenset(
                 n.arg for n in nodes if isinstance(n, ast.arg) and n in found
             )

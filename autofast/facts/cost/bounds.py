@@ -5,17 +5,17 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from autofast.facts.arrays import held_under
-from autofast.facts.cost.inputs import whole_number
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.program import definitions_at
 from autofast.model.calls import is_method
 from autofast.model.script import Script
-from autofast.model.several import all_known, surely
+from autofast.model.several import all_known, of_kind
 from autofast.model.source import parent_of
-from autofast.model.values import Ref, is_const
+from autofast.model.values import Ref, Setting, Thing, Unknown, Values, one, said
 
 DEEP = 8
 TURNED = {Ref("builtins.reversed"), Ref("builtins.list")}  # what gives the same numbers
@@ -23,21 +23,39 @@ RANGE = Ref("builtins.range")
 EXPONENT = 16  # beyond which a power is no size of a layer
 
 
+def whole_number(values: Values) -> int | None:
+    """A whole number; of an option, its default; of a setting, what the project's file says."""
+    return _whole(one(values))
+
+
+def _whole(thing: Thing | None) -> int | None:
+    found = said(thing)
+    return found if type(found) is int else None
+
+
+def largest(values: Values) -> int | None:
+    """Of all numbers that a value may be: a batch is made smaller to try a script out. What a file
+    says of a setting counts, whatever a command line may say.
+    """
+    if of_kind(values, Setting):
+        values = frozenset(t for t in values if not isinstance(t, Unknown))
+    return _most(map(_whole, values))
+
+
 def largest_value(script: Script, expr: ast.expr | None, depth: int = 0) -> int | None:
     """The largest value of an expression of whole numbers; None where that is not known."""
     if expr is None or depth > DEEP:
         return None
-    found = script.values(expr)
-    if surely(is_const(t, int) for t in found):
-        return int(max(t.value for t in found if is_const(t, int)))
-    if (known := whole_number(found)) is not None:
+    if (known := _most(map(_whole, script.values(expr)))) is not None:
         return known
     match expr:
+        case ast.Subscript():
+            return largest(script.values(expr))
         case ast.Name():
-            return _largest([_of(script, d, depth) for d in definitions_at(script, expr)])
+            return _most([_of(script, d, depth) for d in definitions_at(script, expr)])
         case ast.Attribute(value=owner, attr=name):
             held = [e for thing in script.values(owner) for e in held_under(script, thing, name)]
-            return _largest([largest_value(script, e, depth + 1) for e in held])
+            return _most([largest_value(script, e, depth + 1) for e in held])
         case ast.BinOp(left=left, op=op, right=right):
             sides = largest_value(script, left, depth + 1), largest_value(script, right, depth + 1)
             return _combined(op, *sides)
@@ -48,7 +66,7 @@ def largest_value(script: Script, expr: ast.expr | None, depth: int = 0) -> int 
     return None
 
 
-def _largest(found: list[int | None]) -> int | None:
+def _most(found: Iterable[int | None]) -> int | None:
     return max(all_known(found), default=None)
 
 
@@ -84,4 +102,30 @@ def _of(script: Script, made: Definition, depth: int) -> int | None:
         last = largest_value(script, over.args[len(over.args) > 1], depth + 1)
         return None if last is None or len(over.args) > 2 else last - 1
     given = script.analysis(CallGraph).gives(made)
-    return _largest([largest_value(script, expr, depth + 1) for expr in given])
+    return _most([largest_value(script, expr, depth + 1) for expr in given])
+
+
+def range_turns(script: Script, loop: ast.AST) -> int | None:
+    """How often a loop over ``range(...)`` turns; None where that is not known."""
+    match loop:
+        case (
+            ast.For(iter=call)
+            | ast.ListComp(generators=[ast.comprehension(iter=call, ifs=[])])
+            | ast.GeneratorExp(generators=[ast.comprehension(iter=call, ifs=[])])
+        ):
+            while isinstance(call, ast.Call) and call.args and RANGE not in script.called(call):
+                call = call.args[0]  # tqdm(range(...))
+            return range_of(script, call)
+    return None
+
+
+def range_of(script: Script, call: ast.expr) -> int | None:
+    """How many numbers ``range(...)`` gives; None for others, and where that is not known."""
+    match call:
+        case ast.Call(args=[*some, end], keywords=[]) if len(some) < 2 and RANGE in script.called(
+            call
+        ):
+            first = largest_value(script, some[0]) if some else 0
+            last = largest_value(script, end)
+            return None if first is None or last is None else max(0, last - first)
+    return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from autofast.facts.cost.bounds import largest, range_of, whole_number
 from autofast.facts.cost.shapes import Shape
 from autofast.facts.input_shapes import CROPS
 from autofast.facts.transforms import steps_of
@@ -14,14 +15,11 @@ from autofast.model.script import Script
 from autofast.model.several import all_known, of_kind, wordset
 from autofast.model.values import (
     OBJECTS,
-    Arg,
     Const,
     Ext,
     Given,
     Inst,
-    Ref,
     Seq,
-    Setting,
     Tensor,
     Thing,
     Values,
@@ -49,14 +47,6 @@ SAME_SIZE = wordset("""ToTensor PILToTensor ToImage ToDtype ConvertImageDtype No
     RandomAffine ColorJitter RandomErasing AutoAugment RandAugment TrivialAugmentWide Grayscale RandomGrayscale""")
 
 
-def whole_number(values: Values) -> int | None:
-    """A whole number; of an option, its default; of a setting, what the project's file says."""
-    thing = one(values)
-    found = const(thing.default) if isinstance(thing, Arg) else const(values)
-    found = thing.value if isinstance(thing, Setting) else found
-    return found if type(found) is int else None
-
-
 def batch_size(loader: Loader) -> int | None:
     """The items in a batch, at the most (``8 // world_size``); None where that is not known."""
     given, written = loader.args.get(1, "batch_size"), loader.args.given(1, "batch_size")
@@ -67,12 +57,7 @@ def batch_size(loader: Loader) -> int | None:
     if (most := _most(written)) is not None:
         return most
     own = loader.args.get(4, "batch_sampler") - {Const(None)}
-    return _largest(given) if given or own or loader.args.open else 1
-
-
-def _largest(values: Values) -> int | None:
-    """Of all numbers that a value may be: a batch is made smaller to try a script out."""
-    return max(all_known(whole_number(frozenset({thing})) for thing in values), default=None)
+    return largest(given) if given or own or loader.args.open else 1
 
 
 def _most(given: Given | None) -> int | None:
@@ -191,46 +176,5 @@ def _row(script: Script, values: Values) -> Shape | None:
     if not isinstance(thing, Tensor) or thing.fresh not in SIZED:
         return None
     given = getattr(thing.made, "args", [])[1:]  # the first one says how many rows there are
-    sizes = all_known(_largest(script.values(a)) for a in given)
+    sizes = all_known(largest(script.values(a)) for a in given)
     return Shape(sizes[0], tuple(sizes[1:])) if sizes else None
-
-
-def range_turns(script: Script, loop: ast.AST) -> int | None:
-    """How often a loop over ``range(...)`` turns; None where that is not known."""
-    match loop:
-        case ast.For(iter=over):
-            call: ast.expr | None = over
-        case (
-            ast.ListComp(generators=[ast.comprehension(iter=over, ifs=[])])
-            | ast.GeneratorExp(generators=[ast.comprehension(iter=over, ifs=[])])
-        ):
-            call = over
-        case _:
-            call = None
-    while (
-        isinstance(call, ast.Call)
-        and call.args
-        and Ref("builtins.range") not in script.called(call)
-    ):
-        call = call.args[0]  # tqdm(range(...))
-    return range_of(script, call) if isinstance(call, ast.Call) else None
-
-
-def range_of(script: Script, call: ast.Call) -> int | None:
-    """How many numbers ``range(...)`` gives; None for other calls, and where that is not known."""
-    ranges = Ref("builtins.range") in script.called(call)
-    if not ranges or call.keywords or not 1 <= len(call.args) <= 2:
-        return None
-    bounds = [_bound(script, a) for a in call.args]
-    if len(bounds) == 1:
-        bounds = [0, *bounds]
-    first, last = bounds
-    return None if first is None or last is None else max(0, last - first)
-
-
-def _bound(script: Script, expr: ast.expr) -> int | None:
-    match expr:
-        case ast.BinOp(left=left, op=ast.Add(), right=ast.Constant(value=int(more))):
-            before = _bound(script, left)
-            return None if before is None else before + more
-    return _largest(script.values(expr))

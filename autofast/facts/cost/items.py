@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from autofast.facts.cost import inputs, machine
+from autofast.facts.cost import bounds, inputs, machine
 from autofast.facts.cost.run_counts import SHORT
 from autofast.facts.transforms import short_name as kind_of, steps_of
 from autofast.flow.loops import is_repeated
@@ -78,18 +78,6 @@ class Figure:
     unknown: int = 1
 
 
-def worth_a_worker(script: Script, loader: Loader) -> bool:
-    """Whether the items of a batch take so long that it pays to make them in another process."""
-    size = inputs.batch_size(loader)
-    times = [least(script, dataset) for dataset in loader.datasets]
-    return size is not None and bool(times) and size * min(times) >= machine.COSTLY
-
-
-def least(script: Script, dataset: Dataset) -> float:
-    """Seconds that one item takes at the least; calls under conditions count as well."""
-    return _time(script, dataset.getitem, LEAST) if dataset.getitem is not None else 0.0
-
-
 def _least(name: str) -> float:
     return 0.0 if name in CHEAP else SLOW.get(name, SECONDS.get(first_part(name), 0.0))
 
@@ -101,18 +89,29 @@ def _of_file(name: str) -> float:
 LEAST, USUAL, READING = Figure(_least), Figure(_least, unknown=SHORT), Figure(_of_file, files=True)
 
 
-def making(script: Script, loader: Loader) -> float:
-    """Seconds that one process takes to make a batch, as likely as not: of images in memory, of
-    files, of what ``__getitem__`` computes; 0 of other data.
+def worth_a_worker(script: Script, loader: Loader) -> bool:
+    """Whether the items of a batch take so long that it pays to make them in another process."""
+    size = inputs.batch_size(loader)
+    times = [least(script, dataset) for dataset in loader.datasets]
+    return size is not None and bool(times) and size * min(times) >= machine.COSTLY
+
+
+def least(script: Script, dataset: Dataset, figure: Figure = LEAST) -> float:
+    """Seconds that one item takes at the least; calls under conditions count as well."""
+    return _time(script, dataset.getitem, figure) if dataset.getitem is not None else 0.0
+
+
+def making(script: Script, loader: Loader, size: int) -> float:
+    """Seconds that one process takes to make so many items, as likely as not: of images in memory,
+    of files, of what ``__getitem__`` computes; 0 of other data.
     """
-    size, sets = inputs.batch_size(loader) or 0, loader.datasets
+    sets = loader.datasets
     if surely(inputs.library_name_of(d.thing) in inputs.NATIVE for d in sets):
         return size * machine.PICTURE
     seconds = min((_of_files(script, d) for d in sets), default=0.0)
     if any(isinstance(n.value, str) and LARGE.search(n.value) for n in script.each(ast.Constant)):
         seconds *= TIMES
-    made = [_time(script, d.getitem, USUAL) if d.getitem else 0.0 for d in sets]
-    likely = LIKELY * min(made, default=0.0)
+    likely = LIKELY * min((least(script, d, USUAL) for d in sets), default=0.0)
     return size * (seconds + likely if size * likely >= machine.COSTLY else seconds)
 
 
@@ -122,9 +121,7 @@ def _of_files(script: Script, dataset: Dataset) -> float:
     if isinstance(thing, Ext) and inputs.library_name_of(thing) in inputs.FOLDERS:
         given = thing.args.get(-1, "transform")
         return PHOTO + min((_of(script, t, READING) for t in given), default=0.0)
-    if dataset.getitem is None or "file" not in dataset.reads:
-        return 0.0
-    return _time(script, dataset.getitem, READING)
+    return least(script, dataset, READING) if "file" in dataset.reads else 0.0
 
 
 class _Times(dict[tuple[ast.AST, Figure], float]):
@@ -164,7 +161,7 @@ def _drawn(script: Script, call: ast.Call) -> int:
         return 0
     given = [*call.args, *(k.value for k in call.keywords if k.arg == "size")]
     shapes = [e.elts for e in given if isinstance(e, ast.Tuple)] or [given]
-    sizes = [inputs.whole_number(script.values(e)) for e in shapes[-1]]
+    sizes = [bounds.whole_number(script.values(e)) for e in shapes[-1]]
     return math.prod(n for n in sizes if n is not None) if len(sizes) > 1 else 0
 
 
@@ -175,7 +172,7 @@ def _cut_to(script: Script, call: ast.Call) -> int:
     if not surely(names.is_tokenizer(_owner(t)) for t in script.called(call)):
         return 0
     given = (k.value for k in call.keywords if k.arg == "max_length")
-    return next((inputs.whole_number(script.values(e)) or 0 for e in given), 0)
+    return next((bounds.whole_number(script.values(e)) or 0 for e in given), 0)
 
 
 def _owner(callee: Thing) -> str:
@@ -191,7 +188,7 @@ def _turns(script: Script, node: ast.AST, function: ast.AST, figure: Figure) -> 
             break
         again = isinstance(outer, COMPREHENSIONS) and not isinstance(here, ast.comprehension)
         again = is_repeated(here, outer) if isinstance(outer, LOOPS) else again
-        turns = inputs.range_turns(script, outer)
+        turns = bounds.range_turns(script, outer)
         if turns is None and again:
             turns = figure.unknown
         if turns and not any(nodes_in(outer, ast.Break, ast.Return)):

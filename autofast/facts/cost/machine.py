@@ -62,6 +62,9 @@ PASSES = 8
 # Bytes a second from the host to the device. PCIe 4 x16: 25e9 from pinned memory; pageable memory
 # is copied once more by the host.
 COPY = 12e9
+# Seconds that one small copy from the host takes of a step: 20 to 60 µs until it is done, and until
+# the host is ahead of the device again.
+WAIT = 150e-6
 USUAL = 20e-3  # seconds of a step that is not known
 
 # Seconds to hand a batch over from a worker: 0.3 to 3 ms were measured, with its tensors in shared

@@ -9,8 +9,7 @@ import re
 from math import prod
 
 from autofast.facts.by_default import not_by_default
-from autofast.facts.cost.bounds import largest_value
-from autofast.facts.cost.inputs import range_turns
+from autofast.facts.cost.bounds import largest_value, range_turns
 from autofast.facts.cost.run_counts import SHORT
 from autofast.facts.parts import moved_models, parts_of, trained_models
 from autofast.model.calls import is_method, receiver_of
@@ -22,7 +21,7 @@ from autofast.model.roles import Model
 from autofast.model.script import Script
 from autofast.model.several import not_none, wordset
 from autofast.model.source import ByNode, Nodes, function_of, parent_of
-from autofast.model.values import OBJECTS, Ext, Inst, const, of_kind
+from autofast.model.values import OBJECTS, Ext, Inst, of_kind
 from autofast.ops.families import RECURRENT
 from autofast.read.recover.models import layers_of
 
@@ -335,8 +334,5 @@ def _hidden(script: Script, layer: Ext) -> int:
 
 
 def _size(script: Script, layer: Ext, n: int, name: str) -> int | None:
-    known = const(layer.args.get(n, name))
-    if isinstance(known, int):
-        return known
     given = layer.args.given(n, name)
     return largest_value(script, given.expr) if given is not None else None

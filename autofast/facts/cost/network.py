@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 
 from autofast.facts.cost.bounds import largest_value
+from autofast.facts.cost.run_counts import over_layers
 from autofast.facts.cost.shapes import Shape, Unsized, Work, layer
 from autofast.model.calls import is_name
 from autofast.model.contents import wrapped_by
@@ -14,7 +15,7 @@ from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_module, ways_made
 from autofast.model.names import WRAPPERS, last_part
 from autofast.model.script import Script
-from autofast.model.several import all_known
+from autofast.model.several import all_known, of_kind
 from autofast.model.source import Nodes
 from autofast.model.syntax import Def, positional_names
 from autofast.model.values import (
@@ -196,10 +197,7 @@ class Network:
         results: list[Value] = []
         self._block(node.body, env, this, results)
         self.depth -= 1
-        found: Value = None
-        for result in results:
-            found = _larger(found, result)
-        return found
+        return _larger(*results)
 
     def _block(
         self, body: Iterable[ast.stmt], env: Env, this: Inst | None, results: list[Value]
@@ -225,17 +223,13 @@ class Network:
                     self._block(other, env, this, results)
                 case ast.With(body=inner):
                     self._block(inner, env, this, results)
-                case ast.For(target=target, body=inner):
-                    over = self.script.values(target)
-                    modules = any(
-                        is_module(t)
-                        for n in ast.walk(target)
-                        if isinstance(n, ast.expr)
-                        for t in self.script.values(n)
-                    ) or any(map(is_module, over))
+                case ast.For(body=inner):
                     before = self.work.convolutions + self.work.products
                     self._block(inner, env, this, results)
-                    if not modules and self.work.convolutions + self.work.products > before:
+                    if (
+                        not over_layers(stmt)
+                        and self.work.convolutions + self.work.products > before
+                    ):
                         raise Unsized("how often a loop turns is not known")
                 case (
                     ast.Pass()
@@ -280,11 +274,8 @@ class Network:
                 return next(_shapes([inner]), None)
             case ast.Constant() | ast.JoinedStr() | ast.Slice():
                 return None
-        found = None
-        for part in ast.iter_child_nodes(expr):
-            if isinstance(part, ast.expr):
-                found = _larger(found, self._value(part, env, this))
-        return found
+        inside = of_kind(ast.iter_child_nodes(expr), ast.expr)
+        return _larger(*(self._value(part, env, this) for part in inside))
 
 
 def _shapes(given: Iterable[Value]) -> Iterator[Shape]:
@@ -294,8 +285,8 @@ def _shapes(given: Iterable[Value]) -> Iterator[Shape]:
                 yield part
 
 
-def _larger(one: Value, other: Value) -> Value:
-    shapes = list(_shapes([one, other]))
+def _larger(*given: Value) -> Value:
+    shapes = list(_shapes(given))
     return max(shapes, key=lambda s: s.positions * (s.channels or 1)) if shapes else None
 
 

@@ -10,13 +10,8 @@ from itertools import takewhile
 from math import prod
 
 from autofast.facts.by_default import not_by_default
-from autofast.facts.cost.inputs import (
-    batch_count,
-    batch_size,
-    item_shape,
-    range_turns,
-    whole_number,
-)
+from autofast.facts.cost.bounds import largest, range_turns, whole_number
+from autofast.facts.cost.inputs import batch_count, batch_size, item_shape
 from autofast.facts.loaders import lightning_passes
 from autofast.flow.frequency import is_first_time, is_rare
 from autofast.model.calls import names_in
@@ -45,6 +40,7 @@ EARLY = 10  # turns of a loop over a few batches, to look at them
 CUT = ("limit_train_batches", "train_subset_num_batches")
 SHORT = 16  # turns of a loop in a step, at the least, where their number is not known
 ROWS = 128  # turns of such a loop over rows, at the most
+NAMES: tuple[type[ast.expr], ...] = (ast.Name, ast.Attribute, ast.Subscript)
 SELDOM = 50  # steps of which one comes to a place
 
 
@@ -186,9 +182,8 @@ class Often:
         """The largest number that the script calls the size of a batch (``args.batch_size``); 0
         where it has none.
         """
-        said = [n for n in self.script.each(ast.Name) if BATCHES.fullmatch(n.id.lower())]
-        held = [n for n in self.script.each(ast.Attribute) if BATCHES.fullmatch(n.attr.lower())]
-        return max((whole_number(self.script.values(n)) or 0 for n in (*said, *held)), default=0)
+        found = [n for kind in NAMES for n in self.script.each(kind) if _is_size(n)]
+        return max((largest(self.script.values(n)) or 0 for n in found), default=0)
 
     def turns_of(self, loop: LoopFrame) -> int:
         """How often a loop turns each time, at the least: few times where that is not known."""
@@ -316,6 +311,18 @@ class Often:
         around = {f.node for s in self.training for f in loops(s.stack) if f.node is not s.loop}
         inner = {step.loop for step in self.training}
         return bool(around) and (around | inner).isdisjoint(f.node for f in way)
+
+
+def _is_size(node: ast.AST) -> bool:
+    """``batch_size``, ``args.batch_size``, ``config["batch_size"]``"""
+    match node:
+        case (
+            ast.Name(id=name)
+            | ast.Attribute(attr=name)
+            | ast.Subscript(slice=ast.Constant(value=str(name)))
+        ):
+            return bool(BATCHES.fullmatch(name.lower()))
+    return False
 
 
 def over_layers(loop: ast.AST) -> bool:

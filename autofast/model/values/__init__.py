@@ -35,6 +35,7 @@ from autofast.model.values.questions import (
     library_names,
     names_of,
     ordered,
+    said,
     surely_named,
     things,
     why_unknown,

@@ -8,7 +8,7 @@ from typing import Any, TypeGuard, TypeVar
 from autofast.model.changes import Numbered, remember, remembered
 from autofast.model.several import Kinds, of_kind, one, surely
 from autofast.model.values.program import Bound, Ext
-from autofast.model.values.simple import Arg, Const, Method, Num, Reason, Ref, Unknown
+from autofast.model.values.simple import Arg, Const, Method, Num, Reason, Ref, Setting, Unknown
 from autofast.model.values.tensor import Tensor
 from autofast.model.values.thing import InOrder, Thing, Values
 
@@ -101,6 +101,13 @@ def const(values: Values) -> Any:
     """The constant that ``values`` must be; :data:`Ellipsis` where it is not certain."""
     thing = one(values)
     return thing.value if isinstance(thing, Const) else ...
+
+
+def said(thing: Thing | None) -> Any:
+    """What a constant says, an option by its default, and a setting in its file; else Ellipsis."""
+    if isinstance(thing, Arg):
+        return const(thing.default)
+    return thing.value if isinstance(thing, (Const, Setting)) else ...
 
 
 def library_name(values: Values) -> str:

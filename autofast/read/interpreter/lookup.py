@@ -37,6 +37,7 @@ from autofast.model.values import (
     Ext,
     Func,
     Inst,
+    Located,
     Method,
     Module,
     Num,
@@ -283,6 +284,10 @@ class Lookup(Core):
             return values(
                 Unknown(f"the key {key!r} is never set" if key is not ... else "a key is computed")
             )
+        if is_named(thing, Ref, "sys.argv"):
+            if isinstance(getattr(node, "slice", None), ast.Slice):
+                return values(thing)
+            return values(Located(by=Const(None)))
         if is_named(thing, Ref, "sys.modules") and isinstance(key, str):
             named = values(Const(key))
             mine = (m for m in self.modules.values() if m.env.vars.get("__name__") == named)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from autofast.model.events import Stack, WithFrame
 from autofast.model.values import (
     NONE,
-    Arg,
     Arguments,
     Ext,
     Seq,
@@ -14,10 +13,10 @@ from autofast.model.values import (
     Values,
     Where,
     any_of,
-    const,
     is_named,
     of_kind,
     one,
+    said,
     things as values,
 )
 from autofast.read.library.table import gives_for
@@ -55,8 +54,7 @@ def _initialize(interp: Core, name: str, args: Arguments, node: Where) -> Values
 
 def _level(given: Values) -> object:
     """The opt_level that is given; of an option, its default."""
-    option = one(given)
-    return const(option.default if isinstance(option, Arg) else given)
+    return said(one(given))
 
 
 def scales(stack: Stack) -> bool:

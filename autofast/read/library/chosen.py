@@ -43,6 +43,7 @@ from autofast.model.values import (
     of_kind,
     one,
     ordered,
+    said,
     things as values,
 )
 from autofast.read.library.table import first_of, gives_for
@@ -59,10 +60,8 @@ SPLITS = wordset("split rsplit partition rpartition")
 
 def text_of(name: Thing) -> str:
     """The name, as far as it is known, with ``*`` for the rest: what a default says is one."""
-    if isinstance(name, Arg):
-        name = Const(const(name.default))
-    known = name.value if isinstance(name, (Const, Setting)) else getattr(name, "pattern", "")
-    return known if isinstance(known, str) else ""
+    known = said(name)
+    return known if isinstance(known, str) else getattr(name, "pattern", "")
 
 
 # -------------------------------------------------------------------------------------- of a module

@@ -36,6 +36,7 @@ from autofast.model.values import (
     is_const,
     one,
     result_of,
+    said,
     things as values,
 )
 from autofast.read.library.containers import SETTINGS, dict_of, row_of
@@ -183,7 +184,7 @@ def _file(interp: Core, by: Arg | Const, kinds: tuple[str, ...]) -> Path | None:
     """The file of the project that an option or a constant means: the one that it names, or the
     only one there is.
     """
-    name = const(by.default) if isinstance(by, Arg) else by.value
+    name = said(by)
     folder = interp.project.entry.resolve().parent
     if name is None:
         return one([p for p in candidates(folder, kinds) if not _is_named(interp, p)])

@@ -28,6 +28,7 @@ from autofast.model.values import (
     Thing,
     certainly,
     const,
+    said,
 )
 from autofast.rule import Refusal
 from autofast.techniques.accumulation.window import Window
@@ -144,11 +145,7 @@ def _check_others(
             raise Refusal(
                 f"`{ast.unparse(node)}` on {at(node)} may mean the size of the loader's batches, too"
             )
-    numbers = {
-        const(t.default) if isinstance(t, Arg) else t.value
-        for t in values
-        if isinstance(t, (Arg, Const))
-    }
+    numbers = set(map(said, values))
     for node in _code(script, iteration):
         if short_name(getattr(node, "func", None)) in SHAPES:
             for part in nodes_in(node, ast.Constant):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from textwrap import indent
 
 from autofast.edit.edits import After, Edits, plain_code
-from autofast.facts.cost.inputs import range_turns
+from autofast.facts.cost.bounds import range_turns
 from autofast.facts.cost.measured import measured_variation
 from autofast.facts.layout import draws_in_layout
 from autofast.facts.model_objects import against_replaced_forward

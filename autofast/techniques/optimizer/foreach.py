@@ -8,19 +8,20 @@ the same place of both lists. Below, how they are written.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from autofast.edit.edits import Holes
+from autofast.edit.edits import After, Before, Edits, Holes, Remove, Replace
 from autofast.facts.parameter_loops import PLAIN, ParameterLoop
 from autofast.model.calls import is_method, is_same_code
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import nodes_in, source_of
 from autofast.model.syntax import is_attribute, is_constant, is_operation
 from autofast.model.values import Seq, Tensor, all_of
 from autofast.rule import Refusal
 
 COUNTED = (ast.Name, ast.Attribute, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Subscript)
+FLOATING = wordset("{}.dtype.is_floating_point {}.is_floating_point() torch.is_floating_point({})")
 PARTS = (ast.operator, ast.unaryop, ast.expr_context)
 
 
@@ -48,8 +49,12 @@ def body_operations(script: Script, loop: ParameterLoop) -> list[Op]:
     anything else.
     """
     found: list[Op] = []
-    for stmt in _body(loop):
-        found += _Reader(script, loop).statement(stmt)
+    reader = _Reader(script, loop)
+    body, others = _parts(loop)
+    for stmt in body:
+        found += reader.statement(stmt)
+    for stmt in others:
+        reader.statement(stmt)
     return found
 
 
@@ -81,6 +86,20 @@ def _body(loop: ParameterLoop) -> list[ast.stmt]:
     return [only]
 
 
+def _parts(loop: ParameterLoop) -> tuple[list[ast.stmt], list[ast.stmt]]:
+    """What is done to the tensors, of a state to those of floats, and to the others."""
+    match loop.node.body:
+        case [ast.If(test=test, body=floating, orelse=others)] if _is_floating(loop, test):
+            return floating, [s for s in others if not isinstance(s, (ast.Pass, ast.Continue))]
+    return _body(loop), []
+
+
+def _is_floating(loop: ParameterLoop, test: ast.expr) -> bool:
+    """``v.dtype.is_floating_point``, ``v.is_floating_point()``, of a state."""
+    asked = (form.format(word) for form in FLOATING for word in loop.lists)
+    return loop.is_of_states and ast.unparse(test) in asked
+
+
 @dataclass
 class _Reader:
     script: Script
@@ -95,7 +114,9 @@ class _Reader:
                 if is_attribute(target) and target.attr != "data":
                     raise Refusal
                 return [self.operation(name.get(type(op), ""), target, [value], {})]
-            case ast.Assign(targets=[ast.Attribute(attr="data") as target], value=value):
+            case ast.Assign(targets=[ast.Attribute(attr="data") as target], value=value) if (
+                not self.loop.is_of_states  # whose tensors are views of the parameters
+            ):
                 self.written(target)
                 return [replace(self.average(target, value), new=True)]
         raise Refusal
@@ -237,34 +258,46 @@ class Writer:
     loop: ParameterLoop
     done: list[Op]
     holes: Holes = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)  # of lists that the loop fills
 
-    def text(self) -> tuple[str, Holes]:
-        """The statements, and the expressions that they quote."""
-        uses = [e for op in self.done for e in (op.target, op.other) if e is not None]
-        words = [self.list_of(e) for e in uses]
-        lines, names = [], dict[str, str]()
+    def edits(self, torch: str) -> Edits:
+        """The changes, with ``torch`` for the module."""
+        loop, body = self.loop.node, _parts(self.loop)[0]
+        if not self.loop.is_of_states:
+            return (Replace(loop, self.text().replace("TORCH", torch), self.holes),)
+        lists = map(source_of(loop).fresh, ("targets", "sources"))
+        self.names = dict(zip(self.loop.lists, lists, strict=True))
+        into = [f"{name}.append({word})" for word, name in self.names.items()]
+        asked = f"if {next(iter(self.names))}.is_floating_point():"
+        code = "\n".join(map(self.call, self.done))
+        return (
+            Before(loop, f"{', '.join(self.names.values())} = [], []"),
+            After(loop, code.replace("TORCH", torch), self.holes),
+            *(
+                [Before(body[0], "\n    ".join([asked, *into, "continue"]))]
+                if body is loop.body
+                else [Replace(body[0], "\n".join(into)), *map(Remove, body[1:])]
+            ),
+        )
+
+    def text(self) -> str:
+        """The statements in the place of the loop."""
+        words = [self.list_of(e) for op in self.done for e in (op.target, op.other) if e]
+        lines = []
         for word in dict.fromkeys(words):
             if words.count(word) > 1:
                 wanted = ("targets", "parameters")[len(self.loop.lists) == 1]
-                names[word] = source_of(self.loop.node).fresh(wanted, f"{wanted}_list")
-                lines.append(f"{names[word]} = {word}")
-        for op in self.done:
-            lines += self.call(op, names)
-        return "\n".join(lines), self.holes
+                self.names[word] = source_of(self.loop.node).fresh(wanted, f"{wanted}_list")
+                lines.append(f"{self.names[word]} = {word}")
+        return "\n".join([*lines, *map(self.call, self.done)])
 
-    def call(self, op: Op, names: dict[str, str]) -> Iterator[str]:
-        target = self.list_of(op.target)
-        args = [names.get(target, target)]
-        if op.other is not None:
-            other = self.list_of(op.other)
-            args.append(names.get(other, other))
-        number = self.hole(op.number) if op.number is not None else ""
-        if op.name == "add_":
-            name = "_foreach_sub_" if op.negative else "_foreach_add_"
-            args += [f"alpha={number}"] if number else []
-            yield f"TORCH.{name}({', '.join(args)})"
-            return
-        yield f"TORCH._foreach_{op.name}({', '.join([*args, *([number] if number else [])])})"
+    def call(self, op: Op) -> str:
+        words = [self.list_of(e) for e in (op.target, op.other) if e]
+        args = [self.names.get(word, word) for word in words]
+        if op.number is not None:
+            args.append(("alpha=" if op.name == "add_" else "") + self.hole(op.number))
+        name = "sub_" if op.negative else op.name
+        return f"TORCH._foreach_{name}({', '.join(args)})"
 
     def hole(self, expr: ast.expr) -> str:
         name = next((n for n, e in self.holes.items() if e is expr), f"e{len(self.holes)}")
@@ -275,6 +308,8 @@ class Writer:
         """``[p.data for p in net.parameters()]``: never a gradient where the loop had none."""
         found = self.loop.element(expr)
         assert found is not None
+        if self.loop.is_of_states:
+            return found[0]
         call = self.loop.lists[found[0]]
         assert is_method(call)
         each = f"{self.hole(call.func.value)}.parameters()"
@@ -285,7 +320,5 @@ class Writer:
 
     def records(self, expr: ast.expr) -> bool:
         """Whether autograd is on where a parameter is only read."""
-        modes = {
-            o.grad for s in self.script.log.of("iterate") if s.node is self.loop.node for o in s
-        }
+        modes = {o.grad for o in self.script.log.ways("iterate", self.loop.node)}
         return not modes <= {"off", "inference"} and not any(expr is op.target for op in self.done)

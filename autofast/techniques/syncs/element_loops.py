@@ -14,11 +14,15 @@ from autofast.edit.edits import Before, Edit, Rewrite
 from autofast.facts.element_reads import SIZES, LookedAt, Over, runs_here
 from autofast.facts.switches import frequent_nodes
 from autofast.flow.callgraph import CallGraph
+from autofast.flow.loops import loops_around
+from autofast.flow.memory import Memory
 from autofast.flow.positions import position
-from autofast.flow.program import definitions_of
+from autofast.flow.program import Flow, definitions_of
 from autofast.model.calls import is_name
 from autofast.model.script import Script
+from autofast.model.several import any_of
 from autofast.model.source import (
+    any_within,
     function_of,
     is_elif,
     live_nodes,
@@ -75,6 +79,7 @@ def _copied(script: Script, found: LookedAt) -> tuple[list[str], list[Edit]]:
             whole = isinstance(expr, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
             code = "{core}.cpu()" if whole else "({core}).cpu()"
             edits.append(Rewrite(expr, code, {"core": expr}))
+    statement = _above(script, statement, names)
     source, after = source_of(loop), definitions_of(script, loop).live_after(statement)
     targets = []
     for name in names:
@@ -89,6 +94,23 @@ def _copied(script: Script, found: LookedAt) -> tuple[list[str], list[Edit]]:
     made = [Before(statement, f"{', '.join(targets)} = {', '.join(copies)}")] if names else []
     texts = [ast.unparse(e) for e in (*over, *names)]
     return list(dict.fromkeys(texts)), [*made, *edits]
+
+
+def _above(script: Script, statement: ast.stmt, names: list[ast.Name]) -> ast.stmt:
+    """The outermost loop around a statement, in a step, in each turn of which it would copy the
+    same; else the statement.
+    """
+    memory, calls = script.analysis(Memory), script.analysis(CallGraph)
+    made = {d.node for n in names for d in script.analysis(Flow).reaching(n)}
+    held = {s for n in names for s in memory.sources(n)}
+    for loop in loops_around(statement):
+        if not isinstance(loop, ast.For) or is_step(script, loop) or statement not in loop.body:
+            break
+        written = memory.written_in(calls.code_in(loop))
+        if any_of(written, ast.arg, ast.Attribute) or written & held or any_within(made, loop):
+            break  # what it is given, and what objects hold, may be the same
+        statement = loop
+    return statement
 
 
 def _asks_for_size(name: ast.Name) -> bool:

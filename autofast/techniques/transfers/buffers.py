@@ -7,20 +7,18 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Replace
-from autofast.facts.aliases import why_trainable, written_after
-from autofast.flow.memory import Memory
+from autofast.facts.invariants import Invariants, own_constructor
 from autofast.model.calls import is_method, is_name, items_of
 from autofast.model.kinds import is_module
 from autofast.model.names import DDP, MODULE_BASES
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
 from autofast.model.several import wordset
-from autofast.model.source import ByNode, function_of, nodes_in, parent_of
-from autofast.model.syntax import is_attribute, is_stored
-from autofast.model.tensors import is_dtype, tensors_in
+from autofast.model.source import ByNode, function_of, nodes_in
+from autofast.model.syntax import is_read
+from autofast.model.tensors import is_dtype
 from autofast.model.values import Cls, Inst, Ref, Seq, Tensor, Unknown, of_kind, one
-from autofast.rule import Effect
-from autofast.techniques.transfers.factories import KEEPS, Creation, runs_often
+from autofast.techniques.transfers.factories import KEEPS, runs_often
 
 SINCE = (1, 5)  # of register_buffer(persistent=False), which leaves checkpoints as they are
 WRAPS = ("torch.nn.Parameter", "torch.autograd.Variable")
@@ -37,8 +35,8 @@ TAKES = (
 OWN = ("__getattr__", "__getattribute__", "__setattr__", "__delattr__", "register_buffer", *CASTS)
 
 
-def buffers(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
-    """One for each attribute, at the place where the constructor sets it."""
+def buffers(script: Script, hot: frozenset[ast.AST]) -> Iterator[tuple[ast.Call, Replace]]:
+    """One copy of each attribute, and what to write where the constructor sets it."""
     copied: ByNode[Transfer] = {}
     for transfer in script.transfers:
         func = transfer.node.func
@@ -47,35 +45,17 @@ def buffers(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
     if not copied or script.torch.rules_out(SINCE) or changes_buffers(script):
         return
     said: set[object] = set()
-    for node in script.each(ast.Attribute):
-        if node not in copied:
-            continue
-        transfer = copied[node]
-        if not runs_often(transfer.site, hot):
-            continue
-        made = _set_by_constructor(script, node, copied)
-        if made is None or made in said or _is_written(script, transfer, made):
-            continue
-        said.add(made)
-        owner = ast.unparse(made.targets[0]).removesuffix(f".{node.attr}")
-        text = f'{owner}.register_buffer("{node.attr}", {{made}}, persistent=False)'
-        yield Creation(
-            transfer.node, transfer.site, (Replace(made, text, {"made": made.value}),), Effect.EXACT
-        )
-
-
-def _is_written(script: Script, transfer: Transfer, made: ast.Assign) -> bool:
-    """Whether somebody may write to what is no copy any more, as those may to whom the network
-    gives it; a parameter that is made of it must be an operand at once."""
-    function = function_of(transfer.node)
-    if isinstance(function, ast.FunctionDef) and function.name == "forward":
-        sources = script.analysis(Memory).sources
-        given = (r.value for r in nodes_in(function, ast.Return) if r.value is not None)
-        if any(transfer.node in sources(value) for value in given):
-            return True
-    if any(t.param for t in of_kind(script.values(transfer.node), Tensor)):
-        return not isinstance(parent_of(transfer.node), ast.BinOp)
-    return bool(written_after(script, transfer.node, [*transfer.site], function_of(made)))
+    for node, transfer in copied.items():
+        if (
+            isinstance(node, ast.Attribute)
+            and runs_often(transfer.site, hot)
+            and (made := _set_by_constructor(script, node, copied))
+            and made not in said
+        ):
+            said.add(made)
+            owner = ast.unparse(made.targets[0]).removesuffix(f".{node.attr}")
+            text = f'{owner}.register_buffer("{node.attr}", {{made}}, persistent=False)'
+            yield transfer.node, Replace(made, text, {"made": made.value})
 
 
 def _root(script: Script, expr: ast.expr) -> ast.expr:
@@ -97,19 +77,18 @@ def _set_by_constructor(
 ) -> ast.Assign | None:
     """The statement that alone sets the attribute, behind that of ``nn.Module``; None where others
     read it than the copies, and what the constructor does with it."""
-    owners, found = script.values(node.value), script.values(node)
-    classes = {t.cls if isinstance(t, Inst) and is_module(t) else None for t in owners}
-    cls = one(classes)
-    if cls is None or cls.find(node.attr) is not None or not found or why_trainable(script, node):
-        return None
-    others = (t for t in found if not isinstance(t, Tensor) or t.device != "cpu" or t.param)
-    if any(others) or any(t.grad or t.batch or t.models for t in tensors_in(found)):
-        return None
-    if not cls.external <= MODULE_BASES or any(cls.find(n) is not None for n in OWN):
-        return None
-    body = cls.node.body
-    init = next((s for s in of_kind(body, ast.FunctionDef) if s.name == "__init__"), None)
-    if init is None or not init.args.args:
+    method, owners = function_of(node), script.values(node.value)
+    cls = one({t.cls if isinstance(t, Inst) and is_module(t) else None for t in owners})
+    init = own_constructor(method) if isinstance(method, ast.FunctionDef) else None
+    known = script.analysis(Invariants)
+    if (
+        cls is None
+        or init is None
+        or known.open
+        or any(cls.find(n) is not None for n in (*OWN, node.attr))
+        or not (cls.external <= MODULE_BASES and script.must_be(node, Tensor))
+        or not known.is_kept(node, init)
+    ):
         return None
     name = f"{init.args.args[0].arg}.{node.attr}"
     sets = of_kind(init.body, ast.Assign)
@@ -117,17 +96,14 @@ def _set_by_constructor(
     begun = [c.lineno for c in nodes_in(init, ast.Call) if is_method(c, "__init__")]
     if len(places) != 1 or not begun or max(begun) > places[0].lineno:
         return None
-    calls = [c for c in script.each(ast.Call) if c.args and _is_by_name(c, node.attr)]
+    calls = (c for c in script.each(ast.Call) if c.args and _is_by_name(c, node.attr))
     if any(_are_modules(script, c.args[0]) for c in calls):
         return None
     for other in script.each(ast.Attribute):
         if other.attr == node.attr and other is not places[0].targets[0]:
             held = script.values(other.value)
             mine = not held or any(not isinstance(t, Inst) or t.cls is cls for t in held)
-            up = parent_of(other)
-            shared = is_attribute(up, "numpy") or script.library_function(up).startswith("numpy.")
-            inside = function_of(other) is init and not shared
-            fits = not is_stored(other) and (inside or other in copied)
+            fits = is_read(other) and (function_of(other) is init or other in copied)
             if mine and not fits:
                 return None
     return places[0]
@@ -158,7 +134,7 @@ def _is_by_name(call: ast.Call, attr: str) -> bool:
     """``getattr(module, "table")``, ``setattr(module, name, x)``, ``vars(module)``"""
     said = call.args[1] if len(call.args) > 1 else None
     other = isinstance(said, ast.Constant) and said.value != attr
-    return is_name(call.func, "getattr", "setattr", "delattr", "vars") and not other
+    return is_name(call.func, "getattr", "setattr", "delattr") and not other
 
 
 def _are_modules(script: Script, expr: ast.expr) -> bool:

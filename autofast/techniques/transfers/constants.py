@@ -33,7 +33,7 @@ from autofast.model.source import (
 from autofast.model.syntax import COMPREHENSIONS, DEFS, LOOPS
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Arg, Cls, Const, Inst, Setting, Thing, Unknown, of_kind, one
-from autofast.techniques.transfers.buffers import OWN, SINCE, changes_buffers
+from autofast.techniques.transfers.buffers import OWN, SINCE, buffers, changes_buffers
 from autofast.techniques.transfers.factories import runs_often
 
 STORES = wordset("torch.save pickle.dump pickle.dumps joblib.dump dill.dump")
@@ -61,6 +61,8 @@ class Constant:
 
 def constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
     """One for each expression in a method, and for each function whose result stays the same."""
+    for copy, edit in buffers(script, hot):
+        yield Constant(copy, (edit,), True)
     often, names, kept = _run_often(script, hot), set[tuple[ast.AST, str]](), set[ast.AST]()
     for node, made, copied in (*_copied(script, hot), *_computed(script, often)):
         method = function_of(node)

@@ -11,7 +11,7 @@ from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import source_of
 from autofast.model.syntax import is_attribute
-from autofast.model.values import Arg, Num, Tensor, Unknown, certainly, const
+from autofast.model.values import Arg, Num, Tensor, Unknown, certainly, const, said
 
 DTYPES = {  # of the constructors; Tensor has the default dtype
     "Tensor": "",
@@ -45,9 +45,8 @@ def _is_size(script: Script, arg: ast.expr, several: bool) -> bool:
         and not isinstance(arg, ast.Starred)
         and all(
             isinstance(t, Num)
-            or type(const(frozenset({t}))) is int
-            or (isinstance(t, Arg) and (several or type(const(t.default)) is int))
-            or (isinstance(t, Unknown) and several)
+            or type(said(t)) is int
+            or (several and isinstance(t, (Arg, Unknown)))
             for t in found
         )
     )

@@ -24,7 +24,6 @@ from autofast.model.source import (
     function_of,
     nodes_in,
     statement_of,
-    walk,
 )
 from autofast.model.syntax import is_attribute, is_read, is_stored
 from autofast.model.tensors import device_kinds
@@ -88,9 +87,9 @@ def _is_kept(script: Script, target: ast.Name, value: ast.expr) -> bool:
 def _is_same(script: Script, value: ast.expr, loop: Loop, copies: Set[ast.AST]) -> bool:
     """Whether each turn of a loop copies the same numbers: nothing there sets what they are made
     of, or does more with it than to copy it."""
-    flow, memory = script.analysis(Flow), script.analysis(Memory)
-    code = {n for part in (loop, *script.analysis(CallGraph).run_in(loop)) for n in walk(part)}
-    written = {s for n in code for e in memory.written(n) for s in memory.sources(e)}
+    flow = script.analysis(Flow)
+    code = script.analysis(CallGraph).code_in(loop)
+    written = script.analysis(Memory).written_in(code)
     if any(node in code for node, *_ in writes_to(script, array_origins(script, value))):
         return False
     for part in nodes_in(value, ast.Attribute):

@@ -10,7 +10,6 @@ from autofast.facts.switches import in_every_iteration
 from autofast.flow.program import Flow, definitions_at
 from autofast.model.calls import arguments_of, first_argument, taker_of
 from autofast.model.events import Stack, inside, loops
-from autofast.model.kinds import is_module
 from autofast.model.names import FACTORIES, LEGACY_TENSORS
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
@@ -34,7 +33,6 @@ from autofast.model.values import (
     Tensor,
     any_of,
     certainly,
-    const,
     is_named,
     of_kind,
 )
@@ -43,7 +41,6 @@ from autofast.techniques.transfers.literal_tensors import listed
 
 ONCE = "its numbers are the same every time: make it once, with the model (`register_buffer`), and use it here"
 THERE = "make it on the device: `device=` in the call that makes it, also where it is drawn"
-BUFFER = "it is the same in every step: make it a buffer (`self.register_buffer(...)`), which moves with the module, and is not copied here"
 PARTS = "copy all of it once, before the loop, if it fits there, and take the parts on the device"
 SAMPLES = wordset("sample rsample")
 READ = tuple("""numpy.load numpy.fromfile numpy.genfromtxt numpy.loadtxt numpy.asarray numpy.array
@@ -90,8 +87,6 @@ def _made(script: Script, expr: ast.expr, loop: ast.AST) -> Iterator[tuple[ast.e
     root = _below(script, expr, STRIPPED)
     if found and len(every) == len(found) and all(map(_of_the_host, every)):
         match root:
-            case ast.Attribute() if _is_of_module(script, root):
-                yield root, BUFFER
             case ast.Subscript(value=ast.Name() as whole) if _is_kept(script, whole, loop):
                 yield root, PARTS
             case ast.Call() if _makes(script, root):
@@ -131,15 +126,6 @@ def _is_filled(script: Script, tensor: Tensor) -> bool:
 
 def _of_the_host(tensor: Tensor) -> bool:
     return tensor.device == "cpu" and not tensor.batch and not tensor.models
-
-
-def _is_of_module(script: Script, attribute: ast.Attribute) -> bool:
-    """An attribute of a module that its constructor has set, and that is no buffer already."""
-    found = script.values(attribute.value)
-    sites = script.methods("register_buffer")
-    names = {const(o.args.get(0, "name")) for s in sites for o in s}
-    is_buffer = names & {..., attribute.attr}
-    return not is_buffer and surely(isinstance(t, Inst) and is_module(t) for t in found)
 
 
 def _is_put_together(script: Script, call: ast.Call) -> bool:

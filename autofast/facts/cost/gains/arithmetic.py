@@ -9,7 +9,7 @@ from math import inf
 
 from autofast.facts.by_default import not_by_default
 from autofast.facts.cost import machine, measured
-from autofast.facts.cost.bounds import largest_value
+from autofast.facts.cost.bounds import largest_value, whole_number
 from autofast.facts.cost.gains.asking import (
     DEFAULTS,
     EVALUATION,
@@ -22,7 +22,6 @@ from autofast.facts.cost.gains.asking import (
     touched_nodes,
 )
 from autofast.facts.cost.gains.budget import step_of
-from autofast.facts.cost.inputs import whole_number
 from autofast.facts.cost.matmul_layers import (
     convolves,
     goes_along_few,

@@ -7,8 +7,8 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import fields
 
 from autofast.facts.by_default import is_taken, truth_by_default
+from autofast.facts.cost.bounds import range_turns
 from autofast.facts.cost.host import kept_on_host
-from autofast.facts.cost.inputs import range_turns
 from autofast.facts.cost.run_counts import SHORT
 from autofast.facts.cost.step import Cost
 from autofast.facts.switches import in_every_iteration

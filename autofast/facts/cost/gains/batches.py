@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from autofast.facts.copies import is_batch_memory
 from autofast.facts.cost import machine, measured
+from autofast.facts.cost.bounds import range_turns, whole_number
 from autofast.facts.cost.gains.arithmetic import layout
 from autofast.facts.cost.gains.asking import (
     EVALUATION,
@@ -26,7 +27,7 @@ from autofast.facts.cost.gains.asking import (
     waits_beside,
 )
 from autofast.facts.cost.gains.budget import AT_ONCE, TO_DEVICE, step_of, workers_of
-from autofast.facts.cost.inputs import batch_count, range_turns, whole_number
+from autofast.facts.cost.inputs import batch_count
 from autofast.facts.cost.matmul_layers import is_pretrained, takes_words
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, image_sets
@@ -103,6 +104,11 @@ def in_steps(script: Script, options: Options, finding: Finding, beside: Finding
     waits = _waits_beside(script, finding, beside)
     if waits > FEW_WAITS and cost.named < MANY_ROWS and not _is_shorter(finding):
         return Gain(0.0, f"{waits} other waits for the device stay in the same step")
+    times = (cost.times(finding.node, s.loop, ()) for s in script.steps)
+    step = step_of(script, options, beside)
+    share = max(1, *times) * machine.WAIT / max(step.host, step.device)
+    if cost.is_in_training(finding.node) and share < options.min_gain:
+        return Gain(share, "a small copy from the host beside many launches")
     return Gain(0.02, "a copy from the host in every step", known=False)
 
 

@@ -48,8 +48,10 @@ def _supply(script: Script, loader: Loader, beside: Sequence[Finding]) -> tuple[
     it; the workers that do, and its items.
     """
     workers = workers_of(script, loader, beside)
-    made = making(script, loader) if not _is_written(script, loader, beside, AT_ONCE) else 0.0
-    return made / (workers or LIKELY), workers, batch_size(loader) or 0
+    size = batch_size(loader) or script.analysis(Cost).named  # of a sampler of the project
+    at_once = _is_written(script, loader, beside, AT_ONCE)
+    made = 0.0 if at_once else making(script, loader, size)
+    return made / (workers or LIKELY), workers, size
 
 
 def _is_written(

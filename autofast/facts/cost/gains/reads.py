@@ -60,7 +60,7 @@ def _beside_data(
 ) -> Gain | None:
     """Nothing, in a step that waits for data longer than for the device."""
     step = step_of(script, options, beside)
-    if step.waits and script.analysis(Cost).is_in_training(finding.node):
+    if step.waits and not script.analysis(Cost).is_beside_training(finding.node):
         return Gain(0.0, step.words)
     return None
 
