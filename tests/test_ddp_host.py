@@ -239,24 +239,14 @@ def test_in_functions_and_files():
     assert "RANK = int(" in done.made.texts["helpers.py"]
 
 
-def test_a_result_that_is_shown_is_computed_by_all():
-    """An evaluation leaves the model in another mode: it must not happen in one process only."""
-    setup = """
+EVALUATED = """
 def evaluate(model):
     model.eval()
-    print("evaluating")
     with torch.no_grad():
         right = model(torch.ones(4, 3)).argmax(1).sum().item()
     model.train()
     return right
 """
-    done = shared(
-        script(
-            setup=setup,
-            epoch="print('epoch', epoch)\nprint(f'loss {loss.item():.4f} right {evaluate(model)}')\nprint('-')",
-        )
-    )
-    assert "result = evaluate(model)\n    if RANK == 0:\n" in done.text
 
 
 # ---------------------------------------------------------------------------------- what is refused
@@ -275,6 +265,10 @@ def evaluate(model):
             "whether `open()`",
         ),
         ({"setup": "torch.save(torch.randn(3), 'x.pt')"}, "draws random numbers"),
+        (  # it would leave the model of one process in another mode
+            {"setup": EVALUATED, "epoch": "print(f'right {evaluate(model)}')"},
+            "put it into a variable first",
+        ),
         ({"epoch": "done = [torch.save(model, 'm.pt'), print('x')]"}, "is used on"),
         (
             {

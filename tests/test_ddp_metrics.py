@@ -105,9 +105,9 @@ FORMATTED = METER.replace('f"average {self.avg:.4f}"', '"sum {total:.4f}".format
         ({"batch": "if i % 2 == 0:\n    print(f'{loss:.4f}')"}, "{mean_loss:.4f}"),
         ({"batch": "print('%d/%d %.4f' % (i * len(x), len(data), loss.data))"}, "i * len(x) * WORLD_SIZE"),
         ({"batch": "print('{:.4f}'.format(float(loss)))"}, "float(mean_loss)"),
-        ({"batch": "print(math.exp(loss.item()), torch.exp(loss).item())"}, "torch.exp(mean_loss).item()"),
+        ({"batch": "print(math.exp(loss.item()))"}, "math.exp(mean_loss.item())"),
         ({"start": "total = 0", "batch": "total += loss.item()", "epoch": "print(total / len(loader))"}, "mean_over_ranks(loss).item()"),
-        ({"start": "total = 0", "batch": "total += loss.item() * x.size(0)", "epoch": "print(total / len(data))"}, "* (x.size(0) * WORLD_SIZE)"),
+        ({"start": "total = 0", "batch": "total += loss.item() * x.size(0)", "epoch": "print(total / len(data))"}, "x.size(0) * WORLD_SIZE"),
         ({"start": "total = 0.0", "batch": "total += loss.detach()", "epoch": "print(total.item() / (i + 1))"}, "total += mean_over_ranks("),
         ({"start": "total = 0.0", "batch": "total += loss", "epoch": "print(total.item() / (i + 1))"}, "mean_total.item() / (i + 1)"),
         (
@@ -119,14 +119,14 @@ FORMATTED = METER.replace('f"average {self.avg:.4f}"', '"sum {total:.4f}".format
             "right += sum_over_ranks(torch.sum(p == y.data))",
         ),
         ({"batch": "print((out.argmax(1) == y).float().mean().item())"}, "mean_over_ranks("),
-        ({"batch": "print(100.0 * (out.argmax(1) == y).sum().item() / y.size(0))"}, "/ y.size(0) / WORLD_SIZE"),
+        ({"batch": "print(100.0 * (out.argmax(1) == y).sum().item() / y.size(0))"}, "/ (y.size(0) * WORLD_SIZE)"),
         ({"batch": "print(F.cross_entropy(out, y, reduction='sum').item())"}, "sum_over_ranks("),
         ({"before": "losses = []", "batch": "losses.append(loss.item())", "after": "print(np.mean(losses), len(losses))"}, "mean_over_ranks(loss)"),
         ({"before": "losses = []", "batch": "losses.append(loss.detach())", "after": "print(torch.stack(losses).mean())"}, "mean_over_ranks("),
         ({"before": "seen = {'loss': [], 'n': 0}", "batch": "seen['loss'].append(loss.item())", "after": "print(seen['loss'][-1])"}, "mean_over_ranks"),
-        ({"setup": METER, "start": "meter = Meter()", "batch": "meter.update(loss.item(), len(x))", "epoch": "print(meter, meter.avg)"}, "loss).item(), len(x))"),
+        ({"setup": METER, "start": "meter = Meter()", "batch": "meter.update(loss.item(), len(x))", "epoch": "print(meter, meter.avg)"}, "loss).item(), len(x) * WORLD_SIZE)"),
         ({"setup": FORMATTED, "start": "meter = Meter()", "batch": "meter.update(loss.item())", "epoch": "print(meter)"}, "loss).item())"),
-        ({"setup": METER, "start": "meter = Meter()", "batch": "meter.update(loss.detach())", "epoch": "print(str(getattr(meter, 'total')))"}, "over_ranks(getattr("),
+        ({"setup": METER, "start": "meter = Meter()", "batch": "meter.update(loss.detach())", "epoch": "print(str(getattr(meter, 'total')))"}, "self.total += mean_over_ranks(value * n)"),
         ({"batch": "norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)\nprint(norm.item())"}, "if RANK == 0:\n            print(norm.item())"),
         ({"epoch": "print(loss.item(), model[0].weight.norm().item(), optimizer.param_groups[0]['lr'])"}, "model[0].weight.norm().item()"),
     ],
@@ -161,7 +161,7 @@ def test_the_same_number_is_shown_by_two_conditions():
         ({"before": "plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)", "epoch": "plateau.step(evaluate()[0])\nprint(optimizer.param_groups[0]['lr'])"}, "plateau.step(from_rank_0("),
         ({"before": "plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)", "start": "t = 0.0", "batch": "t += loss.item()", "epoch": "plateau.step(t)"}, "plateau.step(t)"),
         ({"batch": "if not math.isfinite(loss.item()):\n    raise ValueError('diverged')", "epoch": "print(i)"}, "mean_over_ranks(loss).item()"),
-        ({"setup": "import copy", "before": "best, kept = 9, None", "epoch": "e, _ = evaluate()\nif e < best:\n    best = e\n    kept = copy.deepcopy(model.state_dict())", "after": "model.load_state_dict(kept)\nprint(evaluate())"}, "if from_rank_0(e < best):"),
+        ({"setup": "import copy", "before": "best, kept = 9, None", "epoch": "e, _ = evaluate()\nif e < best:\n    best = e\n    kept = copy.deepcopy(model.state_dict())", "after": "model.load_state_dict(kept)\nlast = evaluate()\nprint(last)"}, "if from_rank_0(e < best):"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
@@ -173,49 +173,51 @@ def test_decisions_are_those_of_all(parts: dict[str, str], wanted: str, ranks: i
 
 def test_evaluations_see_every_sample_once():
     """20 samples on three processes: nothing is padded, so accuracy is one over 20."""
-    done = shared(script(before=EVALUATE, epoch="print(evaluate()[1] * 20)"), ranks=3)
+    done = shared(
+        script(before=EVALUATE, epoch="right = evaluate()[1]\nprint(right * 20)"), ranks=3
+    )
     assert all(abs(float(line) - round(float(line))) < 1e-9 for line in done.said.split())
 
 
-def test_a_metric_that_training_and_evaluation_share():
-    setup = """
-def accuracy(output, target, topk=(1,)):
-    maxk = max(topk)
-    batch_size = target.size(0)
-    _, pred = output.topk(maxk, 1, True, True)
-    pred = pred.t()
-    correct = pred.eq(target.view(1, -1).expand_as(pred))
-    res = []
-    for k in topk:
-        correct_k = correct[:k].reshape(-1).float().sum(0)
-        res.append(correct_k * (100.0 / batch_size))
-    return res
-"""
+def test_a_meter_that_training_and_evaluation_share():
+    """It is told of the samples of all, and so may keep tensors and add them up."""
     before = (
         METER
         + "\n\ndef test():\n    meter = Meter()\n    for x, y in test_loader:\n        with torch.no_grad():\n            "
     )
-    before += "a, b = accuracy(model(x), y, (1, 2))\n        meter.update(a.item(), x.size(0))\n    return meter.avg\n"
-    parts = {"setup": setup, "before": before, "start": "top = Meter()"}
-    batch = "one, two = accuracy(out, y, (1, 2))\ntop.update(one.item(), x.size(0))"
-    done = shared(script(**parts, batch=batch, epoch="print(top, test())"), ranks=3)
-    assert "mean_over_ranks(one).item()" in done.text
+    before += "a = (model(x).argmax(1) == y).float().mean()\n        meter.update(a.item(), x.size(0))\n    return meter.avg\n"
+    parts = {"before": before, "start": "top = Meter()"}
+    batch = "one = (out.argmax(1) == y).float().mean()\ntop.update(one.item(), x.size(0))"
+    done = shared(script(**parts, batch=batch, epoch="right = test()\nprint(top, right)"), ranks=3)
+    assert "top.update(mean_over_ranks(one).item(), x.size(0) * WORLD_SIZE)" in done.text
 
 
 # ---------------------------------------------------------------------------------- what is refused
 @pytest.mark.parametrize(
     ("parts", "reason"),
     [
-        ({"batch": "print(out.max().item())"}, "the max of a batch"),
-        ({"setup": FORMATTED, "start": "meter = Meter()", "batch": "meter.update(loss.detach())", "epoch": "print(meter)"}, "made of attributes"),
-        ({"setup": METER.replace("f\"average {self.avg:.4f}\"", "str(vars(self))"), "start": "meter = Meter()", "batch": "meter.update(loss.detach())", "epoch": "print(meter)"}, "of which each process has its own"),
-        ({"batch": "print(out[0])"}, "on line"),
-        ({"before": "seen = []", "batch": "seen.extend(out.argmax(1).tolist())", "after": "print(np.mean(seen))"}, "single samples"),
-        ({"batch": "print(out.std().item())"}, "no sum or mean over processes"),
-        ({"batch": "print((loss * loss).item(), loss.item() if y[0] == 1 else 0)"}, "depends on"),
-        ({"batch": "if y[0] == 1:\n    break"}, "depends on a part of the batch"),
+        ({"batch": "print(out.max().item())"}, "`out.max()` on line 26 of train.py depends on the samples"),
+        ({"batch": "print(out.std().item())"}, "`out.std()` on line 26 of train.py depends on the samples"),
+        ({"batch": "print(torch.exp(loss).item())"}, "`torch.exp(loss)` on line 26 of train.py depends on the samples"),
+        ({"batch": "print((loss * loss).item())"}, "on line 26 of train.py depends on the samples"),
+        ({"batch": "print(out[0])"}, "picks some of the samples"),
+        ({"batch": "print(sum(p.item() for p in out.argmax(1)))"}, "single samples"),
+        ({"batch": "total = out.sum()\ntotal.add_(1)\nprint(total.item())"}, "changed in place on line 27"),
+        ({"batch": "total = out.sum() + 1\nprint(total.item())"}, "on line 26 of train.py adds a sum over the batch and a part"),
+        ({"before": "seen = torch.zeros(3)", "batch": "seen.add_(loss.detach())", "after": "print(seen)"}, "changed in place"),
+        ({"before": "class Kept:\n    pass\nkept = Kept()\nkept.x = torch.zeros(3)", "batch": "kept.x.add_(loss.detach())", "after": "print(kept.x)"}, "changed in place"),
+        ({"before": "seen = []", "batch": "seen.append(loss)", "after": "print(seen)"}, "keeps what one process has of a batch, or its gradients"),
+        ({"before": "seen = []", "batch": "seen.extend(out.argmax(1).tolist())", "after": "print(np.mean(seen))"}, "keeps what one process has of a batch"),
+        ({"before": "class Kept:\n    pass\nkept = Kept()", "batch": "kept.loss = loss", "after": "print(vars(kept))"}, "keeps what one process has of a batch, or its gradients"),
+        ({"before": "class Noise:\n    def make(self, n):\n        return torch.randn(n, 3)\nnoise = Noise()", "batch": "loss = F.cross_entropy(model(noise.make(x.size(0))), y)\nprint(loss.item())"}, "the number of samples of all"),
+        ({"before": "def right(out, y):\n    return (out.argmax(1) == y).float().sum() * (100.0 / y.size(0))", "batch": "print(right(out, y).item())"}, "divide sums by the size of the batch itself"),
+        ({"before": "def parts():\n    for x, y in test_loader:\n        yield x\nfor x in parts():\n    print(x)"}, "yields is not followed"),
+        ({"before": EVALUATE, "epoch": "print(evaluate())"}, "put it into a variable first"),
+        ({"batch": "print(loss.item() if y[0] == 1 else 0)"}, "decides on line 26"),
+        ({"batch": "if y[0] == 1:\n    break"}, "picks some of the samples"),
         ({"batch": "print(F.cross_entropy(out, y, weight=torch.ones(3)).item())"}, "its mean is over the weights"),
-        ({"batch": "right = (out.argmax(1) == y)\nprint(out[right].mean().item())"}, "some samples"),
+        ({"batch": "right = (out.argmax(1) == y)\nprint(out[right].mean().item())"}, "picks some of the samples"),
+        ({"batch": "right = 0\nfor p, t in zip(out.argmax(1), y):\n    if p == t:\n        right += 1\nprint(right)"}, "differs between processes"),
         (
             {"setup": "seen = []", "before": "model[0].register_forward_hook(lambda m, i, o: seen.append(o.mean().item()))", "after": "print(seen)"},
             "works on its own part",

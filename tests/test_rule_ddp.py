@@ -779,8 +779,8 @@ model = Net()
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (changed(STEP, "        if torch.isnan(loss):\n            continue\n" + STEP), "depends on `isnan` of a part"),
-        (changed(STEP, "        if (y == 0).any():\n            continue\n" + STEP), "depends on the any of a batch"),
+        (changed(STEP, "        if torch.isnan(loss):\n            continue\n" + STEP), "decides on line 16 of train.py differs between them: how `torch.isnan(loss)`"),
+        (changed(STEP, "        if (y == 0).any():\n            continue\n" + STEP), "decides on line 16 of train.py differs between them: how `(y == 0).any()`"),
         (changed("model = nn", "names = list(set('a b'.split()))\nmodel = nn"), "order of the set"),
         (changed("model = nn", "names = list(set('a b'.split()))\nif len(names) > 1:\n    names.sort()\nmodel = nn"), "order of the set"),
         (changed("model = nn", "ids = {w: i for i, w in enumerate(set('a b'.split()))}\nmodel = nn"), "order of the set"),

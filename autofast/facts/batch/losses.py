@@ -400,23 +400,10 @@ class Losses(TorchCalls):
 
     def _inline(self, callee: Callee, expr: ast.Call, run: Activation) -> Shape:
         """What a function of the project returns for these arguments."""
-        function = callee.function
-        spec, calls = function.args, self.script.analysis(CallGraph)
+        function, calls = callee.function, self.script.analysis(CallGraph)
         if len(self._calls) > 12 or function in self._calls:
             raise unknown_value(expr)
-        if (
-            spec.vararg
-            or spec.kwarg
-            or len(expr.args) + callee.is_bound > len(spec.posonlyargs) + len(spec.args)
-        ):
-            raise unknown_value(expr)
-        given: dict[str, Callable[[], Shape]] = {}
-        for name, default in defaults(function).items():
-            if (argument := calls.argument(expr, callee, name)) is not None:
-                given[name] = self._later(argument, run)
-            elif default is not None:
-                given[name] = self._later(default, Activation(function_of(function)))
-        inner = Activation(function, given)
+        inner = self._entered(callee, expr, run)
         self._calls.append(function)
         try:
             results = [
@@ -429,6 +416,24 @@ class Losses(TorchCalls):
             return joined([self.shape(r, inner) for r in results], expr)
         finally:
             self._calls.pop()
+
+    def _entered(self, callee: Callee, expr: ast.Call, run: Activation) -> Activation:
+        """The run of a function that a call in another run starts."""
+        function, calls = callee.function, self.script.analysis(CallGraph)
+        spec = function.args
+        if (
+            spec.vararg
+            or spec.kwarg
+            or len(expr.args) + callee.is_bound > len(spec.posonlyargs) + len(spec.args)
+        ):
+            raise unknown_value(expr)
+        given: dict[str, Callable[[], Shape]] = {}
+        for name, default in defaults(function).items():
+            if (argument := calls.argument(expr, callee, name)) is not None:
+                given[name] = self._later(argument, run)
+            elif default is not None:
+                given[name] = self._later(default, Activation(function_of(function)))
+        return Activation(function, given)
 
     def _later(self, expr: ast.expr, run: Activation) -> Callable[[], Shape]:
         """An argument, asked for where it stands: not inside the function that gets it."""

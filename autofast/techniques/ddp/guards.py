@@ -41,10 +41,7 @@ class Host:
     around it.
     """
 
-    def __init__(
-        self, script: Script, every: list[HostEffect], splits: frozenset[ast.AST] = frozenset()
-    ):
-        """``splits`` are statements before which no guard goes on."""
+    def __init__(self, script: Script, every: list[HostEffect]):
         self.script, self.all = script, every
         self.guards: ByNode[tuple[ast.stmt, ast.stmt]] = {}
         self.inline: list[HostEffect] = []  # in a lambda or comprehension
@@ -60,7 +57,7 @@ class Host:
             else:
                 mine[statement] = statement
         for statement in mine.values():
-            self.guards[statement] = run(statement, mine, splits)
+            self.guards[statement] = run(statement, mine)
         self.writers = [e for e in self.all if e.kind == "writer"]
         self._check_writers()
 
@@ -109,18 +106,16 @@ def _statement(effect: HostEffect) -> ast.stmt | None:
     )
 
 
-def run(
-    statement: ast.stmt, mine: Collection[ast.AST], splits: frozenset[ast.AST] = frozenset()
-) -> tuple[ast.stmt, ast.stmt]:
+def run(statement: ast.stmt, mine: Collection[ast.AST]) -> tuple[ast.stmt, ast.stmt]:
     """The first and the last of neighbouring statements that are all guarded."""
     beside = statements_beside(statement)
     if not beside:
         raise Refusal("stands in a case of `match`", statement)
     here = index_in_block(beside, statement)
     first = last = here
-    while first > 0 and beside[first - 1] in mine and beside[first] not in splits:
+    while first > 0 and beside[first - 1] in mine:
         first -= 1
-    while last + 1 < len(beside) and beside[last + 1] in mine and beside[last + 1] not in splits:
+    while last + 1 < len(beside) and beside[last + 1] in mine:
         last += 1
     return beside[first], beside[last]
 

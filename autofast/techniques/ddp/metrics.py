@@ -24,8 +24,8 @@ from autofast.model.syntax import VARIABLES, is_attribute, is_read, is_stored
 from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import Host
 from autofast.techniques.ddp.names import Ranks, Training
-from autofast.techniques.ddp.uniformity.calls import ADDERS
 from autofast.techniques.ddp.uniformity.state import Note
+from autofast.techniques.ddp.uniformity.values import ADDERS
 from autofast.techniques.ddp.uniformity.walk import Walk
 
 HELPERS = {
@@ -74,12 +74,8 @@ def edits(script: Script, ranks: Ranks, training: Training, host: Host, walk: Wa
     for note in walk.notes.values():
         if note.how == "none":
             continue
-        if note.how in ("size", "per"):
-            made.append(
-                Wrap(
-                    note.expr, f"{{}} {'*' if note.how == 'size' else '/'} {ranks.world(note.expr)}"
-                )
-            )
+        if note.how == "size":
+            made.append(Wrap(note.expr, f"{{}} * {ranks.world(note.expr)}"))
             continue
         helper = words.helper(source_of(note.expr), note.how, note.expr)
         guard = host.guard_of(note.expr)
@@ -94,13 +90,6 @@ def edits(script: Script, ranks: Ranks, training: Training, host: Host, walk: Wa
                 Before(guard[0], f"{hoisted[key]} = {helper}({{value}})", {"value": note.expr})
             )
         made.append(Rewrite(note.expr, hoisted[key]))
-    for call in walk.hoists.values():
-        guard = host.guard_of(call)
-        assert guard is not None
-        _check_once(call, guard[0])
-        name = ranks.fresh("result", besides=hoisted.values())
-        hoisted[call, "call", ""] = name
-        made += [Before(guard[0], f"{name} = {{value}}", {"value": call}), Rewrite(call, name)]
     for test in walk.decided.values():
         made.append(Wrap(test, f"{words.helper(source_of(test), 'first', test)}({{}})"))
     after = [s for s in walk.waits.values() if s is not training.end]  # all wait there

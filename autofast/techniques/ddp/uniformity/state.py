@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from autofast.facts.batch.samples import Activation
 from autofast.model.source import at
 from autofast.model.values import Thing
 from autofast.rule import Refusal
@@ -27,10 +28,9 @@ class Frame:
     """A function that is followed; ``things`` are what its parameters are in this call,
     ``left`` conditions under which it may have ended already."""
 
-    scope: ast.AST
+    run: Activation
     things: dict[str, list[Thing]] = field(default_factory=dict)
     returns: list[Kind] = field(default_factory=list)
-    yields: list[Kind] = field(default_factory=list)
     left: list[Control] = field(default_factory=list)
     exits: list[State] = field(default_factory=list)  # what holds where it returns
     # ... and where its loops are left or go on, innermost last.
@@ -41,14 +41,10 @@ class Frame:
 @dataclass(frozen=True, eq=False)
 class Note:
     """What becomes of an expression: ``mean`` or ``sum`` (over processes), ``size`` (times their
-    number), ``per`` (divided by it), ``first`` (that of the first process) or ``none``."""
+    number), ``first`` (that of the first process) or ``none``."""
 
     expr: ast.expr
     how: str
-
-
-class Alone(Refusal):
-    """One process would do alone what all must do."""
 
 
 def merged(a: State, b: State) -> State:
@@ -59,12 +55,9 @@ def merged(a: State, b: State) -> State:
 
 
 def in_words(kind: Kind) -> str:
-    whole = kind.whole
-    if whole.name == "batch":
-        return "made of single samples, of which each process has a part"
-    if whole.name == "near":
+    if kind.whole.name == "near":
         return "a number that may differ between processes"
-    return whole.why or "a part of a larger number"
+    return kind.whole.why or "made of this process's part of the batches"
 
 
 def differs_by_rank(expr: ast.expr, kind: Kind) -> Refusal:

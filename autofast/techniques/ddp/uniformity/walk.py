@@ -6,10 +6,8 @@ followed until nothing changes, functions wherever they are called. Numbers are 
 becomes one of the host: there a mean or a sum over processes is taken, which all processes must
 come to equally often. So whatever decides about that must be the same in all: a condition on
 numbers that may differ in their last bits (an evaluation) is decided by the first process for all,
-one on anything else is refused.
-
-The walk through a training in which all that the processes decide together, and do together, is
-known from the start.
+one on anything else is refused. What is kept beyond the variables of a function is the same in all
+processes from there on.
 """
 
 from __future__ import annotations
@@ -17,56 +15,63 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 
+from autofast.facts.batch.samples import Activation
 from autofast.facts.host_io import host_effects
 from autofast.flow.callgraph import Callee
-from autofast.flow.scopes import Variable, variables_of
+from autofast.flow.scopes import Variable, own_nodes, variables_of
 from autofast.model.script import Script
-from autofast.model.source import ByNode, at, nodes_in
-from autofast.model.syntax import CALL_ENDS, SILENT, TURN_ENDS, has_star, positional_parameters
-from autofast.model.values import Thing, all_of, names_of
+from autofast.model.source import ByNode, at, function_of
+from autofast.model.syntax import CALL_ENDS, SILENT, TURN_ENDS, positional_parameters
+from autofast.model.values import Tensor, Thing, all_of, names_of, of_kind
 from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import Host
 from autofast.techniques.ddp.names import Training
-from autofast.techniques.ddp.uniformity.kinds import (
-    EQUAL,
-    NEAR,
-    NONE,
-    Given,
-    Kind,
-    join,
-    joined,
-    of,
-    other,
-)
-from autofast.techniques.ddp.uniformity.notes import Notes, exhausted, interrupt
+from autofast.techniques.ddp.uniformity.kinds import EQUAL, SIZE, Kind, joined, share
+from autofast.techniques.ddp.uniformity.notes import interrupt
 from autofast.techniques.ddp.uniformity.state import Control, Frame, merged
+from autofast.techniques.ddp.uniformity.values import Values
 
 STEPS = 100_000  # fifty times what any script needed that was tried and followed to its end
 DEPTH = 24
 
 
-class Walk(Notes):
+class Walk(Values):
     """One pass through the script: functions and statements."""
 
+    _steps = 0
+
     def run(self) -> None:
-        self.frames.append(Frame(self.script.entry.tree))
+        tree = self.script.entry.tree
+        self.frames.append(Frame(Activation(tree)))
         for source in reversed(self.script.sources):
             if source is not self.script.entry:
                 self.block(source.tree.body)
-        self.block(self.script.entry.tree.body)
+        self.block(tree.body)
 
     def step(self) -> None:
         self._steps += 1
         if self._steps > STEPS:
             raise Refusal("the training is too large to follow")
 
+    def under(self, test: ast.expr, kind: Kind) -> None:
+        self.control.append(Control(test, kind))
+
     # ------------------------------------------------------------------------------------ functions
-    def call_function(self, callee: Callee, node: ast.Call | None, given: Given) -> Kind:
+    def call_function(self, callee: Callee, node: ast.Call | None) -> Kind:
         scope = callee.function
-        if len(self.frames) > DEPTH or sum(f.scope is scope for f in self.frames) > 1:
-            fine = all(k.same for k in given.values())
-            return NEAR if fine else other("a function that calls itself")
-        frame = Frame(scope, self._bind(callee, node, given))
+        if len(self.frames) > DEPTH or sum(f.run.function is scope for f in self.frames) > 1:
+            raise Refusal(f"the function on {at(scope)} calls itself")
+        if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in own_nodes(scope)):
+            raise Refusal(f"what the function on {at(scope)} yields is not followed")
+        kinds = self._given(callee, node)
+        run = Activation(scope)
+        if node is not None:
+            run = self.numbers.entered(callee, node, self.frames[-1].run)
+        things = self._things_given(callee, node)
+        for name in variables_of(scope).bound(scope):
+            self.state.pop(("v", scope, name), None)
+        self.state.update({("v", scope, name): self.raised(kind) for name, kind in kinds.items()})
+        frame = Frame(run, things)
         self.frames.append(frame)
         self.seen.add(scope)
         try:
@@ -77,72 +82,47 @@ class Walk(Notes):
             self.frames.pop()
             for state in frame.exits:
                 self.state = merged(self.state, state)
-        if frame.yields:
-            return Kind("iter", items=(joined(*frame.yields),))
-        return joined(*frame.returns) if frame.returns else NONE
+        return joined(*frame.returns)
 
-    def _bind(self, callee: Callee, node: ast.Call | None, given: Given) -> dict[str, list[Thing]]:
-        """Gives the parameters of a function their kinds; the objects that a call hands over, where
-        the parameter stays what it is.
+    def _given(self, callee: Callee, node: ast.Call | None) -> dict[str, Kind]:
+        """What the parameters of a function are; a method of an object, which keeps what it is
+        given, gets the number of samples of all.
         """
+        if node is None:
+            return {}
+        found: dict[str, Kind] = {}
+        given = [*node.args, *(k.value for k in node.keywords)]
+        spec = callee.function.args
+        for parameter in _parameters(callee):
+            expr = self.calls.argument(node, callee, parameter)
+            if expr is not None and expr in given:
+                given.remove(expr)
+                kind = self.kinds.get(expr, EQUAL)
+                keeps = callee.is_bound and kind == SIZE
+                found[parameter] = self.read(expr) if keeps else kind
+        rest = joined(*(self.kinds.get(e, EQUAL).whole for e in given))
+        if given:
+            more = [a.arg for a in (spec.vararg, spec.kwarg) if a is not None]
+            names = [p for p in _parameters(callee) if p not in found]
+            found.update(dict.fromkeys([*names, *more], rest))
+        return found
+
+    def _things_given(self, callee: Callee, node: ast.Call | None) -> dict[str, list[Thing]]:
+        """The objects that a call hands over, where the parameter stays what it is."""
         scope, table = callee.function, variables_of(callee.function)
-        for name in table.bound(scope):
-            self.state.pop(("v", scope, name), None)
-        spec = scope.args
-        positional = positional_parameters(spec)
         things: dict[str, list[Thing]] = {}
-        if callee.is_bound and positional:
-            things[positional.pop(0).arg] = [callee.this] if callee.this is not None else []
-        kinds: dict[str, Kind] = {}
-        rest = dict(given)
-        for parameter in (*positional, *spec.kwonlyargs) if node is not None else ():
-            expr = self.calls.argument(node, callee, parameter.arg) if node is not None else None
-            if expr is not None and expr in rest:
-                kinds[parameter.arg] = rest.pop(expr)
-                things[parameter.arg] = self.things(expr)
-        kinds.update(
-            self._spread(
-                callee,
-                node,
-                rest,
-                [p.arg for p in (*positional, *spec.kwonlyargs) if p.arg not in kinds],
-            )
-        )
-        for name, kind in kinds.items():
-            self.state["v", scope, name] = self._raised(kind) if kind.items is None else kind
+        positional = positional_parameters(scope.args)
+        if callee.is_bound and positional and callee.this is not None:
+            things[positional[0].arg] = [callee.this]
+        for name in _parameters(callee):
+            expr = None if node is None else self.calls.argument(node, callee, name)
+            if expr is not None:
+                things[name] = self.things(expr)
         return {
             n: t
             for n, t in things.items()
             if t and all_of(table.stores(Variable(n, scope)), ast.arg)
         }
-
-    def _spread(
-        self, callee: Callee, node: ast.Call | None, rest: Given, missing: list[str]
-    ) -> dict[str, Kind]:
-        """What parameters get through ``*`` and ``**``, of the call or of the function; ``rest``
-        are the arguments that name none.
-        """
-        if node is None or not rest:
-            return {}
-        spec = callee.function.args
-        spread = has_star(node.args)
-        extra = [rest[a] for a in node.args if a in rest]
-        named = [
-            rest[k.value].whole for k in node.keywords if k.value in rest and k.arg is not None
-        ]
-        loose = [
-            *(extra if spread else ()),
-            *(rest[k.value] for k in node.keywords if k.arg is None),
-        ]
-        found: dict[str, Kind] = {}
-        if spec.vararg is not None and extra and not spread:
-            found[spec.vararg.arg] = of(*extra)
-        if spec.kwarg is not None and named:
-            found[spec.kwarg.arg] = joined(*named)
-        if loose:
-            any_of = joined(*(join(k.whole, EQUAL) if k.items is None else k.whole for k in loose))
-            found.update(dict.fromkeys(missing, any_of))
-        return found
 
     # ----------------------------------------------------------------------------------- statements
     def block(self, body: Iterable[ast.stmt]) -> None:
@@ -168,27 +148,19 @@ class Walk(Notes):
     def _statement(self, node: ast.stmt) -> None:
         match node:
             case ast.Expr(value=value):
-                if isinstance(value, (ast.Yield, ast.YieldFrom)):
-                    kind = self.ev(value.value) if value.value is not None else NONE
-                    self.frames[-1].yields.append(
-                        kind if isinstance(value, ast.Yield) else self.element(value.value, kind)
-                    )
-                    return
                 self.ev(value)
                 self._mattering(value)
             case ast.Assign(targets=targets, value=value):
                 kind = self.ev(value)
                 self._mattering(value)
                 for target in targets:
-                    self.store(target, kind)
+                    self.store(target, kind, value)
             case ast.AnnAssign(target=target, value=value) if value is not None:
-                self.store(target, self.ev(value))
+                self.store(target, self.ev(value), value)
             case ast.AugAssign():
                 self._augmented(node)
             case ast.Return(value=value):
-                self.frames[-1].returns.append(
-                    self._raised(self.ev(value)) if value is not None else NONE
-                )
+                self.frames[-1].returns.append(self.raised(self.ev(value)))
                 self._jump(self.frames[-1].left)
                 self.frames[-1].exits.append(dict(self.state))
             case ast.Break() | ast.Continue():
@@ -207,7 +179,7 @@ class Walk(Notes):
                 for item in node.items:
                     kind = self.ev(item.context_expr)
                     if item.optional_vars is not None:
-                        self.store(item.optional_vars, kind)
+                        self.store(item.optional_vars, kind, item.context_expr)
                 self.block(node.body)
             case ast.Try():
                 self._try(node)
@@ -222,46 +194,38 @@ class Walk(Notes):
 
     def _mattering(self, value: ast.expr) -> None:
         for call in ast.walk(value):
-            if call in self._matters:
+            if call in self.matters:
                 self.trained = True
                 self.happens(call)
 
     def _augmented(self, node: ast.AugAssign) -> None:
-        as_load = self.ev(node.target)
-        value = self.ev(node.value)
-        if (
-            value.sized
-            and value.items is None
-            and as_load.whole.same
-            and self._counted_here(node.value)
-        ):
-            self.settle(node.value)
-            value = EQUAL
-        value = self.kept(node.value, value) if as_load.whole.same else value
-        found = self._binary(node, as_load, value, node.op)
-        if (
-            found.name == "other"
-            and isinstance(node.op, (ast.Add, ast.Sub))
-            and as_load.items is None
-            and as_load.same
-            and value.whole.name == "sum"
-        ):
-            # a number that has a value already grows by a number of samples: by those of all
-            self.settle(node.value)
-            found = as_load
-        if as_load.items is not None and isinstance(node.op, ast.Add):
-            self.hold(node.target, self.element(node.value, value).whole)
-            return
-        self.store(node.target, found)
+        old, value = self.ev(node.target).whole, self.ev(node.value).whole
+        if value == SIZE and old.same:
+            value = self.read(node.value)
+        elif value.name == "share" and old.same and isinstance(node.target, ast.Name):
+            value = self._added(node.value, value)
+        if not isinstance(node.target, ast.Name):
+            value = self.kept(node.value, value)
+        found = self._operation(node.op, (node.target, old), (node.value, value))
+        self.store(node.target, found, node.target)
 
-    def _counted_here(self, expr: ast.expr) -> bool:
-        """``total += labels.size(0)``: the number of samples is asked for here, not handed on."""
-        return any(self.kinds.get(n, EQUAL).sized for n in nodes_in(expr, ast.Call, ast.Subscript))
+    def _added(self, expr: ast.expr, kind: Kind) -> Kind:
+        """``total += loss.detach()``: a number without gradients is that of all, from here on."""
+        tensors = of_kind(self.script.values(expr), Tensor)
+        if not tensors or any(t.grad for t in tensors) or not self._in_batches():
+            return kind
+        found = self.read(expr)
+        return found if found.same else kind
+
+    def _in_batches(self) -> bool:
+        """This function goes over the batches that are shared out."""
+        return any(
+            c.test in self.training.loops and function_of(c.test) is self.frames[-1].run.function
+            for c in self.control
+        )
 
     def _jump(self, pending: list[Control]) -> None:
-        pending += [
-            c for c in self.control if c.kind.name != "equal" and c.test not in self.decided
-        ]
+        pending += [c for c in self.control if c.kind.name != "equal"]
 
     def _branches(self, node: ast.If) -> None:
         test = self.condition(node.test)
@@ -293,22 +257,17 @@ class Walk(Notes):
     def _arm(self, test: ast.expr, kind: Kind, body: list[ast.stmt]) -> None:
         self.under(test, kind)
         self.block(body)
-        self.leave()
+        self.control.pop()
 
     def _for(self, node: ast.For | ast.AsyncFor) -> None:
         over = self.ev(node.iter)
-        control = (
-            over.whole
-            if over.name not in ("iter", "loader")
-            and over.items is None
-            and over.whole.name in ("near", "other")
-            else EQUAL
-        )
-        if _is_loader(self.script, node.iter):
-            control = EQUAL  # the same data in each
+        item = self.element(node.iter, over)
+        control = over if over.name == "near" else Kind("share", why=item.whole.why)
+        if _is_loader(self.script, node.iter) or not (control.name == "near" or control.why):
+            control = EQUAL  # as often in each
 
         def once() -> None:
-            self.store(node.target, self.element(node.iter, over))
+            self.store(node.target, item, node.iter if item.same else None)
             self._pass(node, control)
 
         self._loop(once)
@@ -324,7 +283,7 @@ class Walk(Notes):
             kind = self.condition(node.test)
             self.under(node.test, kind)
             self.block(node.body)
-            self.leave()
+            self.control.pop()
 
         self._loop(once)
         self.block(node.orelse)
@@ -342,8 +301,9 @@ class Walk(Notes):
 
         for _ in range(8):
             before = dict(self.state)
-            with self._quietly():
-                iteration()
+            self.recording, recording = False, self.recording
+            iteration()
+            self.recording = recording
             if self.state == before:
                 break
         iteration()
@@ -363,9 +323,7 @@ class Walk(Notes):
             self.control.append(
                 Control(
                     handler,
-                    EQUAL
-                    if interrupt(handler) or exhausted(handler)
-                    else other("an error in one of the processes"),
+                    EQUAL if interrupt(handler) else share("an error in one of the processes"),
                 )
             )
             self.block(handler.body)
@@ -393,19 +351,22 @@ def followed(script: Script, training: Training) -> tuple[Host, Walk]:
     :class:`Refusal`.
     """
     decided: ByNode[ast.expr] = {}
-    hoists: ByNode[ast.Call] = {}
-    splits: frozenset[ast.AST] = frozenset()
-    every = list(host_effects(script))
+    host = Host(script, list(host_effects(script)))
     for _ in range(16):
-        before = set(decided), set(hoists), splits
-        host = Host(script, every, splits)
-        walk = Walk(script, training, host, decided, hoists)
+        before = set(decided)
+        walk = Walk(script, training, host, decided)
         try:
             walk.run()
         except Refusal:
-            if (set(decided), set(hoists), splits | walk.splits) == before:
+            if set(decided) == before:
                 raise
-        splits |= walk.splits
-        if (set(decided), set(hoists), splits) == before:
+        if set(decided) == before:
             return host, walk
     raise Refusal("what the processes must decide together is not known")
+
+
+def _parameters(callee: Callee) -> list[str]:
+    """The names of the parameters that a call gives something."""
+    spec = callee.function.args
+    positional = positional_parameters(spec)
+    return [p.arg for p in (*positional[callee.is_bound :], *spec.kwonlyargs)]
