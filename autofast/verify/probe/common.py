@@ -218,7 +218,7 @@ class Common:
     def set(self, text: str) -> None:
         text += self.other * (not text.startswith("evaluation"))
         seeds = self.seed
-        if self.making and not torch.cuda.is_initialized():
+        if self.making and not sys.modules["torch.cuda"].is_initialized():
             # Of a seed for a device that is not in use, torch notes the whole stack, for each item.
             seeds = {**seeds, "torch": torch.default_generator.manual_seed}
         for seed in seeds.values():
