@@ -424,3 +424,38 @@ def test_floats_of_python(label: str) -> None:
     found = apply(RULE, text)
     assert found.fixes, found.refusals
     same_runs(text, found.text)
+
+
+ONE_ARRAY = """
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+rows = np.zeros((64, 4), dtype=np.float32)
+seen = torch.from_numpy(rows)
+arrays = dict(zip(["rows"], [rows]))
+
+
+def pick(name):
+    return [v for k, v in arrays.items() if k == name][0]
+
+
+loader = DataLoader(TensorDataset(torch.from_numpy(pick("rows")), torch.randn(64, 2)), batch_size=16)
+model = nn.Linear(4, 2).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    seen[epoch] = 5.0
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        loss = (model(x) - y).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_an_array_that_is_not_followed_may_be_one_that_is_known() -> None:
+    assert not apply(RULE, ONE_ARRAY).fixes

@@ -155,6 +155,82 @@ def test_a_backward_goes_through_what_it_is_put_into(put: str, back: str) -> Non
     assert not apply(RULE, text.replace("torch.manual", "parts = {}\ntorch.manual")).findings
 
 
+BOX = """
+import torch
+from torch import nn
+
+
+class Box:
+    def __init__(self):
+        self.losses = []
+
+    def add(self, loss):
+        self.losses.append(loss)
+
+    @property
+    def total(self):
+        return sum(self.losses)
+
+    def each(self):
+        for loss in self.losses:
+            yield loss
+
+    def __iter__(self):
+        return iter(self.losses)
+
+
+class Log:
+    def __init__(self):
+        self.losses = []
+
+    def put(self, losses):
+        self.losses.append(losses)
+
+
+def back(held):
+    sum(held.losses).backward()
+
+
+torch.manual_seed(0)
+net = nn.Linear(4, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+box, log = Box(), Log()
+for epoch in range(2):
+    kept = []
+    for i in range(6):
+        loss = net(torch.randn(8, 4)).pow(2).mean()
+        {body}
+        opt.step()
+        opt.zero_grad()
+    log.put(kept)
+"""
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "box.total.backward()",
+        "sum(l for l in box).backward()",
+        "sum(box.each()).backward()",
+        "sum(getattr(box, 'losses')).backward()",
+        "sum(vars(box)['losses']).backward()",
+        "back(box)",
+    ],
+)
+def test_what_an_object_gives_back(back: str) -> None:
+    """Properties, generators and the object as a whole are ways to what was put into it."""
+    body = f"box.add(loss)\n        if i == 5:\n            {back}"
+    assert not apply(RULE, BOX.format(body=body)).findings
+
+
+def test_attributes_of_one_name_in_other_classes() -> None:
+    """A backward goes through ``box.losses``, and not through ``log.losses``."""
+    body = "box.losses = [loss]\n        sum(box.losses).backward()\n        kept.append(loss)"
+    found = apply(RULE, BOX.format(body=body))
+    assert "kept.append(loss.detach())" in found.lines
+    assert torch.equal(run(found.before)["net"].weight, run(found.text)["net"].weight)
+
+
 BOTH = """
 import torch
 from torch import nn

@@ -113,6 +113,14 @@ y = att @ v
 """,
         "(q, k, v, dropout_p=self.drop.p if self.training else 0.0, is_causal=True)",
     ),
+    "softmax in fp32, as the call computes": (
+        """
+att = (q @ k.transpose(-2, -1)) * self.scale
+att = F.softmax(att, dim=-1, dtype=torch.float32).type_as(q)
+y = att @ v
+""",
+        "(q, k, v, scale=self.scale)",
+    ),
     "no mask, in one expression": (
         "y = F.softmax(q @ k.transpose(-2, -1) / math.sqrt(q.size(-1)), dim=-1) @ v",
         "(q, k, v)",
@@ -408,6 +416,11 @@ KEPT = {
         "that what is added",
     ),
 }
+
+
+def test_a_softmax_in_halves_stays() -> None:
+    code = "att = F.softmax(q @ k.transpose(-2, -1), dim=-1, dtype=torch.bfloat16)\ny = att @ v"
+    assert not made(code).findings
 
 
 @pytest.mark.parametrize(("code", "why"), KEPT.values(), ids=KEPT)

@@ -358,8 +358,8 @@ def _may_share(script: Script, thing: Thing, made: set[ast.AST | None], arrays: 
             return False
         if surely(_copies(script, t) for t in thing.batch):
             return False
-        mine = script.analysis(Memory).memory_of(thing.made)
-        return None in made or None in mine or not mine.isdisjoint(made)
+        memory = script.analysis(Memory)
+        return memory.may_be_one(memory.memory_of(thing.made), made)
     if isinstance(thing, Num) and thing.synced is not None:
         return arrays and _may_share(script, thing.synced, made, arrays)
     if isinstance(thing, Method) and isinstance(thing.this, Unknown):

@@ -54,7 +54,7 @@ def kept_graphs(script: Script) -> Iterator[Kept]:
     """
     if not script.steps:
         return
-    through: Slice | None = None
+    slices, through = script.analysis(Slices), Slice()
     for loop in {s.loop: s.loop for s in script.steps}.values():
         if not isinstance(loop, LOOPS):
             continue
@@ -65,10 +65,9 @@ def kept_graphs(script: Script) -> Iterator[Kept]:
                 continue
             if not _outlives(script, kept, loop, functions):
                 continue
-            through = through or script.analysis(Slices).of(
-                [*_gone_through(script), *_told_apart(script)]
-            )
-            if not through.holds(kept.target):
+            if not through.variables:
+                through = slices.of([*_gone_through(script), *_told_apart(script)])
+            if not slices.holds(through, kept.target):
                 yield Kept(kept.statement, kept.target, kept.value, script.unread)
 
 

@@ -9,7 +9,7 @@ followed further.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from functools import cached_property
 
 from autofast.flow.callgraph import CallGraph, Function
@@ -65,6 +65,7 @@ RENAMING |= wordset(
 INPLACE_LAYERS = dict.fromkeys("ReLU ReLU6 SiLU SELU Mish Hardswish Hardsigmoid".split(), 0)
 INPLACE_LAYERS |= dict.fromkeys("Dropout LeakyReLU ELU CELU".split(), 1)
 
+Makers = Set[ast.AST | None]
 ARRAY = ast.Pass()  # stands for what made an array that is not followed
 
 
@@ -209,6 +210,15 @@ class Memory:
                 things = self.script.values(expr) or (None,)
                 found |= self.made_by(expr) or {self._maker(t) for t in things}
         return frozenset(found or {made})
+
+    def may_be_one(self, some: Makers, others: Makers) -> bool:
+        """Whether what the nodes of one set made may be memory that those of the other made."""
+        if None in some or None in others or not some.isdisjoint(others):
+            return True
+        return any(
+            ARRAY in one and any(n is None or not self.script.must_be(n, Tensor) for n in other)
+            for one, other in ((some, others), (others, some))
+        )
 
     def _maker(self, thing: Thing | None) -> ast.AST | None:
         tensor = thing.synced if isinstance(thing, Num) else thing

@@ -15,25 +15,21 @@ from autofast.model.calls import arguments_of, call_of
 from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import function_of, nodes_in, parent_of, statement_of
-from autofast.model.values import Bound, Dict, Inst, Method, Ref, Seq, Unknown, any_of, begins
+from autofast.model.syntax import ASSIGNMENTS, VARIABLES
+from autofast.model.values import Bound, Cls, Dict, Inst, Method, Ref, Seq, Unknown, any_of, begins
 
 CONTAINERS = (ast.Tuple, ast.List, ast.Starred)
+Attribute = tuple[str, Cls | None]
 
 
 @dataclass
 class Slice:
-    """What some expressions are made of: ``variables``, and the names of ``attributes`` of whatever
-    object.
+    """What some expressions are made of: ``variables``, and ``attributes``, each by its name and
+    the class of its object (None: of whatever object).
     """
 
     variables: set[Variable] = field(default_factory=set)
-    attributes: set[str] = field(default_factory=set)
-
-    def holds(self, target: ast.expr) -> bool:
-        """Whether the variable, or an attribute of this name, is in it."""
-        if isinstance(target, ast.Attribute):
-            return target.attr in self.attributes
-        return isinstance(target, ast.Name) and variables_of(target).of(target) in self.variables
+    attributes: set[Attribute] = field(default_factory=set)
 
 
 class Slices:
@@ -41,9 +37,36 @@ class Slices:
 
     def __init__(self, script: Script):
         self.script, self.calls = script, script.analysis(CallGraph)
-        self._given: dict[str, list[ast.expr]] = defaultdict(list)  # to attributes, by their names
+        # What is put into attributes, by their names.
+        self._given: dict[str, list[tuple[set[Attribute], list[ast.expr]]]] = defaultdict(list)
+        own = (s for c in script.each(ast.ClassDef) for s in c.body if isinstance(s, ASSIGNMENTS))
+        self._of_classes = {n.id for s in own for n in nodes_in(s, ast.Name)}
+        self._properties: dict[str, list[ast.AST]] = defaultdict(list)
+        for function in script.each(ast.FunctionDef):
+            if function.decorator_list:
+                self._properties[function.name].append(function)
         for node in script.each(ast.Attribute):
-            self._given[node.attr] += _put_into(node)
+            if given := _put_into(node):
+                self._given[node.attr].append((self._attributes(node), given))
+
+    def holds(self, found: Slice, target: ast.expr) -> bool:
+        """Whether a variable or an attribute is in a slice."""
+        if isinstance(target, ast.Attribute):
+            return _meet(self._attributes(target), found.attributes)
+        return isinstance(target, ast.Name) and variables_of(target).of(target) in found.variables
+
+    def _attributes(self, node: ast.Attribute) -> set[Attribute]:
+        known = self.script.values(node.value)
+        if node.attr in self._of_classes or not surely(isinstance(t, Inst) for t in known):
+            return {(node.attr, None)}
+        return {(node.attr, t.cls) for t in known if isinstance(t, Inst)}
+
+    def _held(self, cls: Cls, found: Slice) -> Iterator[ast.expr]:
+        for name, entries in self._given.items():
+            for theirs, given in entries:
+                new = (theirs & {(name, cls), (name, None)}) - found.attributes
+                found.attributes |= new
+                yield from given if new else ()
 
     def of(self, exprs: Iterable[ast.expr]) -> Slice:
         found, seen = Slice(), set[ast.AST]()
@@ -58,6 +81,10 @@ class Slices:
 
     def _below(self, node: ast.AST, found: Slice) -> Iterator[ast.expr]:
         """What the value of a node is made of besides the nodes in it."""
+        if isinstance(node, VARIABLES) and not self._is_part(node):
+            for thing in self.script.values(node):
+                if isinstance(thing, Inst):  # all that it holds
+                    yield from self._held(thing.cls, found)
         if isinstance(node, ast.Name):
             table = variables_of(node)
             variable = table.of(node)
@@ -69,16 +96,24 @@ class Slices:
                 for load in table.loads(variable):
                     yield from self._other_names(load)
         elif isinstance(node, ast.Attribute):
-            if node.attr not in found.attributes and not self._is_method(node):
-                found.attributes.add(node.attr)
-                yield from self._given[node.attr]
+            new = self._attributes(node) - found.attributes
+            if new and not self._is_method(node):
+                found.attributes |= new
+                for theirs, given in self._given[node.attr]:
+                    yield from given if _meet(theirs, new) else ()
+                for function in self._properties[node.attr]:
+                    yield from _given_back(function)
         elif isinstance(node, ast.Call):
             for callee in self.calls.callees(node):
-                yield from self.calls.results(callee.function)
+                yield from _given_back(callee.function)
 
     def _bound(self, place: ast.AST) -> Iterator[ast.expr]:
         if not isinstance(place, ast.arg):
-            yield from _put_into(place) if isinstance(place, ast.expr) else ()
+            # A method of the project's has parameters, which are followed by themselves.
+            outer = parent_of(place)
+            call = call_of(outer) if outer is not None else None
+            if isinstance(place, ast.expr) and not (call and self._is_ours(call)):
+                yield from _put_into(place)
             return
         function = function_of(place)
         args = getattr(function, "args", None)
@@ -104,8 +139,33 @@ class Slices:
                         if isinstance(name, ast.Name) and name.id in given:
                             yield name
 
+    def _is_part(self, node: ast.expr) -> bool:
+        """Whether an object is asked for one of its attributes, or called by what is known."""
+        call = call_of(node)
+        return isinstance(parent_of(node), ast.Attribute) or (
+            call is not None and bool(self.calls.callees(call))
+        )
+
+    def _is_ours(self, call: ast.Call) -> bool:
+        return self.script.must_be(call.func, Bound)
+
     def _is_method(self, node: ast.Attribute) -> bool:
         return self.script.must_be(node, Method, Bound, Ref)
+
+
+def _given_back(function: ast.AST) -> Iterator[ast.expr]:
+    """What a function returns or yields."""
+    if isinstance(function, ast.Lambda):
+        yield function.body
+        return
+    for node in own_nodes(function):
+        if isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom)) and node.value is not None:
+            yield node.value
+
+
+def _meet(some: set[Attribute], others: set[Attribute]) -> bool:
+    """Whether two attributes may be one."""
+    return any(a == b and (x is y or None in (x, y)) for a, x in some for b, y in others)
 
 
 def _put_into(place: ast.expr) -> list[ast.expr]:

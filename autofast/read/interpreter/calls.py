@@ -28,6 +28,7 @@ from autofast.model.values import (
     Given,
     Inst,
     Module,
+    Num,
     Partial,
     Reason,
     Ref,
@@ -304,26 +305,27 @@ class Calls(Entering):
             and "dataclass" not in cls.external
         ):
             return
-        names: dict[str, None] = {}
+        names: dict[str, str] = {}  # with what they are said to be
         for base in reversed(cls.lineage()):
             names.update(
-                (s.target.id, None)
+                (s.target.id, ast.unparse(s.annotation))
                 for s in base.node.body
                 if isinstance(s, ast.AnnAssign)
                 and isinstance(s.target, ast.Name)
                 and "ClassVar" not in ast.unparse(s.annotation)
             )
-        names.update((name, None) for name in fields_of(inst))
-        for i, name in enumerate(names):
+        names.update((name, "") for name in fields_of(inst))
+        for i, (name, kind) in enumerate(names.items()):
             given = args.given(i, name)
             found = given.values if given is not None else NOTHING
-            if given is None or not given.sure:
-                found |= self.field_default(cls.find(name) or NOTHING) or values(
-                    Unknown(f"`{name}` has no default")
-                )
+            default = self.field_default(cls.find(name) or NOTHING)
             if given is None and args.open:
-                option = of_field(cls, name, found, node) if args.open == COMMAND_LINE else None
-                found = values(option) if option else found | values(Unknown(args.open))
+                asked = default and args.open == COMMAND_LINE
+                option = of_field(cls, name, default, node) if asked else None
+                unsaid = Num() if kind in ("int", "float") else Unknown(args.open)
+                found = values(option) if option else default | values(unsaid)
+            elif given is None or not given.sure:
+                found |= default or values(Unknown(f"`{name}` has no default"))
             self.store_attribute(inst, name, found)
         if (after := cls.find("__post_init__")) is not None:
             self.call_values(

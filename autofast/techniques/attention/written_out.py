@@ -43,6 +43,7 @@ from autofast.rule import Effect, Refusal
 from autofast.techniques.attention.products import factors, of_scores, of_values
 
 SOFTMAX = wordset("torch.softmax torch.nn.functional.softmax")
+SINGLE = wordset("torch.float32 torch.float")
 CALL = "scaled_dot_product_attention"
 DROPOUT = "torch.nn.functional.dropout"
 WHERE = "torch.where"
@@ -116,6 +117,8 @@ def _softmax(script: Script, call: ast.Call) -> ast.expr | None:
             return None
     elif script.library_function(call) not in SOFTMAX:
         return None
+    if (dtype := keywords.get("dtype")) is not None and script.library_name(dtype) in SINGLE:
+        del keywords["dtype"]  # as the call itself computes
     axis = args[1] if len(args) == 2 else keywords.pop("dim", None)
     if axis is None or len(args) > 2 or not args or keywords:
         return None
