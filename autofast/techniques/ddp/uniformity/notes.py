@@ -24,7 +24,7 @@ from autofast.model.values import Tensor, of_kind
 from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import Host, caught
 from autofast.techniques.ddp.names import Training
-from autofast.techniques.ddp.uniformity.kinds import EQUAL, NEAR, Kind, of, share
+from autofast.techniques.ddp.uniformity.kinds import EQUAL, NEAR, SIZE, Kind, of, share
 from autofast.techniques.ddp.uniformity.numbers import Numbers
 from autofast.techniques.ddp.uniformity.state import (
     Control,
@@ -220,7 +220,7 @@ class Notes:
                 if not self.read(part).same:
                     return self.read(part)
             return NEAR
-        if whole.name == "size":
+        if kind == SIZE:
             self.note(expr, "size")
             return COUNTED
         if whole.why or whole.name != "share":

@@ -274,7 +274,7 @@ class Values(Notes):
                 self._made_anew(node)
                 found = [self.ev(e) for e in elts]
                 starred = any_of(elts, ast.Starred)
-                return joined(EQUAL, *(k.whole for k in found)) if starred else of(*found)
+                return _together(joined(*(k.whole for k in found))) if starred else of(*found)
             case ast.Attribute():
                 return self._attribute(node)
             case ast.Subscript():
@@ -295,7 +295,8 @@ class Values(Notes):
                 raise Refusal(f"what `{ast.unparse(node)}` on {at(node)} gives is not followed")
         self._made_anew(node)
         parts = of_kind(ast.iter_child_nodes(node), ast.expr)
-        return joined(EQUAL, *(self.ev(p).whole for p in parts))
+        held = joined(*(self.ev(p).whole for p in parts))
+        return held if isinstance(node, (ast.Slice, ast.Starred)) else _together(held)
 
     def under(self, test: ast.expr, kind: Kind) -> None:
         raise NotImplementedError
@@ -441,7 +442,7 @@ class Values(Notes):
             found = self.ev(node.elt)
         found = self.raised(found.whole)
         del self.control[depth:]
-        return each(found) if isinstance(node, ast.GeneratorExp) else found
+        return each(found) if isinstance(node, ast.GeneratorExp) else _together(found)
 
     def element(self, expr: ast.expr, kind: Kind) -> Kind:
         """What a loop over ``expr`` gives."""
@@ -656,6 +657,11 @@ class Values(Notes):
             if any_of(self.things(receiver), Tensor)
             else self._opaque(node, EQUAL)
         )
+
+
+def _together(held: Kind) -> Kind:
+    """A collection of these, which cannot be multiplied as a number of samples can."""
+    return share("several numbers of samples at once") if held == SIZE else held
 
 
 def _may_be_device(thing: Thing) -> bool:
