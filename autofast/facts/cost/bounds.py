@@ -61,6 +61,9 @@ def largest_value(script: Script, expr: ast.expr | None, depth: int = 0) -> int 
             return _combined(op, *sides)
         case ast.Call(func=func, args=[only]) if script.values(func) == {Ref("builtins.int")}:
             return largest_value(script, only, depth + 1)
+        case ast.Call(func=func, args=[only]) if script.values(func) == {Ref("builtins.len")}:
+            rows = (getattr(t, "exact", None) for t in script.values(only))
+            return _most(None if row is None else len(row) for row in rows)
         case ast.Call(args=[_, _, high]) if is_method(expr, "suggest_int"):
             return largest_value(script, high, depth + 1)  # of a study of optuna
     return None
@@ -125,7 +128,21 @@ def range_of(script: Script, call: ast.expr) -> int | None:
         case ast.Call(args=[*some, end], keywords=[]) if len(some) < 2 and RANGE in script.called(
             call
         ):
-            first = largest_value(script, some[0]) if some else 0
-            last = largest_value(script, end)
-            return None if first is None or last is None else max(0, last - first)
+            return width(script, some[0] if some else None, end)
     return None
+
+
+def width(script: Script, first: ast.expr | None, last: ast.expr) -> int | None:
+    """How far it is from one number to another; what both add goes out: ``t - n`` to ``t``."""
+    terms = [(ast.unparse(e), sign, e) for e, sign in (*_summands(last, 1), *_summands(first, -1))]
+    both = {(text, -sign) for text, sign, _ in terms}
+    known = [(s, largest_value(script, e)) for text, s, e in terms if (text, s) not in both]
+    return max(0, sum(s * (n or 0) for s, n in known)) if all_known(n for _, n in known) else None
+
+
+def _summands(expr: ast.expr | None, sign: int) -> list[tuple[ast.expr, int]]:
+    match expr:
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=right):
+            other = sign if isinstance(op, ast.Add) else -sign
+            return _summands(left, sign) + _summands(right, other)
+    return [] if expr is None else [(expr, sign)]

@@ -23,11 +23,12 @@ from autofast.model.calls import short_name
 from autofast.model.names import first_part
 from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
-from autofast.model.source import live_nodes, nodes_in, outwards
+from autofast.model.several import all_known, surely, wordset
+from autofast.model.source import live_nodes, nodes_in, outwards, walk
 from autofast.model.syntax import COMPREHENSIONS, LOOPS
 from autofast.model.values import (
     Bound,
+    Const,
     Dict as DictValue,
     Ext,
     Func,
@@ -122,6 +123,21 @@ def _of_files(script: Script, dataset: Dataset) -> float:
         given = thing.args.get(-1, "transform")
         return PHOTO + min((_of(script, t, READING) for t in given), default=0.0)
     return least(script, dataset, READING) if "file" in dataset.reads else 0.0
+
+
+def rows_of(script: Script, dataset: Dataset) -> int | None:
+    """How many rows an item has at the most that is cut out of tensors in memory, by the slices in
+    ``__getitem__``; None where what is taken of them is not known.
+    """
+    lengths: list[int | None] = [None] if "file" in dataset.reads else []
+    for taken in live_nodes(dataset.getitem or ast.Pass()):
+        if isinstance(taken, ast.Subscript):
+            cut = [n for n in walk(taken.slice) if isinstance(n, ast.Slice)]
+            lengths += [bounds.width(script, n.lower, n.upper) for n in cut if n.upper]
+            if not cut and isinstance(taken.value, ast.Attribute):
+                known = surely(isinstance(t, (Seq, Const)) for t in script.values(taken))
+                lengths += [] if known else [None]
+    return max(all_known(lengths), default=None)
 
 
 class _Times(dict[tuple[ast.AST, Figure], float]):

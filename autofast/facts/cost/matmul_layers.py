@@ -15,13 +15,13 @@ from autofast.facts.parts import moved_models, parts_of, trained_models
 from autofast.model.calls import is_method, receiver_of
 from autofast.model.contents import elements, members, with_contents
 from autofast.model.events import CallFrame, loops
-from autofast.model.kinds import is_module
+from autofast.model.kinds import is_module, ways_made
 from autofast.model.names import CONTAINERS, CONVOLVE, WRAPPERS, last_part
 from autofast.model.roles import Model
 from autofast.model.script import Script
 from autofast.model.several import not_none, wordset
 from autofast.model.source import ByNode, Nodes, function_of, parent_of
-from autofast.model.values import OBJECTS, Ext, Inst, of_kind
+from autofast.model.values import OBJECTS, Ext, Inst, Thing, of_kind
 from autofast.ops.families import RECURRENT
 from autofast.read.recover.models import layers_of
 
@@ -156,7 +156,7 @@ def _multiplies(script: Script, model: Model) -> str:
         (wide or not dense) and not attending and _attends(script, model)
     ):
         return "attention between positions"
-    made = [_loops(model, t) for t in wide if _sizes(script, t)]
+    made = [_loops(model.thing, t) for t in wide if _sizes(script, t)]
     many = sum(prod(range_turns(script, loop) or 1 for loop in each) for each in made)
     if not images and many > FEW:
         return f"{many} dense layers, none of them narrow"
@@ -198,12 +198,12 @@ def _attends(script: Script, model: Model) -> bool:
 
 def _repeated(model: Model, layers: list[Ext]) -> int:
     """How many of these layers a loop makes, that is not around the whole model."""
-    return sum(bool(_loops(model, t)) for t in layers)
+    return sum(bool(_loops(model.thing, t)) for t in layers)
 
 
-def _loops(model: Model, layer: Ext) -> Nodes:
-    """The loops that a layer is made in, and the model is not."""
-    around = {f.node for f in loops(model.thing.made)}
+def _loops(whole: Thing, layer: Ext) -> Nodes:
+    """The loops that a layer is made in, and what holds it is not."""
+    around = {f.node for f in loops(ways_made(whole))}
     return {f.node for f in loops(layer.made)} - around
 
 
@@ -219,9 +219,24 @@ def tensors(script: Script) -> int:
     ]
     return sum(
         (2 if t.name.startswith("torch.nn.") else NETWORK)
-        * prod(range_turns(script, loop) or SHORT for loop in _loops(m, t))
+        * prod(range_turns(script, loop) or SHORT for loop in _loops(m.thing, t))
         for m, t in layers
     )
+
+
+def dense_sizes(script: Script, thing: Ext) -> list[tuple[int, int]] | None:
+    """What comes into the dense layers that a layer of torch is, or holds, and goes out of them;
+    None where it multiplies otherwise, or where that is not known.
+    """
+    found: list[tuple[int, int]] = []
+    for layer in of_kind(parts_of(thing).values(), Ext):
+        name, sizes = last_part(layer.name), _sizes(script, layer)
+        copies = prod(range_turns(script, loop) or 0 for loop in _loops(thing, layer))
+        if name == "Linear" and copies and len(sizes) == 2:
+            found += [(sizes[0], sizes[1])] * copies
+        elif name.startswith(CONVOLVE) or not PLAIN.match(name):
+            return None
+    return found
 
 
 def is_narrow(script: Script) -> bool:

@@ -29,7 +29,7 @@ from autofast.model.events import (
 from autofast.model.kinds import ways_made
 from autofast.model.roles import Loader, Step, Use
 from autofast.model.script import Script
-from autofast.model.several import all_known, any_in, of_kind, surely
+from autofast.model.several import all_known, any_in, not_none, of_kind, surely
 from autofast.model.source import nodes_in, parent_of, statement_of, walk
 from autofast.model.syntax import DEFS
 from autofast.model.values import NOTHING, Ext, Seq, Thing, Values
@@ -187,16 +187,23 @@ class Often:
 
     def turns_of(self, loop: LoopFrame) -> int:
         """How often a loop turns each time, at the least: few times where that is not known."""
+        counted = self.counted(loop)
+        if counted is not None or over_layers(loop.node):
+            return counted or 1
+        return SHORT if isinstance(loop.node, ast.While) else max(SHORT, min(self.named, ROWS))
+
+    def counted(self, loop: LoopFrame) -> int | None:
+        """How often a loop turns each time, where that is known."""
         counted = 1 if loop.unrolled else range_turns(self.script, loop.node)
         if counted is not None:
             return counted
-        lists = of_kind(loop.over, Seq)
+        held = (t.args.get(0, "modules") for t in of_kind(loop.over, Ext))
+        lists = of_kind(loop.over.union(*held), Seq)
         if surely(t.exact is not None for t in lists):
             return max(len(t.exact or ()) for t in lists)
-        if not over_layers(loop.node):
-            return SHORT if isinstance(loop.node, ast.While) else max(SHORT, min(self.named, ROWS))
         made = [f.node for t in lists for held in t.elem for f in loops(ways_made(held))]
-        return max((range_turns(self.script, node) or 1 for node in made), default=1)
+        turns = [range_turns(self.script, n) for n in made if over_layers(loop.node)]
+        return max(not_none(turns), default=None)
 
     def updates_of(self, loader: Loader) -> int:
         """Updates for each batch of a loader, where its turns have a loop of these."""

@@ -6,14 +6,16 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 from autofast.facts.by_default import not_by_default
 from autofast.facts.cost import machine
 from autofast.facts.cost.inputs import batch_size, item_shape
 from autofast.facts.cost.machine import Machine, seconds
+from autofast.facts.cost.matmul_layers import PRODUCTS, dense_sizes
 from autofast.facts.cost.network import Network
 from autofast.facts.cost.run_counts import Often
-from autofast.facts.cost.shapes import Shape, Unsized, Work
+from autofast.facts.cost.shapes import TRAINED, Shape, Unsized, Work
 from autofast.flow.frequency import Frequency, frequency, is_rare
 from autofast.flow.program import graph_of
 from autofast.model.events import (
@@ -24,22 +26,25 @@ from autofast.model.events import (
     Site,
     Stack,
     below,
+    inside,
     loops,
 )
 from autofast.model.names import last_part
 from autofast.model.roles import Loader, Step
 from autofast.model.script import Script
 from autofast.model.several import all_known, any_in, not_none, wordset
-from autofast.model.source import Nodes, Source, at
+from autofast.model.source import Nodes, at, statement_of
 from autofast.model.syntax import LOOPS
-from autofast.model.values import Tensor, Thing, of_kind
+from autofast.model.values import Ext, Tensor, Thing, of_kind
 
 ROWS = 64  # of an item whose shape is not known, for a network of nothing but dense layers
 BATCH = 4096  # rows that are given to such a network, where that is not known either
+HEAD = 32  # numbers of a row that a head of attention takes, at the least
 LARGEST = 512  # side of images that a network is tried with
 # Work that is not in the layers of a model.
 HEAVY = wordset("""matmul mm bmm einsum baddbmm addmm cdist tensordot linear bilinear conv1d conv2d conv3d unfold interpolate
     scaled_dot_product_attention multi_head_attention_forward grid_sample fft svd cholesky solve""")
+MULTIPLY = HEAVY | {"forward", "call_object"}
 UPDATE = 5  # kernels of an optimizer's step over all its parameters, in groups
 
 
@@ -148,6 +153,45 @@ class Cost(Often):
             self._estimates[on] = why or self._longest(on, rows)
         return self._estimates[on]
 
+    def most(self, rows: int, batch: int) -> float | None:
+        """Seconds that an item of so many rows takes on a GPU, at the most; None where anything but
+        dense layers of known sizes, and products of what these give, may multiply matrices, or
+        where a loop in the step turns as often as nobody knows.
+        """
+        known = all_known(self._most(step, rows, batch) for step in self.training)
+        return max(known, default=None)
+
+    def _most(self, step: Step, rows: int, batch: int) -> float | None:
+        flop = numbers = between = widest = 0
+        for name, thing, stack in self._multiplying(step):
+            turns = [self.counted(loop) for loop in loops(below(stack, step.loop))]
+            sizes = dense_sizes(self.script, thing) if isinstance(thing, Ext) else []
+            if name not in PRODUCTS | {"forward"} or sizes is None or None in turns:
+                return None
+            times = prod(all_known(turns))
+            between += times * (name != "forward")
+            for into, out in sizes:
+                flop += times * into * out
+                numbers += times * out
+                widest = max(widest, into, out)
+        pairs, on = between * max(rows, batch) * widest, machine.GPU
+        memory = 4 * machine.PASSES * (numbers + pairs / HEAD) / on.memory
+        return rows * (2 * TRAINED * (flop + pairs) / on.products + memory)
+
+    def _multiplying(self, step: Step) -> Iterator[tuple[str, Thing | None, Stack]]:
+        """Layers and products in a step, and calls of what is not known, each way once."""
+        ways = [
+            (last_part(kind), site.node, o.this, o.stack)
+            for (kind, _), site in self.script.log.each()
+            for o in site
+        ]
+        for node in _products(self.script):
+            ways += [("matmul", node, None, way) for way in self.ways(statement_of(node))]
+        found = {(n, id(this), *(f.node for f in way)): (k, this, way) for k, n, this, way in ways}
+        for kind, this, way in found.values():
+            if kind in MULTIPLY and inside(way, step.loop) and not self._is_elsewhere(way):
+                yield kind, this, way
+
     def _longest(self, on: Machine, rows: int) -> Estimate | str:
         found: list[Estimate] = []
         if not self.script.steps:
@@ -201,17 +245,17 @@ class Cost(Often):
         for (kind, _), site in self.script.log.each():
             if last_part(kind) not in HEAVY and kind != "call_object":
                 continue
-            if not all(self._makes_items(o.stack) or self._is_beside(o.stack) for o in site):
+            if not all(self._is_elsewhere(o.stack) for o in site):
                 return f"what {at(site)} computes is not known"
-        for source in self.script.sources:
-            for node in _products(source):
-                if self.script.may_be(node, Tensor):
-                    return f"what {at(node)} computes is not known"
+        for node in _products(self.script):
+            if self.script.may_be(node, Tensor):
+                return f"what {at(node)} computes is not known"
         return ""
 
-    def _makes_items(self, stack: Stack) -> bool:
-        """Whether an item of a dataset is made there, on the host."""
-        return any(isinstance(f, CallFrame) and f.func.node in self._on_host for f in stack)
+    def _is_elsewhere(self, stack: Stack) -> bool:
+        """Whether an item of a dataset is made there, on the host, or no step comes there."""
+        made = any(isinstance(f, CallFrame) and f.func.node in self._on_host for f in stack)
+        return made or self._is_beside(stack)
 
     def _is_beside(self, stack: Stack) -> bool:
         """Whether a way certainly leads past the steps: in a loop over other batches, now and then,
@@ -311,7 +355,5 @@ def _inputs(occurrence: Occurrence) -> list[Tensor]:
     return of_kind(occurrence.data.get("inputs", ()), Tensor)
 
 
-def _products(source: Source) -> Iterator[ast.BinOp]:
-    for node in source.each(ast.BinOp):
-        if isinstance(node.op, ast.MatMult):
-            yield node
+def _products(script: Script) -> list[ast.BinOp]:
+    return [n for n in script.each(ast.BinOp) if isinstance(n.op, ast.MatMult)]

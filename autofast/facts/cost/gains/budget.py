@@ -12,7 +12,7 @@ from autofast.facts.cost import machine
 from autofast.facts.cost.bounds import largest_value
 from autofast.facts.cost.gains.asking import is_written_at, loaders_of, touched_nodes
 from autofast.facts.cost.inputs import batch_size
-from autofast.facts.cost.items import LIKELY, making
+from autofast.facts.cost.items import LIKELY, making, rows_of
 from autofast.facts.cost.recurrent_cells import Cells
 from autofast.facts.cost.step import Cost, Estimate
 from autofast.facts.loaders import has_no_workers, loader_argument
@@ -20,6 +20,7 @@ from autofast.flow.provenance import Trail
 from autofast.model.kinds import ways_made
 from autofast.model.roles import Loader
 from autofast.model.script import Script
+from autofast.model.several import all_known
 from autofast.rule import Finding, Options, Question
 
 AT_ONCE: set[Question] = set()  # of fixes that make a batch at once
@@ -39,7 +40,9 @@ def step_of(script: Script, options: Options, beside: Sequence[Finding]) -> Esti
     trained = [x for x in script.loaders if "training" in cost.purposes(x)]
     supplies = [_supply(script, x, beside) for x in trained]
     data, workers, batch = min(supplies, default=(0.0, 0, 0))
-    most = machine.TAKEN * batch if step.why else step.device
+    rows = all_known(rows_of(script, d) for x in trained for d in x.datasets)
+    each = cost.most(max(rows, default=0), batch) or machine.TAKEN
+    most = each * batch if step.why else step.device
     return replace(step, data=data, apart=not workers, at_most=most)
 
 
