@@ -562,3 +562,42 @@ def test_views_of_an_array_are_written_to(view: str) -> None:
     copied = VIEWED.replace("{view}", "copy(self.weights)")
     done = apply("cache-constant", copied)
     assert done.fixes and run(copied)["losses"] == run(done.text)["losses"]
+
+
+ASKED = """
+class Half:
+    def __get__(self, net, kind=None):
+        return net.base / 2
+
+
+class Net(nn.Module):
+    {code}
+
+    def __init__(self, mean):
+        super().__init__()
+        self.base = 2.0
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.layer(x * torch.full((3,), self.scale).to(x.device))
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "scale = property(lambda net: net.base / 2)",
+        "scale = Half()",
+        "@property\n    def scale(self):\n        return self.base / 2",
+        "@property\n    def scale(self):\n        return globals()['SHIFT']",
+    ],
+)
+def test_an_attribute_that_code_answers_for_is_no_constant(code: str) -> None:
+    loop = LOOP.replace("    SHIFT += 1\n", "    SHIFT += 1\n    model.base = SHIFT\n")
+    assert not apply("cache-constant", HEAD + ASKED.format(code=code) + loop).fixes
+
+
+def test_an_attribute_of_the_class_is_a_constant() -> None:
+    text = HEAD + ASKED.format(code="scale = 0.5") + LOOP
+    found = apply("cache-constant", text)
+    assert found.fixes and run(text)["losses"] == run(found.text)["losses"]

@@ -234,6 +234,8 @@ class Invariants:
     def _is_set(self, name: str, owners: frozenset[Thing], init: ast.FunctionDef | None) -> bool:
         """Whether somebody else than the constructor may set the attribute of one of these objects
         (with no constructor at hand: anybody but their own)."""
+        if any(_answers(t.cls, name) for t in of_kind(owners, Inst) if name not in t.attrs):
+            return True
         classes = {t.cls for t in of_kind(owners, Inst)} | {*of_kind(owners, Cls)}
         for write in self.effects.writes:
             if write.base is None or not (write.name == name or write.computed):
@@ -431,6 +433,14 @@ def _is_always_run(script: Script, expr: ast.expr, method: ast.FunctionDef) -> b
     above = [*takewhile(lambda n: n is not method, ancestors(expr))]
     return not any(isinstance(n, DECIDING) for n in above) and graph_of(script, expr).one_dominates(
         above[-1:], None
+    )
+
+
+def _answers(cls: Cls, name: str) -> bool:
+    """Whether code of a class may give an attribute: a property, a descriptor, ``__getattr__``."""
+    member = cls.find(name) or cls.find("__getattr__") or frozenset()
+    return any_of(member, Func, Unknown, Ext) or any(
+        t.cls.find("__get__") for t in of_kind(member, Inst)
     )
 
 
