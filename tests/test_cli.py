@@ -481,8 +481,8 @@ def test_without_an_output_option_the_diff_is_shown(project: Path) -> None:
 def test_several_processes_are_verified_beside_one(project: Path) -> None:
     (project / "train.py").write_text(
         SCRIPT.replace(
-            "epoch, evaluate(model, loader",
-            "epoch, evaluate(model, DataLoader(data, batch_size=32)",
+            "print(epoch, evaluate(model, loader, device))",
+            "found = evaluate(model, DataLoader(data, batch_size=32), device)\n        print(epoch, found)",
         )
     )
     start = '--launch-rewritten "torchrun --nproc-per-node=2"\n'

@@ -63,7 +63,7 @@ RULE = "device-creation"
         ("a = {'x': x, 'noise': torch.randn(8, 4)}\n        x = sum(mover(a).values())", "", "make it on the device"),
         ("n = torch.FloatTensor(8, 4).normal_(std=0.1)\n        x = x + n.exp().to(device) * n.to(device)", "", "make it on the device"),
         ("n = torch.FloatTensor(8, 4).normal_(std=0.1)\n        n[0] = 1\n        x = x + n.exp().to(device) * n.to(device)", "", ""),
-        ("pass", " + self.table.to(x.device) * float(self.table.sum() > -9)", "register_buffer"),
+        ("pass", " + self.table.to(x.device) * float(self.table.sum() > -9)", ""),
         ("x = x + filled(rows).to(device)", "", ""),
         ("if i % 100 == 99:\n            x = matrix(8).to(device) @ x", "", ""),
     ],

@@ -233,7 +233,9 @@ def test_draws_come_from_the_seed_of_torch(torchvision: None) -> None:
 
 def test_it_is_offered_on_request(tmp_path: Path) -> None:
     """Also where one process on one GPU is not all that may be asked for."""
-    (tmp_path / "train.py").write_text(text_of(CROP, FLIP))
+    (tmp_path / "train.py").write_text(
+        text_of(CROP, FLIP).replace("(x, y, torch.rand(1), torch.get_rng_state())", "len(x)")
+    )
     config = Config(effect=Effect.RECIPE)
     script = planning.read(tmp_path / "train.py", tmp_path, None, config)
     offered, warnings = planning.on_request(script, planning.plan(script, config), config)
