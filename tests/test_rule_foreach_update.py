@@ -162,6 +162,7 @@ TIED = {
     "in a list": "net.more = nn.ModuleList([net.head for _ in range(3)])\n",
     "a weight of two layers": "net.other = nn.Linear(8, 2)\nnet.other.weight = net.head.weight\n",
     "a parameter of another's memory": "net.scale = nn.Parameter(net.head.weight)\n",
+    "a buffer that is not spelled out": "pair = ('a', torch.ones(3))\nnet.register_buffer(*pair)\n",
     "two buffers": "w = torch.ones(3)\nnet.register_buffer('a', w)\nnet.register_buffer('b', w)\n",
 }
 

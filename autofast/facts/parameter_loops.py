@@ -156,7 +156,10 @@ def are_tied(script: Script, call: ast.Call) -> bool:
         if _is_open(part) and not all(any_of(t.made, LoopFrame) for t in found):
             return True  # one that is made outside of the loop may be there many times
         once += found
-    held = [arguments_of(c)[1] for c in script.each(ast.Call) if is_method(c, "register_buffer")]
+    buffers = [arguments_of(c) for c in script.each(ast.Call) if is_method(c, "register_buffer")]
+    if any(len(given) < 2 for given in buffers):
+        return True  # `register_buffer(*pair)`
+    held = [given[1] for given in buffers]
     held += [e for _, e in memory.handed if not isinstance(parent_of(e), ast.Attribute)]
     once += [made for expr in held for made in memory.made_by(expr) or {None}]
     return (
