@@ -54,7 +54,8 @@ def kept_graphs(script: Script) -> Iterator[Kept]:
     """
     if not script.steps:
         return
-    slices, through = script.analysis(Slices), Slice()
+    slices = script.analysis(Slices)
+    through: Slice | None = None
     for loop in {s.loop: s.loop for s in script.steps}.values():
         if not isinstance(loop, LOOPS):
             continue
@@ -65,7 +66,7 @@ def kept_graphs(script: Script) -> Iterator[Kept]:
                 continue
             if not _outlives(script, kept, loop, functions):
                 continue
-            if not through.variables:
+            if through is None:
                 through = slices.of([*_gone_through(script), *_told_apart(script)])
             if not slices.holds(through, kept.target):
                 yield Kept(kept.statement, kept.target, kept.value, script.unread)

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from autofast.flow.callgraph import CallGraph
+from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.scopes import Variable, own_nodes, variables_of
 from autofast.model.calls import arguments_of, call_of
 from autofast.model.script import Script
@@ -41,7 +41,7 @@ class Slices:
         self._given: dict[str, list[tuple[set[Attribute], list[ast.expr]]]] = defaultdict(list)
         own = (s for c in script.each(ast.ClassDef) for s in c.body if isinstance(s, ASSIGNMENTS))
         self._of_classes = {n.id for s in own for n in nodes_in(s, ast.Name)}
-        self._properties: dict[str, list[ast.AST]] = defaultdict(list)
+        self._properties: dict[str, list[Function]] = defaultdict(list)
         for function in script.each(ast.FunctionDef):
             if function.decorator_list:
                 self._properties[function.name].append(function)
@@ -102,17 +102,18 @@ class Slices:
                 for theirs, given in self._given[node.attr]:
                     yield from given if _meet(theirs, new) else ()
                 for function in self._properties[node.attr]:
-                    yield from _given_back(function)
+                    yield from self._given_back(function)
         elif isinstance(node, ast.Call):
             for callee in self.calls.callees(node):
-                yield from _given_back(callee.function)
+                yield from self._given_back(callee.function)
 
     def _bound(self, place: ast.AST) -> Iterator[ast.expr]:
         if not isinstance(place, ast.arg):
             # A method of the project's has parameters, which are followed by themselves.
             outer = parent_of(place)
             call = call_of(outer) if outer is not None else None
-            if isinstance(place, ast.expr) and not (call and self._is_ours(call)):
+            ours = call is not None and self.script.must_be(call.func, Bound)
+            if isinstance(place, ast.expr) and not ours:
                 yield from _put_into(place)
             return
         function = function_of(place)
@@ -139,6 +140,12 @@ class Slices:
                         if isinstance(name, ast.Name) and name.id in given:
                             yield name
 
+    def _given_back(self, function: Function) -> Iterator[ast.expr]:
+        """What a function returns or yields."""
+        yield from self.calls.results(function)
+        yielded = (n for n in own_nodes(function) if isinstance(n, (ast.Yield, ast.YieldFrom)))
+        yield from (n.value for n in yielded if n.value is not None)
+
     def _is_part(self, node: ast.expr) -> bool:
         """Whether an object is asked for one of its attributes, or called by what is known."""
         call = call_of(node)
@@ -146,21 +153,8 @@ class Slices:
             call is not None and bool(self.calls.callees(call))
         )
 
-    def _is_ours(self, call: ast.Call) -> bool:
-        return self.script.must_be(call.func, Bound)
-
     def _is_method(self, node: ast.Attribute) -> bool:
         return self.script.must_be(node, Method, Bound, Ref)
-
-
-def _given_back(function: ast.AST) -> Iterator[ast.expr]:
-    """What a function returns or yields."""
-    if isinstance(function, ast.Lambda):
-        yield function.body
-        return
-    for node in own_nodes(function):
-        if isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom)) and node.value is not None:
-            yield node.value
 
 
 def _meet(some: set[Attribute], others: set[Attribute]) -> bool:

@@ -24,8 +24,8 @@ from autofast.model.syntax import VARIABLES, is_attribute, is_read, is_stored
 from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import Host
 from autofast.techniques.ddp.names import Ranks, Training
+from autofast.techniques.ddp.uniformity.calls import ADDERS
 from autofast.techniques.ddp.uniformity.state import Note
-from autofast.techniques.ddp.uniformity.values import ADDERS
 from autofast.techniques.ddp.uniformity.walk import Walk
 
 HELPERS = {

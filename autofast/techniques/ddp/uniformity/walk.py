@@ -26,16 +26,16 @@ from autofast.model.values import Tensor, Thing, all_of, names_of, of_kind
 from autofast.rule import Refusal
 from autofast.techniques.ddp.guards import Host
 from autofast.techniques.ddp.names import Training
+from autofast.techniques.ddp.uniformity.calls import Calls
 from autofast.techniques.ddp.uniformity.kinds import EQUAL, SIZE, Kind, joined, share
 from autofast.techniques.ddp.uniformity.notes import interrupt
 from autofast.techniques.ddp.uniformity.state import Control, Frame, merged
-from autofast.techniques.ddp.uniformity.values import Values
 
 STEPS = 100_000  # fifty times what any script needed that was tried and followed to its end
 DEPTH = 24
 
 
-class Walk(Values):
+class Walk(Calls):
     """One pass through the script: functions and statements."""
 
     _steps = 0
