@@ -33,6 +33,7 @@ LEAST_STEPS = 12
 ENDS = 2  # passes that a run sees the end of, if need be because they are shortened
 LEAST_BATCHES = 4  # of a pass that is shortened
 LEAST_RUNS = 3  # the original twice and the rewritten script once are run whatever the budget says
+FIRST_PAIRS = 3 * speed.FIRST  # runs, of pairs with a run that shows the noise
 LEAST_LIMIT, LIMIT_FACTOR = 900.0, 20.0  # see ``_limit``
 GRACE = 15.0  # seconds, or half the budget, after which a run that is still going is ended
 BUSY_REPEATS = 6  # so many pairs are repeated at most, because something else kept the machine busy
@@ -192,7 +193,7 @@ class Series:
             raise NoRun(run)
         self.pilot = run
         self._limit(run)
-        self.tell(f"pilot: a run takes {run.seconds:.0f} s{self._left(LEAST_RUNS)}")
+        self.tell(f"pilot: a run takes {run.seconds:.0f} s{self._left(LEAST_RUNS + FIRST_PAIRS)}")
         if steps is not None:
             self.steps = steps
         else:
@@ -225,19 +226,16 @@ class Series:
         longest = max([late.seconds, *(run.seconds for run in self.runs if run.ok)])
         if late.arm != ORIGINAL and longest > LIMIT_FACTOR * pilot.seconds:
             return ""
-        runs = LEAST_RUNS + seeded.LEAST + 3 * speed.FIRST
+        runs = LEAST_RUNS + seeded.LEAST + FIRST_PAIRS
         fewer = f"--steps {max(2, self.steps // 4)}" if self.steps > 2 else "a shorter script"
         budget = math.ceil(runs * longest / 10) * 10
         return f"; --time-budget {budget} would do for a first answer, or {fewer}"
 
-    def _left(self, sameness: int) -> str:
-        """How long it will take from here on, at the least: ``sameness`` more runs, and the first
-        pairs for speed.
-        """
+    def _left(self, runs: int) -> str:
+        """How long it will take from here on, at the least, for so many more runs."""
         times = [run.seconds for run in self.runs if run.ok]
         if not times:
             return ""
-        runs = sameness + 3 * max(0, speed.FIRST - len(self._ab))
         seconds = runs * median(times)
         budget = self.wanted.budget
         if budget:
@@ -277,7 +275,7 @@ class Series:
                     self._judge()
                     return
                 program = self.original if wish.arm == ORIGINAL else self.rewritten
-                left = self._left(max(1, LEAST_RUNS - len(made)))
+                left = self._left(max(1, LEAST_RUNS - len(made)) + FIRST_PAIRS)
                 self.tell(f"sameness: run {len(made) + 1}, {wish.arm}, {wish.reason}{left}")
                 made.append(self._run(program, wish.detail, shift=wish.seed, samples=samples))
             if samples and _no_loader(made):
@@ -317,17 +315,18 @@ class Series:
                 + [(False, True)] * (asked[1] - both)
             )
             self._order.shuffle(batch)
-            for noise, effect in batch:
+            for made, (noise, effect) in enumerate(batch):
                 if self._ab and self._out_of_time():
                     self.interrupted = f"the time budget of {self.wanted.budget:.0f} s is used up"
                     return self._judge()
+                left = sum(1 + sum(pair) for pair in batch[made:])
+                self.tell(f"speed: pair {len(self._ab) + 1}{self._estimate()}{self._left(left)}")
                 if not self._round(noise, effect):
                     return self._judge()
         self._judge()
 
     def _round(self, noise: bool, effect: bool) -> bool:
         """Two or three runs in random order, and the pairs they make; whether all went well."""
-        self.tell(f"speed: pair {len(self._ab) + 1}{self._estimate()}{self._left(0)}")
         programs = [self.original] + [self.rewritten] * effect + [self.original] * noise
         order = list(range(len(programs)))
         self._order.shuffle(order)
