@@ -21,7 +21,7 @@ from autofast.rule import Effect
 Names: TypeAlias = tuple[str, ...]  # of rules and groups, patterns of files
 AUTO = -1  # `--workers auto`
 EFFECTS = tuple(effect.name.lower() for effect in Effect)
-PRECISIONS = ("auto", "bf16", "fp16")
+PRECISIONS = ("auto", "bf16", "fp16", "either")
 TARGETS = ("cuda", "cpu")
 
 

@@ -30,7 +30,7 @@ class Options:
     know.
 
     Attributes:
-        precision: of autocast: auto, bf16 or fp16.
+        precision: of autocast: auto, bf16, fp16 or either.
         target: cuda or cpu.
         selected: the names of the rules that take part in this plan.
         asked: those that are off by default and were asked for by name; they may do what they do,

@@ -68,7 +68,7 @@ def amp(
     *,
     rules: str = AMP,
     target: str = "cuda",
-    precision: str = "auto",
+    precision: str = "",
     files: dict[str, str] | None = None,
 ) -> Applied:
     return apply(rules, text, target=target, precision=precision, files=files)

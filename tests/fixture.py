@@ -8,6 +8,7 @@ other_samples   a pass over a loader need not bring the same values again (rando
 rounding, half  tolerances that differ from those of ``harness.ROUNDING``, and of
                 ``harness.HALF`` where products are done in 16 bits
 also            rules that are off unless asked for, and are asked for here
+precision       where it is not ``auto``
 pretend         a library that stands in for one that is not installed: tests/pretend/NAME.py,
                 which is run first
 gone            words that must not be left in the rewritten script
@@ -112,6 +113,10 @@ class Fixture:
         return tuple(self.spec.get("also", ()))
 
     @property
+    def precision(self) -> str:
+        return str(self.spec.get("precision", "auto"))
+
+    @property
     def before(self) -> str:
         """The file that is run first."""
         return (
@@ -170,6 +175,7 @@ KEYS = {
     "then",
     "steps",
     "also",
+    "precision",
     "pretend",
     "other_samples",
     "rounding",

@@ -55,7 +55,7 @@ def apply(
     text: str,
     *,
     target: str = "cuda",
-    precision: str = "auto",
+    precision: str = "",
     files: Mapping[str, str] | None = None,
     asked: bool = False,
     accumulate: int = 0,
@@ -65,6 +65,7 @@ def apply(
     """What ``rule`` (or several, with spaces between) does to ``text`` (the entry ``train.py``)
     beside ``files``; ``asked`` for by name.
 
+    ``precision``: auto, unless a scaler is among what is wanted: then it is the one that writes it.
     ``min_gain``: the least gain that a fix must be expected to bring; by default, everything is
     written.
     """
@@ -78,7 +79,7 @@ def apply(
             (root / name).write_text(textwrap.dedent(content).lstrip("\n"), "utf-8")
         entry = root / "train.py"
         options = Options(
-            precision,
+            precision or ("either" if "grad-scaler" in names else "auto"),
             target,
             frozenset(names),
             asked=frozenset(names if asked else ()),

@@ -55,25 +55,36 @@ def script_of(fixture: Fixture) -> Script:
 def plan_of(
     fixture: Fixture, target: str = "cuda", effect: Effect = Effect.SAMPLING, *groups: str
 ) -> Plan:
-    return planned(script_of(fixture), target, effect, groups, fixture.also)
+    return planned(fixture, script_of(fixture), target, effect, groups)
 
 
 def planned(
-    script: Script, target: str, effect: Effect, names: Iterable[str] = (), also: Iterable[str] = ()
+    fixture: Fixture,
+    script: Script,
+    target: str,
+    effect: Effect,
+    names: Iterable[str] = (),
+    precision: str = "",
 ) -> Plan:
-    return _planned(script, target, effect, tuple(names), tuple(also))
+    precision = precision or fixture.precision
+    return _planned(script, target, effect, tuple(names), fixture.also, precision)
 
 
 @lru_cache(maxsize=64)
 def _planned(
-    script: Script, target: str, effect: Effect, names: tuple[str, ...], also: tuple[str, ...]
+    script: Script,
+    target: str,
+    effect: Effect,
+    names: tuple[str, ...],
+    also: tuple[str, ...],
+    precision: str,
 ) -> Plan:
     rules = list(
         {rule.name: rule for rule in (*select(names), *(select(also) if also else ()))}.values()
     )
     return Plan.make(
         script,
-        Options(target=target, selected=frozenset(rule.name for rule in rules)),
+        Options(precision, target, frozenset(rule.name for rule in rules)),
         rules,
         effect,
     )
@@ -248,7 +259,9 @@ class TestExecution:
         """The form written for CUDA, really executed: fp16, and a scaler that scales (see
         ``fake_cuda_amp``).
         """
-        whole = plan_of(fixture, "cuda", Effect.ROUNDING)
+        whole = planned(
+            fixture, script_of(fixture), "cuda", Effect.ROUNDING, precision="either"
+        )
         amp = whole.subset(["autocast", "grad-scaler", "unscale-before-clip", "legacy-amp-api"])
         trains_the_same(fixture, {"mixed precision": amp, "all up to rounding": whole}, fake=True)
 
@@ -381,7 +394,7 @@ def test_staged_equals_at_once(fixture: Fixture, target: str):
         rest = whole.applied - first
         half_way = whole.subset(first)
         then = (
-            planned(reread(fixture, half_way.texts()), target, Effect.SAMPLING, sorted(rest))
+            planned(fixture, reread(fixture, half_way.texts()), target, Effect.SAMPLING, sorted(rest))
             if rest
             else half_way
         )
@@ -491,13 +504,7 @@ def test_spelling_does_not_matter(fixture: Fixture, change: metamorphic.Change):
         texts: Mapping[object, str], names: Iterable[str] = ()
     ) -> Counter[tuple[str, str, str]]:
         overlay = {source.path: source.encode(texts[source.path]) for source in sources}
-        plan = planned(
-            read(fixture, overlay),
-            "cuda",
-            Effect.SAMPLING,
-            names,
-            also=fixture.also,
-        )
+        plan = planned(fixture, read(fixture, overlay), "cuda", Effect.SAMPLING, names)
         said = Counter((f.rule, f.status, metamorphic.place(f.node)) for f in plan.findings)
         for rule, status, place in [*said]:  # advice about the inserted lines themselves
             if change is metamorphic.logging_calls and place.startswith("print('reached'"):

@@ -269,7 +269,7 @@ main()
     ("rule", "config", "gone"),
     [
         ("autocast", {"select": ("autocast", "grad-scaler"), "precision": "fp16"}, "autocast GradScaler"),
-        ("grad-scaler", {"select": ("autocast", "grad-scaler")}, "GradScaler"),
+        ("grad-scaler", {"select": ("autocast", "grad-scaler"), "precision": "either"}, "GradScaler"),
         (
             "accumulation",
             {"select": ("accumulation", "stepwise-scheduler"), "accumulate": 4, "effect": Effect.RECIPE},

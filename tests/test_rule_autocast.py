@@ -18,7 +18,7 @@ from tests.amp import AMP, HEAD, LOOP, amp, close, faked, script, trained
 from tests.harness import HALF, HARNESS, Job, compare
 from tests.onerule import Applied, apply, run
 
-AUTO = 'with torch.autocast("cuda", dtype=amp_dtype, enabled=device.type == "cuda"):'
+EITHER = 'with torch.autocast("cuda", dtype=amp_dtype, enabled=device.type == "cuda"):'
 NATIVE = 'with torch.autocast("cuda", dtype=torch.bfloat16, enabled=has_bf16):'
 CPU = 'with torch.autocast("cpu", dtype=torch.bfloat16):'
 
@@ -43,8 +43,10 @@ def same(text: str, tolerance: float = 0.02) -> Applied:
 @pytest.mark.parametrize(
     ("rules", "target", "precision", "header"),
     [
-        ("autocast grad-scaler", "cuda", "auto", AUTO),
+        ("autocast grad-scaler", "cuda", "auto", NATIVE),
         ("autocast", "cuda", "auto", NATIVE),
+        ("autocast grad-scaler", "cuda", "either", EITHER),
+        ("autocast", "cuda", "either", NATIVE),
         (
             "autocast",
             "cuda",
@@ -58,6 +60,7 @@ def same(text: str, tolerance: float = 0.02) -> Applied:
             'with torch.autocast("cuda", dtype=torch.float16, enabled=device.type == "cuda"):',
         ),
         ("autocast grad-scaler", "cpu", "auto", CPU),
+        ("autocast grad-scaler", "cpu", "either", CPU),
         ("autocast", "cpu", "bf16", CPU),
         ("autocast grad-scaler", "cpu", "fp16", 'with torch.autocast("cpu", dtype=torch.float16):'),
     ],
@@ -1009,12 +1012,12 @@ def test_recurrent_cells_get_the_dtype_asked_for():
     text = with_recurrent("nn.LSTMCell(32, 32)").replace(
         "self.r(self.a(x).unsqueeze(0))[0].squeeze(0)", "self.r(self.a(x))[0]"
     )
-    assert AUTO in amp(text).lines
+    assert EITHER in amp(text).lines
 
 
 def test_an_activation_that_is_chosen_by_its_name_is_not_recurrent():
     text = changed("torch.relu(self.a(x))", "getattr(nn, name)()(self.a(x))")
-    assert AUTO in amp(text.replace("X = ", 'name = input() or "GELU"\nX = ', 1)).lines
+    assert EITHER in amp(text.replace("X = ", 'name = input() or "GELU"\nX = ', 1)).lines
 
 
 @pytest.mark.parametrize(
@@ -1043,7 +1046,7 @@ model = Net()""",
         "loss = criterion(model(x), y)", "loss = criterion(model(x), y) + perceptual(x).mean()"
     )
     done = amp(text)
-    assert AUTO in done.lines, done.refusals
+    assert EITHER in done.lines, done.refusals
 
 
 def test_where_a_part_ends_is_no_number_of_a_tensor() -> None:
@@ -1079,7 +1082,7 @@ def test_numbers_that_are_added_to_what_autocast_computes_in_fp32(inner: str, fi
         f"h = torch.relu(self.a(x)) + 0.1\n        return self.b({inner})",
     )
     done = amp(text)
-    assert (AUTO in done.lines) == fits, done.refusals
+    assert (EITHER in done.lines) == fits, done.refusals
     if fits:
         same(text)
 

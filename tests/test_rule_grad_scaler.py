@@ -28,7 +28,7 @@ def same(text: str, tolerance: float = 0.02, files: dict[str, str] | None = None
     return done
 
 
-def refused(text: str, precision: str = "auto") -> str:
+def refused(text: str, precision: str = "either") -> str:
     done = amp(text, precision=precision)
     assert not any(f.rule == "grad-scaler" for f in done.fixes)
     return "; ".join(f.refusal for f in done.findings if f.rule == "grad-scaler")

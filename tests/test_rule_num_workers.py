@@ -1263,6 +1263,8 @@ def test_items_are_read_out_of_an_hdf5_file_that_each_of_them_opens() -> None:
     [
         ("", "4", "num_workers=4"),
         (ARGS.format(default=4), "args.workers", "num_workers=args.workers"),
+        # whatever it is by default
+        (ARGS.format(default="int(open('n').read())"), "args.workers", "num_workers=args.workers"),
         (
             ARGS.format(default=0),
             "args.workers",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Edits, Helper
 from autofast.edit.toplevel import stand_in
-from autofast.facts.loaders import has_workers, values_given
+from autofast.facts.loaders import has_no_workers, has_workers, values_given
 from autofast.facts.parts import held_by
 from autofast.facts.workers.shared_state import reads_late_state
 from autofast.flow.program import definitions_of
@@ -107,7 +107,7 @@ def worker_count(script: Script, source: Source, options: Options, alone: bool =
 
 
 def as_beside(script: Script, place: ast.expr) -> Helped | None:
-    """The number that another loader of the same function is given, where it has workers by
+    """The number that another loader of the same function is given, unless that is none by
     default: ``args.num_workers``, or ``4``.
 
     What starts its workers starts these, too.
@@ -117,7 +117,7 @@ def as_beside(script: Script, place: ast.expr) -> Helped | None:
         root = number
         while isinstance(root, ast.Attribute):
             root = root.value
-        if number is None or not is_same_function(other.node, place) or not has_workers(other):
+        if number is None or not is_same_function(other.node, place) or has_no_workers(other):
             continue
         is_chosen = isinstance(number, ast.Constant) and number.value not in range(FEW + 1)
         if is_chosen or (isinstance(root, ast.Name) and _is_the_same(script, root, place)):

@@ -1,14 +1,15 @@
 """Mixed precision for a whole script: what runs under autocast, in which 16-bit type, and whether a
 GradScaler goes with it.
 
-``autocast`` and ``grad-scaler`` write one form between them, so both ask here. The forms, for
-``--precision auto``:
+``autocast`` and ``grad-scaler`` write one form between them, so both ask here. By ``--precision``:
 
-- with a scaler: bf16 where the GPU computes in it, else fp16 with the scaler enabled;
-- without one (the rule is not selected, or there can be none): bf16 where the GPU computes in it,
-  else fp32.
+- auto: bf16 where the GPU computes in it, else fp32;
+- bf16, or fp16 with a scaler: on every GPU;
+- either: bf16 where the GPU computes in it, else fp16 with the scaler enabled; as auto where there
+  can be no scaler.
 
-Two things compute in fp16 whatever was asked for: with them, the form is fp16 and a scaler.
+Two things compute in fp16 whatever was asked for: with them, the form is fp16 and a scaler. So it
+is for a torch whose autocast knows fp16 only.
 
 - ``torch.nn.DataParallel`` runs its replicas in threads of their own, which get only the fact that
   autocast is on, not its dtype (torch/nn/parallel/parallel_apply.py).
@@ -147,6 +148,7 @@ def _concerns(script: Script, part: ast.AST, region: Region) -> bool:
     return any(t.models for n in reads for t in tensors_in(script.values(n)))
 
 
+NEEDS_NONE = "bf16 has the range of fp32 and needs no scaler"
 MOST_BLOCKS = 6  # for the training of a script: more would be a change of every line
 MOST_OPTIONS = 6  # without which a script is looked at once more
 
@@ -358,17 +360,20 @@ def _precision(
     fp16_anyway = _in_fp16_anyway(script, code) if device == "cuda" else ""
     too_wide = next(filter(None, map(not_fp16, code)), "")
     too_wide = too_wide or next(filter(None, (summed_loss(c) for r, c in accepted if r.trains)), "")
-    if wanted == "bf16" or (device == "cpu" and wanted == "auto"):
-        found.no_scaler = "bf16 has the range of fp32 and needs no scaler"
+    if wanted == "bf16" or (device == "cpu" and wanted != "fp16"):
+        found.no_scaler = NEEDS_NONE
         if fp16_anyway:
             return f"{fp16_anyway}: without a GradScaler small gradients become zero"
         return Precision("bf16", device)
+    if wanted == "auto" and not (fp16_anyway or script.torch.rules_out(DTYPE_SINCE)):
+        found.no_scaler = f"{NEEDS_NONE}; `--precision either` writes fp16 with one for older GPUs"
+        return Precision("native", device)
     made: Scaling | str = too_wide or (
         scaling(script) if with_scaler else "the rule grad-scaler is not selected"
     )
     if isinstance(made, Scaling):
         found.scaling, found.in_fp16 = made, fp16_anyway
-        return Precision("fp16" if fp16_anyway or wanted == "fp16" else "auto", device)
+        return Precision("fp16" if fp16_anyway or wanted == "fp16" else "either", device)
     found.no_scaler = made
     if wanted == "fp16":
         return f"fp16 needs a GradScaler, and {made}"

@@ -21,10 +21,10 @@ DTYPE_SINCE = (1, 10)  # autocast(dtype=...)
 
 @dataclass(frozen=True)
 class Precision:
-    """How autocast and the scaler are spelled. ``form``: auto, bf16, fp16, native (bf16 on GPUs
-    that have it); ``device``: cuda, cpu.
+    """How autocast and the scaler are spelled. ``form``: bf16, fp16, native (bf16 on GPUs that
+    have it), either (there, and fp16 on others); ``device``: cuda, cpu.
 
-    ``shared`` is what the forms auto and native ask the GPU; ``off`` an option with which something
+    ``shared`` is what the forms native and either ask the GPU; ``off`` an option with which something
     else does all this.
     """
 
@@ -48,7 +48,7 @@ class Precision:
         if self.shared is not None:
             chosen = self.shared.value_for(place)
             edits = *edits, *chosen.edits
-            if self.form == "auto":
+            if self.form == "either":
                 dtype = chosen.code
             else:
                 enabled, imports = chosen.code, self.shared.below()
@@ -94,10 +94,10 @@ def shared(
     place for it, as that needs none.
     """
     firsts = [r.first for r in regions]
-    scaled = precision.form in ("auto", "fp16") and scaling is not None
+    scaled = precision.form in ("either", "fp16") and scaling is not None
     if scaled and precision.device == "cuda" and script.torch.rules_out(DTYPE_SINCE):
         return replace(precision, form="fp16", old=True)
-    if precision.form == "auto" and scaling is not None:
+    if precision.form == "either" and scaling is not None:
         beside = one(scaling.makes)
         dtype = Shared(script, AMP_DTYPE, [*firsts, *scaling.makes], beside)
         return replace(precision, shared=dtype) if dtype.is_one else replace(precision, form="fp16")
