@@ -27,7 +27,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     """Scale the loss where autocast runs in fp16, so that small gradients do not become zero."""
     found = amp(script, options)
     if found.scaling is None:
-        if found.blocks and options.precision != "bf16" and options.target == "cuda":
+        if found.blocks and found.no_scaler:
             yield Finding(
                 script.steps[0].backwards[0].node,
                 MESSAGE,

@@ -55,19 +55,18 @@ def script_of(fixture: Fixture) -> Script:
 def plan_of(
     fixture: Fixture, target: str = "cuda", effect: Effect = Effect.SAMPLING, *groups: str
 ) -> Plan:
-    return planned(fixture, script_of(fixture), target, effect, groups)
+    return planned(script_of(fixture), target, effect, groups, fixture.also, fixture.precision)
 
 
 def planned(
-    fixture: Fixture,
     script: Script,
     target: str,
     effect: Effect,
     names: Iterable[str] = (),
-    precision: str = "",
+    also: Iterable[str] = (),
+    precision: str = "auto",
 ) -> Plan:
-    precision = precision or fixture.precision
-    return _planned(script, target, effect, tuple(names), fixture.also, precision)
+    return _planned(script, target, effect, tuple(names), tuple(also), precision)
 
 
 @lru_cache(maxsize=64)
@@ -259,9 +258,7 @@ class TestExecution:
         """The form written for CUDA, really executed: fp16, and a scaler that scales (see
         ``fake_cuda_amp``).
         """
-        whole = planned(
-            fixture, script_of(fixture), "cuda", Effect.ROUNDING, precision="either"
-        )
+        whole = planned(script_of(fixture), "cuda", Effect.ROUNDING, (), fixture.also, "either")
         amp = whole.subset(["autocast", "grad-scaler", "unscale-before-clip", "legacy-amp-api"])
         trains_the_same(fixture, {"mixed precision": amp, "all up to rounding": whole}, fake=True)
 
@@ -394,7 +391,13 @@ def test_staged_equals_at_once(fixture: Fixture, target: str):
         rest = whole.applied - first
         half_way = whole.subset(first)
         then = (
-            planned(fixture, reread(fixture, half_way.texts()), target, Effect.SAMPLING, sorted(rest))
+            planned(
+                reread(fixture, half_way.texts()),
+                target,
+                Effect.SAMPLING,
+                sorted(rest),
+                precision=fixture.precision,
+            )
             if rest
             else half_way
         )
@@ -504,7 +507,14 @@ def test_spelling_does_not_matter(fixture: Fixture, change: metamorphic.Change):
         texts: Mapping[object, str], names: Iterable[str] = ()
     ) -> Counter[tuple[str, str, str]]:
         overlay = {source.path: source.encode(texts[source.path]) for source in sources}
-        plan = planned(fixture, read(fixture, overlay), "cuda", Effect.SAMPLING, names)
+        plan = planned(
+            read(fixture, overlay),
+            "cuda",
+            Effect.SAMPLING,
+            names,
+            fixture.also,
+            fixture.precision,
+        )
         said = Counter((f.rule, f.status, metamorphic.place(f.node)) for f in plan.findings)
         for rule, status, place in [*said]:  # advice about the inserted lines themselves
             if change is metamorphic.logging_calls and place.startswith("print('reached'"):

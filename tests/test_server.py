@@ -214,7 +214,9 @@ def test_a_fix_of_two_files_in_an_editor_without_resolve(project: Path) -> None:
     engine.write_text(head + step.replace(" " * 12, " " * 4))
     text = SCRIPT.replace(step, f"{' ' * 12}learn(model, optimizer, x, y)\n")
     train.write_text(f"from engine import learn\n{text}")
-    (project / "pyproject.toml").write_text("[tool.autofast]\nexhaustive = true\n")
+    (project / "pyproject.toml").write_text(
+        "[tool.autofast]\nexhaustive = true\nprecision = 'either'\n"
+    )
 
     async def work(editor: Editor) -> None:
         editor.open(train)  # the other one is read from the disk

@@ -148,7 +148,6 @@ def _concerns(script: Script, part: ast.AST, region: Region) -> bool:
     return any(t.models for n in reads for t in tensors_in(script.values(n)))
 
 
-NEEDS_NONE = "bf16 has the range of fp32 and needs no scaler"
 MOST_BLOCKS = 6  # for the training of a script: more would be a change of every line
 MOST_OPTIONS = 6  # without which a script is looked at once more
 
@@ -158,8 +157,8 @@ class Amp:
     """Attributes:
     blocks: what runs under autocast.
     refused: a place that does not, and why.
-    scaling: the scaler, and ``makes``, the edits that make it; None, with ``no_scaler``, where
-    there is none.
+    scaling: the scaler, and ``makes``, the edits that make it; None where there is none, with
+    ``no_scaler`` where one was wanted.
     torch: the oldest torch that runs the blocks. logits: the losses that are to take logits, which
     they count on; None where they do not. in_fp16: why they are in fp16 whatever the GPU can.
     """
@@ -361,12 +360,10 @@ def _precision(
     too_wide = next(filter(None, map(not_fp16, code)), "")
     too_wide = too_wide or next(filter(None, (summed_loss(c) for r, c in accepted if r.trains)), "")
     if wanted == "bf16" or (device == "cpu" and wanted != "fp16"):
-        found.no_scaler = NEEDS_NONE
         if fp16_anyway:
             return f"{fp16_anyway}: without a GradScaler small gradients become zero"
         return Precision("bf16", device)
     if wanted == "auto" and not (fp16_anyway or script.torch.rules_out(DTYPE_SINCE)):
-        found.no_scaler = f"{NEEDS_NONE}; `--precision either` writes fp16 with one for older GPUs"
         return Precision("native", device)
     made: Scaling | str = too_wide or (
         scaling(script) if with_scaler else "the rule grad-scaler is not selected"

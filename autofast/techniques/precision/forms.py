@@ -24,8 +24,8 @@ class Precision:
     """How autocast and the scaler are spelled. ``form``: bf16, fp16, native (bf16 on GPUs that
     have it), either (there, and fp16 on others); ``device``: cuda, cpu.
 
-    ``shared`` is what the forms native and either ask the GPU; ``off`` an option with which something
-    else does all this.
+    ``shared`` is what the forms native and either ask the GPU; ``off`` an option with which
+    something else does all this.
     """
 
     form: str
