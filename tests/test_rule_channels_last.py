@@ -103,6 +103,40 @@ def test_network_and_images():
     assert same(TEXT).lines == [MODEL, IMAGES]
 
 
+GROUPED = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Conv2d(3, 8, {kernel})
+        self.c = nn.Linear(8, 4)
+
+    def forward(self, x):
+        rows = x.permute(0, 2, 1)
+        near = rows[:, torch.arange(6).view(3, 2), :]
+        h = self.a({given})
+        return self.c(h.flatten(2).amax(2))
+
+
+"""
+
+
+@pytest.mark.parametrize("given", ["near.permute(0, 3, 2, 1)", "x[:, :, :6].reshape(8, 3, 3, 2)"])
+def test_points_that_are_gathered_into_images_come_with_three_dimensions(given: str) -> None:
+    text = HEAD[: HEAD.index("class Net")] + GROUPED.format(kernel=2, given=given) + LOOP
+    text = text.replace("torch.randn(24, 3, 8, 8)", "torch.randn(24, 3, 8)")
+    assert same(text).lines == [MODEL]
+
+
+def test_what_is_joined_padded_or_scaled_has_as_many_dimensions() -> None:
+    for given in (
+        "torch.cat([x, x * 2], 1)[:, :3]",
+        "F.pad(x, (1, 1, 1, 1))[:, :, 1:-1, 1:-1]",
+        "(x - 0.5).clamp(min=-1)",
+    ):
+        text = changed("        x = self.b(", f"        x = {given}\n        x = self.b(")
+        assert same(text).lines == [MODEL, IMAGES], given
+
+
 def test_on_a_cpu():
     assert same(TEXT, target="cpu").lines == [MODEL, IMAGES]
     assert (

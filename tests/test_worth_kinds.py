@@ -1392,6 +1392,40 @@ def test_one_copy_of_several_loaders_counts_on_the_one_that_is_worth_pinning(
     assert not rewritten(tmp_path, once).texts
 
 
+POINTWISE = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.data import DataLoader
+from clouds import Clouds
+
+def mlp(cin, channels):
+    layers = []
+    for c in channels:
+        layers += [nn.Conv2d(cin, c, KERNEL), nn.BatchNorm2d(c), nn.ReLU()]
+        cin = c
+    return nn.Sequential(*layers)
+
+device = torch.device("cuda")
+model = nn.Sequential(mlp(3, [64, 64, 128]), mlp(128, [128, 256]), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(256, 40)).to(device)
+optimizer = torch.optim.Adam(model.parameters())
+for epoch in range(100):
+    for x, y in DataLoader(Clouds(), batch_size=32, num_workers=8):
+        loss = F.cross_entropy(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("kernel", "worth"), [("1", False), ("(1, 1)", False), ("3", True)])
+def test_convolutions_of_one_position_have_no_use_for_another_layout(
+    tmp_path: Path, kernel: str, worth: bool
+) -> None:
+    result = rewritten(tmp_path, POINTWISE.replace("KERNEL", kernel), Config())
+    assert ("channels-last" in result.plan.applied) is worth
+
+
 # --------------------------------------------------------------------- depthwise convolutions
 DEPTHWISE = """
 import torch

@@ -7,18 +7,20 @@ from __future__ import annotations
 import ast
 
 from autofast.facts.batch.samples import is_layer
-from autofast.facts.dimensions import dimension_count
+from autofast.facts.dimensions import SAME, dimension_count
 from autofast.facts.parts import not_known
 from autofast.facts.precision.activations import is_activation
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.foreign import custom_function, handed_out
+from autofast.flow.program import Flow
 from autofast.model import names
 from autofast.model.calls import is_method
 from autofast.model.names import TIMM, VISION, last_part
 from autofast.model.roles import Model
 from autofast.model.script import Script
-from autofast.model.several import wordset
+from autofast.model.several import surely, wordset
 from autofast.model.source import ancestors, at, nodes_in
+from autofast.model.tensors import tensors_in
 from autofast.model.values import Ext, Inst, Tensor, Thing, Unknown, any_of, begins, const
 from autofast.ops.families import OF_SEQUENCES
 
@@ -48,6 +50,12 @@ FLATTENING = (
     "torch.nn.utils.parameters_to_vector",
     *(f"torch.nn.utils.prune.{n}_unstructured" for n in ("global", "l1", "random")),
     *(f"torch.nn.utils.prune.{n}Unstructured.apply" for n in ("L1", "Random")),
+)
+# What gives as many dimensions as it is given: methods, and functions.
+KEEPING = SAME | wordset("permute flip roll clamp type_as mul div sub add requires_grad_")
+JOINING = wordset("torch.cat torch.concat")
+OF_IMAGES = wordset(
+    "pad interpolate relu leaky_relu gelu dropout normalize", "torch.nn.functional."
 )
 FILLING_FLAT = ("torch.nn.init.orthogonal_", "torch.nn.init.orthogonal")
 
@@ -202,9 +210,48 @@ def _starts_flat(script: Script, thing: Thing, seen: set[int]) -> bool:
                     raw
                     and inside
                     and occurrence.this is not None
+                    and _is_as_it_came(script, site.call)
                     and _starts_flat(script, occurrence.this, seen)
                 ):
                     return True
+    return False
+
+
+def _is_as_it_came(script: Script, call: ast.Call | None) -> bool:
+    """Whether what a layer is given has as many dimensions as a parameter of the function around,
+    as far as that shows: points that are gathered into groups come with three and go on with four.
+    """
+    given = call.args[0] if call is not None and call.args else None
+    return given is not None and _keeps_dimensions(script, given, set())
+
+
+def _keeps_dimensions(script: Script, expr: ast.expr, seen: set[ast.expr]) -> bool:
+    if expr in seen:  # once more around a loop
+        return True
+    seen.add(expr)
+    match expr:
+        case ast.Name():
+            return surely(
+                made.is_parameter
+                or (made.value is not None and _keeps_dimensions(script, made.value, seen))
+                for made in script.analysis(Flow).reaching(expr)
+            )
+        case ast.BinOp(left=left, right=right):
+            sides = [x for x in (left, right) if any(t.batch for t in tensors_in(script.values(x)))]
+            return surely(_keeps_dimensions(script, x, seen) for x in sides)
+        case ast.IfExp(body=body, orelse=other):
+            return all(_keeps_dimensions(script, x, seen) for x in (body, other))
+        case ast.Subscript(value=inner, slice=ast.Tuple(elts=parts)):
+            slices = all(isinstance(part, ast.Slice) for part in parts)
+            return slices and _keeps_dimensions(script, inner, seen)
+        case ast.Call(func=ast.Attribute(value=inner, attr=name)) if name in KEEPING:
+            return _keeps_dimensions(script, inner, seen)
+        case ast.Call(args=[ast.List(elts=parts) | ast.Tuple(elts=parts), *_]) if (
+            script.library_functions(expr) & JOINING
+        ):
+            return any(_keeps_dimensions(script, part, seen) for part in parts)
+        case ast.Call(args=[inner, *_]) if script.library_functions(expr) & OF_IMAGES:
+            return _keeps_dimensions(script, inner, seen)
     return False
 
 

@@ -53,8 +53,8 @@ def places(script: Script, optimizers: Iterable[Thing], name: Name) -> list[Plac
     """Where the state of the optimizers is saved and loaded, and that of the scaler can be; none
     where it is not saved.
 
-    None, too, where the script loads states, but none of these: what it saves of the optimizers is
-    not what it goes on from.
+    None, too, where the script loads none of these: what it saves of the optimizers is not what it
+    goes on from.
 
     ``name`` gives what to write for the scaler at a node, or raises. Raises :class:`Refusal` where
     a checkpoint may not have another key, too.
@@ -68,11 +68,7 @@ def places(script: Script, optimizers: Iterable[Thing], name: Name) -> list[Plac
         edit = DictItem(display, key, f"{name(display)}.state_dict()")
         saved.append(Place(display, edit))
     loaded = list(_loads(script, optimizers, name, key)) if saved else []
-    return [*saved, *loaded] if loaded or not _loads_states(script) else []
-
-
-def _loads_states(script: Script) -> bool:
-    return any(is_method(call, "load_state_dict") for call in script.each(ast.Call))
+    return [*saved, *loaded] if loaded else []
 
 
 def _key(displays: Iterable[ast.Dict | ast.Call]) -> str:

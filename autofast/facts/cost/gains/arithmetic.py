@@ -36,9 +36,9 @@ from autofast.facts.cost.step import Cost, Estimate
 from autofast.facts.optimizers import asks_momentum
 from autofast.facts.parts import parts_of, trained_models
 from autofast.model.script import Script
-from autofast.model.several import all_known
+from autofast.model.several import all_known, surely
 from autofast.model.source import statement_of
-from autofast.model.values import Ext, of_kind
+from autofast.model.values import Ext, const, of_kind
 from autofast.rule import Finding, Gain, Options
 
 CONVOLVES = re.compile(r"torch\.nn\.Conv")
@@ -105,6 +105,8 @@ def layout(script: Script, options: Options, finding: Finding, beside: Findings)
         return Gain(0.002, "images of an evaluation, which its first layer would convert")
     if only_embeds(script):
         return Gain(0.0, "only patches are convolved, and all the rest multiplies matrices")
+    if _is_pointwise(script):
+        return Gain(0.0, "convolutions of one position are products of matrices in either order")
     half_wide = any(f.asks is half and f.edits for f in beside)
     if _is_depthwise(script) and not half_wide:
         return Gain(0.0, "its depthwise convolutions are slower in that order in fp32")
@@ -162,6 +164,14 @@ def _takes_one_channel(script: Script) -> bool:
         whole_number(x.args.get(0, "in_channels")) for x in _layers(script) if "Conv" in x.name
     }
     return 1 in given and "torch.nn.Linear" in names
+
+
+def _is_pointwise(script: Script) -> bool:
+    """Whether all convolutions of images in what trains look at one position, as those of point
+    clouds do."""
+    layers = [x for x in _layers(script) if x.name.startswith("torch.nn.")]
+    kernels = [x.args.get(2, "kernel_size") for x in layers if x.name == "torch.nn.Conv2d"]
+    return len(layers) == len(_layers(script)) and surely(const(k) in (1, (1, 1)) for k in kernels)
 
 
 def _is_depthwise(script: Script) -> bool:
