@@ -237,12 +237,20 @@ def _makes(script: Script, region: Region, inner: Nodes) -> str:
     for node in (*nodes, *(n for function in called for n in walk(function))):
         if isinstance(node, ast.Name) or not isinstance(node, (ast.expr, *DEFINITIONS)):
             continue
+        if isinstance(node, ast.List) and not node.elts or _is_read_at_once(node):
+            continue
         made = script.values(node)
         if isinstance(node, (ast.Lambda, *DEFINITIONS)) and node not in called or tensors_in(made):
             return f"{at(node)} makes something beside it"
         if isinstance(node, ast.Call) and is_unknown_in(made):
             return f"what {at(node)} makes beside it is not known"
     return ""
+
+
+def _is_read_at_once(node: ast.AST) -> bool:
+    """``torch.stack(losses)`` in ``torch.stack(losses).tolist()``: nothing else ever has it."""
+    up = parent_of(node)
+    return isinstance(up, ast.Attribute) and up.attr in ("item", "tolist")
 
 
 def _is_plain(site: Site, occurrence: Occurrence, passes: Nodes) -> bool:
