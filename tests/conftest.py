@@ -18,6 +18,9 @@ from tests.fixture import EVERYTHING, Fixture
 # Each of their cases is a dozen trainings: by default the first of three runs.
 TRAININGS = {f"test_verify_{name}.py" for name in ("averages", "common", "driven", "unaided")}
 
+# In these files no test takes long: the last ones that run, one by one, are those of others.
+QUICK = tuple(f"test_{name}" for name in ("flow_", "reader_", "rule_", "worth"))
+
 # Tensors are small: threads would only wait for those of other tests. MKL goes by it, too, where
 # nothing else is said.
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -35,8 +38,9 @@ settings.load_profile("any machine")
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """All tests of a fixture run in one process, which reads and plans it once (``--dist
-    loadgroup``). Of cases that are long the first of three is tried, unless all are asked for
-    (``AUTOFAST_TESTS=all``), or one by its name.
+    loadgroup``), and so do those of a file of quick ones: with each test that ends xdist goes
+    through all groups that were handed out. Of cases that are long the first of three is tried,
+    unless all are asked for (``AUTOFAST_TESTS=all``), or one by its name.
     """
     if not EVERYTHING and not any("::" in str(name) for name in config.args):
         seen: Counter[str] = Counter()
@@ -53,6 +57,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         fixture = getattr(item, "callspec", None) and item.callspec.params.get("fixture")  # type: ignore[attr-defined]
         if isinstance(fixture, Fixture):
             item.add_marker(pytest.mark.xdist_group(fixture.name))
+        elif item.path.name.startswith(QUICK) and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from autofast.verify.evidence.record import Detail, Record
 from autofast.verify.running.steps import read_record
+from tests.torchrun import finish, of_rank, store
 from tests.zygote import PROGRAM, ZYGOTE
 
 ROOT = Path(__file__).parent.parent
@@ -90,3 +91,27 @@ def fresh(folder: Path, words: list[str], **given: object) -> Ran:
         timeout=LIMIT,
     )
     return Ran(done.returncode, done.stdout, done.stderr, records(folder))
+
+
+def ranks(folder: Path, script: str, *arguments: str, **given: object) -> Ran:
+    """In two forks, which find what torchrun would have given to them."""
+    words = [str(PROBE / "__main__.py"), str(SCRIPTS / script), *arguments]
+    with store(folder) as port:
+        started = [
+            ZYGOTE.start(
+                "tests.rank:program",
+                words,
+                cwd=folder,
+                environment={**environment(folder, **given), **of_rank(number, 2, port)},
+                stdout=folder / f"stdout{number}",
+                stderr=folder / f"stderr{number}",
+            )
+            for number in range(2)
+        ]
+        finish(started, LIMIT)
+    out, err = (
+        "".join((folder / f"{name}{number}").read_text() for number in range(2))
+        for name in ("stdout", "stderr")
+    )
+    code = next((code for rank in started if (code := rank.wait())), 0)
+    return Ran(code, out, err, records(folder))

@@ -483,16 +483,9 @@ def test_started_as_users_start_it(tmp_path: Path) -> None:
     assert seen.record.steps == () and seen.record.environment["threads"] == "2"
 
 
-def test_torchrun(tmp_path: Path) -> None:
-    launch = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node=2",
-        str(PROBE / "__main__.py"),
-    ]
-    ran = fresh(tmp_path, [*launch, str(SCRIPTS / "ddp.py")], steps=6, detail=FULL)
+def test_ranks(tmp_path: Path) -> None:
+    """Those of torchrun itself: tests/test_verify_ranks.py."""
+    ran = probing.ranks(tmp_path, "ddp.py", steps=6, detail=FULL)
     assert ran.code == 0, ran.stderr
     assert [(one.rank, one.world_size, one.ending, len(one.steps)) for one in ran.records] == [
         (0, 2, "steps", 6),
@@ -530,8 +523,7 @@ def test_without_settings_or_script(tmp_path: Path) -> None:
 
 
 def test_processes_that_the_script_starts_itself_are_ranks(tmp_path: Path) -> None:
-    words = [sys.executable, str(PROBE), str(SCRIPTS / "spawning.py")]
-    ran = fresh(tmp_path, words, detail=FULL, steps=5)
+    ran = run(tmp_path, "spawning.py", detail=FULL, steps=5)
     assert ran.code == 0 and ran.stdout == "done\n", ran.stderr
     assert [(r.rank, r.world_size, r.ending) for r in ran.records] == [
         (0, 2, "steps"),
@@ -540,7 +532,7 @@ def test_processes_that_the_script_starts_itself_are_ranks(tmp_path: Path) -> No
     first, second = (check(record) for record in ran.records)
     assert [s.update_norm for s in first.steps] == [s.update_norm for s in second.steps]
     assert len(first.steps) == 5 and first.losses != second.losses
-    ran = fresh(tmp_path, [*words, "fails"])
+    ran = run(tmp_path, "spawning.py", "fails")
     assert ran.code == 1 and "the second process fails" in {
         r.error.partition(": ")[2] for r in ran.records
     }

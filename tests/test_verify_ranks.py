@@ -13,9 +13,7 @@ from autofast.verify.evidence.record import FULL, Checkpoint, Lines, Pass, Recor
 from autofast.verify.judging import parity
 from tests import probing
 from tests.probing import PROBE, SCRIPTS
-from tests.torchrun import finish, of_rank, store
 from tests.verify_runs import record, run, step
-from tests.zygote import ZYGOTE
 
 SCRIPT = str(SCRIPTS / "several.py")
 MAIN = str(PROBE / "__main__.py")
@@ -30,35 +28,15 @@ RANKS = [
 ]
 
 
-def started(folder: Path) -> Run:
-    """By torchrun itself."""
+def several(folder: Path, fault: str) -> Run:
+    """By torchrun itself, or with a fault in forks, which take a tenth of that."""
     folder.mkdir()
-    ran = probing.fresh(folder, RANKS, detail=FULL)
+    if fault:
+        ran = probing.ranks(folder, SCRIPT, fault, detail=FULL)
+    else:
+        ran = probing.fresh(folder, RANKS, detail=FULL)
     assert ran.code == 0, ran.stderr
     return run(ran.records, "rewritten", stdout=ran.stdout)
-
-
-def forked(folder: Path, fault: str) -> Run:
-    """In two forks, which find what torchrun would have given to them."""
-    folder.mkdir()
-    environment = probing.environment(folder, detail=FULL)
-    with store(folder) as port:
-        ranks = [
-            ZYGOTE.start(
-                "tests.rank:program",
-                [MAIN, SCRIPT, fault],
-                cwd=folder,
-                environment={**environment, **of_rank(number, 2, port)},
-                stdout=folder / f"stdout{number}",
-                stderr=folder / f"stderr{number}",
-            )
-            for number in range(2)
-        ]
-        finish(ranks, probing.LIMIT)
-    errors = [(folder / f"stderr{number}").read_text() for number in range(2)]
-    assert [rank.wait() for rank in ranks] == [0, 0], errors
-    said = [(folder / f"stdout{number}").read_text() for number in range(2)]
-    return run(probing.records(folder), "rewritten", stdout="".join(said))
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +59,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_two_processes_beside_one(
     tmp_path: Path, original: Run, fault: str, failed: set[str]
 ) -> None:
-    both = forked(tmp_path / "two", fault) if fault else started(tmp_path / "two")
+    both = several(tmp_path / "two", fault)
     assert len(both.records) == 2
     found = parity.judge("rounding", [original, original, both])
     assert failed <= {check.name for check in found.checks if not check.passed}

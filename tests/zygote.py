@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
@@ -39,6 +40,8 @@ from typing import Any
 
 PROGRAM = "tests.zygote:program"
 ROOT = Path(__file__).resolve().parent.parent
+PROBE = ROOT / "autofast" / "verify" / "probe"
+MADV_COLLAPSE = 25  # madvise(2)
 # Seconds of CPU after which a program is ended: one that never ends is, and load ends none.
 CPU_SECONDS = 1200
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
@@ -178,6 +181,13 @@ def serve(fd: int) -> None:
     sys.path[0] = str(ROOT)
     for name in IMPORTED.split():
         importlib.import_module(name)
+    with contextlib.suppress(ImportError):  # by the first step of an optimizer, from torch 2.13 on
+        importlib.import_module("torch.profiler._cupti_monitor")
+    # Modules of the probe, which the interpreter of a run would compile each time.
+    probe = runpy.run_path(str(PROBE / "__main__.py"))["module"]
+    for path in sorted(PROBE.glob("[a-z]*.py")):
+        probe(path.stem)
+    _in_large_pages()
     requests, answers = socket.socket(fileno=fd), {}
     ended, wakeup = os.pipe()  # readable when a run has ended
     os.set_blocking(wakeup, False)
@@ -211,6 +221,18 @@ def serve(fd: int) -> None:
     for pid in answers:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
+
+
+def _in_large_pages() -> None:
+    """Put the memory that forks share into large pages, where the kernel can (Linux 6.1): a fork
+    and its end take a third of the time then, as there are few pages to count.
+    """
+    with contextlib.suppress(OSError, AttributeError), open("/proc/self/maps") as maps:
+        advise = ctypes.CDLL(None).madvise
+        for fields in map(str.split, maps.readlines()):
+            if "w" in fields[1] and (len(fields) < 6 or fields[5] == "[heap]"):
+                start, end = (int(place, 16) for place in fields[0].split("-"))
+                advise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), MADV_COLLAPSE)
 
 
 def _reap(answers: dict[int, int]) -> None:

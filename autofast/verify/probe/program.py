@@ -65,6 +65,7 @@ def installed(script: str, wanted: settings.Settings, born: float, place: tuple[
         and not wanted.double
         and not wanted.perturb
         and not wanted.shift
+        and not wanted.driven
         and wanted.out
     ):
         probe.lines = ran = lines.Lines((wanted.scratch, folder), folder, wanted.out + ".lines")

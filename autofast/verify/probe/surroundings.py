@@ -90,7 +90,7 @@ def random_state() -> dict[str, str]:
     if numpy is not None:
         states["numpy"] = repr(
             [
-                part.tolist() if hasattr(part, "tolist") else part
+                part.tobytes() if hasattr(part, "tobytes") else part
                 for part in numpy.random.get_state()
             ]
         ).encode()
@@ -125,7 +125,8 @@ def environment() -> dict[str, str]:
     """At the end of the run, as scripts set flags."""
     found: dict[str, object] = {
         "python": platform.python_version(),
-        "platform": platform.platform(),
+        # platform.platform() starts a process, to ask for the processor.
+        "platform": "-".join(os.uname()[::2]),
         "cpu": cpu(),
         "cpus": os.cpu_count(),
     }
