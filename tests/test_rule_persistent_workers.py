@@ -240,7 +240,7 @@ STAGED = FILES + "    def set_epoch(self, epoch):\n        self.epoch = epoch\n"
         (script("DataLoader(data, num_workers=4)", more="data = Files()", epoch="data.stage = epoch"), "would not see it"),
         (script("DataLoader(data, num_workers=4)", more="data = Files()", epoch="data.paths.append(f'{epoch}.pt')"), "would not see it"),
         (script("DataLoader(data, num_workers=4)", dataset=STAGED, more="data = Files()", epoch="data.set_epoch(epoch)"), "would not see it"),
-        (script(PLAIN, dataset=FILES.replace("x = torch.load", "self.paths = list(self.paths)\n        x = torch.load")), "keep what they have changed"),
+        (script(PLAIN, dataset=FILES.replace("x = torch.load", "self.paths = list(self.paths)\n        x = torch.load")), "changes Files after the workers"),
         (script("DataLoader(load(), num_workers=4)", dataset="from secret import load\n"), "not known"),
         (script(PLAIN, epoch="sample = next(iter(loader))"), "takes one batch"),
         (script("DataLoader(Files(), num_workers=pick())", dataset="def pick():\n    print('!')\n    return 3\n" + FILES), "written twice"),
@@ -656,6 +656,37 @@ def test_parts_of_shallow_copies_stay(kind: str) -> None:
     found = apply(RULE, script(PLAIN, dataset="import copy, json\n" + dataset))
     assert bool(found.fixes) is not kept
     assert ("fetching an item changes" in found.refusals) is kept
+
+
+CACHED = """        if index in self.seen:
+            x = self.seen[index]
+        else:
+            x = torch.load(self.paths[index])
+            if len(self.seen) < 100:
+                self.seen[index] = x
+        x = x + torch.randn(4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kept"),
+    [
+        ("x = x + torch", "x = x + torch", True),
+        ("torch.load(self.paths[index])", "torch.load(self.paths[index]).astype(float)", True),
+        # drawn once, and then anew in each epoch where workers begin without it
+        ("torch.load(self.paths[index])", "torch.load(self.paths[index]) + torch.randn(4)", False),
+        ("x = x + torch.randn(4)", "x += torch.randn(4)", False),
+        ("self.seen[index] = x", "self.seen[len(self.seen)] = x", False),
+        ("if len(self.seen) < 100", "if not list(self.seen.values())", False),
+    ],
+)
+def test_what_is_kept_by_its_index_comes_out_the_same(old: str, new: str, kept: bool) -> None:
+    assert old in CACHED
+    dataset = FILES.replace("        x = torch.load(self.paths[index])\n", CACHED.replace(old, new))
+    dataset = dataset.replace("        self.paths =", "        self.seen = {}\n        self.paths =")
+    assert "self.seen[" in dataset
+    found = apply(RULE, script(PLAIN, dataset=dataset))
+    assert bool(found.fixes) is kept, found.refusals
 
 
 @pytest.mark.parametrize(("step", "kept"), [("Crop(4)", True), ("self.crop.__init__(8)", False)])

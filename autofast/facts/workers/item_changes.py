@@ -7,16 +7,27 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from functools import cached_property
+from typing import Any
 
 from autofast.facts.workers.lifetime import Lifetime
 from autofast.facts.workers.loader_code import Side
+from autofast.flow.defuse import bound_to
 from autofast.flow.program import holder_of
 from autofast.flow.scratch import is_scratch
 from autofast.model.calls import is_method, keyword_of
+from autofast.model.contents import with_contents
 from autofast.model.several import surely, wordset
-from autofast.model.source import Said, function_of, live_nodes, source_of
+from autofast.model.source import (
+    Said,
+    function_of,
+    live_nodes,
+    nodes_in,
+    parent_of,
+    source_of,
+    statement_of,
+)
 from autofast.model.syntax import TAKERS, VARIABLES
-from autofast.model.values import Const, Ext, Num, Ref, Seq, Values, begins, is_const
+from autofast.model.values import Const, Ext, Num, Ref, Seq, Values, begins, is_const, of_kind
 
 PLACES = (
     ast.Attribute, ast.Subscript, ast.Name, ast.Call, ast.For, ast.AsyncFor, ast.comprehension,
@@ -31,6 +42,10 @@ ITERATORS = tuple("""itertools. builtins.iter builtins.zip builtins.map builtins
     builtins.reversed""".split())
 # fmt: on
 
+READERS = wordset("""numpy.load numpy.loadtxt numpy.genfromtxt numpy.fromfile PIL.Image.open cv2.imread
+    torch.load torch.from_numpy json.load pickle.load builtins.open builtins.int builtins.float
+    builtins.str os.path.join""")
+CONVERTS = wordset("astype convert copy read numpy float long")
 A_FILE = "a file"
 WRITES = "wax+"  # modes of open() and h5py.File
 # The torch of the days of h5py 3, before which a file is opened for writing where that is allowed.
@@ -77,6 +92,56 @@ class Changes:
                         and is_iterator(self.script.values(over))
                     ):
                         yield over, f"`{shown(over)}`, which can be gone through only once"
+
+    def memoises(self, node: ast.AST, draws: bool) -> bool:
+        """``self.cache[index] = item``: what is read from files for an index is kept by it, and
+        nothing else is asked of the dict. Whoever kept it has what is read anew.
+
+        ``draws``: random numbers are drawn for items.
+        """
+        statement = statement_of(node)
+        if not isinstance(statement, ast.Assign) or not isinstance(node, ast.Subscript):
+            return False
+        held = node.value
+        if not isinstance(held, ast.Attribute) or not self._is_given(node.slice):
+            return False
+        kept = [
+            n
+            for function in self.code.functions.values()
+            for n in nodes_in(function, ast.Attribute)
+            if n.attr == held.attr
+        ]
+        return all(map(self._is_by_key, kept)) and self._is_read(statement.value, draws)
+
+    def _is_given(self, key: ast.expr) -> bool:
+        return surely(made.is_parameter for made in self.flow.reaching(key))
+
+    def _is_by_key(self, held: ast.Attribute) -> bool:
+        """Asked for what is kept by the index that was asked for, or for how much is kept."""
+        match parent_of(held):
+            case ast.Subscript(value=value, slice=key):
+                return value is held and self._is_given(key)
+            case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()]):
+                return self._is_given(key)
+            case ast.Call() as call:
+                return "builtins.len" in self.script.library_functions(call)
+        return False
+
+    def _is_read(self, value: ast.expr, draws: bool) -> bool:
+        """Whether a value comes out the same each time: it is read from files, or computed where
+        nothing is drawn."""
+
+        def parts(node: Any) -> Iterator[ast.AST]:
+            yield from ast.iter_child_nodes(node)
+            for made in self.flow.reaching(node):
+                value, _ = bound_to(made.node)
+                if value is not None:
+                    yield value
+
+        calls = of_kind(with_contents([value], parts), ast.Call)
+        return not draws or all(
+            is_method(c, *CONVERTS) or self.script.library_functions(c) & READERS for c in calls
+        )
 
     def advances(self, node: ast.Call) -> str:
         names = self.script.library_functions(node)

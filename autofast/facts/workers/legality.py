@@ -155,8 +155,6 @@ def _of_dataset(dataset: Dataset) -> str:
         return f"{dataset.name} does not share its data out by get_worker_info().num_workers: every worker would give all of the data"
     if dataset.on_device:
         return f"items of {dataset.name} are on the device ({dataset.on_device}): a worker would need the GPU"
-    if dataset.writes:
-        return f"fetching an item changes {dataset.writes[0]}: workers would change copies of it"
     if "own" in dataset.random:
         return f"{dataset.name} has a random generator of its own: each worker would get a copy and draw the same numbers"
     if "unknown" in dataset.random:

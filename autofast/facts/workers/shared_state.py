@@ -96,10 +96,11 @@ def _about(kind: Callable[[Side], T], side: Side) -> T:
     return found
 
 
-def changed_by_items(script: Script, loader: Loader, *, files: bool = True) -> str:
+def changed_by_items(script: Script, loader: Loader, *, staying: bool = False) -> str:
     """What fetching an item or making a batch changes for good; empty where nothing is changed.
 
-    Without ``files``: but for files, which are the same for workers that stay and for new ones.
+    ``staying``: but for what is the same for workers that stay and for new ones: files, and what
+    was read from them and is kept by its index.
     """
     side = worker_code(script, loader)
     held = Held(side)
@@ -114,11 +115,14 @@ def changed_by_items(script: Script, loader: Loader, *, files: bool = True) -> s
             f"items draw from a random generator of their own ({at(made)}): each worker would get a copy "
             "and draw the same numbers"
         )
-    for node, what in _about(Changes, side).writes:
-        if what.startswith(A_FILE):
-            if files:
-                return f"fetching an item writes {what} ({at(node)}): several workers may write it at once"
+    changes = _about(Changes, side)
+    for node, what in changes.writes:
+        if staying and (what.startswith(A_FILE) or changes.memoises(node, bool(loader.drawn))):
             continue
+        if what.startswith(A_FILE):
+            return (
+                f"fetching an item writes {what} ({at(node)}): several workers may write it at once"
+            )
         return f"fetching an item changes {what} ({at(node)}): workers would change copies of it"
     trained = [m for step in script.steps for m in step.models] + [
         m for o in script.optimizers for m in o.params

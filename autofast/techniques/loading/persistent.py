@@ -188,8 +188,6 @@ def why_not_persistent(script: Script, loader: Loader) -> str:
     for dataset in loader.datasets:
         if dataset.kind == "unknown" or (dataset.unknown and dataset.kind == "project"):
             return f"whether its dataset is changed between epochs is not known: {dataset.unknown}"
-        if dataset.writes:
-            return f"fetching an item changes {dataset.writes[0]}: workers that stay keep what they have changed"
         if "own" in dataset.random:
             return f"{dataset.name} has a random generator of its own, which would go on where each epoch begins with a copy of it"
         if place := _changed_later(script, loader, dataset.thing):
@@ -200,7 +198,7 @@ def why_not_persistent(script: Script, loader: Loader) -> str:
         return f"{at(anew[0])} sets the seed anew, which workers that stay would not follow"
     return (
         fixed_by_workers(loader)
-        or changed_by_items(script, loader, files=False)
+        or changed_by_items(script, loader, staying=True)
         or changed_between(script, loader)
     )
 
