@@ -11,8 +11,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from autofast.edit.edits import After, Edits, Helper, Import
-from autofast.flow.importers import Importers
+from autofast.edit.edits import After, Edits, Helper
 from autofast.flow.imports import bindings
 from autofast.flow.program import graph_of
 from autofast.model.calls import is_same_code, stands_alone
@@ -180,8 +179,7 @@ class Shared:
     """One value for all ``places`` of a project.
 
     It stands below ``beside`` (a statement that makes the scaler or the optimizer) where all places
-    are in the function of that and come after it; else in the modules: once, where the others
-    import from that module already.
+    are in the function of that and come after it; else in each of their modules.
     """
 
     script: Script
@@ -207,11 +205,9 @@ class Shared:
         return all(is_same_function(p, beside) and graph.dominates(beside, p) for p in self.places)
 
     @property
-    def is_one(self) -> bool:
-        """Whether it is written once, as a constant, for all places."""
-        found = [self.value_for(place) for place in self.places]
-        made = {(e.source, e.code) for c in found for e in c.edits if isinstance(e, Helper)}
-        return len(made) <= 1 and all(c.is_constant for c in found)
+    def is_constant(self) -> bool:
+        """Whether it can be asked for once, and not only when a function runs."""
+        return all(self.value_for(place).is_constant for place in self.places)
 
     def value_for(self, place: ast.AST) -> Chosen:
         """The value for a place; without its definition where that is :attr:`local`."""
@@ -219,7 +215,7 @@ class Shared:
             return Chosen(self._name)
         source = source_of(place)
         if id(source) not in self._in:
-            self._in[id(source)] = self._shared(source)
+            self._in[id(source)] = in_module(self.script, source, self.choice, self.places)
         return self._in[id(source)]
 
     def below(self) -> Edits:
@@ -228,71 +224,8 @@ class Shared:
             return ()
         return (*self.imports, After(self.beside, self.local))
 
-    def _shared(self, source: Source) -> Chosen:
-        mine = in_module(self.script, source, self.choice, self.places)
-        if not mine.edits or not mine.is_constant:
-            return mine
-        files = {id(s): s for s in map(source_of, self.places)}
-        for other in files.values():
-            first = min(_in_body(source, p) for p in self.places if source_of(p) is source)
-            if other is source or not (module := _module(self.script, source, other, first)):
-                continue
-            theirs = self.value_for(next(p for p in self.places if source_of(p) is other))
-            if not theirs.is_constant:
-                continue
-            name = source.fresh(self.choice.name)
-            code = f"from {module} import {theirs.code}"
-            if name != theirs.code:
-                code += f" as {name}"
-            return Chosen(name, (*theirs.edits, Import(source, code)))
-        return mine
-
 
 def _in_body(source: Source, place: ast.AST) -> int:
     """Which of the module's statements a place is in."""
     outer = [place, *ancestors(place)]
     return next(n for n, s in enumerate(source.tree.body) if s in outer)
-
-
-def _module(script: Script, importer: Source, imported: Source, first: int) -> str:
-    """As what a file imports names, above its statement ``first``, from another that does not come
-    back to it; else empty.
-    """
-    for stmt in importer.tree.body[:first]:
-        if isinstance(stmt, ast.ImportFrom):
-            for name, source in _imported(script, importer, stmt):
-                if source is imported and not _reaches(script, imported, importer):
-                    return name
-    return ""
-
-
-def _reaches(script: Script, start: Source, wanted: Source) -> bool:
-    todo, seen = [start], {id(start)}
-    while todo:
-        here = todo.pop()
-        for stmt in here.nodes:
-            for _, source in _imported(script, here, stmt):
-                if source is wanted:
-                    return True
-                if id(source) not in seen:
-                    seen.add(id(source))
-                    todo.append(source)
-    return False
-
-
-def _imported(script: Script, importer: Source, stmt: ast.AST) -> Iterator[tuple[str, Source]]:
-    """The files of the script that an import loads, as it names them."""
-    files, known = script.analysis(Importers), {s.path: s for s in script.sources}
-    for name, level in _modules(stmt):
-        if (path := files.module(importer, name, level)) in known:
-            yield "." * level + name, known[path]
-
-
-def _modules(stmt: ast.AST) -> Iterator[tuple[str, int]]:
-    if isinstance(stmt, ast.Import):
-        yield from ((alias.name, 0) for alias in stmt.names)
-    elif isinstance(stmt, ast.ImportFrom):
-        names = [stmt.module, *(f"{stmt.module or ''}.{a.name}".strip(".") for a in stmt.names)]
-        yield from ((name, stmt.level) for name in names if name)
-        if stmt.level and not stmt.module:
-            yield "", stmt.level

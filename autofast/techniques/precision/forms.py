@@ -90,8 +90,8 @@ class Precision:
 def shared(
     script: Script, precision: Precision, regions: list[Region], scaling: Scaling | None
 ) -> Precision:
-    """The precision, with the place of the constant that it asks for; fp16 where there is no one
-    place for it, as that needs none.
+    """The precision, with the place of the constant that it asks for; fp16 where there is no place
+    for it, as that needs none.
     """
     firsts = [r.first for r in regions]
     scaled = precision.form in ("either", "fp16") and scaling is not None
@@ -100,7 +100,7 @@ def shared(
     if precision.form == "either" and scaling is not None:
         beside = one(scaling.makes)
         dtype = Shared(script, AMP_DTYPE, [*firsts, *scaling.makes], beside)
-        return replace(precision, shared=dtype) if dtype.is_one else replace(precision, form="fp16")
+        return replace(precision, shared=dtype) if dtype.is_constant else replace(precision, form="fp16")
     if precision.form == "native":
         made = [statement_of(o.node) for o in script.optimizers]
         found = [Shared(script, HAS_BF16, firsts, stmt) for stmt in [*made, None]]
