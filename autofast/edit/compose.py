@@ -52,9 +52,10 @@ def realigned(text: str, original: str) -> str:
     """``text`` with the lines of the user moved that were below a bracket in ``original`` and no
     longer are, and with them what is new beside them.
     """
-    old, new = _inside(original), _inside(text)
-    if not old or not new:
+    old = _inside(original)
+    if not any(line.is_below for line in old.values()):
         return text
+    new = _inside(text)
     lines, before = text.split("\n"), original.split("\n")
     known = set(before)
     same = SequenceMatcher(None, [_key(x) for x in before], [_key(x) for x in lines], False)
@@ -123,7 +124,7 @@ class Document:
         self._ground = Ground(places, Style.of(source, places.module.default_indent), self.limit)
         # A statement at module level -> its text.
         self._pieces: dict[int, tuple[cst.CSTNode, str]] = {}
-        self._lost = _lost(places.module.code, source.text)
+        self._lost = _lost(places.module.code, source.text) if "\f" in source.text else None
 
     def compose(self, edits: Iterable[Edit]) -> str:
         """The text after ``edits``, which must not contradict each other (see
