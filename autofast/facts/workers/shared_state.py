@@ -132,6 +132,13 @@ def changed_by_items(script: Script, loader: Loader, *, staying: bool = False) -
     return ""
 
 
+def keeps_what_it_reads(script: Script, loader: Loader) -> bool:
+    """Whether items of files are kept by their index, and workers that start anew read them
+    again."""
+    changes = _about(Changes, worker_code(script, loader))
+    return any(changes.memoises(node, bool(loader.drawn)) for node, _ in changes.writes)
+
+
 def changed_meanwhile(script: Script, loader: Loader) -> str:
     """What is changed while batches are fetched ahead."""
     time = Time(script, loader, _skip(worker_code(script, loader)))

@@ -100,7 +100,11 @@ def shared(
     if precision.form == "either" and scaling is not None:
         beside = one(scaling.makes)
         dtype = Shared(script, AMP_DTYPE, [*firsts, *scaling.makes], beside)
-        return replace(precision, shared=dtype) if dtype.is_constant else replace(precision, form="fp16")
+        return (
+            replace(precision, shared=dtype)
+            if dtype.is_constant
+            else replace(precision, form="fp16")
+        )
     if precision.form == "native":
         made = [statement_of(o.node) for o in script.optimizers]
         found = [Shared(script, HAS_BF16, firsts, stmt) for stmt in [*made, None]]

@@ -34,6 +34,7 @@ from autofast.facts.datasets import Images, image_sets
 from autofast.facts.loaders import has_no_workers, made_in
 from autofast.facts.workers.legality import makes_batches
 from autofast.facts.workers.seeding import seed_of
+from autofast.facts.workers.shared_state import keeps_what_it_reads
 from autofast.flow.loops import loops_around
 from autofast.model.calls import may_give
 from autofast.model.events import loops
@@ -307,6 +308,8 @@ def keeping(script: Script, options: Options, finding: Finding, beside: Findings
         return Gain(0.0, "gone through once: the training has one epoch")
     if mine and not any(workers_of(script, x, beside) for x in mine):
         return Gain(0.0, "without workers, there are none that could stay")
+    if any(keeps_what_it_reads(script, x) for x in mine):
+        return Gain(0.1, "workers that start anew read again what others had kept", known=False)
     words = "workers start once, not in every epoch"
     found = loader_once(script, finding) or Gain(0.02, words, known=False)
     seed = seed_of(script) if not found.known else None
