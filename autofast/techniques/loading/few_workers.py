@@ -52,6 +52,7 @@ def workers_wish(script: Script, loader: Loader, options: Options, template: str
         beside = as_beside(script, loader.node) if own else None
         source = source_of(home.node)
         served = [x for x in _served(script) if source_of(x.node) is source]
+        served = [x for x in served if _pays(script, options, x)]
         rooms = [place_for_argument(script, x.args, NAME, [x.node for x in served]) for x in served]
         alone = len({r.node for r in rooms if not isinstance(r, str)}) < 2
         helped = beside or worker_count(script, source, options, alone)
@@ -82,6 +83,12 @@ def _served(script: Script) -> list[Loader]:
         for x in script.loaders
         if is_used(script, x) and loader_argument(x, NAME) is None and not why_none(script, x)
     ]
+
+
+def _pays(script: Script, options: Options, loader: Loader) -> bool:
+    """Whether workers of a loader are written for what they gain, as far as that is known."""
+    gain = gains.fetching(script, options, Finding(loader.node, NONE), ())
+    return gain is None or not gain.known or gain.share >= options.min_gain
 
 
 NONE = "batches are made in the main process, and training waits for them"
