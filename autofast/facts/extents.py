@@ -97,7 +97,7 @@ def most_numbers(script: Script, expr: ast.expr | None, depth: int = 0) -> int:
         case ast.Constant() | ast.Slice():
             return 1
         case ast.Call(args=args):
-            if sides := _sides(script, expr):
+            if sides := sides_of(script, expr):
                 return math.prod(_most(script.values(side)) for side in sides)
             if script.library_function(expr) in JOINS and args and isinstance(args[0], SEQUENCES):
                 return sum(most_numbers(script, part, depth + 1) for part in args[0].elts)
@@ -132,7 +132,7 @@ def row_count(script: Script, expr: ast.expr | None, depth: int = 0) -> object:
         case ast.BinOp(op=ast.MatMult()):
             parts = []
         case ast.Call(func=func) if not any_of(script.called(expr), Func):
-            if sides := _sides(script, expr):
+            if sides := sides_of(script, expr):
                 if (measured := measured_by(sides[0])) is None:
                     return _same(script, sides[0])
                 parts = [measured]
@@ -219,7 +219,7 @@ def _most(values: Values) -> int:
     return max((t.value if is_const(t, int) else MANY for t in values), default=MANY)
 
 
-def _sides(script: Script, call: ast.Call) -> list[ast.expr]:
+def sides_of(script: Script, call: ast.Call) -> list[ast.expr]:
     """The lengths of the sides of a tensor or array that a call makes, as far as it shows them."""
     short = called_as(call.func)
     if short not in MADE or any_of(script.called(call), Func):
