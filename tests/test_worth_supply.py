@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from autofast.facts.cost.inputs import batch_size
+from autofast.facts.cost.items import making
 from tests.onerule import apply
 from tests.reading import read
 
@@ -532,3 +533,104 @@ def test_dense_layers_of_known_sizes_take_no_longer(width: str, taken: str, wort
     text = SERIES.replace("WIDTH", width).replace("TAKEN", taken)
     assert bool(apply("pin-memory", text, min_gain=0.01).fixes) is worth
     assert apply("pin-memory", text).fixes
+
+
+PHOTOS = """
+import torch
+import torchvision
+from PIL import Image
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+from torchvision import transforms
+
+
+class Photos(Dataset):
+    def __init__(self, names, transform):
+        self.names, self.transform = names, transform
+
+    def __len__(self):
+        return len(self.names)
+
+    def __getitem__(self, i):
+        return self.transform(Image.open(self.names[i]).convert("RGB")), i % 10
+
+
+class Masks(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.down, self.up = nn.Conv2d(3, 96, 3, 2, 1), nn.Conv2d(96, 16, 3, 1, 1)
+        self.last, self.loss = nn.Conv2d(19, 10, 1), nn.CrossEntropyLoss()
+
+    def forward(self, x):
+        y = nn.functional.interpolate(self.down(x), scale_factor=2)
+        return self.last(torch.cat([x, nn.functional.pad(self.up(y), (0, 0, 0, 0))], 1)).mean((2, 3))
+
+
+device = torch.device("cuda")
+steps = [transforms.RandomResizedCrop({side}), transforms.ColorJitter(0.4), transforms.ToTensor()]
+data = Photos([line.strip() for line in open("names.txt")], transforms.Compose(steps))
+loader = DataLoader(data, batch_size=64, shuffle=True, num_workers={workers}, pin_memory=True)
+model = {model}
+model = model.to(device)
+optimizer = torch.optim.Adam(model.parameters())
+for epoch in range(100):
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+RESNET = "torchvision.models.resnet18(num_classes=10)"
+
+
+@pytest.mark.parametrize(
+    ("model", "side", "workers", "worth"),
+    [
+        (RESNET, "224", "4", False),  # 0.17 s for photos, 0.06 s for the network at the most
+        (RESNET, "224", "16", True),
+        (RESNET, "side()", "4", True),
+        (RESNET + "\nmodel.fc = nn.Linear(512, 3)", "224", "4", False),
+        (RESNET + "\nmodel.maxpool = nn.Identity()", "224", "4", True),
+        ("torchvision.models.resnet152()", "224", "4", True),
+        ("torchvision.models.unheard_of()", "224", "4", True),
+        ("Masks()", "224", "4", False),
+        ("Masks()", "1024", "4", True),
+        ("Masks()", "side()", "4", True),
+    ],
+)
+def test_convolutions_of_known_sizes_take_no_longer(
+    model: str, side: str, workers: str, worth: bool
+) -> None:
+    text = PHOTOS.format(model=model, side=side, workers=workers)
+    for rule in ("autocast", "channels-last", "cudnn-benchmark"):
+        assert bool(apply(rule, text, min_gain=0.01).fixes) is worth, rule
+        assert apply(rule, text).fixes
+
+
+def test_workers_that_are_raised_are_counted() -> None:
+    """A network that is slower than eight workers, and faster than two."""
+    text = PHOTOS.format(model=RESNET, side="384", workers="2")
+    assert not apply("autocast", text, min_gain=0.01).fixes
+    both = apply("autocast num-workers", text, min_gain=0.01)
+    assert {f.rule for f in both.fixes} == {"autocast", "num-workers"}
+
+
+@pytest.mark.parametrize(
+    ("load", "saved", "least", "most"),
+    [
+        ("np.load(self.names[i])", "savez_compressed", 2e-3, 4e-3),
+        ("np.load(self.names[i])", "savez", 0.0, 0.2e-3),
+        ("torch.load(self.names[i])", "savez", 0.1e-3, 1e-3),
+        ("Image.open(self.names[i])", "savez", 2e-3, 8e-3),
+    ],
+)
+def test_files_take_their_time_by_their_kind(
+    load: str, saved: str, least: float, most: float, tmp_path: Path
+) -> None:
+    text = PHOTOS.replace('self.transform(Image.open(self.names[i]).convert("RGB"))', load)
+    text = text.replace(
+        "import torch", f"import numpy as np\nimport torch\n\nnp.{saved}('a.npz', a=np.ones(9))", 1
+    )
+    script = read(tmp_path, text.format(model=RESNET, side="9", workers="2"))
+    assert least <= making(script, script.loaders[0], 1) <= most

@@ -7,7 +7,8 @@ import ast
 from autofast.facts.cost.bounds import largest, range_of, whole_number
 from autofast.facts.cost.shapes import Shape
 from autofast.facts.input_shapes import CROPS
-from autofast.facts.transforms import steps_of
+from autofast.facts.transforms import MODULE, steps_of
+from autofast.model.contents import attributes
 from autofast.model.kinds import library_dataset
 from autofast.model.names import last_part
 from autofast.model.roles import Dataset, Loader
@@ -44,7 +45,7 @@ SIZED = wordset("zeros ones rand randn empty")
 FOLDERS = wordset("ImageFolder ImageNet Places365 CelebA LSUN")
 # Transforms that leave the size of an image as it is.
 SAME_SIZE = wordset("""ToTensor PILToTensor ToImage ToDtype ConvertImageDtype Normalize RandomHorizontalFlip RandomVerticalFlip RandomRotation
-    RandomAffine ColorJitter RandomErasing AutoAugment RandAugment TrivialAugmentWide Grayscale RandomGrayscale""")
+    RandomAffine ColorJitter RandomErasing AutoAugment RandAugment TrivialAugmentWide Grayscale RandomGrayscale GaussianBlur""")
 
 
 def batch_size(loader: Loader) -> int | None:
@@ -74,15 +75,16 @@ def item_shape(script: Script, dataset: Dataset) -> Shape | None:
     if is_named(thing, Ext, TENSORS) and thing.args.positional:
         return _row(script, thing.args.positional[0].values)
     name = library_name_of(thing)
-    if name in NATIVE and isinstance(thing, OBJECTS):
+    channels, side = None, None
+    if name in NATIVE and isinstance(thing, OBJECTS) and thing.args is not None:
         channels, side, _ = NATIVE[name]
-        args = thing.args
-        side_of = _side(args.get(-1, "transform"), side) if args is not None else None
-        return Shape(channels, (side_of, side_of)) if side_of else None
-    if name in FOLDERS and isinstance(thing, Ext):
-        side_of = _side(thing.args.get(-1, "transform"), 0)
-        return Shape(3, (side_of, side_of)) if side_of else None
-    return None
+        side = _side(thing.args.get(-1, "transform"), side)
+    elif name in FOLDERS and isinstance(thing, Ext):
+        channels, side = 3, _side(thing.args.get(-1, "transform"), 0)
+    elif isinstance(thing, Inst):
+        held = (t for t in attributes(thing) if begins(t, Ext, MODULE))
+        side = one({_side(frozenset({t}), 0) for t in held} - {0})
+    return Shape(channels, (side, side)) if side else None
 
 
 def batch_count(script: Script, loader: Loader) -> int | None:
@@ -156,8 +158,7 @@ def _side(transform: Values, side: int) -> int | None:
             return None
         for step in steps_of(thing):
             short = last_part(step.name) if isinstance(step, Ext) else ""
-            if short in CROPS or short in ("Resize", "Scale"):
-                assert isinstance(step, Ext)
+            if isinstance(step, Ext) and (short in CROPS or short in ("Resize", "Scale")):
                 size = step.args.get(0, "size")
                 given = one(size)
                 parts = given.exact if isinstance(given, Seq) else None

@@ -8,12 +8,12 @@ from math import prod
 
 from autofast.facts.cost.bounds import largest_value
 from autofast.facts.cost.run_counts import over_layers
-from autofast.facts.cost.shapes import Shape, Unsized, Work, layer
+from autofast.facts.cost.shapes import TRAINED, Shape, Unsized, Work, layer
 from autofast.model.calls import is_name
 from autofast.model.contents import wrapped_by
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_module, ways_made
-from autofast.model.names import WRAPPERS, last_part
+from autofast.model.names import VISION, WRAPPERS, last_part
 from autofast.model.script import Script
 from autofast.model.several import all_known, of_kind
 from autofast.model.source import Nodes
@@ -40,6 +40,15 @@ TORCH = ("torch.nn.functional.", "torch.nn.", "torch.")
 DEEP = 40  # calls inside each other
 # Attributes and methods that give no tensor, and calls that are never given one.
 PLAIN = ("builtins.", "math.", "typing.", "random.")
+# Of an image of 224 x 224 pixels: 10^9 multiplications, 10^6 numbers that convolutions put out (and
+# more where their activations are costly), and how many of these there are; 10^6 parameters.
+BACKBONES = """resnet18 1.82 2.5 20 11.7,resnet34 3.67 3.7 36 21.8,resnet50 4.12 11.1 53 25.6,
+    resnet101 7.83 16.2 104 44.5,resnet152 11.6 22.6 155 60.2,resnext50_32x4d 4.27 14.4 53 25,
+    densenet121 2.87 6.9 120 8,vgg11 7.6 7.4 8 133,vgg16 15.5 13.6 13 138,vgg16_bn 15.5 13.6 13 138,
+    squeezenet1_1 0.36 2.5 26 1.2,mobilenet_v2 0.31 10 52 3.5,mobilenet_v3_large 0.23 8 62 5.5,
+    mobilenet_v3_small 0.06 3 52 2.5,efficientnet_b0 0.4 13 81 5.3,convnext_tiny 4.5 13.5 22 28.6"""
+FIGURES = {name: [*map(float, found)] for name, *found in map(str.split, BACKBONES.split(","))}
+HEADS = frozenset("fc classifier head".split())  # behind the convolutions
 Value = Shape | tuple["Shape | None", ...] | None
 Env = dict[str, Value]
 
@@ -86,7 +95,21 @@ class Network:
             if found is not None:
                 return found
             raise Unsized(f"what {short} costs is not known")
+        if begins(thing, Ext, VISION):
+            return self._backbone(thing, shape)
         raise Unsized("its layers are not known")
+
+    def _backbone(self, thing: Ext, shape: Shape) -> Shape:
+        """A network of a library, which ends in a row of features or classes."""
+        name = last_part(thing.name)
+        if name not in FIGURES or not thing.attrs.keys() <= HEADS or len(shape.dims) != 2:
+            raise Unsized("its layers are not known")
+        multiplied, put_out, layers, parameters = FIGURES[name]
+        # Behind each convolution stands a normalisation.
+        flop, numbers, launched = TRAINED * 2e9 * multiplied, 2e6 * put_out, int(9 * layers)
+        work = Work(flop, 0, numbers, launched, int(1e6 * parameters), launched // 3)
+        self.work.add(work, prod(-(-d // 32) for d in shape.dims) / 7**2)
+        return Shape(None)
 
     def _sequential(self, args: Arguments, shape: Shape) -> Shape:
         if not args.known or args.named:
@@ -149,9 +172,8 @@ class Network:
                 raise Unsized(f"what {thing.name} costs is not known")
         first = 1 if isinstance(thing, Ref) else 0
         args = Arguments(call, [Given(self.script.values(a), a) for a in call.args])
-        args.named = {
-            k.arg: Given(self.script.values(k.value), k.value) for k in call.keywords if k.arg
-        }
+        for k in call.keywords:
+            args.named[k.arg or ""] = Given(self.script.values(k.value), k.value)
         if name in ("view", "reshape"):
             return self._reshaped(call.args[1 + first :], shapes[0])
         if name in ("size", "dim", "numel", "item"):

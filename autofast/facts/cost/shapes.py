@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
+from operator import mul
 from typing import Any
 
 from autofast.model.several import are_whole, wordset
@@ -73,13 +74,16 @@ CLASSES = 1024  # of an image, where it is not known how many there are
 TRAINED = 3
 CONV = re.compile(r"Conv(Transpose)?([123])d$")
 POOL = re.compile(r"(?:Max|Avg)Pool([123])d$|(?:max|avg)_pool([123])d$")
+UP = re.compile(r"Upsample|Upsampling(?:Nearest|Bilinear)2d|interpolate|upsample")
+LOSS = re.compile(r"\w+(?:Loss|_loss)|(?:binary_)?cross_entropy\w*|kl_div")
 ADAPTIVE = re.compile(r"Adaptive(?:Max|Avg)Pool([123])d$|adaptive_(?:max|avg)_pool([123])d$")
 NORMS = re.compile(r"(?:Batch|Instance|Layer|Group)Norm(?:[123]d)?$|batch_norm$|layer_norm$")
-# One kernel forwards and one backwards, and a batch that keeps its shape.
+# One kernel forwards and one backwards, and a batch that keeps its shape (`pad`: nearly).
 CHEAP = wordset("""ReLU ReLU6 LeakyReLU ELU SELU GELU SiLU Mish Hardswish Hardtanh Sigmoid Tanh Softplus Softmax LogSoftmax PReLU CELU
     Dropout Dropout1d Dropout2d Dropout3d AlphaDropout
     relu relu6 leaky_relu elu selu gelu silu mish hardswish hardtanh sigmoid tanh softplus softmax log_softmax prelu celu
-    dropout dropout1d dropout2d dropout3d alpha_dropout add sub mul div exp log sqrt pow abs clamp normalize float
+    dropout dropout1d dropout2d dropout3d alpha_dropout clone where masked_fill var std rsqrt
+    roll flip maximum minimum sin cos pad add sub mul div exp log sqrt pow abs clamp normalize float
     normal uniform randn_like rand_like zeros_like ones_like empty_like new new_empty new_zeros new_ones""")
 # They leave fewer numbers, or as many in another order.
 LOOSE = wordset("mean sum amax max squeeze unsqueeze permute transpose t")
@@ -116,7 +120,7 @@ def layer(
 
     if name in FREE:
         return shape
-    if name.removesuffix("_") in CHEAP:
+    if name.removesuffix("_") in CHEAP or LOSS.fullmatch(name):
         work.kernels += 2
         return shape
     if name in LOOSE:
@@ -151,6 +155,10 @@ def layer(
         if given(0, "start_dim", 1 - first) != 1 or given(1, "end_dim", -1) != -1:
             raise Unsized("what is flattened is not known")
         return Shape(shape.elements)
+    if UP.fullmatch(name) and given(0, "size", None) is None:
+        by = _each(given(1, "scale_factor"), len(shape.dims))
+        work.kernels += 2
+        return Shape(shape.channels, tuple(map(mul, shape.dims, by)))
     return None
 
 

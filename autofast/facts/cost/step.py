@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -125,7 +127,7 @@ class Estimate:
     @property
     def words(self) -> str:
         """What a step is made of."""
-        if self.overlaps and self.data > max(self.host, self.device):
+        if self.overlaps and self.data > max(self.host, self.at_most):
             return f"waits for data, which takes {seconds(self.data)} a batch"
         bound = "launches" if self.host >= self.device else "arithmetic"
         most = "" if self.why else f", {seconds(self.device)} of arithmetic at most"
@@ -149,8 +151,7 @@ class Cost(Often):
 
     def _estimate(self, on: Machine, rows: int) -> Estimate | str:
         if on not in self._estimates:
-            why = self._computes() if self.script.steps else ""
-            self._estimates[on] = why or self._longest(on, rows)
+            self._estimates[on] = self._computes() or self._longest(on, rows)
         return self._estimates[on]
 
     def most(self, rows: int, batch: int) -> float | None:
@@ -163,7 +164,7 @@ class Cost(Often):
 
     def _most(self, step: Step, rows: int, batch: int) -> float | None:
         flop = numbers = between = widest = 0
-        for name, thing, stack in self._multiplying(step):
+        for _, name, thing, stack in self._multiplying(step):
             turns = [self.counted(loop) for loop in loops(below(stack, step.loop))]
             sizes = dense_sizes(self.script, thing) if isinstance(thing, Ext) else []
             if name not in PRODUCTS | {"forward"} or sizes is None or None in turns:
@@ -178,19 +179,18 @@ class Cost(Often):
         memory = 4 * machine.PASSES * (numbers + pairs / HEAD) / on.memory
         return rows * (2 * TRAINED * (flop + pairs) / on.products + memory)
 
-    def _multiplying(self, step: Step) -> Iterator[tuple[str, Thing | None, Stack]]:
-        """Layers and products in a step, and calls of what is not known, each way once."""
+    def _multiplying(self, step: Step) -> Iterator[tuple[ast.AST, str, Thing | None, Stack]]:
+        """Layers and products in a step, and calls of what is not known."""
         ways = [
-            (last_part(kind), site.node, o.this, o.stack)
+            (site.node, last_part(kind), o.this, o.stack)
             for (kind, _), site in self.script.log.each()
             for o in site
         ]
         for node in _products(self.script):
-            ways += [("matmul", node, None, way) for way in self.ways(statement_of(node))]
-        found = {(n, id(this), *(f.node for f in way)): (k, this, way) for k, n, this, way in ways}
-        for kind, this, way in found.values():
-            if kind in MULTIPLY and inside(way, step.loop) and not self._is_elsewhere(way):
-                yield kind, this, way
+            ways += [(node, "matmul", None, way) for way in self.ways(statement_of(node))]
+        for one in ways:
+            if one[1] in MULTIPLY and inside(one[3], step.loop) and not self._is_elsewhere(one[3]):
+                yield one
 
     def _longest(self, on: Machine, rows: int) -> Estimate | str:
         found: list[Estimate] = []
@@ -242,13 +242,10 @@ class Cost(Often):
         return here is bool(updates and all(updates))
 
     def _computes(self) -> str:
-        for (kind, _), site in self.script.log.each():
-            if last_part(kind) not in HEAVY and kind != "call_object":
-                continue
-            if not all(self._is_elsewhere(o.stack) for o in site):
-                return f"what {at(site)} computes is not known"
-        for node in _products(self.script):
-            if self.script.may_be(node, Tensor):
+        """Where a step multiplies outside of its networks, which count what they do."""
+        for node, kind, _, way in (found for s in self.training for found in self._multiplying(s)):
+            inner = (f.func.name for f in way if isinstance(f, CallFrame))
+            if kind != "forward" and "forward" not in inner:
                 return f"what {at(node)} computes is not known"
         return ""
 
@@ -290,21 +287,13 @@ class Cost(Often):
         shapes = {item_shape(self.script, d) for x in found for d in x.datasets}
         batch = max(all_known(sizes), default=0)
         batch = batch or self.named
-        tried: list[Shape] = not_none(shapes) if len(shapes) == 1 else []
-        for shape in tried:
-            try:
-                if batch:
-                    return self._through(thing, shape), batch
-            except Unsized:
-                pass  # what comes to it has another shape than what the loader gives
-        try:
-            work = self._through(thing, Shape(None, (rows if batch else 1,)))
-        except Unsized:
-            if not batch:
-                raise
-        else:
-            return work, batch or BATCH
-        return self._through(thing, Shape(None, self._square(thing))), batch
+        tried: list[Shape] = not_none(shapes) if batch and len(shapes) == 1 else []
+        for shape in (*tried, Shape(None, (rows if batch else 1,))):
+            with suppress(Unsized):  # what comes to it may have another shape than a loader gives
+                return self._through(thing, shape), batch or BATCH
+        return self._through(
+            thing, Shape(None, self._square(thing)) if batch else Shape(None)
+        ), batch
 
     def _through(self, thing: Thing, shape: Shape) -> Work:
         network = Network(self.script)
@@ -313,18 +302,18 @@ class Cost(Often):
 
     def _square(self, thing: Thing) -> tuple[int, int]:
         """The largest images that fit a network which has a dense layer behind its convolutions."""
-        low, high, fits = 1, LARGEST, 0
-        while low <= high:
-            side = (low + high) // 2
+
+        def over(side: int) -> int:
             try:
                 self._through(thing, Shape(None, (side, side)))
             except Unsized as why:
                 if not why.over:
                     raise
-                low, high = (low, side - 1) if why.over > 0 else (side + 1, high)
-            else:
-                low, fits = side + 1, side
-        if not fits or fits == LARGEST:
+                return why.over
+            return 0
+
+        fits = bisect_right(range(LARGEST + 1), 0, lo=1, key=over) - 1
+        if fits in (0, LARGEST) or over(fits):
             raise Unsized("the size of its images is not known")
         return fits, fits
 
@@ -356,4 +345,5 @@ def _inputs(occurrence: Occurrence) -> list[Tensor]:
 
 
 def _products(script: Script) -> list[ast.BinOp]:
-    return [n for n in script.each(ast.BinOp) if isinstance(n.op, ast.MatMult)]
+    found = (n for n in script.each(ast.BinOp) if isinstance(n.op, ast.MatMult))
+    return [n for n in found if script.may_be(n, Tensor)]

@@ -270,6 +270,8 @@ def _of_arithmetic(
         return Gain(0.0, step.words)
     if step.why:
         return Gain(usual, f"usual where arithmetic takes the time; here {step.why}", known=False)
+    if not step.apart:  # as the device may take longer
+        step = replace(step, data=0.0)
     share = step.saved(convolutions, products, memory, casts * step.tensors)
     return _in_all(script, share, step) or Gain(share, step.words)
 

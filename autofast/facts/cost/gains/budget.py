@@ -42,7 +42,9 @@ def step_of(script: Script, options: Options, beside: Sequence[Finding]) -> Esti
     data, workers, batch = min(supplies, default=(0.0, 0, 0))
     rows = all_known(rows_of(script, d) for x in trained for d in x.datasets)
     each = cost.most(max(rows, default=0), batch) or machine.TAKEN
-    most = each * batch if step.why else step.device
+    most = (
+        each * batch if step.why else step.device * (machine.CONVOLVED if step.convolutions else 1)
+    )
     return replace(step, data=data, apart=not workers, at_most=most)
 
 
@@ -70,15 +72,13 @@ def workers_of(script: Script, loader: Loader, beside: Sequence[Finding]) -> int
     if _is_written(script, loader, beside, TO_DEVICE):
         return 0
     asked = loader_argument(loader, "num_workers")
-    if not has_no_workers(loader):
-        return (largest_value(script, asked.expr) if asked is not None else None) or machine.WORKERS
-    edits = [edit for f in beside for edit in f.edits]
-    for edit in (e for e in edits if getattr(e, "name", "") == "num_workers"):
+    few = 0 if has_no_workers(loader) else machine.WORKERS
+    few = (largest_value(script, asked.expr) or few) if few and asked is not None else few
+    changed = {place for f in beside if f.edits for place in touched_nodes(f)}
+    for edit in (e for f in beside for e in f.edits if getattr(e, "name", "") == "num_workers"):
         place = getattr(edit, "call", None) or getattr(edit, "display", loader.node)
         if isinstance(place, ast.AST) and (loader.node is place or is_written_at(loader, place)):
-            return machine.WORKERS
-    ways = [ways_made(t) for t in loader.things]
-    origins = Trail(script).of(asked, ways) if asked is not None else ""
-    changed = {place for f in beside if f.edits for place in touched_nodes(f)}
+            return max(few, machine.WORKERS)
+    origins = Trail(script).of(asked, [*map(ways_made, loader.things)]) if asked is not None else ""
     given_so = not isinstance(origins, str) and any(o.expr in changed for o in origins)
-    return machine.WORKERS if given_so else 0
+    return max(few, machine.WORKERS) if given_so else few
