@@ -601,3 +601,48 @@ def test_an_attribute_of_the_class_is_a_constant() -> None:
     text = HEAD + ASKED.format(code="scale = 0.5") + LOOP
     found = apply("cache-constant", text)
     assert found.fixes and run(text)["losses"] == run(found.text)["losses"]
+
+
+SHARPNESS = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+torch.manual_seed(0)
+
+
+class Sharpness(torch.optim.Optimizer):
+    def __init__(self, params, base, **kwargs):
+        super().__init__(params, kwargs)
+        self.base = base(self.param_groups, **kwargs)
+        self.param_groups = self.base.param_groups
+
+    @torch.no_grad()
+    def step(self):
+        norm = self.norm()
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.grad /= norm
+        self.base.step()
+
+    def norm(self):
+        grads = [p.grad for group in self.param_groups for p in group["params"]]
+        return torch.stack([g.norm() for g in grads]).norm()
+
+
+model = nn.Linear(4, 3)
+optimizer = Sharpness(model.parameters(), torch.optim.SGD, lr=0.1)
+losses = []
+for step in range(4):
+    loss = F.cross_entropy(model(torch.randn(8, 4)), torch.randint(0, 3, (8,)))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+"""
+
+
+def test_what_another_object_holds_is_no_constant() -> None:
+    """The groups of an optimizer stay the same; the gradients in them do not."""
+    done = apply("cache-constant", SHARPNESS)
+    assert run(SHARPNESS)["losses"] == run(done.text)["losses"]

@@ -73,7 +73,7 @@ IMPURE = (
     ast.ImportFrom, ast.MatMult,
 )  # fmt: skip
 DECIDING = (ast.If, ast.Try, ast.While, ast.IfExp, ast.BoolOp, ast.Assert, *COMPREHENSIONS)
-SIMPLE = (Const, Arg, Setting, Ref, Module, Cls, Func, Bound, Method)
+SIMPLE = (Const, Arg, Setting, Ref, Module, Cls, Func, Bound)
 # What decides where, and of which type, new tensors are made.
 DEFAULTS = wordset(
     "set_default_dtype set_default_device set_default_tensor_type cuda.set_device", "torch."
