@@ -1876,14 +1876,18 @@ for epoch in range(3):
 """
 
 
-def test_a_function_of_one_statement_gets_a_decorator() -> None:
+def test_a_function_that_only_evaluates_by_shared_code_gets_a_decorator() -> None:
     start = HEAD.replace("\nlosses = []", "")
-    done = apply("no-grad-eval", start + BOTH_WAYS.format(more=""))
-    assert "()\ndef measure():" in done.text and "with torch." not in done.text
-    assert run(done.text)["losses"] == run(done.before)["losses"]
-    more = "\n    print('measured')"
-    done = apply("no-grad-eval", start + BOTH_WAYS.format(more=more))
-    assert "    with torch." in done.text
+    for more, whole in (
+        ("", True),
+        ("\n    print('measured')", True),
+        ("\n    go()", False),
+        ("\n    losses.append(float(model(data.tensors[0].to(device)).sum()))", True),
+    ):
+        done = apply("no-grad-eval", start + BOTH_WAYS.format(more=more))
+        assert ("()\ndef measure():" in done.text) is whole, more
+        assert ("with torch." in done.text) is not whole, more
+        assert run(done.text)["losses"] == run(done.before)["losses"]
 
 
 METERS = """

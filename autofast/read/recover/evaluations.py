@@ -193,7 +193,6 @@ def _whole(
     if (
         evaluation.kind == "function"
         or evaluation.unknown
-        or evaluation.shared
         or not isinstance(function, ast.FunctionDef)
         or function.decorator_list
         or not isinstance(parent_of(function), (ast.Module, ast.ClassDef))
@@ -203,7 +202,11 @@ def _whole(
     region = region_of(script, wider)
     passes = {site.node for e in every if not e.shared for site in e.forwards}
     others = region.sites(script, "forward", "new", "move_model", ".load_state_dict")
-    if not all(_is_plain(site, o, passes) for site, o in others):
+    way = set(walk(evaluation.node)) if evaluation.shared else set()
+    if not all(
+        _is_plain(site, o, passes) or site.kind == "forward" and any(f.node in way for f in o.stack)
+        for site, o in others
+    ):
         return None
     inner = {n for e in every if e.context is None for n in walk(e.node)}
     wider.escapes = (

@@ -51,8 +51,9 @@ def workers_wish(script: Script, loader: Loader, options: Options, template: str
         own = home.node is loader.node and not options.workers
         beside = as_beside(script, loader.node) if own else None
         source = source_of(home.node)
-        served = [x for x in _served(script) if source_of(x.node) is source]
-        served = [x for x in served if _pays(script, options, x)]
+        served = [
+            x for x in _served(script) if source_of(x.node) is source and _pays(script, options, x)
+        ]
         rooms = [place_for_argument(script, x.args, NAME, [x.node for x in served]) for x in served]
         alone = len({r.node for r in rooms if not isinstance(r, str)}) < 2
         helped = beside or worker_count(script, source, options, alone)
