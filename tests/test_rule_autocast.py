@@ -707,6 +707,10 @@ FUNCTION = """class Clamp(torch.autograd.Function):
 
 class Net"""
 SIGMOID_INSIDE = ("self.b(torch.relu(self.a(x)))", "torch.sigmoid(self.b(torch.relu(self.a(x))))")
+LOG_OF_REST = (
+    "self.b(torch.relu(self.a(x)))",
+    "torch.log(1 - torch.sigmoid(self.b(torch.relu(self.a(x)))).clamp(max=0.99999))",
+)
 STEP = f"{LOSS}\n    loss.backward()\n    optimizer.step()"
 
 
@@ -724,6 +728,8 @@ STEP = f"{LOSS}\n    loss.backward()\n    optimizer.step()"
             changed(LOSS, "loss = -torch.log(1 - model(x)).mean()").replace(*SIGMOID_INSIDE),
             "logarithm of a sigmoid",
         ),
+        (changed(*LOG_OF_REST), "logarithm of what is left of 1"),
+        (changed(*LOG_OF_REST).replace("sigmoid", "tanh"), "logarithm of what is left of 1"),
         (changed(LOSS, PENALTY), "create_graph"),
         (changed("    loss.backward()", "    loss.backward(create_graph=True)"), "create_graph"),
         (

@@ -15,7 +15,7 @@ from autofast.flow.defuse import taken_by
 from autofast.flow.holders import ADDERS, Holders
 from autofast.flow.program import Flow, definitions_at
 from autofast.model.calls import arguments_of, is_name, short_name, unstarred
-from autofast.model.contents import with_contents, without_wrappers
+from autofast.model.contents import each_once, with_contents, without_wrappers
 from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.names import first_part, last_part
@@ -292,9 +292,7 @@ def _models_of(script: Script, expr: ast.expr) -> set[int]:
     """The models (and optimizers) that a parameter is taken from, where the code around says so."""
     found: set[int] = set()
     todo: list[ast.expr] = [expr]
-    seen: set[str] = set()
-    while todo:
-        part = todo.pop()
+    for part in each_once(todo):
         for node in ast.walk(part):
             if not isinstance(node, VARIABLES):
                 continue
@@ -303,8 +301,7 @@ def _models_of(script: Script, expr: ast.expr) -> set[int]:
                     found |= {id(t) for t in without_wrappers(thing)}
                 elif is_optimizer(thing):
                     found.add(id(thing))
-            if isinstance(node, ast.Name) and node.id not in seen:
-                seen.add(node.id)
+            if isinstance(node, ast.Name):
                 todo += _loops_for(script, node)
     return found
 

@@ -5,7 +5,7 @@ what the model knows of them.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from autofast.flow.build import is_try
 from autofast.flow.callgraph import code_of
@@ -14,11 +14,12 @@ from autofast.flow.defuse import Definition, DefUse
 from autofast.flow.graph import Function
 from autofast.flow.positions import common_frames
 from autofast.flow.scopes import own_nodes, owner, scope_of
+from autofast.model.contents import each_once
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.script import Script
 from autofast.model.several import all_known, surely, wordset
 from autofast.model.source import ByNode, source_of
-from autofast.model.syntax import IMPORTS, WITHS
+from autofast.model.syntax import IMPORTS, WITHS, is_read
 from autofast.model.values import Ext, Func, Inst, Thing, Unknown, Where, any_of, is_named
 
 SWALLOWING = wordset("contextlib.suppress contextlib.ExitStack contextlib.AsyncExitStack")
@@ -72,6 +73,14 @@ class Flow:
     def values(self, load: Where) -> list[ast.expr]:
         """What all definitions of a variable give it; none where one does not write that down."""
         return all_known(made.value for made in self.reaching(load))
+
+    def made_of(self, todo: list[ast.expr]) -> Iterator[ast.AST]:
+        """The nodes of expressions, and of what the variables in them stand for."""
+        for expr in each_once(todo):
+            for node in ast.walk(expr):
+                yield node
+                if isinstance(node, ast.Name) and is_read(node):
+                    todo += [d.value for d in self.reaching(node) if d.value is not None]
 
     def is_made_by(self, expr: ast.expr, is_one: Callable[[ast.expr], bool]) -> bool:
         """Whether an expression is such a one, or a variable made by nothing but such ones."""

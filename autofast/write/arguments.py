@@ -150,12 +150,9 @@ def others_may_give(script: Script, call: ast.AST) -> str:
     graph, importers = script.analysis(CallGraph), script.analysis(Importers)
     comes_in = any(is_parameter(function, s.id) for s in of_kind(spread, ast.Name))
     todo: list[ast.AST] = [function]
-    seen: set[object] = set()
-    while todo:
-        here = todo.pop()
-        if not isinstance(here, DEFS) or here in seen:
+    for here in each_once(todo):
+        if not isinstance(here, DEFS):
             continue
-        seen.add(here)
         if here.args.kwarg is not None and (user := importers.user(here)):
             rest = here.args.kwarg.arg
             return f"{user} calls {here.name}() too, and may give it in **{rest}"

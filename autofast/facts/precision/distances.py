@@ -5,6 +5,9 @@ Autocast keeps ``torch.cdist`` in fp32; written out, the product is 16-bit: off 
 ``|a||b|`` in bf16, however small the distance. Their negatives, of which the largest are the
 nearest (``topk``), are the same.
 
+``log(1 - p)`` of a sigmoid, or of the square of a tanh: what 16 bits round to 1 has the logarithm
+of 0 there, and ``clamp(p, max=1 - 1e-5)`` does not keep it from that.
+
 Ratios of two probabilities, ``exp(new - old)``: one precision for both, or for neither.
 
 Where a policy is updated from what an earlier pass of it has said, both must round alike: the ratio
@@ -67,11 +70,15 @@ def similarities(code: Code) -> str:
     """Why a network needs fp32 that gives a contrastive loss itself: ``a @ b.T / temperature`` are
     logits of any size. A module without layers of its own is a loss, which is computed apart.
     """
-    losses = {s for m in code.models if not m.layers for c in m.classes for s in c.body}
-    for node in (n for part in code.parts if part not in losses for n in walk(part)):
+    for node in _beside_losses(code):
         if _compares(code.script, node):
             return f"{at(node)} compares samples by way of a product, whose 16-bit rounding a loss multiplies"
     return ""
+
+
+def _beside_losses(code: Code) -> Iterator[ast.AST]:
+    losses = {s for m in code.models if not m.layers for c in m.classes for s in c.body}
+    return (n for part in code.parts if part not in losses for n in walk(part))
 
 
 def _compares(script: Script, node: ast.AST) -> bool:
@@ -83,6 +90,25 @@ def _compares(script: Script, node: ast.AST) -> bool:
                 is_activation(script.values(side)) for side in (one, turned.value)
             )
     return False
+
+
+def complements(code: Code) -> str:
+    """Why what a sigmoid or a tanh leaves of 1 needs fp32, in words; empty where no network takes
+    the logarithm of it.
+    """
+    made_of = code.script.analysis(Flow).made_of
+    for call in of_kind(_beside_losses(code), ast.Call):
+        if _called(code.script, call) == "log":
+            for rest in made_of([call]):
+                match rest:
+                    case ast.BinOp(left=ast.Constant(), op=ast.Sub(), right=near):
+                        if any(
+                            (isinstance(p, ast.Call) and _called(code.script, p) == "tanh")
+                            or any(t.prob for t in of_kind(code.script.values(p), Tensor))
+                            for p in made_of([near])
+                        ):
+                            return f"{at(call)} takes the logarithm of what is left of 1, which in 16 bits is 0 for a sigmoid that is nearly 1"
+    return ""
 
 
 def _inside(script: Script, part: ast.AST) -> ast.AST | None:

@@ -12,7 +12,7 @@ from autofast.facts.precision.algebra import algebra
 from autofast.facts.precision.banned import banned_loss, error_of
 from autofast.facts.precision.between import structure
 from autofast.facts.precision.code import Code
-from autofast.facts.precision.distances import Ratios, distances, similarities
+from autofast.facts.precision.distances import Ratios, complements, distances, similarities
 from autofast.facts.precision.foreign import custom_function, loaded_in_16, unfollowed_use
 from autofast.facts.precision.kept_inside import kept_inside
 from autofast.facts.precision.layers import dense_sizes, is_small
@@ -180,8 +180,8 @@ SAME_DTYPE = wordset(""".scatter_ .scatter_add_ .index_add_ .index_copy_ .index_
 def why_not_autocast(code: Code) -> str:
     """Why it cannot run under autocast; empty where nothing speaks against."""
     for check in (
-        _losses, _dtypes, algebra, distances, similarities, structure, custom_function, unfollowed_use,
-        _writes, kept_inside, one_dtype, own_dtype, _size,
+        _losses, _dtypes, algebra, distances, similarities, complements, structure, custom_function,
+        unfollowed_use, _writes, kept_inside, one_dtype, own_dtype, _size,
     ):  # fmt: skip
         if why := check(code):
             return why

@@ -5,14 +5,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
 
 from autofast.flow.program import Flow
 from autofast.model.calls import arguments_of, targets_of
 from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.source import statement_of
-from autofast.model.syntax import is_read
 from autofast.model.values import is_weight
 
 
@@ -45,26 +43,11 @@ def _is_average(script: Script, statement: ast.stmt, target: ast.AST) -> bool:
     before = ast.unparse(kept)
     carried = any(
         type(node) is type(kept) and ast.unparse(node) == before
-        for node in _made_of(script, [statement.value])
+        for node in script.analysis(Flow).made_of([statement.value])
     )
     return carried and _reads_parameters(script, [statement.value])
 
 
-def _reads_parameters(script: Script, exprs: Iterable[ast.expr]) -> bool:
-    return any(
-        is_weight(thing) for node in _made_of(script, exprs) for thing in script.values(node)
-    )
-
-
-def _made_of(script: Script, exprs: Iterable[ast.expr]) -> Iterator[ast.AST]:
-    """The nodes of expressions, and of what the variables in them stand for."""
-    flow, seen = script.analysis(Flow), set[ast.AST]()
-    todo = list(exprs)
-    while todo:
-        for node in ast.walk(todo.pop()):
-            if node in seen:
-                continue
-            seen.add(node)
-            yield node
-            if isinstance(node, ast.Name) and is_read(node):
-                todo += [d.value for d in flow.reaching(node) if d.value is not None]
+def _reads_parameters(script: Script, exprs: list[ast.expr]) -> bool:
+    made = script.analysis(Flow).made_of(exprs)
+    return any(is_weight(thing) for node in made for thing in script.values(node))

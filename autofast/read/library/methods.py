@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 import re
 
-from autofast.model.contents import dict_items
+from autofast.model.contents import dict_items, each_once
 from autofast.model.kinds import is_dataset, is_loader, is_module, is_optimizer, is_scaler
 from autofast.model.names import LOADER
 from autofast.model.several import of_kind, wordset
@@ -217,14 +217,11 @@ def _merged(interp: Core, settings: Ext, why: str) -> None:
     """Settings that are kept as attributes (yacs and its kin) are set from elsewhere, those in them
     too.
     """
-    todo, seen = [settings], set[int]()
-    while todo:
-        thing = todo.pop()
-        if id(thing) not in seen:
-            seen.add(id(thing))
-            interp.open_attributes(thing, why)
-            inside = [t for found in thing.attrs.values() for t in found]
-            todo += [t for t in inside if is_named(t, Ext, settings.name)]
+    todo = [settings]
+    for thing in each_once(todo):
+        interp.open_attributes(thing, why)
+        inside = [t for found in thing.attrs.values() for t in found]
+        todo += [t for t in inside if is_named(t, Ext, settings.name)]
 
 
 def super_method(interp: Core, this: Ext, name: str, args: Arguments, node: Where) -> Values:
