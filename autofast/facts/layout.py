@@ -239,8 +239,6 @@ def _keeps_dimensions(script: Script, expr: ast.expr, seen: set[ast.expr]) -> bo
         case ast.BinOp(left=left, right=right):
             sides = [x for x in (left, right) if any(t.batch for t in tensors_in(script.values(x)))]
             return surely(_keeps_dimensions(script, x, seen) for x in sides)
-        case ast.IfExp(body=body, orelse=other):
-            return all(_keeps_dimensions(script, x, seen) for x in (body, other))
         case ast.Subscript(value=inner, slice=ast.Tuple(elts=parts)):
             slices = all(isinstance(part, ast.Slice) for part in parts)
             return slices and _keeps_dimensions(script, inner, seen)

@@ -99,19 +99,12 @@ class Changes:
 
         ``draws``: random numbers are drawn for items.
         """
-        statement = statement_of(node)
-        if not isinstance(statement, ast.Assign) or not isinstance(node, ast.Subscript):
-            return False
-        held = node.value
-        if not isinstance(held, ast.Attribute) or not self._is_given(node.slice):
-            return False
-        kept = [
-            n
-            for function in self.code.functions.values()
-            for n in nodes_in(function, ast.Attribute)
-            if n.attr == held.attr
-        ]
-        return all(map(self._is_by_key, kept)) and self._is_read(statement.value, draws)
+        match node, statement_of(node):
+            case ast.Subscript(value=ast.Attribute(attr=name)), ast.Assign(value=value):
+                functions = self.code.functions.values()
+                held = (n for f in functions for n in nodes_in(f, ast.Attribute) if n.attr == name)
+                return all(map(self._is_by_key, held)) and self._is_read(value, draws)
+        return False
 
     def _is_given(self, key: ast.expr) -> bool:
         return surely(made.is_parameter for made in self.flow.reaching(key))
