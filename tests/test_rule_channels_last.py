@@ -127,6 +127,18 @@ def test_points_that_are_gathered_into_images_come_with_three_dimensions(given: 
     assert same(text).lines == [MODEL]
 
 
+@pytest.mark.parametrize(
+    ("given", "images"), [("x", True), ("x * 2", True), ("x[:, 0].unsqueeze(1)", False)]
+)
+def test_what_a_method_of_the_network_is_given(given: str, images: bool) -> None:
+    text = changed(
+        "    def forward(self, x):\n",
+        f"    def forward(self, x):\n        return self.go({given})\n\n    def go(self, x):\n",
+    )
+    text = text if images else text.replace("nn.Conv2d(3, 8, 3)", "nn.Conv2d(1, 8, 3)")
+    assert same(text).lines == ([MODEL, IMAGES] if images else [MODEL])
+
+
 def test_what_is_joined_padded_or_scaled_has_as_many_dimensions() -> None:
     for given in (
         "torch.cat([x, x * 2], 1)[:, :3]",

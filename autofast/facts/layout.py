@@ -12,6 +12,8 @@ from autofast.facts.parts import not_known
 from autofast.facts.precision.activations import is_activation
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.foreign import custom_function, handed_out
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model import names
 from autofast.model.calls import is_method
@@ -19,7 +21,7 @@ from autofast.model.names import TIMM, VISION, last_part
 from autofast.model.roles import Model
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import ancestors, at, nodes_in
+from autofast.model.source import ancestors, at, function_of, nodes_in
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Ext, Inst, Tensor, Thing, Unknown, any_of, begins, const
 from autofast.ops.families import OF_SEQUENCES
@@ -53,7 +55,6 @@ FLATTENING = (
 )
 # What gives as many dimensions as it is given: methods, and functions.
 KEEPING = SAME | wordset("permute flip roll clamp type_as mul div sub add requires_grad_")
-JOINING = wordset("torch.cat torch.concat")
 OF_IMAGES = wordset(
     "pad interpolate relu leaky_relu gelu dropout normalize", "torch.nn.functional."
 )
@@ -218,11 +219,14 @@ def _starts_flat(script: Script, thing: Thing, seen: set[int]) -> bool:
 
 
 def _is_as_it_came(script: Script, call: ast.Call | None) -> bool:
-    """Whether what a layer is given has as many dimensions as a parameter of the function around,
-    as far as that shows: points that are gathered into groups come with three and go on with four.
+    """Whether what a layer is given has as many dimensions as what ``forward`` is given, as far as
+    that shows: points that are gathered into groups come with three and go on with four.
     """
-    given = call.args[0] if call is not None and call.args else None
-    return given is not None and _keeps_dimensions(script, given, set())
+    return call is not None and any(_keeps_dimensions(script, x, set()) for x in call.args[:1])
+
+
+def _is_of_forward(made: Definition) -> bool:
+    return made.is_parameter and getattr(function_of(made.node), "name", "") == "forward"
 
 
 def _keeps_dimensions(script: Script, expr: ast.expr, seen: set[ast.expr]) -> bool:
@@ -231,9 +235,12 @@ def _keeps_dimensions(script: Script, expr: ast.expr, seen: set[ast.expr]) -> bo
     seen.add(expr)
     match expr:
         case ast.Name():
+            graph = script.analysis(CallGraph)
             return surely(
-                made.is_parameter
-                or (made.value is not None and _keeps_dimensions(script, made.value, seen))
+                _is_of_forward(made)
+                or surely(
+                    g is not None and _keeps_dimensions(script, g, seen) for g in graph.gives(made)
+                )
                 for made in script.analysis(Flow).reaching(expr)
             )
         case ast.BinOp(left=left, right=right):
@@ -245,7 +252,7 @@ def _keeps_dimensions(script: Script, expr: ast.expr, seen: set[ast.expr]) -> bo
         case ast.Call(func=ast.Attribute(value=inner, attr=name)) if name in KEEPING:
             return _keeps_dimensions(script, inner, seen)
         case ast.Call(args=[ast.List(elts=parts) | ast.Tuple(elts=parts), *_]) if (
-            script.library_functions(expr) & JOINING
+            "torch.cat" in script.library_functions(expr)
         ):
             return any(_keeps_dimensions(script, part, seen) for part in parts)
         case ast.Call(args=[inner, *_]) if script.library_functions(expr) & OF_IMAGES:
