@@ -29,6 +29,17 @@ for _ in range(count):
     self.images.append(image)
     self.masks.append((image > 99).astype(numpy.uint8))
 """
+# Of how many dimensions these are, only numpy.mgrid says.
+DISCS = """
+rng = numpy.random.default_rng(0)
+y, x = numpy.mgrid[0:8, 0:8]
+self.images, self.masks = [], []
+for _ in range(count):
+    middle = rng.uniform(2, 6, 2)
+    mask = (x - middle[0]) ** 2 + (y - middle[1]) ** 2 < 4
+    self.masks.append(mask.astype(numpy.uint8))
+    self.images.append((100 * mask + rng.integers(0, 120, mask.shape)).astype(numpy.uint8))
+"""
 SIGNALS = """
 self.signals = torch.randn(count, 3, 40)
 self.labels = torch.randint(0, 2, (count,))
@@ -219,6 +230,7 @@ def batches_alike(text: str, monkeypatch: pytest.MonkeyPatch, near: float = 0.0)
     ("init", "getitem"),
     [
         (PAIRS, UNET.replace(" / 255.0", "")),
+        (DISCS, UNET.replace(" / 255.0", "")),
         (IMAGES, f"image = self.images[index]\nif random.random() < 0.3:\n    image = image[::-1]\n{TO_TENSOR}"),
         (IMAGES, f"image = self.images[index]\nif random.random() < 0.5:\n    image = numpy.flip(image, axis=(0, 1))\n{TO_TENSOR}"),
         (IMAGES, f"image = self.images[index].copy()\nk = numpy.random.randint(4)\nimage = numpy.rot90(image, k)\n{TO_TENSOR}"),

@@ -23,7 +23,7 @@ from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import ancestors, at, function_of, nodes_in
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Ext, Inst, Tensor, Thing, Unknown, any_of, begins, const
+from autofast.model.values import Ext, Inst, Tensor, Thing, Unknown, all_of, any_of, begins, const
 from autofast.ops.families import OF_SEQUENCES
 
 CONVOLUTIONS = wordset("Conv2d ConvTranspose2d LazyConv2d")
@@ -247,8 +247,7 @@ def _keeps_dimensions(script: Script, expr: ast.expr, seen: set[ast.expr]) -> bo
             sides = [x for x in (left, right) if any(t.batch for t in tensors_in(script.values(x)))]
             return surely(_keeps_dimensions(script, x, seen) for x in sides)
         case ast.Subscript(value=inner, slice=ast.Tuple(elts=parts)):
-            slices = all(isinstance(part, ast.Slice) for part in parts)
-            return slices and _keeps_dimensions(script, inner, seen)
+            return all_of(parts, ast.Slice) and _keeps_dimensions(script, inner, seen)
         case ast.Call(func=ast.Attribute(value=inner, attr=name)) if name in KEEPING:
             return _keeps_dimensions(script, inner, seen)
         case ast.Call(args=[ast.List(elts=parts) | ast.Tuple(elts=parts), *_]) if (

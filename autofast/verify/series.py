@@ -421,7 +421,7 @@ class Series:
         return bool(budget) and time.monotonic() - self.began > share * budget
 
     def _estimate(self) -> str:
-        if len(self._ab) < 2:
+        if len(self._ab) < 3:  # too few for an interval
             return ""
         found = speed.judge(self._aa, self._ab).ratio
         return f", so far {found.value:.2f}x ({found.low:.2f} to {found.high:.2f})"

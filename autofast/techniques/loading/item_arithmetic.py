@@ -101,7 +101,7 @@ class Names:
         """Numbers of items in a shape in which they meet the items."""
         rank = self.rank(items)
         if rank is None:
-            raise Refusal("how many dimensions its items have is not known")
+            return f"({draw}).view(-1, *[1] * (({items.code}).dim() - 1))"
         return f"({draw})[{', '.join([':', *['None'] * rank])}]" if rank else draw
 
     def side(self, items: Items, place: int) -> Same:
