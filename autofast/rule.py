@@ -88,6 +88,10 @@ class Gain:
     known: bool = True
     measured: bool = False
 
+    def is_below(self, least: float) -> bool:
+        """Whether it is known to be less than is asked for."""
+        return self.known and self.share < least
+
 
 # A string is the name of a rule: the plan puts it in the place of the decision.
 Need = type | str | tuple[type | str | None, object]

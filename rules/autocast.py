@@ -15,7 +15,6 @@ from autofast.techniques.precision.with_logits import WithLogits
 
 TRAINS = "the forward pass runs in fp32: autocast runs its matrix products and convolutions in 16 bits, on tensor cores"
 MEASURES = "the evaluation's forward pass runs in fp32: autocast runs it as training does, in 16 bits on tensor cores"
-OLDER = " (bf16, on GPUs that have it; --precision either: fp16 on others)"
 BESIDE = "this forward pass belongs to a block that autocast goes around"
 
 
@@ -49,10 +48,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         together = (*scaler, *losses, *training, *((None, key) for key in block.keys))
         for n, call in enumerate(block.region.forwards):
             message = BESIDE if n else TRAINS if block.region.trains else MEASURES
-            if message == TRAINS and found.in_fp16:
-                message += f" (fp16: {found.in_fp16})"
-            elif message == TRAINS and options.precision == "auto" and options.target == "cuda":
-                message += OLDER
+            if message == TRAINS and found.remark:
+                message += f" ({found.remark})"
             yield Finding(
                 call,
                 message,

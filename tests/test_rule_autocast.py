@@ -96,6 +96,7 @@ def test_the_dtype_is_asked_when_it_runs(
     constant = [line for line in done.lines if line.startswith(("has_bf16 = ", "amp_dtype = "))]
     assert run("import torch\n" + "\n".join(constant))["amp_dtype"] == getattr(torch, dtype)
     assert ASKED in alone(script()).lines
+    assert run(f"import torch\n{ASKED}")["has_bf16"] is (major >= 8)  # the default: fp32 before
 
 
 def test_existing_names_are_kept():
@@ -1589,6 +1590,10 @@ def test_autocast_of_a_torch_that_takes_no_dtype(asked: str) -> None:
     assert 'with torch.cuda.amp.autocast(enabled=device.type == "cuda"):' in done.lines
     assert 'scaler = torch.cuda.amp.GradScaler(enabled=device.type == "cuda")' in done.lines
     assert run(done.text)["losses"] == run(script())["losses"]
+    by_default = amp(script(), files={"requirements.txt": f"torch{asked}\n"}, precision="auto")
+    assert by_default.text == done.text
+    assert not any("bf16" in f.message for f in by_default.fixes)
+    assert any("--precision either" in f.message for f in amp(script(), precision="auto").fixes)
     done = amp(script(), files={"requirements.txt": f"torch{asked}\n"}, precision="bf16")
     needed = f"torch {asked}, and what would be written needs torch 1.10"
     assert not done.fixes and needed in done.refusals

@@ -677,6 +677,8 @@ CACHED = """        if index in self.seen:
         ("torch.load(self.paths[index])", "torch.load(self.paths[index]) + torch.randn(4)", False),
         ("x = x + torch.randn(4)", "x += torch.randn(4)", False),
         ("self.seen[index] = x", "self.seen[len(self.seen)] = x", False),
+        ("self.seen[index] = x", "self.keep(index, x + torch.randn(4))", False),
+        ("torch.load(self.paths[index])", "self.copy(self.paths[index])", False),
         ("if len(self.seen) < 100", "if not list(self.seen.values())", False),
     ],
 )
@@ -686,7 +688,9 @@ def test_what_is_kept_by_its_index_comes_out_the_same(old: str, new: str, kept: 
     dataset = dataset.replace(
         "        self.paths =", "        self.seen = {}\n        self.paths ="
     )
-    assert "self.seen[" in dataset
+    if "self.keep" in dataset:
+        dataset += "\n    def keep(self, index, x):\n        self.seen[index] = x\n"
+    dataset += "\n    def copy(self, path):\n        return torch.load(path) + torch.randn(4)\n"
     found = apply(RULE, script(PLAIN, dataset=dataset), min_gain=0.01)
     assert bool(found.fixes) is kept, found.refusals
 

@@ -61,12 +61,7 @@ def _asked(
         failed[rule.name] = rule_failed(rule, script, error)
         return finding
     finding = replace(finding, gain=gain)
-    small = (
-        gain is not None
-        and gain.known
-        and gain.share < options.min_gain
-        and rule.name not in options.named
-    )
+    small = gain is not None and gain.is_below(options.min_gain) and rule.name not in options.named
     return _without_edits(finding) if small else finding
 
 

@@ -13,7 +13,6 @@ from autofast.facts.precision.activations import is_activation
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.foreign import custom_function, handed_out
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow
 from autofast.model import names
 from autofast.model.calls import is_method
@@ -23,7 +22,7 @@ from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import ancestors, at, function_of, nodes_in
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Ext, Inst, Tensor, Thing, Unknown, all_of, any_of, begins, const
+from autofast.model.values import Ext, Inst, Tensor, Thing, Unknown, any_of, begins, const
 from autofast.ops.families import OF_SEQUENCES
 
 CONVOLUTIONS = wordset("Conv2d ConvTranspose2d LazyConv2d")
@@ -54,7 +53,7 @@ FLATTENING = (
     *(f"torch.nn.utils.prune.{n}Unstructured.apply" for n in ("L1", "Random")),
 )
 # What gives as many dimensions as it is given: methods, and functions.
-KEEPING = SAME | wordset("permute flip roll clamp type_as mul div sub add requires_grad_")
+SAME_DIMENSIONS = SAME | wordset("permute flip roll clamp type_as requires_grad_")
 OF_IMAGES = wordset(
     "pad interpolate relu leaky_relu gelu dropout normalize", "torch.nn.functional."
 )
@@ -211,25 +210,18 @@ def _starts_flat(script: Script, thing: Thing, seen: set[int]) -> bool:
                     raw
                     and inside
                     and occurrence.this is not None
-                    and _is_as_it_came(script, site.call)
+                    and site.call
+                    and any(_keeps_dimensions(script, x, set()) for x in site.call.args[:1])
                     and _starts_flat(script, occurrence.this, seen)
                 ):
                     return True
     return False
 
 
-def _is_as_it_came(script: Script, call: ast.Call | None) -> bool:
-    """Whether what a layer is given has as many dimensions as what ``forward`` is given, as far as
-    that shows: points that are gathered into groups come with three and go on with four.
-    """
-    return call is not None and any(_keeps_dimensions(script, x, set()) for x in call.args[:1])
-
-
-def _is_of_forward(made: Definition) -> bool:
-    return made.is_parameter and getattr(function_of(made.node), "name", "") == "forward"
-
-
 def _keeps_dimensions(script: Script, expr: ast.expr, seen: set[ast.expr]) -> bool:
+    """Whether it certainly has as many dimensions as what ``forward`` is given: points that are
+    gathered into groups come with three and go on with four.
+    """
     if expr in seen:  # once more around a loop
         return True
     seen.add(expr)
@@ -237,7 +229,7 @@ def _keeps_dimensions(script: Script, expr: ast.expr, seen: set[ast.expr]) -> bo
         case ast.Name():
             graph = script.analysis(CallGraph)
             return surely(
-                _is_of_forward(made)
+                (made.is_parameter and getattr(function_of(made.node), "name", "") == "forward")
                 or surely(
                     g is not None and _keeps_dimensions(script, g, seen) for g in graph.gives(made)
                 )
@@ -246,10 +238,9 @@ def _keeps_dimensions(script: Script, expr: ast.expr, seen: set[ast.expr]) -> bo
         case ast.BinOp(left=left, right=right):
             sides = [x for x in (left, right) if any(t.batch for t in tensors_in(script.values(x)))]
             return surely(_keeps_dimensions(script, x, seen) for x in sides)
-        case ast.Subscript(value=inner, slice=ast.Tuple(elts=parts)):
-            return all_of(parts, ast.Slice) and _keeps_dimensions(script, inner, seen)
-        case ast.Call(func=ast.Attribute(value=inner, attr=name)) if name in KEEPING:
-            return _keeps_dimensions(script, inner, seen)
+        case ast.Call(func=ast.Attribute(value=inner, attr=name)) if name in SAME_DIMENSIONS:
+            is_tensor = bool(tensors_in(script.values(inner)))
+            return is_tensor and _keeps_dimensions(script, inner, seen)
         case ast.Call(args=[ast.List(elts=parts) | ast.Tuple(elts=parts), *_]) if (
             "torch.cat" in script.library_functions(expr)
         ):

@@ -7,15 +7,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
 
 from autofast.facts.workers.lifetime import Lifetime
 from autofast.facts.workers.loader_code import Side
-from autofast.flow.defuse import bound_to
 from autofast.flow.program import holder_of
 from autofast.flow.scratch import is_scratch
 from autofast.model.calls import is_method, keyword_of
-from autofast.model.contents import with_contents
 from autofast.model.several import surely, wordset
 from autofast.model.source import (
     Said,
@@ -27,7 +24,19 @@ from autofast.model.source import (
     statement_of,
 )
 from autofast.model.syntax import TAKERS, VARIABLES
-from autofast.model.values import Const, Ext, Num, Ref, Seq, Values, begins, is_const, of_kind
+from autofast.model.values import (
+    Bound,
+    Const,
+    Ext,
+    Func,
+    Num,
+    Ref,
+    Seq,
+    Values,
+    any_of,
+    begins,
+    is_const,
+)
 
 PLACES = (
     ast.Attribute, ast.Subscript, ast.Name, ast.Call, ast.For, ast.AsyncFor, ast.comprehension,
@@ -45,7 +54,7 @@ ITERATORS = tuple("""itertools. builtins.iter builtins.zip builtins.map builtins
 READERS = wordset("""numpy.load numpy.loadtxt numpy.genfromtxt numpy.fromfile PIL.Image.open cv2.imread
     torch.load torch.from_numpy json.load pickle.load builtins.open builtins.int builtins.float
     builtins.str os.path.join""")
-CONVERTS = wordset("astype convert copy read numpy float long")
+CONVERTS = wordset("astype convert copy numpy float long")
 A_FILE = "a file"
 WRITES = "wax+"  # modes of open() and h5py.File
 # The torch of the days of h5py 3, before which a file is opened for writing where that is allowed.
@@ -103,7 +112,8 @@ class Changes:
             case ast.Subscript(value=ast.Attribute(attr=name)), ast.Assign(value=value):
                 functions = self.code.functions.values()
                 held = (n for f in functions for n in nodes_in(f, ast.Attribute) if n.attr == name)
-                return all(map(self._is_by_key, held)) and self._is_read(value, draws)
+                by_key = self._is_given(node.slice) and all(map(self._is_by_key, held))
+                return by_key and (not draws or self._is_read(value, node.slice))
         return False
 
     def _is_given(self, key: ast.expr) -> bool:
@@ -120,21 +130,23 @@ class Changes:
                 return "builtins.len" in self.script.library_functions(call)
         return False
 
-    def _is_read(self, value: ast.expr, draws: bool) -> bool:
-        """Whether a value comes out the same each time: it is read from files, or computed where
-        nothing is drawn."""
-
-        def parts(node: Any) -> Iterator[ast.AST]:
-            yield from ast.iter_child_nodes(node)
+    def _is_read(self, value: ast.expr, key: ast.expr) -> bool:
+        """Whether a value is read from files, and depends on nothing but the key and the data set:
+        no random number is in it.
+        """
+        given = (ast.unparse(key), "self")
+        for node in self.flow.made_of([value]):
+            if isinstance(node, ast.Call) and not (
+                self.script.library_functions(node) & READERS
+                or is_method(node, *CONVERTS)
+                and not any_of(self.script.called(node), Func, Bound)
+            ):
+                return False
             for made in self.flow.reaching(node):
-                value, _ = bound_to(made.node)
-                if value is not None:
-                    yield value
-
-        calls = of_kind(with_contents([value], parts), ast.Call)
-        return not draws or all(
-            is_method(c, *CONVERTS) or self.script.library_functions(c) & READERS for c in calls
-        )
+                from_outside = made.is_parameter and made.name not in given
+                if from_outside or not (made.value or isinstance(made.node, (ast.arg, ast.alias))):
+                    return False
+        return True
 
     def advances(self, node: ast.Call) -> str:
         names = self.script.library_functions(node)

@@ -89,7 +89,7 @@ def _served(script: Script) -> list[Loader]:
 def _pays(script: Script, options: Options, loader: Loader) -> bool:
     """Whether workers of a loader are written for what they gain, as far as that is known."""
     gain = gains.fetching(script, options, Finding(loader.node, NONE), ())
-    return not (gain and gain.known and gain.share < options.min_gain)
+    return options.requested or not (gain and gain.is_below(options.min_gain))
 
 
 NONE = "batches are made in the main process, and training waits for them"

@@ -160,7 +160,7 @@ class Amp:
     scaling: the scaler, and ``makes``, the edits that make it; None where there is none, with
     ``no_scaler`` where one was wanted.
     torch: the oldest torch that runs the blocks. logits: the losses that are to take logits, which
-    they count on; None where they do not. in_fp16: why they are in fp16 whatever the GPU can.
+    they count on; None where they do not. remark: on the type that the blocks compute in.
     """
 
     blocks: list[Block] = field(default_factory=list)
@@ -170,7 +170,7 @@ class Amp:
     no_scaler: str = ""
     torch: tuple[int, int] = DTYPE_SINCE
     logits: WithLogits | None = None
-    in_fp16: str = ""
+    remark: str = ""
 
 
 class _Made(dict[tuple[str, str, bool, bool], Amp]):
@@ -364,12 +364,13 @@ def _precision(
             return f"{fp16_anyway}: without a GradScaler small gradients become zero"
         return Precision("bf16", device)
     if wanted == "auto" and not (fp16_anyway or script.torch.rules_out(DTYPE_SINCE)):
+        found.remark = "bf16, on GPUs that have it; --precision either: fp16 on others"
         return Precision("native", device)
     made: Scaling | str = too_wide or (
         scaling(script) if with_scaler else "the rule grad-scaler is not selected"
     )
     if isinstance(made, Scaling):
-        found.scaling, found.in_fp16 = made, fp16_anyway
+        found.scaling, found.remark = made, fp16_anyway and f"fp16: {fp16_anyway}"
         return Precision("fp16" if fp16_anyway or wanted == "fp16" else "either", device)
     found.no_scaler = made
     if wanted == "fp16":

@@ -126,7 +126,7 @@ def environment() -> dict[str, str]:
     found: dict[str, object] = {
         "python": platform.python_version(),
         # platform.platform() starts a process, to ask for the processor.
-        "platform": "-".join(os.uname()[::2]),
+        "platform": f"{platform.system()}-{platform.release()}-{platform.machine()}",
         "cpu": cpu(),
         "cpus": os.cpu_count(),
     }

@@ -169,9 +169,10 @@ def _takes_one_channel(script: Script) -> bool:
 def _is_pointwise(script: Script) -> bool:
     """Whether all convolutions of images in what trains look at one position, as those of point
     clouds do."""
-    layers = [x for x in _layers(script) if x.name.startswith("torch.nn.")]
+    layers = _layers(script)
     kernels = [x.args.get(2, "kernel_size") for x in layers if x.name == "torch.nn.Conv2d"]
-    return len(layers) == len(_layers(script)) and surely(const(k) in (1, (1, 1)) for k in kernels)
+    whole = all(x.name.startswith("torch.nn.") for x in layers)
+    return whole and surely(const(k) in (1, (1, 1)) for k in kernels)
 
 
 def _is_depthwise(script: Script) -> bool:
