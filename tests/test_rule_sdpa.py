@@ -568,11 +568,19 @@ def whole(code: str, more: str = "", drop: float = 0.0) -> Applied:
         "model.register_buffer(name='lower', tensor=torch.ones(1, 1, 8, 8))",
         "setattr(model, 'lower', torch.ones(1, 1, 8, 8))",
         "model.lower, model.other = torch.ones(1, 1, 8, 8), 1",
+        "for n, b in model.named_buffers():\n    if n.endswith('lower'):\n        b.fill_(1)",
     ],
 )
 def test_a_triangle_that_is_written_to_is_none(more: str) -> None:
     found = whole(FORMS["minGPT"][0], more)
     assert found.fixes and "is_causal" not in found.text and "attn_mask=self.lower" in found.text
+    same(found)
+
+
+def test_a_name_that_is_asked_for_among_parameters_sets_nothing() -> None:
+    decay = "decayed = [p for n, p in model.named_parameters() if not n.endswith('lower')]"
+    found = whole(FORMS["minGPT"][0], decay)
+    assert "is_causal=True" in call(found)
     same(found)
 
 

@@ -39,7 +39,7 @@ def lasting_value(script: Script, attribute: ast.Attribute) -> ast.expr | None:
     for source in script.sources:
         for node in source.nodes if name in source.text else ():
             if isinstance(node, ast.Constant) and node.value == name:
-                if _put(parent_of(node), name)[0] is None:
+                if _put(parent_of(node), name)[0] is None and not _is_compared(script, node):
                     return None  # setattr, a key of a dict
             if is_attribute(node, name):
                 owners = script.values(node.value)
@@ -69,6 +69,17 @@ def _put(node: ast.AST | None, name: str) -> tuple[ast.expr | None, ast.expr | N
         ):
             return owner, made
     return None, None
+
+
+def _is_compared(script: Script, text: ast.Constant) -> bool:
+    """``name.endswith("bias")``, ``"bias" in name``: of parameters, where nothing asks for
+    buffers.
+    """
+    outer = parent_of(text)
+    compared = isinstance(outer, ast.Compare) or is_method(outer, "endswith", "startswith")
+    return compared and not any(
+        is_attribute(n, "buffers", "named_buffers") for n in script.each(ast.Attribute)
+    )
 
 
 def _is_only_read(node: ast.Attribute) -> bool:
