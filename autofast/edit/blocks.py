@@ -464,6 +464,7 @@ def _spaced(
             present = next(
                 (n for n, above in enumerate(lead) if above.comment is not None), len(lead)
             )
+            present += _blank_lines_within(previous[0])
             missing = _blank_lines(previous[0], line, is_new, at_top) - present
             if missing > 0:
                 line = line.with_changes(
@@ -471,6 +472,15 @@ def _spaced(
                 )
         yield line
         previous = line, is_new
+
+
+def _blank_lines_within(statement: cst.BaseStatement) -> int:
+    """The blank lines at the end of its block: those that are indented as it is."""
+    count = 0
+    while isinstance(body := getattr(statement, "body", None), cst.IndentedBlock):
+        count += sum(line.comment is None for line in body.footer)
+        statement = body.body[-1]
+    return count
 
 
 def _blank_lines(

@@ -11,7 +11,7 @@ from autofast.flow import scopes
 from autofast.flow.program import Flow
 from autofast.model.calls import pairs_of
 from autofast.model.script import Script
-from autofast.model.source import ancestors, function_of, source_of, statement_of
+from autofast.model.source import ancestors, contains_kind, function_of, source_of, statement_of
 from autofast.rule import Refusal
 from autofast.techniques.transfers.byte_batches import Copy
 from autofast.techniques.transfers.byte_transforms import Channels, Constants
@@ -74,14 +74,16 @@ def _text(script: Script, channels: Channels, place: ast.stmt) -> str:
             if made is not None and scopes.owner(expr) is source_of(place).tree:
                 if not scopes.binds(function, name) if inside else flow.graph(place).dominates(statement_of(made.node), place):  # fmt: skip
                     return name
+        case ast.Tuple(elts=items) | ast.List(elts=items) if not contains_kind(channels.expr, ast.Name):
+            return f"[{', '.join(source_of(i).segment(i) for i in items)}]"  # 0.2010 as it is
     return str(list(channels.numbers))
 
 
 def _behind(copy: ast.Call, template: str) -> Edit:
-    """The operations behind a copy: more than two in a statement of their own, where the copy is
-    put into a variable."""
+    """The operations behind a copy, in a statement of their own where it is put into a
+    variable."""
     match statement_of(copy):
-        case ast.Assign(targets=[target], value=value) as statement if template.startswith("("):
+        case ast.Assign(targets=[target], value=value) as statement:
             for one, part in pairs_of(target, value):
                 if part is copy and (name := getattr(one, "id", "")):
                     return After(statement, f"{name} = {template.format(name)}")
