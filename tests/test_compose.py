@@ -10,6 +10,7 @@ from textwrap import dedent
 
 import pytest
 
+from autofast.edit.compose import compose
 from autofast.edit.edits import (
     After,
     Around,
@@ -380,7 +381,8 @@ def test_new_code_goes_above_the_heading_of_a_part() -> None:
 def test_blank_lines_that_are_indented_as_the_block_above_count() -> None:
     before = "class A:\n    def f(self):\n        return 1\n    \n\na\n"
     after = "class A:\n    def f(self):\n        return 1\n    \n\nnew()\na\n"
-    assert edited(before, lambda s: [Before(stmt(s, "a"), "new()")]) == after
+    file = source(before)
+    assert compose([Before(stmt(file, "a"), "new()")])[file] == after
 
 
 def test_comments_of_removed_and_replaced_statements_survive() -> None:
