@@ -92,9 +92,9 @@ def made(make: str, before: str = "") -> Applied:
         ("z = torch.tensor(1.5).to(device)", ["z = torch.tensor(1.5).to(device)"], Effect.EXACT),
         ("z = torch.zeros(3, 4)\nz = z.to(device)", ["z = torch.zeros(3, 4, device=device)"], Effect.EXACT),
         ("z = torch.zeros(3, 4)\nz = z.type_as(x)", ["z = torch.zeros(3, 4, device=x.device)"], Effect.EXACT),
-        ("z = Variable(Tensor(np.ones((3, 4))))", ["z = Variable(Tensor(3, 4).fill_(1))"], Effect.EXACT),
-        ("z = Tensor(np.zeros(x.shape))", ["z = Tensor(*x.shape).zero_()"], Effect.EXACT),
-        ("z = Tensor(np.ones(shape=(3, *shape)))", ["z = Tensor(3, *shape).fill_(1)"], Effect.EXACT),
+        ("z = Variable(Tensor(np.ones((3, 4))))", ['z = Variable(torch.ones(3, 4, device="cuda" if cuda else "cpu"))'], Effect.EXACT),
+        ("z = Tensor(np.zeros(x.shape))", ['z = torch.zeros(x.shape, device="cuda" if cuda else "cpu")'], Effect.EXACT),
+        ("z = Tensor(np.ones(shape=(3, *shape)))", ['z = torch.ones(3, *shape, device="cuda" if cuda else "cpu")'], Effect.EXACT),
         ("z = torch.FloatTensor(3, 4).zero_().to(device)", ["z = torch.zeros(3, 4, device=device)"], Effect.EXACT),
         ("z = torch.FloatTensor(x.size()).fill_(1).to(device)", ["z = torch.ones(x.size(), device=device)"], Effect.EXACT),
         ("z = torch.Tensor(3, 4).fill_(-2).to(device)", ["z = torch.full((3, 4), -2.0, device=device)"], Effect.EXACT),
@@ -114,10 +114,12 @@ def made(make: str, before: str = "") -> Applied:
         ("z = torch.arange(0, 1, 0.25).to(device)", ["z = torch.arange(0, 1, 0.25, device=device)"], Effect.ROUNDING),
         ("z = torch.randn(3, 4).to(device)", ["z = torch.randn(3, 4, device=device)"], Effect.SAMPLING),
         ("z = torch.randint(0, 9, (3, 4)).float().to(device)", ["z = torch.randint(0, 9, (3, 4), device=device).float()"], Effect.SAMPLING),
-        ("z = Tensor(np.random.normal(0, 1, (3, latent)))", ["z = Tensor(3, latent).normal_(0, 1)"], Effect.SAMPLING),
-        ("z = Tensor(np.random.randn(3, latent))", ["z = Tensor(3, latent).normal_()"], Effect.SAMPLING),
-        ("z = Tensor(np.random.normal(size=(3, 4)))", ["z = Tensor(3, 4).normal_()"], Effect.SAMPLING),
-        ("z = Tensor(np.random.random((3, 1)))", ["z = Tensor(3, 1).uniform_()"], Effect.SAMPLING),
+        ("z = Tensor(np.random.normal(0, 1, (3, latent)))", ['z = torch.randn(3, latent, device="cuda" if cuda else "cpu")'], Effect.SAMPLING),
+        ("z = Tensor(np.random.randn(3, latent))", ['z = torch.randn(3, latent, device="cuda" if cuda else "cpu")'], Effect.SAMPLING),
+        ("z = Tensor(np.random.normal(size=(3, 4)))", ['z = torch.randn(3, 4, device="cuda" if cuda else "cpu")'], Effect.SAMPLING),
+        ("z = Tensor(np.random.normal(0, 0.02, (3, latent)))", ['z = torch.empty(3, latent, device="cuda" if cuda else "cpu").normal_(0, 0.02)'], Effect.SAMPLING),
+        ("z = Tensor(np.random.uniform(-1, 1, 4))", ['z = torch.empty(4, device="cuda" if cuda else "cpu").uniform_(-1, 1)'], Effect.SAMPLING),
+        ("z = Tensor(np.random.random((3, 1)))", ['z = torch.rand(3, 1, device="cuda" if cuda else "cpu")'], Effect.SAMPLING),
     ],
 )  # fmt: skip
 def test_forms(make: str, expected: list[str], effect: Effect) -> None:
@@ -161,6 +163,8 @@ def test_cuda(make: str, device: str) -> None:
         "z = Tensor(3, 4).fill_(1)",
         "z = Tensor(np.asarray(losses[-1:] or [0.0]))",
         "z = Tensor(np.random.normal(0, 1))",
+        "cuda = step > 3\nz = Tensor(np.ones((3, 4)))",
+        "torch.set_default_dtype(torch.float32)\nz = Tensor(np.ones((3, 4)))",
         "z = torch.FloatTensor((3.0, 4.0)).zero_().to(device).mean()",  # these are data
         "z = torch.FloatTensor(3, 4).fill_(x.mean()).to(device)",
         "z = torch.LongTensor(3, 4).fill_(latent / 3).to(device).float()",
@@ -170,6 +174,13 @@ def test_cuda(make: str, device: str) -> None:
 )
 def test_nothing_to_do(make: str) -> None:
     assert not made(make).fixes
+
+
+def test_the_host_is_a_plain_tensor() -> None:
+    text = SCRIPT.format(make="z = Tensor(np.ones((3, 4)))", before="")
+    done = apply(RULE, text.replace("else torch.FloatTensor", "else torch.Tensor"))
+    assert done.lines == ['z = torch.ones(3, 4, device="cuda" if cuda else "cpu")']
+    assert run(done.text)["losses"] == run(done.before)["losses"]
 
 
 def test_only_in_loops() -> None:

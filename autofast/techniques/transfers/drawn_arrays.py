@@ -6,34 +6,41 @@ import ast
 from collections.abc import Iterator, Mapping
 
 from autofast.edit.edits import Holes, Rewrite
+from autofast.flow import scopes
+from autofast.flow.program import Flow
 from autofast.model.calls import unstarred
-from autofast.model.names import LEGACY_TENSORS
 from autofast.model.script import Script
-from autofast.model.several import surely
-from autofast.model.syntax import SEQUENCES, is_attribute
+from autofast.model.several import surely, wordset
+from autofast.model.source import Source, source_of
+from autofast.model.syntax import SEQUENCES, is_attribute, is_read
 from autofast.model.values import Ref, Seq, const
 from autofast.rule import Effect
 from autofast.techniques.transfers.factories import Creation, runs_often
+from autofast.write.spelling import torch_in
 
-# NumPy's draws and constants: the method that makes the same of a new tensor, and where the shape
-# is given
+# NumPy's draws and constants: the factory that makes the same, the method for draws between other
+# bounds, and where the shape is given
 DRAWS = {
-    "numpy.random.normal": ("normal_", 2),
-    "numpy.random.randn": ("normal_", -1),
-    "numpy.random.standard_normal": ("normal_", 0),
-    "numpy.random.uniform": ("uniform_", 2),
-    "numpy.random.random": ("uniform_", 0),
-    "numpy.random.random_sample": ("uniform_", 0),
-    "numpy.random.rand": ("uniform_", -1),
-    "numpy.ones": ("fill_(1)", 0),
-    "numpy.zeros": ("zero_()", 0),
+    "numpy.random.normal": ("randn", "normal_", 2),
+    "numpy.random.randn": ("randn", "", -1),
+    "numpy.random.standard_normal": ("randn", "", 0),
+    "numpy.random.uniform": ("rand", "uniform_", 2),
+    "numpy.random.random": ("rand", "", 0),
+    "numpy.random.random_sample": ("rand", "", 0),
+    "numpy.random.rand": ("rand", "", -1),
+    "numpy.ones": ("ones", "", 0),
+    "numpy.zeros": ("zeros", "", 0),
 }
+GPU, HOST = "torch.cuda.FloatTensor", wordset("torch.FloatTensor torch.Tensor")
+OTHER_DTYPES = "torch.set_default_dtype", "torch.set_default_tensor_type"
 
 
 def from_numpy(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
     """``Tensor(np.ones(shape))`` where ``Tensor`` may be ``torch.cuda.FloatTensor``: made there by
-    its own methods."""
-    for site in script.log.of(*(f"torch.cuda.{name}" for name in LEGACY_TENSORS)):
+    a factory."""
+    if script.calls(*OTHER_DTYPES):
+        return
+    for site in script.log.of(GPU):
         match call := site.node:
             case ast.Call(args=[ast.Call() as inner], keywords=[]):
                 pass
@@ -42,23 +49,43 @@ def from_numpy(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
         names = [t.name for t in script.called(inner) if isinstance(t, Ref)]
         if len(names) != 1 or names[0] not in DRAWS or not runs_often(site, hot):
             continue
-        if (
-            "FloatTensor" not in site.kind
-            or (template := _in_place(script, names[0], inner)) is None
-        ):
-            continue
-        text, holes = template
-        effect = Effect.SAMPLING if "random" in names[0] else Effect.EXACT
-        yield Creation(
-            call, site, (Rewrite(call, "{tensor}" + text, {"tensor": call.func, **holes}),), effect
-        )
+        device = _device(script, call.func)
+        made = _factory(script, names[0], inner)
+        if device is not None and made is not None:
+            text, holes = made
+            effect = Effect.SAMPLING if "random" in names[0] else Effect.EXACT
+            torch, imports = torch_in(source_of(call))
+            text = text.format(torch=torch, device=device)
+            yield Creation(call, site, (Rewrite(call, text, holes), *imports), effect)
 
 
-def _in_place(
+def _device(script: Script, tensor: ast.expr) -> str | None:
+    """Where ``Tensor(...)`` makes a tensor, ``"cuda" if cuda else "cpu"`` for
+    ``torch.cuda.FloatTensor if cuda else torch.FloatTensor``."""
+    chosen = script.analysis(Flow).value(tensor) if isinstance(tensor, ast.Name) else tensor
+    match chosen:
+        case ast.IfExp(test=ast.Name(id=name) as flag, body=gpu, orelse=host):
+            known = script.library_name(gpu) == GPU and script.library_name(host) in HOST
+            if known and _is_constant(flag, source_of(tensor)):
+                return f'"cuda" if {name} else "cpu"'
+        case ast.expr() if script.library_name(chosen) == GPU:
+            return '"cuda"'
+    return None
+
+
+def _is_constant(flag: ast.Name, source: Source) -> bool:
+    """Whether it is a variable of this module that gets its value once, in all of the file."""
+    stored = [n for n in source.nodes if isinstance(n, ast.Name) and n.id == flag.id]
+    parameters = any(isinstance(n, ast.arg) and n.arg == flag.id for n in source.nodes)
+    made = [n for n in stored if not is_read(n)]
+    return len(made) == 1 and scopes.owner(made[0]) is source.tree and not parameters
+
+
+def _factory(
     script: Script, name: str, call: ast.Call
 ) -> tuple[str, Mapping[str, ast.expr]] | None:
-    """``(n, m).normal_(0, 1)`` for ``np.random.normal(0, 1, (n, m))``."""
-    method, at = DRAWS[name]
+    """``torch.randn(n, m, device={device})`` for ``np.random.normal(0, 1, (n, m))``."""
+    factory, method, at = DRAWS[name]
     given = {k.arg: k.value for k in call.keywords}
     shape = given.pop("size", None) or given.pop("shape", None)
     bounds, sizes = (call.args[:at], call.args[at:]) if at >= 0 else ([], call.args)
@@ -74,14 +101,15 @@ def _in_place(
     dims = _each(sizes, holes) if at < 0 else _dims(script, sizes[0], holes)
     if not dims:
         return None
-    holes.update((f"b{i}", bound) for i, bound in enumerate(bounds))
-    arguments = ", ".join(f"{{b{i}}}" for i in range(len(bounds)))
-    return f"({dims}).{method}" + ("" if method.endswith(")") else f"({arguments})"), holes
+    drawn = ""
+    if bounds and [script.constant(b) for b in bounds] != [0, 1]:
+        factory, holes = "empty", {**holes, **{f"b{i}": bound for i, bound in enumerate(bounds)}}
+        drawn = f".{method}({', '.join(f'{{{{b{i}}}}}' for i in range(len(bounds)))})"
+    return f"{{torch}}.{factory}({dims}, device={{device}}){drawn}", holes
 
 
 def _dims(script: Script, shape: ast.expr, holes: Holes) -> str | None:
-    """A shape as arguments of the legacy constructor, which takes sizes one by one (it takes a
-    tuple for data)."""
+    """A shape as arguments of a factory."""
     if isinstance(shape, SEQUENCES):
         return _each(shape.elts, holes)
     found = script.values(shape)
@@ -90,8 +118,7 @@ def _dims(script: Script, shape: ast.expr, holes: Holes) -> str | None:
     if is_attribute(shape, "shape") or surely(
         isinstance(t, Seq) or isinstance(const(found), tuple) for t in found
     ):
-        holes["d0"] = shape
-        return "*{d0}"
+        return _each([shape], holes)
     return None
 
 
@@ -99,5 +126,5 @@ def _each(sizes: list[ast.expr], holes: Holes) -> str:
     texts = []
     for i, size in enumerate(sizes):
         holes[f"d{i}"] = unstarred(size)
-        texts.append(f"{'*' if isinstance(size, ast.Starred) else ''}{{d{i}}}")
+        texts.append(f"{'*' if isinstance(size, ast.Starred) else ''}{{{{d{i}}}}}")
     return ", ".join(texts)
