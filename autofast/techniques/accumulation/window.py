@@ -8,11 +8,10 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autofast.edit.edits import Before, Edit, Edits, Helper, Wrap
+from autofast.edit.edits import Before, Edit, Edits, Helper
 from autofast.facts.updates.cadence import check_loader, ends_of, inside_bar
-from autofast.facts.updates.counter import Counter
 from autofast.flow.importers import Importers
-from autofast.flow.scopes import binds, is_parameter, stored_in, variables_of
+from autofast.flow.scopes import is_parameter, stored_in
 from autofast.model.calls import names_in
 from autofast.model.kinds import is_loader
 from autofast.model.roles import Loader, Step
@@ -32,10 +31,10 @@ from autofast.model.syntax import TARGETS, VARIABLES
 from autofast.model.values import Arg, Const, Ext, Thing, const, surely_named
 from autofast.rule import Refusal
 from autofast.write.share_helper import HELPER
+from autofast.write.step_counter import step_counter
 
 NAME = "ACCUMULATION_STEPS"
 SHARE = "share_of_window"
-COUNTERS = ("step", "batch_idx", "batch_index", "i")
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +113,7 @@ def window_of(script: Script, step: Step, steps: int, drop: bool) -> Window:
     if names_in(loader) & stored_in(loop):
         raise Refusal(f"`{ast.unparse(loader)}` is set again in the loop over it")
     source = source_of(loop)
-    counter, start, made = _counter(script, loop, changed)
+    counter, start, made = step_counter(script, loop, changed)
     constant = name = source.fresh(NAME)
     if flags:
         name = source.fresh(NAME.lower())
@@ -207,20 +206,3 @@ def _check_batches(loader: Loader) -> None:
         samplers = loader.args.get(3, "sampler")
         if not surely_named(samplers, Ext, "torch.utils.data.BatchSampler"):
             raise Refusal(f"{where} makes no batches, and what an item has of samples is not known")
-
-
-def _counter(script: Script, loop: ast.For, changed: set[str]) -> tuple[str, int, Edits]:
-    reader = Counter(script, loop)
-    if reader.name and reader.name not in changed and reader.start in (0, 1):
-        return reader.name, reader.start, ()
-    taken = source_of(loop).names
-    name = next((n for n in COUNTERS if n not in taken), "") or source_of(loop).fresh(
-        "batch_number"
-    )
-    other = variables_of(loop).find("enumerate", function_of(loop))
-    if other is not None and binds(other.scope, other.name):
-        raise Refusal("`enumerate` is something else here")
-    target = Wrap(
-        loop.target, f"{name}, ({{}})" if isinstance(loop.target, ast.Tuple) else f"{name}, {{}}"
-    )
-    return name, 0, (target, Wrap(loop.iter, "enumerate({})"))
