@@ -48,6 +48,8 @@ class Options:
             gain.
         min_gain: the least share of a training that a fix must be expected to save to be written;
             0: everything is.
+        effect: how far the rewrite may go, for a rule that would write something else at a place
+            the farther it may.
     """
 
     precision: str = "auto"
@@ -61,6 +63,7 @@ class Options:
     sync_batchnorm: bool = False
     named: frozenset[str] = frozenset()
     min_gain: float = 0.0
+    effect: Effect = Effect.SAMPLING
     decisions: frozenset[type] = frozenset()
     requested: bool = False
 

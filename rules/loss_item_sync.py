@@ -13,6 +13,7 @@ from autofast.model.source import Nodes
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.syncs.code_motion import NAME
 from autofast.techniques.syncs.element_loops import by_elements
+from autofast.techniques.syncs.few_steps import Supposed, supposed_in_few
 from autofast.techniques.syncs.filled import extended_lists
 from autofast.techniques.syncs.implicit_syncs import findings, whole_statement
 from autofast.techniques.syncs.planned import (
@@ -22,7 +23,7 @@ from autofast.techniques.syncs.planned import (
     in_scripts_read_in_part,
     in_stores,
 )
-from autofast.techniques.syncs.reads import scalar_reads
+from autofast.techniques.syncs.reads import Read, scalar_reads
 from autofast.write.spelling import uses_gpu
 
 
@@ -32,16 +33,32 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     owned = any_in(OWNERS, script.frameworks)
     if options.target == "cpu" or not (script.steps or owned) or not uses_gpu(script):
         return  # on the CPU, nothing waits for anything
+    every = scalar_reads(script)
+    if owned:
+        yield from _everywhere(script, set())
+    elif script.unread:
+        yield from (finding for finding, _ in in_scripts_read_in_part(script, every))
+    elif options.effect is Effect.RECIPE:
+        few = supposed_in_few(script)
+        found = list(_in_few(few, every))
+        waits = [f.node for f in found if not f.edits]
+        less = few.where_nothing_waits(waits)
+        yield from found if less is few else _in_few(less, every)
+    else:
+        yield from _found(script, every)
+
+
+def _in_few(few: Supposed, every: list[Read]) -> Iterator[Finding]:
+    """What becomes of the reads where what is only shown is shown in few steps."""
+    rest = [r for r in every if r.statement not in few.gates]
+    yield from map(few.with_gates, _found(few.script, rest))
+
+
+def _found(script: Script, every: list[Read]) -> Iterator[Finding]:
+    """What becomes of the reads, and what else waits."""
     taken: set[ast.expr] = set()
     answered: Nodes = set()
     found: list[Finding] = []
-    every = scalar_reads(script)
-    if owned:
-        yield from _everywhere(script, answered)
-        return
-    if script.unread:
-        yield from (finding for finding, _ in in_scripts_read_in_part(script, every))
-        return
     for finding, used in (
         *in_stores(script, every),
         *in_functions(script, every),

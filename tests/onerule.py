@@ -61,13 +61,14 @@ def apply(
     accumulate: int = 0,
     workers: int = 0,
     min_gain: float = 0.0,
+    effect: Effect = Effect.SAMPLING,
 ) -> Applied:
     """What ``rule`` (or several, with spaces between) does to ``text`` (the entry ``train.py``)
     beside ``files``; ``asked`` for by name.
 
     ``precision``: auto, unless a scaler is among what is wanted: then it is the one that writes it.
     ``min_gain``: the least gain that a fix must be expected to bring; by default, everything is
-    written.
+    written. ``effect``: how far it may go, as far as the rule asks.
     """
     names = rule.split()
     rules = [all_rules()[name] for name in names]
@@ -88,6 +89,7 @@ def apply(
             workers=max(0, workers),
             any_workers=workers != 0,
             min_gain=min_gain,
+            effect=effect,
         )
         plan = Plan.make(read_script(entry, root), options, rules, Effect.RECIPE)
         again = plan.check(

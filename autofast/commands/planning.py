@@ -127,6 +127,7 @@ def options_of(config: Config, rules: list[Rule]) -> Options:
         sync_batchnorm=config.sync_batchnorm,
         named=_named(config, rules),
         min_gain=config.least_gain,
+        effect=config.effect,
     )
 
 

@@ -8,7 +8,7 @@ node, so ``source_of(node)``, ``statement_of(node)`` and friends tell where it i
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -84,7 +84,7 @@ class Script:
     processes: list[Site] = field(default_factory=list)  # mp.spawn, Process(target=...)
     torch: TorchAge = TorchAge()  # which versions the project says that it runs with
     facts: Facts | None = None  # what was measured of this very text
-    _analyses: dict[Any, Any] = field(default_factory=dict, repr=False)
+    _analyses: MutableMapping[Any, Any] = field(default_factory=dict, repr=False)
 
     def analysis(self, kind: Callable[[Script], T]) -> T:
         """What ``kind(script)`` gives, made once: ``script.analysis(CallGraph)``."""

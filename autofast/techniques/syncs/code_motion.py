@@ -34,7 +34,13 @@ from autofast.model.source import (
 from autofast.model.syntax import is_read
 from autofast.model.values import Const, Func, Num, Ref, Tensor, certainly
 from autofast.techniques.syncs.freshness import is_fresh
-from autofast.techniques.syncs.steps import catching_statements, is_step, rare_branch, works_between
+from autofast.techniques.syncs.steps import (
+    catching_statements,
+    is_step,
+    place_of,
+    rare_branch,
+    works_between,
+)
 
 NAME = "loss-item-sync"
 PLAIN = (
@@ -57,10 +63,11 @@ def moves(script: Script) -> ByNode[Move]:
     """All statements of loops over batches that can be moved; without those that a comment
     spares.
     """
-    return script.analysis(_movable)
+    return script.analysis(movable)
 
 
-def _movable(script: Script) -> ByNode[Move]:
+def movable(script: Script) -> ByNode[Move]:
+    """The same, made anew."""
     found = () if script.unread else _find(script)  # what runs in between may be missing
     return {m.statement: m for m in found if not is_spared(m.statement, NAME)}
 
@@ -76,7 +83,7 @@ def _find(script: Script) -> Iterator[Move]:
             case ast.Assign(targets=[ast.Name() as target]) if (
                 loop := loop_of(statement)
             ) is not None and is_step(script, loop):
-                gate = _gate(statement, target)
+                gate = _gate(script, statement, target)
                 if (
                     gate is not None
                     and _is_pure(script, statement.value)
@@ -91,7 +98,7 @@ def _find(script: Script) -> Iterator[Move]:
                     yield Move(statement, gate, (Remove(statement), code))
 
 
-def _gate(statement: ast.Assign, target: ast.Name) -> ast.If | None:
+def _gate(script: Script, statement: ast.Assign, target: ast.Name) -> ast.If | None:
     """The condition, further below in the block, that holds every use of what the statement
     computes.
     """
@@ -100,13 +107,13 @@ def _gate(statement: ast.Assign, target: ast.Name) -> ast.If | None:
         return None
     loop = loop_of(statement)
     uses = [n for n in mentions(scope, target.id) if n is not target]
-    gates = {gate: gate for n in uses if (gate := rare_branch(n, loop)) is not None}
+    gates = {gate: gate for n in uses if (gate := rare_branch(script, n, loop)) is not None}
     gate = next(iter(gates.values()), None)
     here = statements_beside(statement)
     if (
         gate is None
         or len(gates) != 1
-        or index_in_block(here, gate) <= index_in_block(here, statement)
+        or index_in_block(here, place_of(gate)) <= index_in_block(here, statement)
     ):
         return None
     fine = all(is_read(n) and function_of(n) is scope and within_any(n, gate.body) for n in uses)
@@ -147,11 +154,11 @@ def _may_wait(script: Script, statement: ast.Assign, gate: ast.If) -> bool:
     """
     here = statements_beside(statement)
     between: list[ast.AST] = [
-        *here[index_in_block(here, statement) + 1 : index_in_block(here, gate)],
+        *here[index_in_block(here, statement) + 1 : index_in_block(here, place_of(gate))],
         gate.test,
     ]
     if (
-        works_between(script, statement, gate)
+        works_between(script, statement, place_of(gate))
         or next(catching_statements(script, statement, loop_of(statement)), None) is not None
         or may_change(script, between, statement.value) is not None
     ):

@@ -54,7 +54,7 @@ from autofast.techniques.syncs.liveness import Needs
 from autofast.techniques.syncs.reads import Read, gives_the_same
 from autofast.techniques.syncs.scalar_tensors import kind_of
 from autofast.techniques.syncs.sinks import Sink
-from autofast.techniques.syncs.steps import first_in, is_step, runs_at_all
+from autofast.techniques.syncs.steps import first_in, is_step, place_of, runs_at_all
 from autofast.techniques.syncs.substitution import swapped_text
 from autofast.techniques.syncs.summable import own_uses
 from autofast.write.spelling import is_taken, torch_in
@@ -155,7 +155,7 @@ def _is_filled(script: Script, sink: Sink, loop: Loop, needs: Needs) -> bool:
     if not gates:
         return runs_at_all(script, sink, loop)
     here = statements_beside(sink.statement)
-    first = -1 < index_in_block(here, sink.statement) < index_in_block(here, gates[0])
+    first = -1 < index_in_block(here, sink.statement) < index_in_block(here, place_of(gates[0]))
     return first and len(gates) == 1 and not needs.after
 
 

@@ -99,7 +99,7 @@ def variable_of(
         if not inside:
             found.outside.append(node)
         else:
-            gate = rare_branch(node, loop)
+            gate = rare_branch(script, node, loop)
             (found.each if gate is None or within(statement, gate) else found.seldom).append(node)
         if is_spelled(node):
             raise Refusal("prints the expression itself", node)

@@ -40,11 +40,11 @@ from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import (
     ancestors,
-    any_within,
     is_same_function,
     parent_of,
     statement_of,
     within,
+    within_any,
 )
 from autofast.model.syntax import COMPREHENSIONS, is_read
 from autofast.model.values import Tensor, any_of
@@ -182,7 +182,7 @@ def summed_edits(
         read = f"if {torch}.is_tensor({name}):\n    {name} = {name}.item()"
         edits += imports
     for gate, nodes in needs.gates.items():
-        if any_within(uses, gate) or needs.moves:
+        if any(within_any(u, gate.body) for u in uses) or needs.moves:
             edits.append(Before(first_in(gate, nodes), read))
     edits += [e for move in needs.moves.values() for e in move.edits]
     if needs.after:
@@ -209,7 +209,7 @@ def _each_alone(uses: list[ast.Name], needs: Needs, loop: Loop) -> list[ast.Name
     may read the sum itself.
     """
     gates = list(needs.gates)
-    inside = [[use for use in uses if within(use, gate)] for gate in gates]
+    inside = [[use for use in uses if within_any(use, gate.body)] for gate in gates]
     after = [use for use in uses if not within(use, loop)]
     alone = all(len(found) <= 1 for found in (*inside, after)) and all(
         is_read(use)

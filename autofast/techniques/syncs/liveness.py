@@ -100,7 +100,7 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[Sink] = 
         if not within(node, loop):
             outside.append(node)
             continue
-        gate = rare_branch(node, loop)
+        gate = rare_branch(script, node, loop)
         if gate is None and (move := move_around(script, node)) is not None:
             needs.moves[move.statement], gate = move, move.gate
         if gate is None or within(sink.statement, gate):
@@ -348,7 +348,7 @@ def _of_object(script: Script, holder: ast.expr, loop: Loop) -> Iterator[ast.AST
         seldom = home not in often
         if around & own or (around & holders and seldom and home in running):
             continue
-        gated = home is mine and within(node, loop) and rare_branch(node, loop) is not None
+        gated = home is mine and within(node, loop) and rare_branch(script, node, loop) is not None
         if _passes_by(
             script,
             node,

@@ -18,7 +18,7 @@ from autofast.flow.build import is_try
 from autofast.flow.callgraph import Function, code_of
 from autofast.flow.filled_lists import is_only_filled
 from autofast.flow.frequency import Frequency, frequency, rare_arm, rare_arms_around
-from autofast.flow.loops import Loop, common_loop
+from autofast.flow.loops import Loop, common_loop, loop_of
 from autofast.flow.positions import is_always
 from autofast.flow.program import Flow, graph_of, may_swallow
 from autofast.flow.scopes import binds
@@ -34,8 +34,10 @@ from autofast.model.source import (
     any_within,
     function_of,
     nodes_in,
+    parent_of,
     statement_of,
     within,
+    within_any,
 )
 from autofast.model.syntax import (
     FUNCTIONS,
@@ -86,20 +88,41 @@ def runs_in_steps(script: Script, occurrences: Iterable[Occurrence], each: bool 
     return False
 
 
-def rare_branch(node: ast.AST, loop: Loop | None) -> ast.If | None:
+class InFew:
+    """``script.analysis(InFew)``: conditions that are not there yet, around what is shown in every
+    step and would be in few, by statement; none, unless they are supposed.
+    """
+
+    def __init__(self, script: Script):
+        self.gates: ByNode[ast.If] = {}
+
+    def around(self, node: ast.AST) -> ast.If | None:
+        """The condition that would hold a place."""
+        here = (node, *ancestors(node)) if self.gates else ()
+        return next((self.gates[n] for n in here if n in self.gates), None)
+
+
+def rare_branch(script: Script, node: ast.AST, loop: Loop | None) -> ast.If | None:
     """The outermost ``if`` whose body holds ``node`` and runs in few iterations of ``loop`` (in few
     calls).
     """
-    return next(
-        (condition for condition, arm in reversed(rare_arms_around(node, loop)) if arm), None
-    )
+    for condition, arm in reversed(rare_arms_around(node, loop)):
+        if arm:
+            return condition
+    supposed = script.analysis(InFew).around(node)
+    return supposed if supposed is not None and loop_of(supposed.body[0]) is loop else None
+
+
+def place_of(branch: ast.If) -> ast.stmt:
+    """Where a condition stands, or would."""
+    return branch if parent_of(branch.body[0]) is branch else branch.body[0]
 
 
 def first_in(branch: ast.If, nodes: list[ast.AST]) -> ast.stmt:
     """The first statement of ``branch`` that holds one of ``nodes``; its very first where one of
     them has yet to move there.
     """
-    if not all(within(n, branch) for n in nodes):
+    if not all(within_any(n, branch.body) for n in nodes):
         return branch.body[0]
     return next(s for s in branch.body if any_within(nodes, s))
 

@@ -71,7 +71,12 @@ from autofast.techniques.syncs.freshness import kept_template, without_graph
 from autofast.techniques.syncs.reads import Read, by_statement
 from autofast.techniques.syncs.scalar_tensors import is_scalar, kind_of
 from autofast.techniques.syncs.sinks import does_more, is_number
-from autofast.techniques.syncs.steps import catching_statements, is_step, runs_in_steps
+from autofast.techniques.syncs.steps import (
+    InFew,
+    catching_statements,
+    is_step,
+    runs_in_steps,
+)
 from autofast.techniques.syncs.store_uses import Place, Use, Uses, Write, write_of
 from autofast.techniques.syncs.summable import EXACT, is_long, parts_of
 from autofast.write.spelling import has_float64, is_taken, torch_in
@@ -322,6 +327,8 @@ class Store:
         """Whether a place is come to in few steps."""
         around = loops_around(statement_of(node))
         loop = next((x for x in around if x in self._loops), None)
+        if self.script.analysis(InFew).around(node) is not None:
+            return True
         if loop is None and function_of(node) not in self._often:
             return True
         left_out = loop is None and is_mostly_left_out(self.flow.graph(node), node)
@@ -407,6 +414,7 @@ class Store:
             raise Refusal(f"gives `{name}` another value", here)
         while isinstance(outer := parent_of(here), ast.stmt) and not isinstance(outer, DEFINITIONS):
             gate = isinstance(outer, ast.If) and rare_arm(outer) is (here in outer.body)
+            gate = gate or here in self.script.analysis(InFew).gates
             if not is_elif(here) and (gate or self._puts(outer) or name in stored_in(outer)):
                 break
             if is_elif(here) and self._puts(outer):

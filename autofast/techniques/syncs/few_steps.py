@@ -1,0 +1,210 @@
+"""What a loop over batches shows in every step is shown in few: a print, what a progress bar says.
+
+``bar.set_postfix(loss=total / (step + 1))`` makes the host wait in every step, for what is added up
+as well. Below ``if step % 100 == 0:`` it does in few, and what it shows may stay on the device
+until then. The training is the same; what a person sees of it is not, so it is written on request
+only.
+
+The conditions are supposed first: what can be done about reads is asked of a script in which they
+stand already. Those that something counts on are written.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import ChainMap
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from autofast.edit.edits import Around, Edits
+from autofast.edit.ignores import is_spared
+from autofast.edit.merge import anchors
+from autofast.edit.order import Rank
+from autofast.facts.cost.gains.asking import in_every_turn
+from autofast.facts.shows import Shows
+from autofast.facts.updates.cadence import inside_bar
+from autofast.flow.frequency import Frequency, arms_around, frequency
+from autofast.flow.loops import Loop, loop_of
+from autofast.flow.positions import index_in_block, statements_beside
+from autofast.flow.program import graph_of
+from autofast.flow.scopes import declared, mentions, stored_in
+from autofast.model.calls import is_call_of, is_path, names_in
+from autofast.model.events import inside
+from autofast.model.names import CLOCKS
+from autofast.model.script import Script
+from autofast.model.several import not_none, surely
+from autofast.model.source import ByNode, function_of, is_same_function, nodes_in, within
+from autofast.model.syntax import is_stored
+from autofast.rule import Effect, Finding, Refusal
+from autofast.techniques.syncs.code_motion import NAME, movable
+from autofast.techniques.syncs.deferred import ListNames
+from autofast.techniques.syncs.steps import InFew, is_step
+from autofast.write.step_counter import step_counter
+
+EVERY = 100  # steps
+
+
+@dataclass(frozen=True)
+class Supposed:
+    """A script as it would be with conditions around what it shows, and the edits that write each
+    of them.
+    """
+
+    script: Script
+    gates: ByNode[ast.If]
+    edits: ByNode[Edits]
+
+    def where_nothing_waits(self, waits: list[ast.AST]) -> Supposed:
+        """The same without the conditions of loops in which one of ``waits`` waits in every turn:
+        they would spare nothing.
+        """
+        loops = not_none(map(loop_of, self.gates))
+        idle = [x for x in loops if in_every_turn(self.script, x, waits) is not None]
+        left = {s: g for s, g in self.gates.items() if loop_of(s) not in idle}
+        return _supposed(self.script, left, self.edits) if idle else self
+
+    def with_gates(self, finding: Finding) -> Finding:
+        """A finding with the conditions that it counts on; one about what is shown itself, which
+        has no edits, is done by its condition.
+        """
+        around = self.script.analysis(InFew).around
+        places: list[ast.AST] = [n for e in finding.edits for n in anchors(e)]
+        gates = {g: g for n in places or [finding.node] if (g := around(n)) is not None}
+        if not gates:
+            return finding
+        more = (e for g in gates for e in self.edits[g])
+        edits = (*finding.edits, *more)
+        return replace(finding, edits=edits, refusal="", advice="", effect=Effect.RECIPE)
+
+
+def supposed_in_few(script: Script) -> Supposed:
+    """The script with all conditions that could be written."""
+    gates: ByNode[ast.If] = {}
+    edits: ByNode[Edits] = {}
+    for loop, run in _runs(script):
+        with suppress(Refusal):
+            test, made = _test(script, loop, run)
+            around = Around(run[0], run[-1], f"if {test}:", rank=Rank.GUARD)
+            gate = ast.If(ast.Constant(True), run, [])
+            edits[gate] = (*made, around)
+            gates.update((statement, gate) for statement in run)
+    return _supposed(script, gates, edits)
+
+
+def _supposed(script: Script, gates: ByNode[ast.If], edits: ByNode[Edits]) -> Supposed:
+    few = InFew(script)
+    few.gates = gates
+    view = replace(script, _analyses=ChainMap({InFew: few}, script._analyses))
+    view._analyses[movable] = movable(view)
+    view._analyses[ListNames] = ListNames(view)
+    return Supposed(view, gates, edits)
+
+
+def _runs(script: Script) -> Iterator[tuple[Loop, list[ast.stmt]]]:
+    """The statements below each other that loops over batches show something by."""
+    runs: list[tuple[Loop, list[ast.stmt]]] = []
+    for statement in script.each(ast.Expr):
+        loop = loop_of(statement)
+        if loop is None or not is_step(script, loop) or not _may_be_rare(script, statement, loop):
+            continue
+        here, last = statements_beside(statement), runs[-1][1][-1] if runs else None
+        if last is not None and index_in_block(here, last) == index_in_block(here, statement) - 1:
+            if last in here:
+                runs[-1][1].append(statement)
+                continue
+        runs.append((loop, [statement]))
+    yield from runs
+
+
+def _may_be_rare(script: Script, statement: ast.Expr, loop: Loop) -> bool:
+    graph = graph_of(script, statement)
+    return (
+        frequency(graph, statement, loop) in (Frequency.EVERY, Frequency.SOME)
+        and script.analysis(Shows).only_shows(statement)
+        and not is_spared(statement, NAME)
+        and not _is_timed(script, statement, loop)
+    )
+
+
+def _is_timed(script: Script, statement: ast.stmt, loop: Loop) -> bool:
+    """Whether the loop takes the time of its steps, which would be that of launching only: not by
+    what is shown, as how long it has taken so far.
+    """
+    shows = script.analysis(Shows)
+    return any(
+        inside(o.stack, loop)
+        and not within(site.node, statement)
+        and not shows.is_shower(function_of(site.node))
+        for site in script.calls(*CLOCKS, "torch.cuda.Event")
+        for o in site
+    )
+
+
+# --------------------------------------------------------------------------------- the condition
+def _test(script: Script, loop: Loop, run: list[ast.stmt]) -> tuple[str, Edits]:
+    """The condition that holds in few steps of a loop, and in its last where how many there are is
+    at hand; with the edits that make its counter. Raises :class:`Refusal`.
+    """
+    changed = {name for statement in loop.body for name in stored_in(statement)}
+    counted = next(_counters(script, loop, changed), "")
+    if isinstance(loop, ast.For):
+        name, start, made = step_counter(script, loop, changed)
+        if made and counted:
+            name, start, made = counted, -1, ()
+    elif counted:
+        name, start, made = counted, -1, ()
+    else:
+        raise Refusal("the loop does not count its steps")
+    if any(name in names_in(test) for statement in run for test in _asked(script, statement, loop)):
+        raise Refusal("in some steps of a pattern only")
+    length = _length(script, loop, changed) if start >= 0 and isinstance(loop, ast.For) else ""
+    last = f" or {name} == len({length}){' - 1' * (start == 0)}" if length else ""
+    return f"{name} % {EVERY} == 0{last}", made
+
+
+def _counters(script: Script, loop: Loop, changed: set[str]) -> Iterator[str]:
+    """The variables that a loop counts its steps by: that of a range, or one that it adds 1 to."""
+    if isinstance(loop, ast.For) and isinstance(loop.target, ast.Name):
+        over = inside_bar(script.values(loop.iter)) or loop.iter
+        if is_call_of(over, "range") and loop.target.id not in changed:
+            yield loop.target.id
+    for statement in loop.body:
+        match statement:
+            case ast.AugAssign(ast.Name(name) as target, ast.Add(), ast.Constant(1)):
+                scope = function_of(loop)
+                stored = [n for n in mentions(scope, name) if is_stored(n) and within(n, loop)]
+                if stored == [target] and name not in declared(scope):
+                    yield name
+
+
+def _asked(script: Script, statement: ast.stmt, loop: Loop) -> Iterator[ast.expr]:
+    """The conditions of a loop that decide whether it comes to a statement."""
+    jumps = graph_of(script, statement).leaving_before(statement, loop)
+    for node in (statement, *jumps):
+        yield from (gate.test for gate, _ in arms_around(node, loop))
+
+
+def _length(script: Script, loop: ast.For, changed: set[str]) -> str:
+    """What a loop goes over, by a name, where that certainly has a length."""
+    sizes = (n for n in nodes_in(function_of(loop), ast.Call) if is_call_of(n, "len"))
+    asked = {ast.unparse(n.args[0]) for n in sizes if n.args}
+    over: ast.expr | None = loop.iter
+    while over is not None:
+        code = ast.unparse(over)
+        if is_path(over) and not names_in(over) & changed:
+            if code in asked or _is_sized(script, over):
+                return code
+        inner = over.args[0] if isinstance(over, ast.Call) and over.args else None
+        over = inner or inside_bar(script.values(over))
+        if over is not None and not is_same_function(over, loop):
+            return ""
+    return ""
+
+
+def _is_sized(script: Script, over: ast.expr) -> bool:
+    """Whether it is a loader whose batches can be counted."""
+    found = [script.loader_of(t) for t in script.values(over)]
+    return surely(
+        x is not None and surely(not (d.iterable or d.unknown) for d in x.datasets) for x in found
+    )

@@ -1,0 +1,264 @@
+"""loss-item-sync with `--effect recipe`: what is only shown in every step is shown in few, the same
+as before; and what must be shown, or kept, in every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from autofast.rule import Effect
+from tests.onerule import Applied, apply
+from tests.test_rule_loss_item_sync import HEAD, METER, indented, output, training
+
+MANY = HEAD.replace("44", "480").replace("batch_size=8", "batch_size=2")  # 240 steps
+BAR = "from tqdm import tqdm\n"
+SUMS = "total += loss.item()\ncorrect += (out.argmax(1) == y).sum().item()\nseen += y.size(0)"
+BEGIN = "total = 0.0\ncorrect = seen = 0"
+END = "print('epoch', epoch, repr(total / len(loader)), correct)"
+
+
+def few(text: str, files: Mapping[str, str] | None = None) -> Applied:
+    return apply("loss-item-sync", text, effect=Effect.RECIPE, files=files)
+
+
+def fewer(text: str, *expected: str, shown: int = 0) -> Applied:
+    """The rule writes lines with ``expected``; what is still printed, of ``shown`` steps an epoch,
+    is the same, and so is what is printed last.
+    """
+    done = few(text)
+    for part in expected:
+        assert any(part in line for line in done.lines), (part, done.lines, done.refusals)
+    before, after = output(text).splitlines(), output(done.text).splitlines()
+    lines = iter(before)
+    assert all(line in lines for line in after), (after, before[:3])
+    assert before[-1] == after[-1]
+    if shown:
+        per_epoch = [n for n in after if not n.startswith("epoch")]
+        assert len(per_epoch) == 2 * shown, per_epoch
+        assert len([n for n in before if not n.startswith("epoch")]) > 10 * shown
+    assert any(f.effect is Effect.RECIPE for f in done.fixes)
+    return done
+
+
+def stays(text: str, *lines: str) -> None:
+    """These lines stay as they are, in every step."""
+    done = few(text)
+    assert not any(" % 100 == 0" in line for line in done.lines), done.lines
+    for line in lines:
+        assert line in done.text, done.lines
+
+
+SHOWN = "print('loss', repr(total / (i + 1)), correct, seen)"
+TEST = "if i % 100 == 0 or i == len(loader) - 1:"
+
+
+def test_sums_are_read_where_they_are_shown() -> None:
+    text = MANY + training(f"{SUMS}\n{SHOWN}", BEGIN, END)
+    done = fewer(text, TEST, "total += loss.detach().double()", "correct += (out.", shown=4)
+    assert ".item()" not in done.text
+
+
+def test_only_where_the_recipe_may_change() -> None:
+    text = MANY + training(f"{SUMS}\n{SHOWN}", BEGIN, END)
+    done = apply("loss-item-sync", text)
+    assert not done.fixes and "used in every step" in done.refusals
+    text = MANY + training("print('loss', loss.item())")
+    assert not apply("loss-item-sync", text).fixes
+    fewer(text, TEST, shown=4)
+
+
+def test_a_bar_says_it_in_few_steps_and_counts_all() -> None:
+    step = f"{SUMS}\nacc = 100.0 * correct / seen\nbar.set_postfix(loss=loss.item(), acc=acc)"
+    text = MANY + training(f"{step}\nbar.update(1)", f"{BEGIN}\nbar = tqdm(total=len(loader))", END)
+    done = fewer(BAR + text, TEST, "acc = 100.0 * correct / seen")
+    assert "\n        bar.update(1)" in done.text
+    assert "\n            bar.set_postfix" in done.text
+
+
+def test_a_loop_without_a_counter_gets_one() -> None:
+    text = MANY + training(f"{SUMS}\nprint('loss', repr(total), seen)", BEGIN, END)
+    text = text.replace("for i, (x, y) in enumerate(loader)", "for x, y in tqdm(loader)")
+    done = fewer(BAR + text, "for step, (x, y) in enumerate(tqdm(loader)):", shown=4)
+    assert "if step % 100 == 0 or step == len(loader) - 1:" in done.lines
+
+
+@pytest.mark.parametrize(
+    ("head", "counted", "shown", "test"),
+    [
+        ("for i, (x, y) in enumerate(loader, 1)", "", 3, "if i % 100 == 0 or i == len(loader):"),
+        ("for x, y in loader", "seen += 1", 2, "if seen % 100 == 0:"),
+        ("for x, y in loader", "seen += y.size(0)", 4, "if step % 100 == 0 or step == "),
+    ],
+)
+def test_counters(head: str, counted: str, shown: int, test: str) -> None:
+    text = MANY + training(f"total += loss.item()\n{counted}\nprint(repr(total))", BEGIN, END)
+    fewer(text.replace("for i, (x, y) in enumerate(loader)", head), test, shown=shown)
+
+
+def test_a_while_loop_that_counts() -> None:
+    step = "print('loss', loss.item())\nn += 1"
+    text = MANY + training(step, "n = 0\nbatches = iter(loader)", "print('epoch', n)")
+    text = text.replace("for i, (x, y) in enumerate(loader):", "while n < 230:")
+    text = text.replace("        x, y = x.to", "        x, y = next(batches)\n        x, y = x.to")
+    fewer(text, "if n % 100 == 0:", shown=3)
+    stays(text.replace("n += 1", "n = n + 1"))
+
+
+def test_what_is_shown_together_stands_below_one_condition() -> None:
+    step = "value = loss.item()\nif epoch >= 0:\n    print('loss', value)\n    print('lr', 0.1)"
+    done = fewer(MANY + training(step), TEST, "value = loss.detach()", shown=8)
+    assert done.text.count("% 100") == 1
+
+
+def test_turns_that_end_early() -> None:
+    step = "if x.size(0) < 2:\n    continue\nprint('loss', loss.item())"
+    fewer(MANY + training(step), TEST)
+    stays(MANY + training(step.replace("x.size(0) < 2", "i % 2 == 0")))
+    stays(MANY + training("if i > 150:\n    print('loss', loss.item())"))
+
+
+HELPER = """\
+import sys
+import time
+
+last_time = time.time()
+begin_time = last_time
+
+
+def progress(current, total, msg=None):
+    global last_time, begin_time
+    if current == 0:
+        begin_time = time.time()
+    now = time.time()
+    step_time = now - last_time
+    last_time = now
+    parts = []
+    parts.append(part(step_time))
+    parts.append(msg)
+    sys.stdout.write("".join(parts))
+    sys.stdout.write("\\r" if current < total - 1 else "\\n")
+    sys.stdout.flush()
+
+
+def part(seconds):
+    text = ""
+    if seconds < 0:
+        text += "-"
+    return text
+"""
+HELPED = training(
+    f"{SUMS}\nprogress(i, len(loader), 'Loss: %r | Acc: %r' % (total/(i+1), correct/seen))",
+    BEGIN,
+    END,
+)
+
+
+def test_a_helper_of_the_project_that_shows() -> None:
+    fewer(MANY + HELPER + HELPED, TEST, "int(correct)/seen))")
+    done = few(MANY + "from helper import progress\n" + HELPED, files={"helper.py": HELPER})
+    assert TEST in done.lines and list(done.texts) == ["train.py"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("    parts = []", "    history.append(msg)\n    parts = []"),
+        ("    parts = []", "    model.train()\n    parts = []"),
+        ("    parts = []", "    torch.rand(1)\n    parts = []"),
+        ("    parts = []", "    open('log.txt', 'a').write(msg)\n    parts = []"),
+        ("def part(", "def asked():\n    return last_time\n\n\ndef part("),
+        ("    parts = []", "    total.shown = 1\n    parts = []"),
+    ],
+)
+def test_a_helper_that_does_more(change: tuple[str, str]) -> None:
+    text = MANY + "history = []\n" + HELPER.replace(*change) + HELPED
+    stays(text, "total += loss.item()")
+
+
+def test_meters() -> None:
+    step = "losses.update(loss.item(), x.size(0))\nprint('loss', repr(losses.avg))"
+    text = MANY + METER + training(step, "losses = Meter()", "print('epoch', losses)")
+    fewer(text, TEST, "losses.update(value.item(), count)", shown=4)
+    shown = step.replace("repr(losses.avg)", "losses")
+    fewer(text.replace(step.splitlines()[1], shown.splitlines()[1]), TEST, shown=4)
+    speaks = METER.replace("        return f", "        self.count = 0\n        return f")
+    stays(MANY + speaks + training(shown, "losses = Meter()", "print('epoch', losses)"))
+
+
+def test_attributes_are_read_where_they_are_shown() -> None:
+    text = """
+class Trainer:
+    def __init__(self):
+        self.total = 0.0
+
+    def train(self):
+        for i, (x, y) in enumerate(loader):
+            loss = F.cross_entropy(model(x.to(device)), y.to(device))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            self.total += loss.item()
+            print('loss', repr(self.total))
+
+trainer = Trainer()
+for epoch in range(2):
+    trainer.train()
+print(repr(trainer.total))
+"""
+    fewer(MANY + text, TEST, "self.total += loss.detach().double()")
+
+
+@pytest.mark.parametrize(
+    ("start", "step"),
+    [
+        ("log = open('log.csv', 'w')", "log.write('%f\\n' % loss.item())"),
+        ("log = open('log.csv', 'w')", "print(loss.item(), file=log)"),
+        ("import csv, io\nlog = csv.writer(io.StringIO())", "log.writerow([i, loss.item()])"),
+        (
+            "import logging\nlogging.basicConfig(filename='log.txt')",
+            "logging.info('loss %f', loss.item())",
+        ),
+        (
+            "from torch.utils.tensorboard import SummaryWriter\nwriter = SummaryWriter()",
+            "writer.add_scalar('loss', loss.item(), i)",
+        ),
+        ("names = iter(range(999))", "print(next(names), loss.item())"),
+        ("seen = []", "print(seen.append(loss.item()))"),
+        ("", "print(loss.item(), torch.rand(1))"),
+        ("", "print(loss.item())  # autofast: ignore"),
+        ("import time", "start = time.time()\nprint(loss.item(), time.time() - start)"),
+        ("", "value = loss.item()\nprint(value)\nif value > 9:\n    break"),
+        ("best = 9.0", "value = loss.item()\nbest = min(best, value)\nif best < 0.01: break\nprint(best)"),
+    ],
+)  # fmt: skip
+def test_what_stays_in_every_step(start: str, step: str) -> None:
+    stays(MANY + training(step, start))
+
+
+def test_how_long_it_has_taken_may_be_shown() -> None:
+    step = "print('loss', loss.item(), time.time() - start > 0)"
+    fewer(MANY + training(step, "import time\nstart = time.time()"), TEST, shown=4)
+
+
+def test_loops_that_wait_all_the_same_show_what_they_did() -> None:
+    step = "print('loss', loss.item())\nseen.append(out.argmax(1).cpu().numpy().sum() > 0)"
+    text = MANY + training(f"{step}\nif out[0, 0].item() > 99: break", "seen = []")
+    stays(text, "print('loss', loss.item())")
+
+
+def test_evaluation() -> None:
+    loop = """
+model.eval()
+total = 0.0
+with torch.no_grad():
+    for i, (x, y) in enumerate(loader):
+        x, y = x.to(device), y.to(device)
+        loss = F.cross_entropy(model(x), y)
+        total += loss.item()
+        print('loss', repr(total / (i + 1)))
+print('epoch', repr(total / len(loader)))
+"""
+    text = MANY + training("pass") + indented("", 0) + loop
+    fewer(text, TEST, "total += loss.double()")
