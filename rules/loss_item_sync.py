@@ -13,6 +13,7 @@ from autofast.model.source import Nodes
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.syncs.code_motion import NAME
 from autofast.techniques.syncs.element_loops import by_elements
+from autofast.techniques.syncs.fetched_back import FetchedBack
 from autofast.techniques.syncs.few_steps import Supposed, supposed_in_few
 from autofast.techniques.syncs.filled import extended_lists
 from autofast.techniques.syncs.implicit_syncs import findings, whole_statement
@@ -33,7 +34,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     owned = any_in(OWNERS, script.frameworks)
     if options.target == "cpu" or not (script.steps or owned) or not uses_gpu(script):
         return  # on the CPU, nothing waits for anything
-    every = scalar_reads(script)
+    back = script.analysis(FetchedBack)
+    yield from back.findings
+    every = [r for r in scalar_reads(script) if {r.node, r.core}.isdisjoint(back.nodes)]
     if owned:
         yield from _everywhere(script, set())
     elif script.unread:
@@ -86,7 +89,9 @@ def _found(script: Script, every: list[Read]) -> Iterator[Finding]:
 
 def _everywhere(script: Script, answered: Nodes) -> Iterator[Finding]:
     """What does not ask whose loop it is: the script's, or a framework's that calls it."""
-    for loop, names, edits in by_elements(script):
+    back = script.analysis(FetchedBack)
+    answered |= {whole_statement(n) for n in back.waits}
+    for loop, names, edits in by_elements(script, back.nodes):
         answered |= set(ast.walk(loop)) | {whole_statement(loop)}
         message = f"reads {names} from the device element by element in every step"
         yield Finding(loop, message, edits=tuple(edits), asks=gains.elements)

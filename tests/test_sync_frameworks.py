@@ -165,7 +165,10 @@ def test_what_is_no_tensor_is_no_matter(body: str) -> None:
 @pytest.mark.parametrize(
     ("body", "advice"),
     [
-        ("for i in range(len(x)):\n    x[i, lengths[i] :] = x.mean()", "sizes, bounds or indices"),
+        (
+            "n = lengths + 0 * y\nfor i in range(len(x)):\n    x[i, n[i] :] = x.mean()",
+            "sizes, bounds or indices",
+        ),
         ("n = (y == 1).sum()\nx = x + torch.zeros(n, device=device).sum()", "sizes, bounds"),
         ("n = (y == 1).sum()\nx = F.pad(x, (0, n))[:, :4]", "sizes, bounds"),
         ("n = min(lengths.max(), 4)", "Python's functions"),

@@ -70,7 +70,7 @@ def against_source(script: Script, transfer: Transfer, batch: ast.expr) -> str:
         return f"it is not certain that `{name}` holds integers: others are not smaller than the floats"
     if why := against_copy(transfer, name):
         return why
-    if (place := _written(script, batch)) is not None:
+    if (place := written_batch(script, batch)) is not None:
         return f"`{name}` is changed in place ({at(place)}), perhaps while it is copied"
     return ""
 
@@ -85,8 +85,8 @@ def against_copy(transfer: Transfer, name: str) -> str:
     return ""
 
 
-def _written(script: Script, batch: ast.expr) -> ast.AST | None:
-    """A place that writes to host memory of the batches that ``batch`` is of."""
+def written_batch(script: Script, batch: ast.expr) -> ast.AST | None:
+    """A place that writes to host memory of the batches of loaders that ``batch`` is of."""
     loaders = frozenset[object]().union(
         *(t.batch for t in script.values(batch) if isinstance(t, Tensor))
     )

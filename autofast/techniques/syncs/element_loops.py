@@ -22,6 +22,7 @@ from autofast.model.calls import is_name
 from autofast.model.script import Script
 from autofast.model.several import any_of
 from autofast.model.source import (
+    Nodes,
     any_within,
     function_of,
     is_elif,
@@ -37,14 +38,14 @@ from autofast.techniques.syncs.freshness import is_fresh
 from autofast.techniques.syncs.steps import is_step
 
 
-def by_elements(script: Script) -> Iterator[tuple[Over, str, list[Edit]]]:
+def by_elements(script: Script, kept: Nodes) -> Iterator[tuple[Over, str, list[Edit]]]:
     """Each loop in what runs in every step that looks at single elements: the tensors, and the
-    edits that copy them before it.
+    edits that copy them before it; not ``kept`` ones, which are there.
     """
     taken: list[ast.AST] = []
     for loop in _loops(script):
         if not within_any(loop, taken):
-            names, edits = _copied(script, LookedAt(script, loop))
+            names, edits = _copied(script, LookedAt(script, loop), kept)
             if edits:
                 taken.append(loop)
                 yield loop, ", ".join(f"`{name}`" for name in names), edits
@@ -58,7 +59,7 @@ def _loops(script: Script) -> list[Over]:
     return [n for n in kept if isinstance(n, Over) and not is_step(script, n) and runs_here(n)]
 
 
-def _copied(script: Script, found: LookedAt) -> tuple[list[str], list[Edit]]:
+def _copied(script: Script, found: LookedAt, kept: Nodes) -> tuple[list[str], list[Edit]]:
     """The tensors that are copied to the host before the loop, and the edits; none where there is
     no place for that.
     """
@@ -68,7 +69,8 @@ def _copied(script: Script, found: LookedAt) -> tuple[list[str], list[Edit]]:
     edits: list[Edit] = []
     names = [min(uses, key=position) for n, uses in found.uses.items() if found.is_copied(n)]
     names.sort(key=position)
-    over = [e for name, e in found.over.items() if found.is_copied(name)]
+    names = [n for n in names if n not in kept]
+    over = [e for name, e in found.over.items() if found.is_copied(name) and e not in kept]
     if any(
         script.analysis(CallGraph).entered(n) for n in live_nodes(loop)
     ):  # which might change them

@@ -31,6 +31,7 @@ from autofast.facts.cost.gains.reads import (
     elements,
     read_again,
     read_at_once,
+    read_back,
     read_late,
     read_once,
     read_twice,
@@ -41,6 +42,6 @@ from autofast.facts.cost.gains.reads import (
 __all__ = [
     "algorithms", "copies", "counting", "elements", "fetching", "for_others", "half",
     "in_steps", "keeping", "launches", "layout", "more_workers", "nothing", "one_pass",
-    "pinning", "read_again", "read_at_once", "read_late", "read_once", "read_twice", "reads",
+    "pinning", "read_again", "read_at_once", "read_back", "read_late", "read_once", "read_twice", "reads",
     "renaming", "tensor_cores", "together", "usual", "waits"
 ]  # fmt: skip

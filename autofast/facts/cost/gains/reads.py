@@ -46,6 +46,7 @@ read_twice = nothing("what it does would have to stand at two places besides")
 read_again = nothing("what is kept of each step would be read behind the loop, one by one")
 read_late = nothing("it would be read in every step all the same, further down")
 each = usual(READ, "a wait for each element", code=True)
+fetched = usual(READ, "a wait in the middle of a step, and a copy", code=True)
 HOST = re.compile(r"torch\.[A-Z][a-z0-9]+Tensor")  # types of tensors of the host
 
 
@@ -53,6 +54,14 @@ HOST = re.compile(r"torch\.[A-Z][a-z0-9]+Tensor")  # types of tensors of the hos
 def elements(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of one copy in the place of a read for each element."""
     return _beside_data(script, options, finding, beside) or each(script, options, finding, beside)
+
+
+@of_device
+def read_back(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of numbers that stay on the host, where they come from."""
+    return _beside_data(script, options, finding, beside) or fetched(
+        script, options, finding, beside
+    )
 
 
 def _beside_data(
