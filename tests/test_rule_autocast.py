@@ -1525,6 +1525,22 @@ def test_fp16_asks_nothing_where_a_constant_would_ask_too_early(
     assert not trained(done.text)["scaler"].is_enabled()
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "import os\ndef choose():\n    os.environ['CUDA_VISIBLE_DEVICES'] = ''\nchoose()\n",
+        "import torch.multiprocessing as mp\n",
+    ],
+)
+def test_a_function_asks_for_bf16_where_its_module_would_ask_too_early(change: str) -> None:
+    head = HEAD.replace(
+        "import torch.nn.functional as F\n", f"import torch.nn.functional as F\n{change}"
+    )
+    done = alone(script(IN_FUNCTIONS, head))
+    assert done.text.count(f"    {ASKED}\n") == 1 and NATIVE in done.lines
+    assert trained(done.text)["losses"] == trained(done.before)["losses"]
+
+
 def test_a_constant_stands_below_the_line_that_chooses_the_devices() -> None:
     chosen = "import os\n\nos.environ['CUDA_VISIBLE_DEVICES'] = ''\n"
     head = HEAD.replace(

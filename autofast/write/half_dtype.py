@@ -11,7 +11,8 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from autofast.edit.edits import After, Edits, Helper
+from autofast.edit.edits import After, Before, Edits, Helper
+from autofast.edit.order import Rank
 from autofast.flow.imports import bindings
 from autofast.flow.program import graph_of
 from autofast.model.calls import is_same_code, stands_alone
@@ -20,6 +21,8 @@ from autofast.model.several import any_in, wordset
 from autofast.model.source import (
     Source,
     ancestors,
+    any_within,
+    function_of,
     is_same_function,
     source_of,
 )
@@ -179,7 +182,8 @@ class Shared:
     """One value for all ``places`` of a project.
 
     It stands below ``beside`` (a statement that makes the scaler or the optimizer) where all places
-    are in the function of that and come after it; else in each of their modules.
+    are in the function of that and come after it; else in each of their modules, and where these
+    would ask too early in each function, above the first statement with a place.
     """
 
     script: Script
@@ -216,7 +220,18 @@ class Shared:
         source = source_of(place)
         if id(source) not in self._in:
             self._in[id(source)] = in_module(self.script, source, self.choice, self.places)
-        return self._in[id(source)]
+        chosen = self._in[id(source)]
+        asked = self.choice is HAS_BF16 and not chosen.is_constant and chosen.edits
+        return self._in_function(place) if asked else chosen
+
+    def _in_function(self, place: ast.AST) -> Chosen:
+        source, function = source_of(place), function_of(place)
+        assert not isinstance(function, ast.Lambda)  # which holds no statement
+        torch, imports = torch_in(source)
+        name = source.fresh(self.choice.name)
+        code = _constant(self.script, source, self.choice).format(name=name, torch=torch)
+        first = next(s for s in function.body if any_within(self.places, s))
+        return Chosen(name, (*imports, Before(first, code, rank=Rank.AUTOCAST)))
 
     def below(self) -> Edits:
         """The edits that define it below ``beside``, where it is local."""
