@@ -19,6 +19,7 @@ from autofast.techniques.transfers.hoisted import hoisted_copies
 from autofast.techniques.transfers.host_random_draws import why_not_on_device
 from autofast.techniques.transfers.indices import indices
 from autofast.techniques.transfers.made_each_step import made_each_step
+from autofast.techniques.transfers.one_hots import one_hots
 from autofast.techniques.transfers.round_trips import round_trips
 
 DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
@@ -49,6 +50,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         *from_numpy(script, hot),
         *indices(script, hot),
         *round_trips(script, hot),
+        *one_hots(script, hot),
         *given_a_device(script, hot),
     )
     creations += [c for c in others if c.call not in once]

@@ -74,7 +74,9 @@ def _text(script: Script, channels: Channels, place: ast.stmt) -> str:
             if made is not None and scopes.owner(expr) is source_of(place).tree:
                 if not scopes.binds(function, name) if inside else flow.graph(place).dominates(statement_of(made.node), place):  # fmt: skip
                     return name
-        case ast.Tuple(elts=items) | ast.List(elts=items) if not contains_kind(channels.expr, ast.Name):
+        case ast.Tuple(elts=items) | ast.List(elts=items) if not contains_kind(
+            channels.expr, ast.Name
+        ):
             return f"[{', '.join(source_of(i).segment(i) for i in items)}]"  # 0.2010 as it is
     return str(list(channels.numbers))
 

@@ -1,9 +1,9 @@
 """Indices that go to the host for a tensor there, whose elements come back: a schedule by its
-steps, rows of zeros and ones by their labels.
+steps.
 
 ``a.gather(-1, t.cpu()).view(-1, 1).to(t.device)`` waits for the device in every step. What is
-picked from, or filled, is copied or made where the index is, and the index stays there. A table
-that nobody else needs on the host is copied once, where the host has computed it.
+picked from is copied to where the index is, and the index stays there. A table that nobody else
+needs on the host is copied once, where the host has computed it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from autofast.edit.edits import After, Edit, Edits, Rewrite
+from autofast.edit.edits import After, Edit, Rewrite
 from autofast.facts.aliases import why_trainable
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.memory import Memory
@@ -20,7 +20,6 @@ from autofast.flow.positions import place_in
 from autofast.flow.program import Flow, holder_of
 from autofast.flow.reflection import namespace_calls
 from autofast.flow.scopes import mentions, own_nodes
-from autofast.flow.usage import Act, usage_of
 from autofast.model.calls import is_method, parts_of
 from autofast.model.roles import GPUS, Transfer
 from autofast.model.script import Script
@@ -30,8 +29,7 @@ from autofast.model.syntax import is_read
 from autofast.model.tensors import device_kinds
 from autofast.model.values import Given, Tensor
 from autofast.rule import Effect
-from autofast.techniques.transfers.creations import creation_of
-from autofast.techniques.transfers.factories import KEEPS, Creation, factory, runs_often
+from autofast.techniques.transfers.factories import KEEPS, Creation, runs_often
 
 # One number for each index: what is picked from has one dimension, and is short.
 COLUMN = re.compile(r"\.(?:view|reshape)\(.*(?:, 1\b|\(1,\) ?\*|\[1\] ?\*)")
@@ -43,21 +41,13 @@ def round_trips(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
     flow = script.analysis(Flow)
     copies: ByNode[Transfer] = {t.node: t for t in script.transfers}
     for back in script.transfers:
-        same = False  # whether it comes to where the index is
         match back.operand, back.target:
             case ast.expr() as made, Given(expr=ast.Attribute(value=name, attr="device")) if (
                 flow.is_given(name)
             ):
-                whole, same = _below(script, made), True
-            case ast.Name() as made, _ if back.to_device:  # below `if self.use_gpu:`
-                named = _index_of(script, made)
-                if named is None:
-                    continue
-                whole, name = _below(script, flow.value(made) or made), named
+                whole, where = behind_shapes(script, made), f"{ast.unparse(name)}.device"
             case _:
                 continue
-        where = f"{ast.unparse(name)}.device"
-        there: Edits = ()
         match whole:
             case (
                 ast.Subscript(value=base, slice=by)
@@ -69,39 +59,15 @@ def round_trips(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
                     Rewrite(base, f"{{base}}.to({where})", {"base": base}),
                     *(_tables(script, base) if back.to_device else ()),
                 )
-            case ast.Call(
-                func=ast.Attribute(value=base, attr="scatter_"),
-                args=[_, by, ast.Constant()],
-                keywords=[],
-            ) if call := factory(script, _below(script, base)):
-                creation = creation_of(script, call, where)
-                there = creation.edits if creation and creation.effect is Effect.EXACT else ()
             case _:
                 continue
-        match copies.get(_below(script, by)):
-            case Transfer(how="cpu", node=host, operand=ast.expr() as index) if (
-                there and flow.is_same(_below(script, index), name) and runs_often(back.site, hot)
-            ):
+        match copies.get(behind_shapes(script, by)):
+            case Transfer(how="cpu", node=host, operand=ast.expr() as index) if flow.is_same(
+                behind_shapes(script, index), name
+            ) and runs_often(back.site, hot):
                 here = Rewrite(host, "{index}", {"index": index})
-                idle = (Rewrite(back.node, "{made}", {"made": made}),) * (same and back.only_moves)
+                idle = (Rewrite(back.node, "{made}", {"made": made}),) * back.only_moves
                 yield Creation(back.node, back.site, (here, *there, *idle), Effect.EXACT)
-
-
-def _index_of(script: Script, made: ast.Name) -> ast.Name | None:
-    """``y`` of ``made = zeros.scatter_(1, y.unsqueeze(1).cpu(), 1)``, with which it is made, where
-    all else that is done with it is to compute."""
-    flow = script.analysis(Flow)
-    definition = flow.definition(made)
-    match definition and definition.value:
-        case ast.Call(func=ast.Attribute(attr="scatter_"), args=[_, by, _]) if definition:
-            match _below(script, by):
-                case ast.Call(func=ast.Attribute(value=on_device, attr="cpu")):
-                    index = _below(script, on_device)
-                    uses = flow.definitions(made).uses(definition)
-                    computed = (usage_of(n).act is Act.COMPUTED for n in uses if n is not made)
-                    if isinstance(index, ast.Name) and flow.is_given(index) and all(computed):
-                        return index
-    return None
 
 
 def _tables(script: Script, base: ast.expr) -> Iterator[Edit]:
@@ -140,13 +106,13 @@ def _tables(script: Script, base: ast.expr) -> Iterator[Edit]:
                 yield After(last, f"{name.id} = {name.id}.to({devices[0]})")
 
 
-def _below(script: Script, expr: ast.expr) -> ast.expr:
+def behind_shapes(script: Script, expr: ast.expr) -> ast.expr:
     """What stands behind shapes and casts, and behind names that are read once."""
     match expr:
         case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in SHAPES:
-            return _below(script, inner)
+            return behind_shapes(script, inner)
         case ast.Attribute(value=inner, attr="data"):
-            return _below(script, inner)
+            return behind_shapes(script, inner)
         case ast.Name() if made := script.analysis(Flow).value_of_its_own(expr):
-            return _below(script, made)
+            return behind_shapes(script, made)
     return expr
