@@ -17,7 +17,7 @@ from autofast.model.calls import is_method
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
 from autofast.model.several import surely
-from autofast.model.source import enclosing, statement_of
+from autofast.model.source import ByNode, enclosing, statement_of
 from autofast.model.syntax import is_attribute
 from autofast.model.tensors import tensors_in
 from autofast.rule import Effect
@@ -67,7 +67,8 @@ def _label(script: Script, by: ast.expr) -> tuple[ast.Name, Edit] | None:
     inner, array = by, is_method(by, "numpy")
     if is_method(by, "numpy"):
         inner = by.func.value
-    copy = {t.node: t for t in script.transfers}.get(behind_shapes(script, inner))
+    copies: ByNode[Transfer] = {t.node: t for t in script.transfers}
+    copy = copies.get(behind_shapes(script, inner))
     index = copy.operand if copy is not None and copy.how == "cpu" else None
     label = behind_shapes(script, index) if index is not None else None
     whole = surely(
