@@ -1072,3 +1072,31 @@ def test_a_read_in_a_helper_is_judged_in_the_loop_that_calls_it(stays: bool) -> 
     assert bool(done.fixes) is not stays
     said = [f.gain.reason for f in done.findings if f.gain]
     assert said and (("and stays" in said[0]) is stays), said
+
+
+EVALUATED = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def turned(angle):
+    rot = torch.zeros((angle.shape[0], 2, 2)).to(device=angle.device)
+    rot[:, 0, 0] = torch.cos(angle)
+    return rot
+
+
+model = nn.Linear(4, 1).to(device)
+loader = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8)
+found = []
+with torch.no_grad():
+    for (x,) in loader:
+        found.append(turned(model(x.to(device))[:, 0]).cpu())
+"""
+
+
+def test_a_script_that_only_evaluates_has_no_step_to_compare_with() -> None:
+    done = apply("device-creation", EVALUATED, min_gain=0.01)
+    assert "rot = torch.zeros((angle.shape[0], 2, 2), device=angle.device)" in done.text

@@ -107,7 +107,7 @@ def in_steps(script: Script, options: Options, finding: Finding, beside: Finding
         return Gain(0.0, f"{waits} other waits for the device stay in the same step")
     times = (cost.times(finding.node, s.loop, ()) for s in script.steps)
     step = step_of(script, options, beside)
-    share = max(1, *times) * machine.WAIT / max(step.host, step.device)
+    share = max([1, *times]) * machine.WAIT / max(step.host, step.device)
     if cost.is_in_training(finding.node) and share < options.min_gain:
         return Gain(share, "a small copy from the host beside many launches")
     return Gain(0.02, "a copy from the host in every step", known=False)
