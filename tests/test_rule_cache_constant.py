@@ -141,6 +141,24 @@ def test_what_comes_after_does_not_matter(old: str, new: str) -> None:
     assert "shift = self.shift" in fitted(text)
 
 
+def test_what_a_lambda_makes_is_left_alone() -> None:
+    """And does not keep the rule from what stands beside it."""
+    net = NET.replace(
+        "return self.layer(x - shift)",
+        "return Through()(x - shift, lambda v: self.scaled(v))\n\n"
+        "    def scaled(self, v):\n"
+        "        for _ in range(2):\n"
+        "            v = self.layer(v)\n"
+        "        return v",
+    )
+    through = """
+    class Through(nn.Module):
+        def forward(self, x, inner):
+            return inner(x)
+    """
+    assert any("register_buffer" in line for line in fitted(net, through, LOOP))
+
+
 def test_no_checkpoint_has_it() -> None:
     keys = "\nkeys = list(model.state_dict())\n"
     fitted(NET, LOOP, keys)

@@ -13,7 +13,7 @@ from autofast.facts.invariants import Invariants, ReadOnly, own_constructor
 from autofast.facts.parts import parts_of
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.program import Flow
-from autofast.flow.scopes import defaults, mentions, parameters
+from autofast.flow.scopes import defaults, mentions, own_nodes, parameters
 from autofast.model.calls import arguments_of, is_name, keyword_of, only_target, short_name
 from autofast.model.kinds import is_module
 from autofast.model.names import MODULE_BASES
@@ -145,7 +145,7 @@ def _computed(
     calls = script.analysis(CallGraph)
     for function in often:
         if isinstance(function, ast.FunctionDef) and isinstance(parent_of(function), ast.ClassDef):
-            for call in nodes_in(function, ast.Call):
+            for call in of_kind(own_nodes(function), ast.Call):
                 run = [c.function for c in calls.callees(call)]
                 if run and all(map(_works, run)):
                     yield call, call, False
