@@ -39,6 +39,7 @@ from autofast.model.values import (
     Ref,
     Tensor,
     Thing,
+    Unknown,
     Values,
     const,
     is_const,
@@ -191,6 +192,7 @@ def _named(script: Script) -> frozenset[tuple[str, bool]]:
 def _names(script: Script) -> Iterator[tuple[str, bool]]:
     """Each kind of device that the script names, and whether something else is on it."""
     for site in script.log.of("move", "move_model"):
+        moves: list[tuple[Values | None, set[str]]] = []
         for occurrence in site:
             how = occurrence.data.get(
                 "how", getattr(getattr(site.node, "func", None), "attr", "to")
@@ -199,8 +201,15 @@ def _names(script: Script) -> Iterator[tuple[str, bool]]:
                 yield from ((kind, False) for kind in {"cuda"} & occurrence.data["kinds"])
             elif how in ("to", "cuda", "xpu"):
                 given, kinds, _ = target_of(how, occurrence.args)
-                derived = given is not None and all(map(_is_of_another, given.values))
-                yield from ((kind, derived) for kind in kinds - {"tensor"})
+                devices = given.values if given is not None else None
+                moves.append((devices, kinds - {"tensor"}))
+        # Where it is a tensor's on some ways, it is on those on which the tensor is not known, too.
+        of_tensor = any(_is_of_another(t) for devices, _ in moves for t in devices or ())
+        for devices, kinds in moves:
+            derived = devices is not None and all(
+                _is_of_another(t) or (of_tensor and _is_of_unknown(t)) for t in devices
+            )
+            yield from ((kind, derived) for kind in kinds)
     for site in script.calls("torch.device", "torch.set_default_device"):
         for occurrence in site:
             named = occurrence.args.get(0, "device") | occurrence.args.get(0, "type")
@@ -209,6 +218,12 @@ def _names(script: Script) -> Iterator[tuple[str, bool]]:
         yield "accel", False
     if script.calls("torch.cuda.set_device", "torch.set_default_tensor_type"):
         yield "cuda", False
+
+
+def _is_of_unknown(device: Thing) -> bool:
+    return (
+        isinstance(device, Method) and device.name == "device" and isinstance(device.this, Unknown)
+    )
 
 
 def _is_of_another(device: Thing) -> bool:
