@@ -134,9 +134,7 @@ def _is_fresh(script: Script, expr: ast.expr, loop: Loop | None, depth: int) -> 
         case ast.BinOp() | ast.UnaryOp() | ast.Compare():
             return True
         case ast.Call(func=ast.Attribute(value=tensor, attr=name)) if script.may_be(tensor, Tensor):
-            return not is_in_place(name, flags=True) and (
-                not may_share(name) or _is_fresh(script, tensor, loop, depth)
-            )
+            return not may_share(name) or _is_fresh(script, tensor, loop, depth)
         case ast.Call():
             return _gives_fresh(script, expr, depth)
         case ast.Attribute(value=ast.Name() as output, attr="loss"):

@@ -57,7 +57,7 @@ Said = tuple[ast.AST, str]  # of a place
 
 def in_functions(script: Script, every: list[Read]) -> Iterator[Found]:
     """Reads whose numbers a function returns to loops over batches, which then return tensors."""
-    homes = ((function_of(r.node), r) for r in every if loop_of(r.node) is None)
+    homes = ((function_of(r.node), r) for r in every if not is_step(script, loop_of(r.node)))
     by_function = grouped((home, r) for home, r in homes if isinstance(home, ast.FunctionDef))
     for function, found in by_function.items():
         made = results_of(script, function, found)
@@ -67,7 +67,7 @@ def in_functions(script: Script, every: list[Read]) -> Iterator[Found]:
         results = [r for r in results if not is_read_anyway(script, r.read, found)]
         if not results:
             continue  # one read for all of them
-        used = [r.read for r in results]
+        used = [r.inner or r.read for r in results]
         places = list({r.statement: r.statement for r in used}.values())
         try:
             edits = hand_on(script, function, statement, results)
@@ -75,8 +75,12 @@ def in_functions(script: Script, every: list[Read]) -> Iterator[Found]:
             if str(why):
                 yield Finding(places[0], said(used), refusal=str(why)), {r.node for r in used}
             continue
+        effect = Effect.ROUNDING if any(r.inner for r in results) else None
         yield from group(
-            [(p, said([r for r in used if r.statement is p])) for p in places], edits, used
+            [(p, said([r for r in used if r.statement is p])) for p in places],
+            edits,
+            used,
+            effect=effect,
         )
 
 

@@ -7,33 +7,49 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from autofast.edit.edits import Edit, Wrap
+from autofast.edit.edits import Edit, Rewrite, Wrap
+from autofast.flow.filled_lists import is_only_filled
 from autofast.flow.loops import loop_of
 from autofast.flow.positions import statements_beside
 from autofast.flow.program import Flow
+from autofast.flow.scopes import mentions
 from autofast.model.calls import items_of, short_name
 from autofast.model.events import CallFrame, Occurrence
 from autofast.model.kinds import grad_mode_of
 from autofast.model.script import Script
 from autofast.model.several import of_kind
-from autofast.model.source import ByNode, at, function_of, nodes_in, parent_of, statement_of
-from autofast.model.syntax import VARIABLES, WITHS, is_read
+from autofast.model.source import (
+    ByNode,
+    at,
+    function_of,
+    nodes_in,
+    parent_of,
+    statement_of,
+    within,
+)
+from autofast.model.syntax import VARIABLES, WITHS, is_operation, is_read
 from autofast.model.values import Func, unbound
 from autofast.rule import Refusal
 from autofast.techniques.syncs.deferred import put_off
 from autofast.techniques.syncs.delayed import keep_tensor, read_at_use, variable_of
+from autofast.techniques.syncs.freshness import without_graph
 from autofast.techniques.syncs.liveness import needs_of
 from autofast.techniques.syncs.reads import Read, read_template
-from autofast.techniques.syncs.sinks import sink_of
+from autofast.techniques.syncs.sinks import is_number, sink_of
 from autofast.techniques.syncs.steps import is_step, runs_in_steps
+from autofast.techniques.syncs.summable import EXACT, parts_of
+from autofast.write.spelling import has_float64
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """A number that a function reads and returns: the ``index``-th of its results."""
+    """A number that a function reads and returns: the ``index``-th of its results; without one,
+    each element of the list that it returns, to which ``inner`` is the read in what computes it.
+    """
 
-    index: int
+    index: int | None
     read: Read
+    inner: Read | None = None
 
 
 def results_of(
@@ -44,7 +60,10 @@ def results_of(
     if len(returns) != 1 or returns[0].value is None or not _is_at_end(returns[0], function):
         return None
     value = returns[0].value
-    numbers = {r.node: r for r in reads}
+    if (element := _element(script, value)) is not None:
+        result = _read_of(script, element, reads)
+        return (returns[0], [result]) if result is not None else None
+    numbers = {r.node: r for r in reads if loop_of(r.node) is None}
     found = []
     for n, part in enumerate(items_of(value)):
         if part in numbers:
@@ -55,6 +74,44 @@ def results_of(
                 if isinstance(statement_of(made), ast.Assign):
                     found.append(Result(n, numbers[made]))
     return (returns[0], found) if found else None
+
+
+def _element(script: Script, value: ast.expr) -> ast.expr | None:
+    """What each element is of a list that is made to be returned: by a comprehension, or by one
+    statement of a loop.
+    """
+    match value:
+        case ast.ListComp(elt=element):
+            return element
+        case ast.Name():
+            uses = [n for n in mentions(function_of(value), value.id) if is_read(n)]
+            held, loop = uses[0], loop_of(uses[0])
+            if len(uses) == 2 and isinstance(loop, ast.For) and is_only_filled(held, loop):
+                match statement_of(held):
+                    case ast.Expr(ast.Call(ast.Attribute(attr="append"), [element], [])):
+                        return element
+    return None
+
+
+def _read_of(script: Script, element: ast.expr, reads: list[Read]) -> Result | None:
+    """An element that is read, or computed with one number that is, as the device can do it but for
+    a last bit.
+    """
+    mine = [r for r in reads if within(r.node, element)]
+    if len(mine) != 1 or mine[0].how != "item":
+        return None
+    if mine[0].node is element:
+        return Result(None, mine[0])
+    parts = list(parts_of(element, {mine[0].node}, (*EXACT, ast.Div)))
+    divided = (n.right for n in ast.walk(element) if is_operation(n, ast.Div))
+    if (
+        [p for p in parts if within(mine[0].node, p)] != [mine[0].node]
+        or any(within(mine[0].node, d) for d in divided)
+        or not all(p is mine[0].node or is_number(script, p) for p in parts)
+        or not has_float64(script)
+    ):
+        return None
+    return Result(None, Read(element, element, "item"), mine[0])
 
 
 def _is_at_end(result: ast.Return, function: ast.FunctionDef) -> bool:
@@ -79,7 +136,7 @@ def hand_on(
     occurrences = script.log.ways("return", statement)
     if not runs_in_steps(script, occurrences):
         raise Refusal("")
-    edits: list[Edit] = [keep_tensor(script, r.read) for r in results]
+    edits = [_kept(script, r) for r in results]
     gains = False
     for call in _calls(script, function, occurrences):
         callees = [unbound(t) for t in script.called(call)]
@@ -93,6 +150,14 @@ def hand_on(
     if not gains:
         raise Refusal(f"the callers of {function.name}() use it in every step")
     return edits
+
+
+def _kept(script: Script, result: Result) -> Edit:
+    """The edit by which a result is a tensor."""
+    if (inner := result.inner) is None:
+        return keep_tensor(script, result.read)
+    template = f"{without_graph(script, inner.core)}.double()"
+    return Rewrite(inner.node, template, holes={"core": inner.core})
 
 
 def _calls(
@@ -132,12 +197,16 @@ def _at_caller(
     if isinstance(parent, ast.Expr):
         return [], False
     several = isinstance(statement.value, ast.Tuple)
+    if results[0].index is None:
+        return _elements(script, call, parent, results[0].read)
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
         target = parent.targets[0]
         names = target.elts if isinstance(target, ast.Tuple) and several else [target]
         if several and len(names) != len(statement.value.elts):  # type: ignore[union-attr]
             raise Refusal(f"the results are unpacked in a way that is not understood ({at(call)})")
-        return _variables(script, parent, [(names[r.index], r.read) for r in results])
+        return _variables(
+            script, parent, [(names[r.index], r.read) for r in results if r.index is not None]
+        )
     if several:
         raise Refusal(f"the results are not taken apart where they are returned ({at(call)})")
     how = results[0].read.how
@@ -151,6 +220,20 @@ def _at_caller(
         except Refusal:
             pass
     return [Wrap(call, read_template(how))], False
+
+
+def _elements(
+    script: Script, call: ast.Call, parent: ast.AST | None, read: Read
+) -> tuple[list[Edit], bool]:
+    """The same of a list: ``top1, top5 = accuracy(...)``, ``top1 = accuracy(...)[0]``."""
+    match parent, statement_of(call):
+        case ast.Assign(targets=[ast.Tuple(elts=names)]), ast.Assign() as statement:
+            return _variables(script, statement, [(name, read) for name in names])
+        case ast.Subscript(slice=ast.Constant(int())), ast.Assign(targets=[name]) as statement if (
+            statement.value is parent
+        ):
+            return _variables(script, statement, [(name, read)])
+    raise Refusal(f"the results are not taken apart where they are returned ({at(call)})")
 
 
 def _variables(
